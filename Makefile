@@ -2,6 +2,7 @@
 #   make demo   set up, then run the main job on an OpenCL device
 #   make test   set up, then run the quick tests: at most five minutes on two cores
 #   make test-all   the quick tests, then the slow ones
+#   make test-slow  the slow tests; with MARKS="slow or platform" also the quick ones of devices and simulators
 #   make check  set up, then lint and type check
 #   make docs   set up, then build the documentation in docs/_build/html; runs its notebooks
 #   make linkcheck  ask every external address of the documentation for an answer; needs the internet
@@ -13,6 +14,8 @@ STAMP := $(VENV)/.installed
 OUT ?= demo-out
 # Processes that tests are spread over.
 JOBS ?= 2
+# Which tests test-slow runs.
+MARKS ?= slow
 
 # Compilers and loopy keep caches; theirs stay in the project folder, too.
 export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
@@ -20,7 +23,7 @@ export XDG_CACHE_HOME := $(CURDIR)/$(VENV)/user-cache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
-.PHONY: setup demo test test-all check docs linkcheck package clean
+.PHONY: setup demo test test-all test-slow check docs linkcheck package clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt .ci/setup_venv.sh
@@ -33,8 +36,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: test
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m slow
+test-all: test test-slow
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(MARKS)"
 
 check: $(STAMP)
 	@sh .ci/check.sh "$(VENV)"
@@ -50,4 +55,4 @@ package: $(STAMP)
 	@sh .ci/package.sh "$(VENV)"
 
 clean:
-	rm -rf docs/_build docs/reference/generated $(VENV) .venv-cache build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info
+	rm -rf docs/_build docs/reference/generated $(VENV) .venv-* build dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis perflex.egg-info

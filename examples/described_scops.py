@@ -9,7 +9,7 @@ and every feature can be counted from it exactly::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features import scop_from_yaml
@@ -17,13 +17,12 @@ from perflex.features import scop_from_yaml
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from perflex import Description
     from perflex.features import Scop
 
 _ITEMSIZES = {1: "float32", 2: "complex64", 4: "complex128"}
 
 
-def described_scop(description: Description, settings: Mapping[str, float]) -> Scop:
+def described_scop(description: Any, settings: Mapping[str, float]) -> Scop:
     """Return the Scop of one configuration.
 
     Parameters

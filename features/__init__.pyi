@@ -2,13 +2,10 @@ from .annotation import AnnotatedKernel as AnnotatedKernel
 from .annotation import CountingOptions as CountingOptions
 from .annotation import InstructionCounts as InstructionCounts
 from .annotation import annotate as annotate
-from .counted import CountedFeature as CountedFeature
-from .counted import CountedFootprint as CountedFootprint
-from .counted import Quantity as Quantity
-from .counting.certainty import Certainty as Certainty
 from .counting.counts import ScopCounts as ScopCounts
 from .counting.counts import counts_of as counts_of
 from .counting.footprints import AccessCounts as AccessCounts
+from .counting.footprints import Certainty as Certainty
 from .counting.footprints import Footprint as Footprint
 from .counting.ratio import Ratio as Ratio
 from .families.feature import Amount as Amount
@@ -20,7 +17,12 @@ from .families.registry import register_family as register_family
 from .families.registry import register_feature as register_feature
 from .families.registry import unregister_feature as unregister_feature
 from .from_loopy.extract import extract_scop as extract_scop
+from .from_source.source import SourceKernel as SourceKernel
+from .from_source.source import source_kernel as source_kernel
 from .polynomials.quasipolynomial import QuasiPolynomial as QuasiPolynomial
+from .report import CountedFeature as CountedFeature
+from .report import CountedFootprint as CountedFootprint
+from .report import Quantity as Quantity
 from .report import count_features as count_features
 from .scop.scop import Access as Access
 from .scop.scop import Array as Array

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.fraction import read_fraction
+from perflex.features.scop.whole_sizes import read_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,7 @@
-"""Everything a kernel contains, as features: identifier, symbolic count, value, exact, bound or as stated."""
+"""Everything a kernel contains, as features: identifier, symbolic count, value, exact, bound or as stated.
+
+And what a model has no feature for: a cost that a prediction would silently miss.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counted import CountedFeature, CountedFeatures, CountedFootprint, Quantity
-from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.counts import ScopCounts, counts_of
-from perflex.features.families.chains import ChainFeature
-from perflex.features.families.code import CodeFamily, CodeFeature
-from perflex.features.families.divergence import DivergenceFeature
-from perflex.features.families.footprints import FootprintFeature
+from perflex.features.counting.footprints import Certainty, certainty_of_statement
+from perflex.features.families.code import CodeFeature, examples_for
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
-from perflex.features.families.memory import MemoryAccessFeature
-from perflex.features.families.operations import OperationFeature
+from perflex.features.families.memory import FootprintFeature, MemoryAccessFeature, describe_access
+from perflex.features.families.operations import ChainFeature, DivergenceFeature, InstructionFeature, OperationFeature
 from perflex.features.families.registry import parse_feature
+from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.instructions.instruction_counts import instruction_class
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,17 +35,111 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
+
+@dataclass(frozen=True)
+class CountedFeature:
+    """A feature of one kernel.
+
+    Attributes
+    ----------
+    identifier
+        As in model strings.
+    value
+        At the given sizes; None where sizes are missing.
+    expression
+        The count as a function of the sizes, or what stands for it.
+    unit
+        What is counted.
+    certainty
+        Whether the count is exact, an upper bound (of what a data-dependent condition may skip, or of elements
+        that are not known), or rests on what the user stated.
+    note
+        For accesses: what they are in the kernel, their access-to-footprint ratios, strides that do not exist.
+    """
+
+    identifier: str
+    value: float | None
+    expression: str
+    unit: str
+    certainty: Certainty
+    note: str = ""
+
+    def __str__(self) -> str:
+        """Return one line: identifier, formula, and the value where there is one."""
+        value = "" if self.value is None else f" = {self.value:g}"
+        return f"{self.identifier}: {self.expression}{value}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is exact."""
+        return self.certainty.exact
+
+
+class CountedFeatures(list[CountedFeature]):
+    """Counted features: a list that notebooks show as a table."""
+
+    _repr_html_ = shown_by("counted.html")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of the report that is no feature.
+
+    Attributes
+    ----------
+    expression
+        As a function of the sizes, or what stands for it.
+    is_formula
+        Whether `expression` is a function of the sizes.
+    value
+        At the given sizes; None where sizes are missing or it has none.
+    relation
+        How the true number relates to it: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain.
+    """
+
+    expression: str
+    is_formula: bool
+    value: float | None
+    relation: str
+
+
+_NOTHING = Quantity("0", is_formula=True, value=None, relation="=")
+
+
+@dataclass(frozen=True)
+class CountedFootprint(CountedFeature):
+    """A footprint feature: distinct elements, and what belongs to them.
+
+    Attributes
+    ----------
+    elements
+        The number of elements, as a formula that is shorter than `expression`.
+    accesses
+        Accesses of these elements, one per executing work-item and instance.
+    bytes
+        Size of the elements.
+    afr
+        Accesses per element (access-to-footprint ratio).
+    """
+
+    elements: Quantity = _NOTHING
+    accesses: Quantity = _NOTHING
+    bytes: Quantity = _NOTHING
+    afr: Quantity = _NOTHING
+
+
 # A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
-# Accesses of a remark that are shown.
+# Accesses of a remark, and costs that a model misses, that are shown.
 _LISTED = 4
+_MISSED = 12
 # A longer formula beside its value says less than the value alone.
 _FORMULA_BESIDE_VALUE = 24
 _AFR = {"=": "AFR", "<=": "AFR at most", ">=": "AFR at least", "~": "AFR about"}
 
 
 def count_features(
-    scop: Scop,
+    kernel: Any,
     sizes: Mapping[str, int] | None = None,
     *,
     identifiers: Iterable[str] = (),
@@ -54,8 +150,8 @@ def count_features(
 
     Parameters
     ----------
-    scop
-        The kernel.
+    kernel
+        Loopy kernel, measurement kernel, or Scop.
     sizes
         Value of each size parameter; without them only symbolic counts are given.
     identifiers
@@ -74,12 +170,13 @@ def count_features(
     MissingSizeError
         A constraint of an identifier can only be decided with sizes, or the kernel is not valid for them.
     """
-    target = resolve_target(sub_group_size)
+    scop, target = extract_scop(kernel, sizes), resolve_target(sub_group_size)
     checked = None if sizes is None else scop.checked(sizes)
     identifiers = list(identifiers)
     chosen = list(identifiers) or _contained(scop)
     if not identifiers and checked is not None:
-        chosen += [*_of_machine(target), *_of_code(scop, checked, target)]
+        on_gpu = target.machine is not None and target.machine.kind == "gpu"
+        chosen += [*(RESIDENCY_FEATURES if on_gpu else ()), *_of_code(scop, checked, target)]
     counter = _Counter(scop, checked, target, per_work_item)
     counted = CountedFeatures(counter.count(parse_feature(identifier)) for identifier in chosen)
     counts_of(scop).keep()
@@ -89,7 +186,7 @@ def count_features(
 def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
     """Return the features of the machine code that can be told, with a warning where some cannot."""
     found, refused = [], ""
-    for identifier in () if target.code is None else CodeFamily().examples_for(target.code):
+    for identifier in () if target.code is None else examples_for(target.code):
         try:
             parse_feature(identifier).value(scop, sizes, target)
         except FeatureError as error:
@@ -99,10 +196,6 @@ def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
     if refused:
         warnings.warn(refused, PerflexWarning, stacklevel=3)
     return found
-
-
-def _of_machine(target: Target) -> list[str]:
-    return list(RESIDENCY_FEATURES) if target.machine is not None and target.machine.kind == "gpu" else []
 
 
 def _contained(scop: Scop) -> list[str]:
@@ -244,17 +337,7 @@ class _Counter:
 
 
 def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:
-    """Return the accesses as written, those with the same remark together.
-
-    Parameters
-    ----------
-    counts
-        The counts that the accesses belong to.
-    selected
-        The accesses.
-    sizes
-        Value of each size parameter, or None for formulas only.
-    """
+    """Return the accesses as written, those with the same remark together."""
     texts: dict[tuple[str, str], dict[str, None]] = {}
     for item in selected:
         reuse = _reuse(counts.footprint_among((item,)), sizes) if item.array.space == "global" else ""
@@ -285,3 +368,65 @@ def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
     if not math.isnan(value) and parts != [f"{value:.6g}"]:
         parts.append(f"{value:.6g}")
     return f", {_AFR[touched.afr_relation]} {' = '.join(parts)}" if parts else ""
+
+
+def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> list[str]:
+    """Return accesses and operations of a kernel that a model of its kind should count, but does not.
+
+    A model that has features for loads from global memory means to account for all of them, one that has none leaves
+    them out on purpose; likewise for each address space and direction, and each element type's operations.
+    """
+    scop = extract_scop(kernel, sizes)
+    parsed = [parse_feature(name) for name in features]
+    memory = [feature for feature in parsed if isinstance(feature, (MemoryAccessFeature, FootprintFeature))]
+    operations = [feature for feature in parsed if isinstance(feature, OperationFeature)]
+    instructions = [feature for feature in parsed if isinstance(feature, InstructionFeature)]
+    return _accesses(scop, memory, instructions, sizes) + _operations(scop, operations, instructions)
+
+
+def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
+    """Warn of what `uncounted` finds; arguments as there, the kernel may also be a measurement kernel."""
+    missed = uncounted(features, kernel, sizes)
+    if missed:
+        shown = "; ".join(missed[:_MISSED])
+        name = extract_scop(kernel, sizes).name
+        msg = f"{name}: the model has no feature for {shown}; the prediction leaves it out"
+        warnings.warn(msg, PerflexWarning, stacklevel=4)
+
+
+def _accesses(
+    scop: Scop,
+    features: Sequence[MemoryAccessFeature | FootprintFeature],
+    instructions: Sequence[InstructionFeature],
+    sizes: Mapping[str, Any],
+) -> list[str]:
+    patterns = [feature.pattern for feature in features]
+    missed = []
+    for item in counts_of(scop).accesses:
+        if any(feature.counts_class(f"ldst_{item.array.space}") for feature in instructions):
+            continue
+        related = [
+            pattern
+            for pattern in patterns
+            if pattern.space in {None, item.array.space} and pattern.direction in {None, item.access.direction}
+        ]
+        # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
+        on_chip = item.array.space != "global"
+        if on_chip and not any(pattern.space == item.array.space for pattern in related):
+            continue
+        if related and not any(pattern.fits(item, sizes) for pattern in patterns):
+            missed.append(describe_access(item))
+    return list(dict.fromkeys(missed))
+
+
+def _operations(
+    scop: Scop, features: Sequence[OperationFeature], instructions: Sequence[InstructionFeature]
+) -> list[str]:
+    dtypes = {feature.dtype for feature in features}
+    counted = {(feature.dtype, feature.kind) for feature in features}
+    found = {(operation.dtype, operation.kind) for statement in scop.statements for operation in statement.operations}
+    return [
+        f"f_op_{dtype}_{kind}"
+        for dtype, kind in sorted(found - counted)
+        if dtype in dtypes and not any(feature.counts_class(instruction_class(dtype)) for feature in instructions)
+    ]

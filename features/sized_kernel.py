@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class SizedKernel:
     Attributes
     ----------
     kernel
-        A loopy translation unit, what `annotate` returned for one, or a Scop.
+        A loopy translation unit, what `annotate` returned for one, one of `source_kernel`, or a Scop.
     sizes
         Value of each size parameter: a whole number of any numeric type (16.0 is 16, and 16.5 is refused).
     label
@@ -34,18 +34,26 @@ class SizedKernel:
 
     @property
     def translation_unit(self) -> Any:
-        """What is built and run: the kernel without what its user stated, which changes only how it is counted."""
+        """What is built and run: the kernel without what its user stated, which changes only how it is counted.
+
+        Raises
+        ------
+        MeasurementError
+            The kernel is a Scop, which can only be counted.
+        """
+        from perflex.features.scop.scop import Scop
+
+        if isinstance(self.kernel, Scop):
+            msg = (
+                f"kernel {self.kernel.name!r} is a description (Scop), which can be counted but not built or launched; "
+                "give a loopy kernel instead"
+            )
+            raise MeasurementError(msg, kernel=self.label)
         return getattr(self.kernel, "translation_unit", self.kernel)
 
 
 def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
-    """Return measurement kernels and pairs ``(loopy kernel, sizes)`` alike, each with a unique label.
-
-    Raises
-    ------
-    CalibrationError
-        There are no kernels, or an entry is neither.
-    """
+    """Return measurement kernels and pairs ``(kernel, sizes)`` alike, each with a unique label."""
     if not kernels:
         msg = "there are no kernels; generate some, e.g. with uipick.KernelCollection(...).generate_kernels(...)"
         raise CalibrationError(msg)

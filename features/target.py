@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import kernel_facts
 from perflex.errors import MachineError
-from perflex.machines.lookup import load_machine, machine_names
-from perflex.machines.resources import Resources, most_of
+from perflex.machines.files import load_machine, machine_names
+from perflex.machines.residency import Resources, most_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from perflex.compiled.in_core.source import CycleSource
     from perflex.compiled.program import CompiledProgram
     from perflex.machines.machine import Machine
 
@@ -45,8 +44,6 @@ class Target:
         registers; else each access of the source is an instruction. Counts ``f_mem_...`` are always the source's.
     host_code
         Whether the times that values stand beside include host code (`perflex.TimedKernel`).
-    cycles
-        The tool that cycles of machine code come from; None for perflex's own model of ports.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -55,7 +52,6 @@ class Target:
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
     register_reuse: bool = True
-    cycles: CycleSource | None = None
     host_code: bool = False
 
     @property
@@ -130,15 +126,12 @@ def using_machine(
 
 
 @contextmanager
-def using_code(code: tuple[CompiledProgram, ...] | None, cycles: CycleSource | None = None) -> Iterator[None]:
-    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are.
-
-    Cycles come from a tool where one is given.
-    """
+def using_code(code: tuple[CompiledProgram, ...] | None) -> Iterator[None]:
+    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are."""
     if code is None:
         yield
         return
-    token = _chosen.set(replace(_chosen.get() or Target(), code=code, cycles=cycles))
+    token = _chosen.set(replace(_chosen.get() or Target(), code=code))
     try:
         yield
     finally:
@@ -157,22 +150,7 @@ def resolve_target(
     *,
     otherwise: str | Machine = "",
 ) -> Target:
-    """Return the target that an entry point counts for; what it calls takes the target and looks nothing up.
-
-    Parameters
-    ----------
-    sub_group_size
-        Work-items per sub-group.
-    machine
-        A machine, its name, or its file; by default that of `using_machine`.
-    otherwise
-        The machine where neither is there, or its name; empty for none.
-
-    Raises
-    ------
-    MachineError, FileFormatError
-        There is no such machine, or its file is wrong.
-    """
+    """Return the target that an entry point counts for; what it calls takes the target and looks nothing up."""
     # Registers stated for another machine say nothing about this one.
     if machine is not None:
         return Target(sub_group_size, load_machine(machine))

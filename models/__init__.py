@@ -39,22 +39,139 @@ import difflib
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from perflex.errors import FileFormatError, PerflexError
+from perflex.errors import FileFormatError, PerflexError, TagError
 from perflex.expression.model import Model
-from perflex.models.sizes import SizeRule  # noqa: TC001 - msgspec reads the annotations
 from perflex.yaml_file import Fields, Positive, read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from perflex.yaml_file import Section
+    from uipick import MatchCondition, MeasurementKernel
+
+# Lengths of arrays are multiples of it, so that work-groups of usual sizes divide them.
+_BLOCK = 32768
+# Digits of the largest size: beyond any memory, and their products still fit in doubles.
+_DIGITS = 15
+_Count = Annotated[int, Meta(ge=1, le=10**_DIGITS)]
+
+
+class SizeRule(Fields, frozen=True):
+    """How a size argument is made to suit a device."""
+
+    # Work grows with this power of the size, and sizes are odd multiples of the step.
+    power: Annotated[int, Meta(ge=1, le=10)]
+    step: _Count
+    # Sizes do not shrink for slow devices.
+    only_up: bool = False
+    # Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
+    # faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
+    most: Positive = inf
+    # The smallest multiple of the step.
+    least: _Count = 1
+
+    def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
+        """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
+        scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
+        # Work grows with size**power, so the size grows with that root of the speed; 2 * half + 1 is odd.
+        halves = [round((size * scale ** (1 / self.power) / self.step - 1) / 2) for size in sorted(sizes)]
+        # Two steps at a time keep the multiples odd.
+        return _increasing([self.step * max(self.least, 2 * half + 1) for half in halves], 2 * self.step)
+
+
+# Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets of a CPU, and
+# a load costs several times as much: nothing a cost per access can see.
+MATRIX_SIZES = SizeRule(power=3, step=32, least=3)
+
+
+def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
+    return _increasing([max(1, round(count * scale / _BLOCK)) * _BLOCK for count in sorted(counts)], _BLOCK)
+
+
+def _increasing(values: Iterable[int], step: int) -> tuple[int, ...]:
+    """Return values, each raised by steps until it is above the one before: sizes that round alike stay apart."""
+    found: list[int] = []
+    for value in values:
+        while found and value <= found[-1]:
+            value += step  # noqa: PLW2901 - raised in place
+        found.append(value)
+    return tuple(found)
+
+
+# How sizes are scaled where the model's file does not say: extents of matrices that are multiplied, lengths of arrays.
+_RULES: Mapping[str, Callable[[Iterable[int], float], tuple[int, ...]]] = {
+    "n": MATRIX_SIZES.sizes,
+    "nelements": _element_counts,
+}
+
+
+def split_sizes(tags: Iterable[str], rules: Mapping[str, SizeRule]) -> tuple[list[str], dict[str, tuple[int, ...]]]:
+    """Take the sizes that follow a device's speed out of filter tags: return the other tags, and sizes by argument."""
+    others: list[str] = []
+    sizes: dict[str, tuple[int, ...]] = {}
+    for tag in tags:
+        argument, _, text = (part.strip() for part in tag.partition(":"))
+        values = [value.strip() for value in text.split(",")]
+        numbers = [int(value) for value in values if value.isdecimal() and len(value) <= _DIGITS]
+        # What is not plainly a list of numbers stays a tag, for the generators say best what they allow.
+        plain = len(set(numbers)) == len(values) and argument not in sizes
+        if plain and (argument in rules or argument in _RULES):
+            sizes[argument] = tuple(numbers)
+        else:
+            others.append(tag)
+    return others, sizes
+
+
+def scaled_sizes(
+    sizes: Mapping[str, tuple[int, ...]], scale: float, rules: Mapping[str, SizeRule]
+) -> dict[str, tuple[int, ...]]:
+    """Return sizes by argument for a device that is `scale` times as fast as they suit."""
+    # At the reference speed the sizes of the model's file stand as they are, odd multiples or not.
+    if scale == 1.0:
+        return dict(sizes)
+    own = {argument: rule.sizes for argument, rule in rules.items()}
+    return {argument: {**_RULES, **own}[argument](values, scale) for argument, values in sizes.items()}
+
+
+def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
+    """Generate the measurement kernels of a model description, sized for a device."""
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    kernels: dict[str, MeasurementKernel] = {}
+    for number, kernel_set in enumerate(description.measurement_kernels, start=1):
+        if not kernel_set.tags:
+            msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
+            raise TagError(msg)
+        condition = _condition(kernel_set.match)
+        tags, sizes = split_sizes(kernel_set.tags, kernel_set.scale)
+        suited = scaled_sizes(sizes, scale, kernel_set.scale)
+        # By name: a kernel that several sets ask for is measured once.
+        made = KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags, suited)
+        kernels |= {kernel.name: kernel for kernel in made}
+    return list(kernels.values())
+
+
+def _condition(word: str | None) -> MatchCondition:
+    from uipick import MatchCondition
+
+    if word is None:
+        return MatchCondition.SUPERSET
+    try:
+        return MatchCondition[word.upper()]
+    except KeyError:
+        known = ", ".join(condition.name.lower() for condition in MatchCondition)
+        msg = f"no match condition is called {word!r}; there are {known}"
+        raise TagError(msg, tag=word) from None
+
 
 __all__ = [
     "GENERAL",
-    "FitSettings",
     "KernelSet",
     "ModelDescription",
     "ParameterDescription",
@@ -87,7 +204,7 @@ class KernelSet(Fields, frozen=True):
 
 
 class FitSettings(Fields, frozen=True):
-    """How a ready model is fitted where nothing else is said; the values as for `perflex.fit_model`."""
+    """How a ready model is fitted where nothing else is said; as for `FitOptions`."""
 
     loss: Literal["squared", "soft_l1"] = "squared"
     on_undetermined: Literal["error", "warn"] = "error"
@@ -153,13 +270,7 @@ class ModelDescription:
     timing: TimingSettings = field(default_factory=TimingSettings)
 
     def model(self, output: str | None = None) -> Model:
-        """Return the model, with another output feature if one is given.
-
-        Raises
-        ------
-        ModelSyntaxError
-            The output is not a feature identifier.
-        """
+        """Return the model, with another output feature if one is given."""
         return Model(self.output if output is None else output, self.expression)
 
 

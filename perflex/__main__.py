@@ -43,17 +43,9 @@ _WORK_ERRORS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line, by default with the process's own words after the program's name.
 
-    Parameters
-    ----------
-    arguments
-        Words after the program's name; the process's own by default.
-
-    Returns
-    -------
-    int
-        0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
+    Return its exit code: 0 when all went well, 1 when work failed (a fit, a measurement), 2 for bad input.
     """
     if arguments is None:  # a process of its own, and not part of a test, say
         guard.start()
@@ -93,11 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str], terminal: Terminal) -> int:
     # These hold for every command and may stand before or after its name.
     everywhere = [word for word in words if word in _EVERYWHERE]
+    others = [word for word in words if word not in _EVERYWHERE]
     try:
         with terminal.warnings_shown():
-            _application()(
-                args=everywhere + [word for word in words if word not in _EVERYWHERE], obj=terminal, prog_name="perflex"
-            )
+            _application(*others[:1])(args=everywhere + others, obj=terminal, prog_name="perflex")
     except SystemExit as ending:
         return _code(ending)
     except PerflexError as error:
@@ -109,14 +100,14 @@ def _run(words: list[str], terminal: Terminal) -> int:
     return 0
 
 
-# Typer reads the signatures of all commands for it, which takes longer than many a command does.
+# Typer reads the signatures of the commands for it, which takes longer than many a command does.
 @cache
-def _application() -> Callable[..., Any]:
+def _application(name: str = "") -> Callable[..., Any]:
     from typer.main import get_command
 
-    from perflex.cli.app import app
+    from perflex.cli.app import application
 
-    return get_command(app)
+    return get_command(application(name))
 
 
 def _of_databases() -> type[Exception]:

@@ -76,13 +76,7 @@ def _owners(changed: Collection[str]) -> str:
 
 
 def tell() -> None:
-    """Warn, once, where caches are in another place than they should be.
-
-    Raises
-    ------
-    EnvironmentSetupError
-        There is no place at all.
-    """
+    """Warn, once, where caches are in another place than they should be; an error where there is no place at all."""
     global _notice
     if _refusal:
         raise EnvironmentSetupError(_refusal)

@@ -15,20 +15,19 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any
 
-from perflex import guard
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import ProcessPoolExecutor
 
 # How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
 # Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
 _LOOK_S = 5.0
-# A forked process has no standard input of its own whose end would tell.
-_LOOK_FORKED_S = 0.3
+# A pool's worker has no standard input of its own whose end would tell.
+_LOOK_POOLED_S = 0.3
 _GRACE_S = 0.3
 _END_LIMIT_S = 2.0
 # Enough of standard error for the line that tells what happened, however long a dump follows.
@@ -50,21 +49,8 @@ class ChildLostError(Exception):
 class ChildProcess:
     """A Python process that does its work without being asked, and prints what comes out.
 
-    Parameters
-    ----------
-    words
-        Options, module or script, and arguments of the interpreter.
-    variables
-        Environment variables that it gets besides the parent's.
-    keeps_output
-        Whether what it prints on standard output is read; else it is thrown away.
-    pass_fds
-        File descriptors that it inherits.
-
-    Raises
-    ------
-    OSError
-        No process can be started.
+    Its words are options, module or script, and arguments of the interpreter; variables come beside the parent's. What
+    it prints on standard output is thrown away unless `keeps_output`. An OSError where no process can be started.
     """
 
     def __init__(
@@ -86,7 +72,6 @@ class ChildProcess:
             pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
-        guard.announce(self._process.pid)
         self._errors = StreamReader(self._process.stderr, _TAIL_BYTES)
         self._output = StreamReader(self._process.stdout) if keeps_output else None
 
@@ -105,18 +90,11 @@ class ChildProcess:
         return self._errors.last_line(begun)
 
     def wait(self, limit_s: float) -> bool:
-        """Let it end by itself within a limit, then end what is left of its process group.
-
-        Returns
-        -------
-        bool
-            Whether it ended by itself.
-        """
+        """Let it end by itself within a limit, then end what is left of its process group; return whether it did."""
         by_itself = self._ends_within(limit_s)
         if self._process.returncode is None:
             # Before the exit code is taken, for after that the group's number could be another's.
             self._signal(signal.SIGKILL)
-            guard.forget(self._process.pid)
             with suppress(subprocess.TimeoutExpired):  # a driver can keep even a killed process as long as it likes
                 self._process.wait(_END_LIMIT_S)
         self._close_input()
@@ -166,20 +144,7 @@ class ChildProcess:
 
 
 class AskedProcess(ChildProcess):
-    """A Python process that answers requests one by one, over a connection whose file descriptor is its last argument.
-
-    Parameters
-    ----------
-    words
-        Options, module or script, and arguments of the interpreter.
-    variables
-        Environment variables that it gets besides the parent's.
-
-    Raises
-    ------
-    OSError
-        No process can be started.
-    """
+    """A Python process that answers requests over a connection, whose file descriptor is its last argument."""
 
     def __init__(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
         self._connection, theirs = Pipe()
@@ -197,13 +162,7 @@ class AskedProcess(ChildProcess):
         return not self._connection.closed and not self._has_ended()
 
     def ask(self, request: object, limit_s: float) -> Any:
-        """Send a request and return the answer.
-
-        Raises
-        ------
-        ChildLostError
-            The process crashed, or gave no answer within the limit and was ended.
-        """
+        """Send a request and return the answer; a ChildLostError where the process crashed or exceeded the limit."""
         # What it wrote before has nothing to do with this request, unless it never got so far as to answer one.
         begun = self._errors.count if self._answered else 0
         self._answered = False
@@ -246,15 +205,7 @@ class AskedProcess(ChildProcess):
 
 
 class StreamReader:
-    """Reads a stream to its end, so that its writer never waits, and keeps all of it or the last bytes.
-
-    Attributes
-    ----------
-    count
-        Bytes read so far.
-    tail
-        What is kept of them.
-    """
+    """Reads a stream to its end, so that its writer never waits: `count` bytes so far, all or the last in `tail`."""
 
     def __init__(self, stream: Any, most_bytes: int = sys.maxsize) -> None:
         self._stream = stream
@@ -306,19 +257,42 @@ def _wait_for_end(parent: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def end_forked_with_parent(parent: int) -> None:
-    """Watch, in a process that multiprocessing forked, for the end of the parent; then end this one.
+@contextmanager
+def process_pool(workers: int | None, start_method: str) -> Iterator[ProcessPoolExecutor]:
+    """Give a pool whose workers end with this process, and at once where the block raises anything.
 
-    A worker of a pool waits for more work for ever where nobody is left to send any. An interrupt, which a terminal
-    sends to both, is the parent's affair.
+    None is a worker for each processor; start methods are those of `multiprocessing.get_context`.
     """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children, get_context
+
+    # Python's tracker, a process, removes the semaphores that killed processes leave, and warns of them.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    with ProcessPoolExecutor(
+        workers, get_context(start_method), initializer=_end_worker_with_parent, initargs=(os.getpid(),)
+    ) as pool:
+        try:
+            yield pool
+        except BaseException:  # an interrupt, say; the pool would wait for what is at work
+            for worker in active_children():
+                worker.kill()
+            raise
+
+
+def _end_worker_with_parent(parent: int) -> None:
+    """Watch, in a worker of a pool, for the end of the parent; then end this process.
+
+    It waits for more work for ever where nobody is left to send any.
+    """
+    # A fork has its parent's handlers; but an interrupt is the parent's affair.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_look_for_end, args=(parent,), daemon=True).start()
 
 
 def _look_for_end(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_LOOK_FORKED_S)
+        time.sleep(_LOOK_POOLED_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

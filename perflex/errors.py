@@ -1,31 +1,7 @@
-"""Every error perflex raises on purpose.
+"""Every error perflex raises on purpose: ``except PerflexError`` catches all of them.
 
-One tree, so that ``except PerflexError`` catches all of them::
-
-    PerflexError
-    |- UnsupportedKernelError     a kernel cannot be described exactly (access or loop named)
-    |- InexactCountError          an exact count was asked for and only a bound is known
-    |- MissingSizeError           a size parameter has no value
-    |- FeatureError
-    |  |- UnknownFeatureError     the identifier names no feature
-    |  `- NoMatchError            the feature matches nothing in any kernel
-    |- ModelSyntaxError           a model string cannot be read
-    |- TagError                   a filter tag is unknown or out of range
-    |- DeviceError                no device, or several, fit the request
-    |- MachineError               no machine is chosen, or a hardware fact is not known or exceeded
-    |  `- WorkGroupTooLargeError   a work-group does not fit the machine (an UnsupportedKernelError, too)
-    |- BlockError                 no block of a grid meets what is asked of it
-    |- MeasurementError           a kernel could not be built, run or timed
-    |- CalibrationError           the data do not determine the parameters
-    |- FileFormatError            a file is damaged, foreign or of another version
-    |- SpaceError                 a space of variants is badly written, or holds no valid variant
-    |- StoreError               measurements cannot be kept in a file, or read back
-    |- ExecutorError              a pool that was to do the work broke, or cannot be sent it
-    |- EnvironmentSetupError      the installation lacks something essential
-    `- MissingExtraError          an optional dependency is not installed
-
-Each message states the cause and the fix in one line; what it is about (kernel, access, feature,
-device) is also available as an attribute.
+Each message states the cause and the fix in one line; what it is about (kernel, access, feature, device) is also
+available as an attribute.
 """
 
 from __future__ import annotations

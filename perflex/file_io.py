@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import os
@@ -22,20 +23,7 @@ MOST_BYTES = 32 * 2**20
 
 
 def read_bytes(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file.
-
-    Parameters
-    ----------
-    path
-        The file, or a link to one.
-    most
-        How many bytes it may have.
-
-    Raises
-    ------
-    FileFormatError
-        It cannot be read, has more bytes, or is something else: a device, a pipe, a folder.
-    """
+    """Return the content of a regular file of at most so many bytes; anything else is a FileFormatError."""
     path = Path(path)
     try:
         # Before it is opened, for that alone makes some devices act; and after, for it may be another one by then.
@@ -56,13 +44,7 @@ def read_bytes(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
-    """Return the content of a regular file in UTF-8, with or without the mark of that encoding.
-
-    Raises
-    ------
-    FileFormatError
-        As `read_bytes`; or it is no text.
-    """
+    """Return the content of a regular file in UTF-8, with or without the mark of that encoding."""
     content = read_bytes(path, most=most)
     try:
         # Spreadsheets and editors begin their files with a mark of the encoding.
@@ -75,17 +57,7 @@ def read_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
 def read_packed_text(path: Path | str, *, most: int = MOST_BYTES) -> str:
     """Return the content of a regular file in UTF-8, unpacked where its name ends in ``.gz``.
 
-    Parameters
-    ----------
-    path
-        The file.
-    most
-        How many bytes it may have, packed and unpacked.
-
-    Raises
-    ------
-    FileFormatError
-        As `read_text`; or it cannot be unpacked, or not to so few bytes.
+    It may have so many bytes, packed and unpacked.
     """
     return unpacked_text(read_bytes(path, most=most), Path(path), most=most)
 
@@ -123,19 +95,8 @@ def writing(path: Path | str, *, binary: bool = False) -> Iterator[IO[Any]]:
     """Yield a stream, what is written to which becomes a file's content in one step at the end of the block.
 
     After an error the file is as it was. A link stays a link. What is there and no regular file, such as
-    ``/dev/null`` or a pipe, is written to and never replaced.
-
-    Parameters
-    ----------
-    path
-        The file.
-    binary
-        Take bytes; otherwise texts, which are written as they are in UTF-8.
-
-    Raises
-    ------
-    OSError
-        It cannot be written.
+    ``/dev/null`` or a pipe, is written to and never replaced. Texts are written as they are in UTF-8. What cannot be
+    written is an OSError.
     """
     path = Path(path)
     how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
@@ -162,14 +123,20 @@ def writing(path: Path | str, *, binary: bool = False) -> Iterator[IO[Any]]:
             raise
 
 
-def require_writable(path: Path | str) -> None:
-    """Make sure that `writing` will take a file; leaves nothing behind.
+@contextmanager
+def saving(path: Path | str, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Do what `writing` does; where the file cannot be written, that is a FileFormatError."""
+    try:
+        with writing(path, binary=binary) as stream:
+            yield stream
+    # ValueError: a name with a zero byte.
+    except (OSError, ValueError) as error:
+        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file"
+        raise FileFormatError(msg, path=Path(path)) from error
 
-    Raises
-    ------
-    OSError
-        It is a folder, or its own folder is missing or takes no files.
-    """
+
+def require_writable(path: Path | str) -> None:
+    """Raise the OSError with which `writing` would refuse a file; leaves nothing behind."""
     path = Path(path)
     if path.is_dir():
         msg = "it is a folder"
@@ -182,3 +149,31 @@ def require_writable(path: Path | str) -> None:
     # Only making a file shows what permissions, read-only mounts and quotas allow.
     with tempfile.TemporaryFile(dir=path.resolve().parent):
         pass
+
+
+def csv_rows(text: str, path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows below the heading of a table, each as the number of its last line and its texts by column.
+
+    Columns without a name are left out: programs write the numbers of rows into such. The path is for messages.
+    """
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    rows = []
+    try:
+        names = [name for name in reader.fieldnames or () if name]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            msg = f"{path} has two columns {twice!r}; rename one of them"
+            raise FileFormatError(msg, path=path, field=twice)
+        for row in reader:
+            # DictReader keeps surplus fields under the key None, and gives missing ones the value None.
+            if None in row or None in row.values():
+                msg = f"{path}, line {reader.line_num}: it has another number of fields than the heading"
+                raise FileFormatError(msg, path=path, line=reader.line_num)
+            rows.append((reader.line_num, {name: row[name] for name in names}))
+    except csv.Error as error:
+        msg = f"{path}, line {reader.line_num}: it is no row of a CSV file: {error}"
+        raise FileFormatError(msg, path=path, line=reader.line_num) from error
+    if not rows:
+        msg = f"{path} has no rows below a heading"
+        raise FileFormatError(msg, path=path)
+    return rows

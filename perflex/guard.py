@@ -1,189 +1,165 @@
-"""A guard that ends a command and the processes it started soon after an interrupt, whatever the command is doing.
+"""A guard that ends a command and all processes it started soon after an interrupt, whatever the command is doing.
 
 An interrupt becomes an exception when Python next runs code of the main thread. That may take long within a library's
-call, the exception may be lost in a callback, and what is tidied up on its way may wait for other processes. So a
-process forked when the command began reads the numbers of the signals that the command gets (Python's C code writes
-them at once). If the command is still there after a grace, the guard ends it. However a command ended, the guard then
-ends the process groups that it left.
+call, the exception may be lost in a callback, and what is tidied up on its way may wait for other processes. So the
+command runs in a fork of the process that was started, and that process is its guard: it passes an interrupt on, ends
+what is still there after a grace, and says so in one line. However a command ended, the guard ends all that it left:
+Linux makes the guard the parent of every process in its tree whose own parent has ended.
 
 Nothing is lost by that: what is kept between runs is written in transactions, and files of results appear by renaming.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import select
 import signal
-import struct
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import FrameType
+    from typing import NoReturn
+
+# As shells have it: 128 and the number of SIGINT. SIGTERM ends a command in the same way.
+INTERRUPTED = 130
 # From the interrupt to the end by force, and from there to the end that no process can refuse.
 _GRACE_S = 1.0
-_LAST_S = 0.2
-# How long a command that ends waits for its guard, which goes on after an interrupt: Python may take long to end, too.
-_DISMISSAL_S = 0.1
-_PAUSE_S = 0.002
-# A signal's number is one byte. No signal has the number 0: it announces a group's leader, negative once it is gone.
-_LEADER = struct.Struct("=Bi")
-_BYTES = 1 << 12
-
-
-@dataclass
-class _Guard:
-    """The command's side of its guard."""
-
-    pid: int
-    pipe: int
-
-
-_guard: _Guard | None = None
+_LAST_S = 0.3
+_PAUSE_S = 0.005
+_LONG_S = 3600.0
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+# Options of prctl(2), from linux/prctl.h.
+_PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36
+# Erases a progress bar, and shows the cursor that it has hidden.
+_CLEAN_LINE = "\r\x1b[2K\x1b[?25h"
 
 
 def start() -> None:
-    """Have this process, a command that has begun just now, guarded until it ends; once, in the main thread.
+    """Go on in a guarded fork of this process, a command that has begun just now; once, in the main thread.
 
     Where interrupts are ignored, as in the background of some shells, they still are.
     """
-    global _guard  # noqa: PLW0603 - a process has one guard
-    if _guard is not None or not hasattr(os, "fork"):
+    if sys.platform != "linux":
         return
-    reading, writing = map(_above_standard_streams, os.pipe())
-    command = os.getpid()
+    heeded = {*_INTERRUPTS, signal.SIGHUP, signal.SIGQUIT}
+    heeded = {number for number in heeded if signal.getsignal(number) is not signal.SIG_IGN}
+    guard = os.getpid()
+    # Where it is ignored, as by some servers that start commands, no exit code is kept.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Blocked before there are two processes, so that none is lost between them.
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, heeded | {signal.SIGCHLD})
     try:
-        pid = os.fork()
+        command = os.fork()
     except OSError:  # no more processes: a command that works unguarded is better than none
-        os.close(reading)
-        os.close(writing)
-        return
-    if pid == 0:
-        # Nothing of the command may happen here, its exit handlers neither.
-        try:
-            _watch(command, reading)
-        finally:
-            os._exit(0)
-    os.close(reading)
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    _guard = _Guard(pid, writing)
-    # Registered first, called last: handlers registered later may hang.
-    atexit.register(_dismiss)
+        command = 0
+    if command:
+        _watch(command, heeded)
+    if os.getpid() != guard:
+        _set_of_process(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != guard:
+            os._exit(INTERRUPTED)
+        # The terminal sends Ctrl-C to all processes of the command, which inherit this; the guard passes it on.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _interrupted)
+    signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
-def _above_standard_streams(descriptor: int) -> int:
-    """Return a copy whose number is none of a standard stream's, to which drivers print where it was closed."""
-    import fcntl
-
-    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(descriptor)
-    return copy
-
-
-def announce(leader: int) -> None:
-    """Tell the guard of a process group to be ended with the command."""
-    _tell(leader)
+def _interrupted(number: int, _: FrameType | None) -> NoReturn:
+    """Begin the command's end."""
+    # The guard says all there is to say. Python would add exceptions that were lost in callbacks, say, or that a second
+    # signal came while the next line had it ignored.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
-def forget(leader: int) -> None:
-    """Tell the guard that a process group has ended; call it before the system gives the number to another process."""
-    _tell(-leader)
+def _set_of_process(option: int, value: int) -> None:
+    import ctypes
+
+    # Refused in a sandbox, say: then children end by themselves a while after their parent.
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _tell(number: int) -> None:
-    if _guard is not None:
-        with suppress(OSError):  # somebody has ended the guard
-            os.write(_guard.pipe, _LEADER.pack(0, number))
-
-
-def _dismiss() -> None:
-    """End the guard, and take its exit code, which nobody else may care to do."""
-    if _guard is None:
-        return
-    pid, end = _guard.pid, time.monotonic() + _DISMISSAL_S
-    _leave()
-    with suppress(ChildProcessError):
-        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < end:
-            time.sleep(_PAUSE_S)
-
-
-def _leave() -> None:
-    """Let go of the guard; in a forked process, too, for the guard waits until nobody has the pipe's end."""
-    global _guard  # noqa: PLW0603
-    if _guard is not None:
-        with suppress(ValueError):  # not in the main thread
-            signal.set_wakeup_fd(-1)
-        os.close(_guard.pipe)
-        _guard = None
-
-
-def _watch(command: int, pipe: int) -> None:
+def _watch(command: int, heeded: Collection[signal.Signals]) -> NoReturn:
     """Be the guard."""
-    # A terminal or a batch system signals the whole group.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
-    _let_go_of_files(pipe)
-    leaders: set[int] = set()
-    deadline: float | None = None
-    pending = b""
-    while deadline is None or time.monotonic() < deadline:
-        left = None if deadline is None else deadline - time.monotonic()
-        if select.select([pipe], [], [], left)[0]:
-            read = os.read(pipe, _BYTES)
-            if not read:  # the command ends
-                break
-            interrupted, pending = _understood(pending + read, leaders)
-            if interrupted and deadline is None:
-                deadline = time.monotonic() + _GRACE_S
-    if deadline is not None:
-        _end(command, deadline)
-    for leader in leaders:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, signal.SIGKILL)
+    _set_of_process(_CHILD_SUBREAPER, 1)
+    interrupt: int | None = None
+    deadline = float("inf")
+    status: int | None = None
+    while status is None and (left := deadline - time.monotonic()) > 0:
+        signalled = signal.sigtimedwait({*heeded, signal.SIGCHLD}, min(left, _LONG_S))
+        number = signal.SIGCHLD if signalled is None else signalled.si_signo
+        if number in _INTERRUPTS:
+            if interrupt is None:
+                interrupt, deadline = number, time.monotonic() + _GRACE_S
+            number = signal.SIGTERM
+        if number != signal.SIGCHLD:
+            os.kill(command, number)
+        status = _ended().get(command)
+    if status is None:
+        os.kill(command, signal.SIGKILL)
+    _end_all()
+    if interrupt is not None:
+        _say(f"perflex: interrupted by {signal.Signals(interrupt).name}")
+        os._exit(INTERRUPTED)
+    _end_like(os.waitstatus_to_exitcode(status or 0))
 
 
-def _let_go_of_files(pipe: int) -> None:
-    """Close all but the pipe: whoever reads what the command writes waits until all have closed it."""
-    with suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(nowhere, standard)
-    most = os.sysconf("SC_OPEN_MAX") if sys.platform != "darwin" else 256
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, max(most, pipe + 1))
+def _ended() -> dict[int, int]:
+    """Return the children that have ended, with their statuses, and forget them."""
+    found = {}
+    with suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            found[child[0]] = child[1]
+    return found
 
 
-def _understood(told: bytes, leaders: set[int]) -> tuple[bool, bytes]:
-    """Keep the leaders that were announced; return whether there was an interrupt, and the beginning of a word."""
-    interrupted, place = False, 0
-    while place < len(told):
-        if told[place]:
-            interrupted |= told[place] in (signal.SIGINT, signal.SIGTERM)
-            place += 1
-        elif len(told) - place < _LEADER.size:
-            break
-        else:
-            _, number = _LEADER.unpack_from(told, place)
-            leaders.add(number) if number > 0 else leaders.discard(-number)
-            place += _LEADER.size
-    return interrupted, told[place:]
-
-
-def _end(command: int, deadline: float) -> None:
-    """End the command if it is there after the deadline."""
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(command, number)
-            deadline = time.monotonic() + _LAST_S
-        # A process that has lost its parent gets another.
-        while os.getppid() == command and time.monotonic() < deadline:
+def _end_all() -> None:
+    """End all processes below this one; those that tidy up behind others, as Python's tracker of semaphores, may."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        end = time.monotonic() + _LAST_S
+        # Again and again: the children of one that has ended are this process's from then on.
+        while (children := _children()) and time.monotonic() < end:
+            for child in children:
+                with suppress(PermissionError):  # one that runs as another user
+                    os.kill(child, number)
             time.sleep(_PAUSE_S)
-        if os.getppid() != command:
-            return
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave)
+def _children() -> list[int]:
+    """Return the children that have not ended."""
+    _ended()
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        return []
+    found, own = [], str(os.getpid()).encode()
+    for place in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError):
+            # The program's name, in parentheses, may be any text.
+            if (place / "stat").read_bytes().rpartition(b")")[2].split()[1] == own:
+                found.append(int(place.name))
+    return found
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"{_CLEAN_LINE if os.isatty(2) else ''}{line}\n".encode())
+
+
+def _end_like(code: int) -> NoReturn:
+    """End as the command did: shells and batch systems say which signal it was."""
+    if code < 0:
+        import resource
+
+        # The command has left a dump of its memory where one is wanted.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # SIGKILL cannot be handled
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+        os.kill(os.getpid(), -code)
+    os._exit(code)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from pathlib import Path
 from typing import Any
 
 from perflex.errors import FileFormatError
-from perflex.file_io import writing
+from perflex.file_io import saving
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -37,13 +38,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, path: Path | str) -> None:
-    """Write a figure to a file; its suffix says what kind.
-
-    Raises
-    ------
-    FileFormatError
-        There is no such kind of picture, or the file cannot be written.
-    """
+    """Write a figure to a file; its suffix says what kind."""
     path = Path(path)
     kinds = figure.canvas.get_supported_filetypes()
     kind = path.suffix.removeprefix(".").lower() or "png"
@@ -53,26 +48,16 @@ def save_figure(figure: Any, path: Path | str) -> None:
     # Into memory first: matplotlib opens a file by its name, and would wait for a reader of a pipe.
     content = io.BytesIO()
     figure.savefig(content, format=kind)
-    try:
-        with writing(path, binary=True) as stream:
-            stream.write(content.getvalue())
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}"
-        raise FileFormatError(msg, path=path) from error
+    with saving(path, binary=True) as stream:
+        stream.write(content.getvalue())
 
 
-def svg_text(figure: Any, prefix: str) -> str:
+def svg_text(figure: Any, prefix: str, meaning: str) -> str:
     """Return a figure as an ``svg`` element to stand in a page: text stays text, and takes the page's colours.
 
     Black is the page's text colour; other colours are CSS variables (``--perflex-blue`` and so on) with the usual
-    colour where the page does not set them.
-
-    Parameters
-    ----------
-    figure
-        From `new_figure`.
-    prefix
-        What identifiers inside begin with: another one for each picture of a page.
+    colour where the page does not set them. Identifiers inside begin with the prefix, another one for each picture of a
+    page; what reads the page aloud reads the meaning instead of every number on an axis.
     """
     import matplotlib as mpl
 
@@ -84,6 +69,7 @@ def svg_text(figure: Any, prefix: str) -> str:
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _PAGE_COLOURS.get(found[0], found[0]), text)
+    text = text.replace("<svg", f'<svg role="img" aria-label="{html.escape(meaning)}"', 1)
     return _with_own_identifiers(text, prefix)
 
 

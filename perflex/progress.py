@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
 
     from rich.console import Console
 
@@ -60,3 +62,22 @@ def progress_shown(progress: bool | Progress | None, title: str) -> Iterator[Pro
             yield show
     else:
         yield None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How long work is run.
+
+    Attributes
+    ----------
+    executor
+        Where kernels are counted and their code is generated; a pool of processes uses all cores.
+    measure_executor
+        Where kernels are timed, e.g. a `dask_executor`; by default here.
+    progress
+        True for a progress bar; or called with (done, total, what) as work proceeds.
+    """
+
+    executor: Executor | None = None
+    measure_executor: Executor | None = None
+    progress: bool | Progress | None = None

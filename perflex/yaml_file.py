@@ -14,7 +14,7 @@ import yaml
 from msgspec import Meta, inspect
 
 from perflex.errors import FileFormatError
-from perflex.file_io import read_text, writing
+from perflex.file_io import read_text, saving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,41 +37,19 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class Section:
-    """A mapping of a YAML file that knows its place.
+    """A mapping of a YAML file that knows its place; mappings below it are sections, too."""
 
-    Attributes
-    ----------
-    path
-        The file, or what messages call a text that is from none.
-    where
-        Place within the file, e.g. ``"parameters.p_madd"``; empty at the top.
-    entries
-        The mapping; mappings below it are sections too.
-    lines
-        Line of each key, counted from 1.
-    line
-        Line where the mapping begins.
-    """
-
+    # Or what messages call a text that is from no file.
     path: Path | str
+    # Place within the file, e.g. "parameters.p_madd"; empty at the top.
     where: str
     entries: dict[str, Any]
+    # Of each key, and where the mapping begins, counted from 1.
     lines: dict[str, int]
     line: int
 
     def read(self, schema: type[_Schema]) -> _Schema:
-        """Return the content as an object of a class.
-
-        Parameters
-        ----------
-        schema
-            Its fields say which keys there are, and what may stand there.
-
-        Raises
-        ------
-        FileFormatError
-            A field is missing, unknown or of another type.
-        """
+        """Return the content as an object of a class, whose fields say which keys there are, and what may be there."""
         try:
             return msgspec.convert(_plain(self), schema)
         except msgspec.ValidationError as error:
@@ -187,40 +165,15 @@ def _plain(value: Any) -> Any:
 
 
 def read_yaml(path: Path | str, schema: str) -> Section:
-    """Return the content of a YAML file of a given schema, without the field ``schema``.
+    """Return the content of a YAML file of a given schema, such as ``"perflex-calibration/1"``, without that field.
 
-    Parameters
-    ----------
-    path
-        The file.
-    schema
-        Name and version, e.g. ``"perflex-calibration/1"``; must stand in the file's field ``schema``.
-
-    Raises
-    ------
-    FileFormatError
-        The file cannot be read, is no YAML, uses tags or aliases, or is of another schema.
+    Tags and aliases are refused.
     """
     return parse_yaml(read_text(path), schema, Path(path))
 
 
 def parse_yaml(text: str, schema: str, path: Path | str) -> Section:
-    """Return the content of a YAML text of a given schema, without the field ``schema``.
-
-    Parameters
-    ----------
-    text
-        The text.
-    schema
-        As for `read_yaml`.
-    path
-        The file it is from, or what else messages are to call it.
-
-    Raises
-    ------
-    FileFormatError
-        It is no YAML, uses tags or aliases, or is of another schema.
-    """
+    """Return the content of a YAML text as `read_yaml`; `path` is its file, or what else messages are to call it."""
     top = _parse(text, path)
     if not isinstance(top, Section):
         msg = f"{path}, line 1: no mapping with a field 'schema'; it is damaged or foreign"
@@ -336,24 +289,14 @@ def _check_schema(top: Section, schema: str) -> None:
     if found_version != version:
         # Not all digits: Python refuses to convert thousands of them.
         newer = found_version.isdecimal() and int(found_version[:9]) > int(version)
-        fix = "update perflex to read it" if newer else "the file is damaged; make it again"
+        fix = "update perflex to read it" if newer else "make the file again"
         msg = f"version {found_version!r} of {name} is not version {version}; {fix}"
         raise top.error(msg, "schema")
 
 
 def write_yaml(path: Path | str, content: Mapping[str, Any]) -> None:
-    """Write a YAML file in one step: it is either there completely or as it was before (`perflex.file_io.writing`).
-
-    Raises
-    ------
-    FileFormatError
-        The file cannot be written; the cause is named.
-    """
+    """Write a YAML file in one step: it is either there completely or as it was before (`perflex.file_io.writing`)."""
     # ASCII with escapes: written raw, some Unicode line breaks come back as blanks.
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=False, width=110)
-    try:
-        with writing(path) as stream:
-            stream.write(text)
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}"
-        raise FileFormatError(msg, path=Path(path)) from error
+    with saving(path) as stream:
+        stream.write(text)

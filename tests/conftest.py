@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from perflex import list_devices
-from perflex.devices.vendors import find_vendors, show_to_loader
+from perflex.devices.survey import find_vendors, show_to_loader
 
 if TYPE_CHECKING:
     from perflex import Device
@@ -31,6 +31,19 @@ os.environ.pop("COLUMNS", None)
 _STORE_FOLDER = tempfile.TemporaryDirectory(prefix="perflex-tests-")
 atexit.register(_STORE_FOLDER.cleanup)
 os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
+
+
+# What tests ask for that run on each OpenCL platform there is, and folders whose tests list devices.
+ON_PLATFORMS = {"real_devices", "contexts"}
+OF_DEVICES = {"devices", "launch", "isolation"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that see more where more OpenCL platforms or a simulator are installed."""
+    asks = ON_PLATFORMS.intersection(getattr(item, "fixturenames", ()))
+    simulated = any("Oclgrind" in str(mark.kwargs.get("reason")) for mark in item.iter_markers("skipif"))
+    if asks or simulated or item.get_closest_marker("device") or item.path.parent.name in OF_DEVICES:
+        item.add_marker(pytest.mark.platform)
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, signal_name
+from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, process_pool, signal_name
 
 ANSWERING = """
 import os, signal, subprocess, sys, time
@@ -139,3 +141,40 @@ def test_stack_dumps_are_no_last_words() -> None:
         words.finish()
         assert words.last_line(8) == "LLVM ERROR: Cannot select: intrinsic"
         assert words.last_line(words.count) == ""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_an_interrupt_does_not_wait_for_a_pool(start_method: str) -> None:
+    interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    began = time.monotonic()
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        _sleep_in_a_pool(start_method)
+    assert time.monotonic() - began < 10
+
+
+def _sleep_in_a_pool(start_method: str) -> None:
+    with process_pool(2, start_method) as pool:
+        pool.submit(time.sleep, 60).result()
+
+
+POOL = """
+import os, time
+from perflex.child_process import process_pool
+
+with process_pool(2, {start_method!r}) as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 60).result()
+"""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_workers_of_a_pool_end_with_a_process_that_is_killed(start_method: str) -> None:
+    words = [sys.executable, "-c", POOL.format(start_method=start_method)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+        # All of its processes have to end before its streams do.
+        assert parent.communicate(timeout=20) == ("", "")
+    assert gone(worker)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from perflex import CustomDevice, FeatureInfo, FeatureTable, Forecast, Model, Tuner, calibrate, fit_model, load_model
-from perflex.errors import CalibrationError, MeasurementError, PerflexWarning, TagError, UnknownFeatureError
+from perflex import FeatureTable, Model, calibrate, fit_model, load_model
+from perflex.errors import MeasurementError, PerflexWarning, TagError, UnknownFeatureError
 from perflex.features import (
     Amount,
     Scop,
@@ -25,6 +24,7 @@ from perflex.features import (
     scop_to_yaml,
     unregister_feature,
 )
+from perflex.fit.table import FeatureInfo
 from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import Argument, Constraint, Generator, KernelCollection
@@ -32,6 +32,8 @@ from uipick import Argument, Constraint, Generator, KernelCollection
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from perflex.timing.launch.backend import CustomDevice
 
 NAME = "f_test_array_count"
 
@@ -96,7 +98,7 @@ def test_features_of_a_family_are_those_of_a_model() -> None:
     true = {"p_array": 1e-7, "p_madd": 2e-11}
     kernels = [(matmul(prefetch=False), {"n": n}) for n in (64, 128, 256, 512)]
     seconds = {f"matmul(n={sizes['n']})": model.eval_with_kernel(true, kernel, sizes) for kernel, sizes in kernels}
-    found = calibrate(model, kernels, device=FakeDevice(lambda label, _: float(seconds[label])), store="off")
+    found = calibrate(model, kernels, device=FakeDevice(lambda label, _: float(seconds[label])))
     assert found.params == pytest.approx(true, rel=1e-6)
     assert {each.name: each.unit for each in found.fit.parameters}["p_array"] == "s per array"
 
@@ -156,44 +158,13 @@ def test_a_device_of_ones_own_is_calibrated() -> None:
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd")
     kernel = matmul(prefetch=False)
     with pytest.warns(PerflexWarning, match="larger than the simulator's memory"):
-        found = calibrate(model, [(kernel, {"n": n}) for n in (256, 512, 1024, 8192)], device=device, store="off")
+        found = calibrate(model, [(kernel, {"n": n}) for n in (256, 512, 1024, 8192)], device=device)
     # A multiply-add is counted once for the 16 work-items of a sub-group.
     assert found.params == pytest.approx({"p_launch": 1e-6, "p_madd": 16e-12}, rel=1e-6)
     assert found.device["name"] == "simulator"
     assert [label for label, _ in found.dropped] == ["matmul(n=8192)"]
     assert {job.kernel.default_entrypoint.name for job in device.built} == {"matmul"}
     assert found.predict(kernel, {"n": 2048}) == pytest.approx(1e-6 + 1e-12 * 2048**3, rel=1e-6)
-
-
-class NearestPredictor:
-    """The time of the nearest measured variant."""
-
-    def __init__(self, features: np.ndarray) -> None:
-        self.points = np.log1p(features)
-
-    def forecast(self, measured: np.ndarray, seconds: np.ndarray) -> Forecast:
-        if measured.size < 2:
-            msg = f"{measured.size} measured variants are too few; measure at least 2"
-            raise CalibrationError(msg)
-        logs = np.log(seconds)
-        away = ((self.points[:, None] - self.points[measured]) ** 2).sum(axis=2)
-        apart = away[measured].copy()
-        np.fill_diagonal(apart, np.inf)
-        unseen = logs[apart.argmin(axis=1)]
-        spread = math.sqrt(((logs - unseen) ** 2).mean())
-        return Forecast(logs[away.argmin(axis=1)], np.full(len(away), spread), unseen)
-
-
-def test_the_tuner_takes_a_predictor_of_ones_own() -> None:
-    grid = np.array([[x, y] for x in range(20) for y in range(10)], dtype=float)
-    times = np.exp(0.02 * (grid[:, 0] - 13) ** 2 + 0.05 * (grid[:, 1] - 4) ** 2)
-    tuner = Tuner(grid, predictor=NearestPredictor(grid), budget=60, first=20, seed=1)
-    while asked := tuner.ask(3):
-        for each in asked:
-            tuner.tell(each, times[each.number])
-    assert tuner.best is not None
-    assert tuner.best.seconds < 1.1 * times.min()
-    assert np.corrcoef(np.log(tuner.predicted), np.log(times))[0, 1] > 0.7
 
 
 MODEL_FILE = """\

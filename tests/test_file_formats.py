@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perflex import load_machine, load_times
+from perflex import load_description, load_machine, load_times
+from perflex.errors import FileFormatError
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -26,7 +27,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_the_page_has_these_examples(files: dict[str, Path]) -> None:
-    assert set(files) == {"model.yaml", "machine.yaml", "times.csv"}
+    assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml"}
 
 
 def test_model(files: dict[str, Path]) -> None:
@@ -44,6 +45,19 @@ def test_machine(files: dict[str, Path]) -> None:
 def test_times(files: dict[str, Path]) -> None:
     table = load_times(files["times.csv"])
     assert [row.seconds for row in table.rows] == pytest.approx([180.5e-6, 1391e-6])
+
+
+def test_description(files: dict[str, Path]) -> None:
+    description = load_description(files["description.yaml"])
+    assert len(description.space()["items"]) == 8
+    path = files["description.yaml"]
+    path.write_text(path.read_text(encoding="utf-8") + "unheard: 1\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"field unheard: .*known here: ") as caught:
+        load_description(path)
+    fields = caught.value.message.rpartition("known here: ")[2]
+    assert set(re.findall(r"\w+", fields)) - {"schema"} <= set(
+        re.findall(r"`(\w+)`", PAGE.partition("## Description")[2])
+    )
 
 
 def test_the_page_names_every_schema() -> None:

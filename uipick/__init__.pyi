@@ -1,11 +1,11 @@
-from ._access_tags import tag_accesses as tag_accesses
-from ._argument import Argument as Argument
-from ._argument import Criterion as Criterion
+from ._accesses import tag_accesses as tag_accesses
 from ._collection import KernelCollection as KernelCollection
 from ._collection import MatchCondition as MatchCondition
-from ._confine_loads import confine_loads as confine_loads
+from ._derived_kernels import confine_loads as confine_loads
+from ._derived_kernels import remove_work as remove_work
+from ._generator import Argument as Argument
 from ._generator import Constraint as Constraint
+from ._generator import Criterion as Criterion
 from ._generator import Generator as Generator
-from ._measurement_kernel import MeasurementKernel as MeasurementKernel
-from ._remove_work import remove_work as remove_work
+from ._generator import MeasurementKernel as MeasurementKernel
 from .generators import ALL_GENERATORS as ALL_GENERATORS

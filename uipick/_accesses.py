@@ -8,49 +8,33 @@ from typing import TYPE_CHECKING
 from loopy.kernel.data import AddressSpace, ArrayArg
 from loopy.kernel.instruction import Assignment, BarrierInstruction, LegacyStringInstructionTag, NoOpInstruction
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, RunInstruction
-from loopy.symbolic import CombineMapper, TaggedVariable, get_dependencies
+from loopy.symbolic import CombineMapper, IdentityMapper, TaggedVariable, get_dependencies
 from pymbolic.primitives import LogicalNot, Subscript
 
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import loopy as lp
-    from pymbolic.primitives import Expression, If
+    from pymbolic.primitives import Expression, If, Variable
 
 
 @dataclass(frozen=True)
 class Access:
-    """One access in the text of a kernel.
-
-    Attributes
-    ----------
-    array
-        Name of the array.
-    tags
-        Access tags.
-    is_store
-        Whether it writes.
-    expression
-        The subscript expression, with its tags.
-    within_inames
-        The loops around it.
-    predicates
-        Conditions under which it is executed.
-    nest
-        The sequential loops around it, outermost first.
-    launch
-        Number of the launch that it belongs to, from 0.
-    """
+    """One access in the text of a kernel."""
 
     array: str
     tags: frozenset[str]
     is_store: bool
+    # The subscript expression, with its tags.
     expression: Expression
     within_inames: frozenset[str]
+    # Conditions under which it is executed.
     predicates: frozenset[Expression]
+    # The sequential loops around it, outermost first.
     nest: tuple[str, ...] = ()
+    # Number of the launch that it belongs to, from 0.
     launch: int = 0
 
     def __str__(self) -> str:
@@ -111,13 +95,7 @@ def global_arrays(kernel: lp.LoopKernel) -> frozenset[str]:
 
 
 def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
-    """Return every global access of a linearized kernel, in order of execution.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        An instruction is not an assignment.
-    """
+    """Return every global access of a linearized kernel, in order of execution."""
     arrays = global_arrays(kernel)
     accesses: list[Access] = []
     nest: list[str] = []
@@ -147,13 +125,7 @@ def launch_instructions(kernel: lp.LoopKernel, launch: int) -> frozenset[str]:
 
 
 def check_one_launch(kernel: lp.LoopKernel, kept: Sequence[Access]) -> int:
-    """Return the number of the launch that all kept accesses belong to.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        They belong to several, or load what an earlier launch computed.
-    """
+    """Return the number of the launch that all kept accesses belong to."""
     if len({access.launch for access in kept}) > 1:
         listed = "; ".join(f"{access} in launch {access.launch}" for access in kept)
         msg = f"the kept accesses of {kernel.name!r} belong to several launches ({listed}); keep those of one"
@@ -198,13 +170,7 @@ def _access(insn: lp.Assignment, subscript: Subscript, conditions: frozenset[Exp
 
 
 def check_regular(kernel: lp.LoopKernel, access: Access) -> None:
-    """Check that place and conditions of an access depend on loops and sizes only.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        They depend on data.
-    """
+    """Check that place and conditions of an access depend on loops and sizes only."""
     allowed = kernel.all_inames() | kernel.outer_params()
     for expression in (*access.expression.index_tuple, *access.predicates):
         data = get_dependencies(expression) - allowed
@@ -214,3 +180,55 @@ def check_regular(kernel: lp.LoopKernel, access: Access) -> None:
                 f"name {access.array!r} in remove_vars"
             )
             raise UnsupportedKernelError(msg, kernel=kernel.name, access=str(access))
+
+
+class _Tagger(IdentityMapper):  # type: ignore[misc]
+    def __init__(self, tags: Mapping[str, str]) -> None:
+        super().__init__()
+        self._tags = tags
+
+    def map_variable(self, expr: Variable) -> Expression:
+        if expr.name in self._tags:
+            return TaggedVariable(expr.name, frozenset({LegacyStringInstructionTag(self._tags[expr.name])}))
+        return expr
+
+
+def tag_accesses(
+    kernel: lp.TranslationUnit, loads: Mapping[str, str] | None = None, stores: Mapping[str, str] | None = None
+) -> lp.TranslationUnit:
+    """Put an access tag on every access to the given arrays.
+
+    Done after all transformations, since ``add_prefetch`` drops the tags written in instructions.
+
+    Parameters
+    ----------
+    kernel
+        A kernel with one entry point.
+    loads, stores
+        Access tag by array.
+
+    Returns
+    -------
+    lp.TranslationUnit
+        The kernel with the tags; what else it does is unchanged.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        The kernel has no such array, or several entry points.
+    """
+    require_one_entry_point(kernel, "tagging accesses")
+    loop_kernel = kernel.default_entrypoint
+    known = {*loop_kernel.arg_dict, *loop_kernel.temporary_variables}
+    for name in (*(loads or {}), *(stores or {})):
+        if name not in known:
+            msg = f"kernel {loop_kernel.name!r} has no array {name!r}; it has {', '.join(sorted(known))}"
+            raise UnsupportedKernelError(msg, kernel=loop_kernel.name)
+    load, store = _Tagger(loads or {}), _Tagger(stores or {})
+    instructions = [
+        insn.copy(expression=load(insn.expression), assignee=store(insn.assignee))
+        if isinstance(insn, Assignment)
+        else insn
+        for insn in loop_kernel.instructions
+    ]
+    return kernel.with_kernel(loop_kernel.copy(instructions=instructions))

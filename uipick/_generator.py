@@ -3,20 +3,162 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from constantdict import constantdict
 
 from perflex.errors import TagError
-from uipick._measurement_kernel import MeasurementKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import loopy as lp
 
-    from uipick._argument import Argument, Value
+Value = int | str | bool
+# Any: every generator knows the types of its own arguments.
+Arguments: TypeAlias = "Mapping[str, Any]"
+Kind = Literal["int", "bool", "dtype", "str"]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Allowed values given by a test, for arguments with no finite list of them.
+
+    Attributes
+    ----------
+    description
+        What is allowed, in words, e.g. ``"positive multiples of 16"``.
+    test
+        True for an allowed value; called with values of the argument's kind only.
+    """
+
+    description: str
+    # Any: an int or a str, as the argument's kind says.
+    test: Callable[[Any], bool]
+
+
+def integers(least: int, most: int) -> Criterion:
+    """Return the criterion "integers from `least` to `most`"."""
+    return Criterion(f"integers from {least} to {most}", lambda value: least <= value <= most)
+
+
+def multiples_of(step: int, *, minimum: int | None = None) -> Criterion:
+    """Return the criterion "multiples of `step`, at least `minimum`" (`minimum` is `step` if not given)."""
+    least = step if minimum is None else minimum
+    if step == 1:
+        return Criterion(f"integers of at least {least}", lambda value: value >= least)
+    if least == step:
+        return Criterion(f"positive multiples of {step}", lambda value: value >= step and value % step == 0)
+    words = f"multiples of {step}, at least {least}"
+    return Criterion(words, lambda value: value >= least and value % step == 0)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a generator.
+
+    Attributes
+    ----------
+    name
+        As used in variant filter tags.
+    kind
+        How the text of a value is read: ``"int"``, ``"bool"`` (True or False), ``"dtype"`` or ``"str"``.
+    meaning
+        What the argument does to the kernel, in one line.
+    allowed
+        The allowed values: a finite tuple, or a `Criterion`.
+    default
+        Values used when no tag names the argument; an empty tuple stands for all of a finite `allowed`.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    allowed: tuple[Value, ...] | Criterion
+    default: tuple[Value, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the default values are there and allowed."""
+        if not self.values:
+            msg = f"argument {self.name!r} has no default values; state some, as its allowed values are not finite"
+            raise TagError(msg, argument=self.name)
+        for value in self.values:
+            if not self.allows(value):
+                msg = f"default value {value!r} of argument {self.name!r} is not among {self.allowed_text}"
+                raise TagError(msg, argument=self.name)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Values used when no tag names the argument."""
+        if self.default or isinstance(self.allowed, Criterion):
+            return self.default
+        return self.allowed
+
+    @property
+    def allowed_text(self) -> str:
+        """The allowed values in words."""
+        if isinstance(self.allowed, Criterion):
+            return self.allowed.description
+        return ", ".join(str(value) for value in self.allowed)
+
+    def allows(self, value: Value) -> bool:
+        """Tell whether `value` is allowed."""
+        if isinstance(self.allowed, Criterion):
+            return type(value) is (int if self.kind == "int" else str) and self.allowed.test(value)
+        # In Python True equals 1, and would pass for the integer.
+        return any(value == other and type(value) is type(other) for other in self.allowed)
+
+    def read(self, text: Value) -> Value | None:
+        """Return the value that a text stands for (others stand for themselves), or None when it is not allowed."""
+        value: Value
+        if not isinstance(text, str):
+            value = text
+        elif self.kind == "int":
+            # int() would also take blanks, underscores and a plus sign: several texts for one value.
+            if not text.removeprefix("-").isdecimal():
+                return None
+            value = int(text)
+        elif self.kind == "bool":
+            if text not in {"True", "False"}:
+                return None
+            value = text == "True"
+        else:
+            value = text
+        return value if self.allows(value) else None
+
+
+@dataclass(frozen=True)
+class MeasurementKernel:
+    """A kernel and the sizes it is to be run with.
+
+    Attributes
+    ----------
+    kernel
+        The kernel; its size parameters stay symbolic, and all sizes of a variant share one object.
+        Not compared: the name says the same.
+    sizes
+        Value of every size parameter; immutable and hashable.
+    name
+        Unique and readable, e.g. ``"matmul_sq(dtype=float32, prefetch=True, n=512)"``.
+    generator
+        Name of the generator that made it.
+    arguments
+        All arguments, also those that are sizes; immutable and hashable.
+    """
+
+    kernel: lp.TranslationUnit = field(compare=False, repr=False)
+    sizes: Mapping[str, int]
+    name: str
+    generator: str
+    arguments: Mapping[str, object] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the mappings immutable."""
+        object.__setattr__(self, "sizes", constantdict(self.sizes))
+        object.__setattr__(self, "arguments", constantdict(self.arguments))
 
 
 @dataclass(frozen=True)
@@ -32,8 +174,7 @@ class Constraint:
     """
 
     description: str
-    # Any: every generator's test knows the types of its own arguments.
-    test: Callable[[Mapping[str, Any]], bool]
+    test: Callable[[Arguments], bool]
 
 
 # Compared by identity, so that generators are keys of the cache of built kernels.
@@ -67,7 +208,7 @@ class Generator:
     build: Callable[..., lp.TranslationUnit]
     size_arguments: tuple[str, ...]
     constraints: tuple[Constraint, ...] = ()
-    sizes: Callable[[Mapping[str, Any]], Mapping[str, int]] | None = None
+    sizes: Callable[[Arguments], Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,12 +113,11 @@ def features_page() -> str:
         examples = list(family.examples())
         if not examples:  # a family whose identifiers hold names of the model's own, such as its blocks
             continue
-        owner = sys.modules[type(parse_feature(examples[0])).__module__]
         rows = [(f"`{one}`", parse_feature(one).unit) for one in examples]
         lines += [
             f"## `{examples[0]}` and others",
             "",
-            first_paragraph(owner),
+            first_paragraph(type(parse_feature(examples[0]))),
             "",
             *table(("identifier", "unit"), rows),
         ]
@@ -147,12 +145,12 @@ def commands_page() -> str:
     from typer.main import get_command
     from typer.testing import CliRunner
 
-    from perflex.cli.app import app
+    from perflex.cli.app import application
 
-    command = get_command(app)
+    command = get_command(application())
     lines = ["# All commands", "", "What each prints with `--help`.", ""]
     for words in command_words(command):
-        done = CliRunner().invoke(app, [*words, "--help"], prog_name="perflex")
+        done = CliRunner().invoke(application(), [*words, "--help"], prog_name="perflex")
         text = "\n".join(line.rstrip() for line in done.output.splitlines()).strip("\n")
         lines += [f"## `perflex {' '.join(words)}`", "", "```text", text, "```", ""]
     return "\n".join(lines)
@@ -169,7 +167,8 @@ def command_words(command: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def models_page() -> str:
     """Return the models that come with perflex."""
-    from perflex import load_model, model_names
+    from perflex import load_model
+    from perflex.models import model_names
 
     lines = ["# All models", "", "`load_model(NAME)`, `perflex calibrate NAME`.", ""]
     for name in model_names():

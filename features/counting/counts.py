@@ -7,23 +7,26 @@ idle sub-groups of a partly used work-group do not count.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perflex.features.counting.barriers import reached_by_each, reached_by_groups
-from perflex.features.counting.certainty import Certainty, certainty_of_statement
-from perflex.features.counting.footprints import AccessCounts, Footprint, footprint_of, select_accesses
-from perflex.features.counting.strides import index_strides
-from perflex.features.counting.sub_groups import diverged_sub_groups, sub_groups_of
-from perflex.features.kept.count_memory import CountMemory
-from perflex.features.kept.scops_and_counts import keep_counts, kept_counts
-from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.counting.footprints import (
+    AccessCounts,
+    Certainty,
+    Footprint,
+    certainty_of_statement,
+    footprint_of,
+    select_accesses,
+)
+from perflex.features.kept import CountMemory, keep_counts, kept_counts
+from perflex.features.polynomials.late_values import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perflex.features.scop.scop import Barrier, Scop, Statement
+    from perflex.features.scop.scop import Access, Barrier, Launch, Scop, Statement
 
 _Value = TypeVar("_Value")
 
@@ -307,3 +310,158 @@ class ScopCounts:
 def counts_of(scop: Scop) -> ScopCounts:
     """Return the counts of a Scop, shared between all features that read it and kept on the Scop itself."""
     return scop.derived("counts", (), lambda: ScopCounts(scop))
+
+
+def reached_by_groups(scop: Scop, barrier: Barrier) -> QuasiPolynomial:
+    """Return how many times work-groups reach a barrier, over the launch."""
+    launch = scop.launches[barrier.launch]
+    # All work-items of a group reach it together: once for each group, not for each item.
+    per_group = barrier.domain.project_out(isl.dim_type.set, len(launch.groups), len(launch.items))
+    return QuasiPolynomial.points(per_group, scop.assumptions) * barrier.weight()
+
+
+def reached_by_each(scop: Scop, barrier: Barrier, by_groups: QuasiPolynomial) -> QuasiPolynomial | None:
+    """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
+    launch = scop.launches[barrier.launch]
+    # The loops' iterations over all groups together: these are each group's own only if the totals agree.
+    sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
+    alike = QuasiPolynomial.points(sequential, scop.assumptions) * barrier.weight()
+    difference = alike * launch.group_count + by_groups * -1
+    # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
+    symbolic = difference.isl_object.gist_params(scop.assumptions)
+    return alike if QuasiPolynomial(symbolic, difference.deferred).is_zero else None
+
+
+def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
+    """Return the sub-groups that execute a set of work-item instances, each once per iteration of the loops.
+
+    An isl set over work-groups, work-items and loops becomes one over work-groups, their sub-groups, and loops.
+    """
+    sequential = domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
+    return domain.apply(_sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size))
+
+
+def diverged_sub_groups(domain: Any, launch: Launch, sub_group_size: int) -> Any:
+    """Return those of `sub_groups_of` a set of instances of which some work-items take part and others do not."""
+    groups, sequential = len(launch.groups), domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
+    members = _sub_group_map(groups, launch.items, sequential, sub_group_size)
+    active = domain.apply(members)
+    everyone = active.apply(members.reverse())
+    for axis, extent in enumerate(launch.items):
+        everyone = everyone.lower_bound_val(isl.dim_type.set, groups + axis, isl.Val(0))
+        everyone = everyone.upper_bound_val(isl.dim_type.set, groups + axis, isl.Val(extent - 1))
+    return everyone.subtract(domain).apply(members).coalesce()
+
+
+@lru_cache(maxsize=1024)
+def _sub_group_map(groups: int, items: tuple[int, ...], sequential: int, sub_group_size: int) -> Any:
+    outer = [f"g{i}" for i in range(groups)]
+    local = [f"l{i}" for i in range(len(items))]
+    loops = [f"s{i}" for i in range(sequential)]
+    # Work-items are packed into sub-groups along the lowest axis first (Section 1.2).
+    terms, stride = [], 1
+    for name, extent in zip(local, items, strict=True):
+        terms.append(f"{stride}*{name}")
+        stride *= extent
+    flat = " + ".join(terms) or "0"
+    source = ", ".join(outer + local + loops)
+    target = ", ".join([*outer, f"floor(({flat})/{sub_group_size})", *loops])
+    return isl.Map(f"{{ [{source}] -> [{target}] }}")
+
+
+_Strides = tuple[QuasiPolynomial | None, ...]
+
+
+def index_strides(scop: Scop, statement: Statement, access: Access) -> tuple[_Strides, _Strides]:
+    """Return the strides along the axes of the work-item and of the work-group index, in elements.
+
+    A stride is None where the address is not affine in that index.
+    """
+    launch = scop.launches[statement.launch]
+    groups = len(launch.groups)
+    along = scop.array(access.array).strides if access.strides is None else access.strides
+    # Instances begin with the axes of the work-group, then come those of the work-item.
+    strides = [_stride(statement, access, along, axis) for axis in range(groups + len(launch.items))]
+    return tuple(strides[groups:]), tuple(strides[:groups])
+
+
+def stride_along(scop: Scop, statement: Statement, access: Access, axis: int) -> QuasiPolynomial | None:
+    """Return the stride along any axis of a statement's instances, also a loop's, in elements; None if it varies."""
+    along = scop.array(access.array).strides if access.strides is None else access.strides
+    return _stride(statement, access, along, axis)
+
+
+def _stride(
+    statement: Statement, access: Access, strides: tuple[QuasiPolynomial, ...], axis: int
+) -> QuasiPolynomial | None:
+    """Return the address distance of neighbours along an instance axis, or None if it varies."""
+    steps = _steps(statement, access, axis)
+    if None in steps:
+        return None
+    return QuasiPolynomial.total(stride * step for step, stride in zip(steps, strides, strict=True) if step)
+
+
+def _steps(statement: Statement, access: Access, axis: int) -> list[int | None]:
+    """Return by how much each array index grows per step along an instance axis; None if that varies."""
+    kinds = isl.dim_type
+    axes = access.relation.dim(kinds.out)
+    if not access.relation.is_single_valued():
+        return [None] * axes
+    function = access.relation.as_pw_multi_aff()
+    steps: list[int | None] = []
+    for position in range(axes):
+        # One piece without floors is the usual case, where the coefficient is the stride; differences take isl longer.
+        pieces = function.get_at(position).get_pieces()
+        plain = len(pieces) == 1 and _coefficient(pieces[0][1], axis)
+        # With several pieces `plain` is False, which is an int in Python.
+        if isinstance(plain, int) and not isinstance(plain, bool):
+            steps.append(plain)
+        else:
+            steps.append(_constant_step(statement, access, axis, position))
+    return steps
+
+
+def _coefficient(affine: Any, axis: int) -> int | None:
+    """Return the coefficient of an instance axis in a quasi-affine index without floors over that axis."""
+    kinds = isl.dim_type
+    for i in range(affine.dim(kinds.div)):
+        if affine.get_coefficient_val(kinds.div, i).is_zero():
+            continue
+        if affine.get_div(i).involves_dims(kinds.in_, axis, 1):
+            return None
+    value = affine.get_coefficient_val(kinds.in_, axis)
+    return int(value.to_python()) if value.is_int() else None
+
+
+def _constant_step(statement: Statement, access: Access, axis: int, position: int) -> int | None:
+    """Return the step from the differences between instances along the axis, if it is one number.
+
+    This settles subscripts with floors: (16*gid + lid) // 16 does not depend on lid when lid < 16, and
+    lid % 4 or lid // 2 have no single stride. Where a condition leaves out neighbours, those that are left count.
+    """
+    kinds = isl.dim_type
+    domain = statement.domain
+    index = access.relation.project_out(kinds.out, position + 1, access.relation.dim(kinds.out) - position - 1)
+    index = index.project_out(kinds.out, 0, position)
+    place = isl.MultiAff.identity(domain.get_space().map_from_set()).get_at(axis)
+    pairs = _later_along(domain, axis)
+    if pairs.is_empty():
+        return 0  # nothing moves
+    placed = isl.Map.from_aff(place).flat_range_product(index)
+    differences = pairs.apply_domain(placed).apply_range(placed).deltas()
+    sample = differences.sample_point()
+    distance, change = (sample.get_coordinate_val(kinds.set, dim).to_python() for dim in (0, 1))
+    if change % distance:
+        return None
+    step = int(change // distance)
+    return step if differences.is_subset(isl.Set(f"{{ [distance, {step} * distance] }}")) else None
+
+
+def _later_along(domain: Any, axis: int) -> Any:
+    """Return the map from instances to those further along an axis that differ in nothing else."""
+    kinds = isl.dim_type
+    identity = isl.Map.identity(domain.get_space().map_from_set())
+    # The coordinate along the axis is free again, and then bounded from below.
+    others = identity.drop_constraints_involving_dims(kinds.out, axis, 1)
+    later = others.order_lt(kinds.in_, axis, kinds.out, axis)
+    return later.intersect_domain(domain).intersect_range(domain)

@@ -8,16 +8,61 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perflex.errors import NoMatchError
-from perflex.features.counting.certainty import Certainty, certainty_of_statement
 from perflex.features.counting.ratio import Ratio
 from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
-from perflex.features.polynomials.computed_once import computed_once
+from perflex.features.polynomials.late_values import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from perflex.features.scop.scop import Access, Array, Scop, Statement
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """What a count rests on; certainties of the parts of a sum are joined with ``|``.
+
+    Attributes
+    ----------
+    bound
+        Whether it is an upper bound, because a data-dependent condition may skip instances or because it is
+        not known which elements are touched.
+    stated
+        Whether it rests on what the user stated, e.g. an average trip count or the place of an indirect access.
+    estimated
+        Whether it is an estimate, such as cycles of machine code.
+    """
+
+    bound: bool = False
+    stated: bool = False
+    estimated: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is exact."""
+        return not self.bound and not self.stated and not self.estimated
+
+    @property
+    def relation(self) -> str:
+        """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where neither is certain."""
+        # What was stated may be too low: with it, not even an upper bound is one.
+        return "~" if self.stated or self.estimated else "<=" if self.bound else "="
+
+    def __or__(self, other: Certainty) -> Certainty:
+        return Certainty(self.bound or other.bound, self.stated or other.stated, self.estimated or other.estimated)
+
+    def __str__(self) -> str:
+        if self.exact:
+            return "exact"
+        words = (("upper bound", self.bound), ("as stated", self.stated), ("estimated", self.estimated))
+        return " ".join(word for word, holds in words if holds)
+
+
+def certainty_of_statement(statement: Statement) -> Certainty:
+    """Return what the number of a statement's instances rests on."""
+    return Certainty(bound=statement.guarded, stated=bool(statement.stated))
+
 
 _Value = TypeVar("_Value")
 
@@ -211,13 +256,7 @@ def _touched(
 def select_accesses(
     counts: CountsOfKernel, array: str | None, tag: str | None, direction: str | None
 ) -> tuple[AccessCounts, ...]:
-    """Return the accesses of global arrays that fit everything given.
-
-    Raises
-    ------
-    NoMatchError
-        There are none; the message lists the names there are.
-    """
+    """Return the accesses of global arrays that fit everything given."""
     everything = [item for item in counts.accesses if item.array.space == "global"]
     names = {"array": list(dict.fromkeys(item.array.name for item in everything))}
     names["tag"] = list(dict.fromkeys(item.access.tag for item in everything if item.access.tag))

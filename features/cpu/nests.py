@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 # Of the names that iterations of drivers have in polynomials.
 DRIVER_PREFIX = "at_"
@@ -14,43 +21,22 @@ DRIVER_PREFIX = "at_"
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop as the CPU runs it.
+    """A loop as the CPU runs it."""
 
-    Attributes
-    ----------
-    name
-        Its name; ``gid0`` and ``lid0`` are the work-groups and work-items along axis 0.
-    node
-        What identifies it among all loops: two nests with the same node run inside the same loop.
-    extent
-        Iterations before any blocking; of a loop over blocks, those of the blocked loop.
-    part
-        ``"whole"``; or of a loop that is blocked, ``"outer"`` (over blocks) or ``"inner"`` (in one).
-    base
-        Name of the loop that is blocked, else its own name; the key of a block size.
-    block
-        Block size where none is given: the work-group's, or lanes; None for the loop's whole extent.
-    fold
-        Iterations that the data layout folds into one.
-    first
-        What it begins with; None where that depends on sizes or other loops.
-    varying
-        Iterations in the sizes and iterations of outer loops (`Driver.parameter`), where they depend on those; `extent`
-        then is their largest number.
-    stride
-        By how much its variable grows per iteration.
-    """
-
-    name: str
+    name: str  # ``gid0`` and ``lid0`` are the work-groups and work-items along axis 0
+    # what identifies it among all loops: two nests with the same node run inside the same loop
     node: tuple[object, ...]
-    extent: QuasiPolynomial
-    part: str = "whole"
-    base: str = ""
+    extent: QuasiPolynomial  # iterations before any blocking; of a loop over blocks, those of the blocked loop
+    part: str = "whole"  # ``"whole"``; or of a loop that is blocked, ``"outer"`` (over blocks) or ``"inner"`` (in one)
+    base: str = ""  # name of the loop that is blocked, else its own name; the key of a block size
+    # block size where none is given: the work-group's, or lanes; None for the loop's whole extent
     block: int | None = None
-    fold: int = 1
-    first: int | None = 0
+    fold: int = 1  # iterations that the data layout folds into one
+    first: int | None = 0  # what it begins with; None where that depends on sizes or other loops
+    # iterations in the sizes and iterations of outer loops (`Driver.parameter`), where they depend on those; `extent`
+    # then is their largest number
     varying: QuasiPolynomial | None = None
-    stride: int = 1
+    stride: int = 1  # by how much its variable grows per iteration
 
 
 @dataclass(frozen=True)
@@ -67,106 +53,54 @@ class Step:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an array, as the accesses of a group use it.
+    """An axis of an array, as the accesses of a group use it."""
 
-    Attributes
-    ----------
-    stride
-        Distance between neighbours, in elements.
-    steps
-        Movement with each loop, the smallest first.
-    fold
-        What the stride is divided by: elements of axes with smaller strides that are folded.
-    """
-
-    stride: QuasiPolynomial
-    steps: tuple[Step, ...]
-    fold: int = 1
+    stride: QuasiPolynomial  # distance between neighbours, in elements
+    steps: tuple[Step, ...]  # movement with each loop, the smallest first
+    fold: int = 1  # what the stride is divided by: elements of axes with smaller strides that are folded
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One access, with all that touch the same element in the same iteration.
+    """One access, with all that touch the same element in the same iteration."""
 
-    Attributes
-    ----------
-    offset
-        Constant part of the index along each axis.
-    loads, stores
-        How many accesses of either direction.
-    """
-
-    offset: tuple[int, ...]
+    offset: tuple[int, ...]  # constant part of the index along each axis
+    # loads, stores: how many accesses of either direction
     loads: int
     stores: int
 
 
 @dataclass(frozen=True)
 class StreamGroup:
-    """Accesses of one array that move alike and differ by constants.
+    """Accesses of one array that move alike and differ by constants."""
 
-    Attributes
-    ----------
-    array
-        The array.
-    space
-        Its address space.
-    itemsize
-        Size of an element, in bytes; of all elements that are folded into one.
-    fold
-        Elements that are folded into one.
-    axes
-        The array's axes, the one with the smallest stride first.
-    streams
-        The accesses, the one that comes to an element first before the others.
-    gaps
-        Distance of each stream from the next one, in iterations of each loop of the nest; one shorter than streams.
-    halo
-        Largest difference of offsets, along each axis.
-    touched_before
-        Index of the loop in whose iteration an earlier nest has touched the same, if one has.
-    text
-        An access as written, for messages.
-    near
-        Bytes from one iteration to the next of the loop along rows, where that is the same for all sizes.
-    scattered
-        Whether each access is to any element of the array, as data decide: such a group has no axes.
-    note
-        What of its accesses is not followed exactly; empty where all is.
-    begins
-        Index along the first axis that the first iterations of all loops have beside the offset; None where that does
-        not say where in a cache line rows begin.
-    """
-
-    array: str
-    space: str
-    itemsize: int
-    axes: tuple[Axis, ...]
-    streams: tuple[Stream, ...]
+    array: str  # the array
+    space: str  # its address space
+    itemsize: int  # size of an element, in bytes; of all elements that are folded into one
+    axes: tuple[Axis, ...]  # the array's axes, the one with the smallest stride first
+    streams: tuple[Stream, ...]  # the accesses, the one that comes to an element first before the others
+    # distance of each stream from the next one, in iterations of each loop of the nest; one shorter than streams
     gaps: tuple[tuple[int, ...], ...]
-    halo: tuple[int, ...]
-    touched_before: int | None
-    text: str
-    fold: int = 1
+    halo: tuple[int, ...]  # largest difference of offsets, along each axis
+    touched_before: int | None  # index of the loop in whose iteration an earlier nest has touched the same, if one has
+    text: str  # an access as written, for messages
+    fold: int = 1  # elements that are folded into one
+    # index along the first axis that the first iterations of all loops have beside the offset; None where that does not
+    # say where in a cache line rows begin
     begins: int | None = None
+    # bytes from one iteration to the next of the loop along rows, where that is the same for all sizes
     near: int | None = None
+    # whether each access is to any element of the array, as data decide: such a group has no axes
     scattered: bool = False
-    note: str = ""
+    note: str = ""  # what of its accesses is not followed exactly; empty where all is
 
 
 @dataclass(frozen=True)
 class Driver:
-    """A loop on which the range of others depends.
+    """A loop on which the range of others depends."""
 
-    Attributes
-    ----------
-    name
-        The loop.
-    first, extent
-        Its first iteration and their number, in the sizes and `parameter` of the drivers before it.
-    """
-
-    name: str
+    name: str  # the loop
+    # first, extent: its first iteration and their number, in the sizes and `parameter` of the drivers before it
     first: QuasiPolynomial
     extent: QuasiPolynomial
 
@@ -178,37 +112,18 @@ class Driver:
 
 @dataclass(frozen=True)
 class Nest:
-    """Statements inside the same loops.
+    """Statements inside the same loops."""
 
-    Attributes
-    ----------
-    launch
-        Index of the launch.
-    loops
-        The loops, outermost first.
-    groups
-        What they access.
-    count
-        Executions of the innermost body in one launch.
-    halos
-        Largest halo of any group along each loop, in iterations.
-    drivers
-        Loops on whose iteration the range of others depends.
-    touching
-        Executions that count for lines: with guards of ``%``, those that they leave out as well, in whose lines others
-        fall.
-    notes
-        What of it is not followed exactly.
-    """
-
-    launch: int
-    loops: tuple[Loop, ...]
-    groups: tuple[StreamGroup, ...]
-    count: QuasiPolynomial
-    halos: tuple[int, ...]
-    drivers: tuple[Driver, ...] = ()
+    launch: int  # index of the launch
+    loops: tuple[Loop, ...]  # the loops, outermost first
+    groups: tuple[StreamGroup, ...]  # what they access
+    count: QuasiPolynomial  # executions of the innermost body in one launch
+    halos: tuple[int, ...]  # largest halo of any group along each loop, in iterations
+    drivers: tuple[Driver, ...] = ()  # loops on whose iteration the range of others depends
+    # executions that count for lines: with guards of ``%``, those that they leave out as well, in whose lines others
+    # fall
     touching: QuasiPolynomial | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what of it is not followed exactly
 
     @property
     def varying(self) -> tuple[str, ...]:
@@ -218,18 +133,202 @@ class Nest:
 
 @dataclass(frozen=True)
 class Nests:
-    """A kernel's nests.
+    """A kernel's nests."""
 
-    Attributes
-    ----------
-    name
-        The kernel.
-    nests
-        In the order of execution.
-    shapes
-        Extent of each array, in elements.
+    name: str  # the kernel
+    nests: tuple[Nest, ...]  # in the order of execution
+    shapes: tuple[tuple[str, tuple[QuasiPolynomial, ...]], ...]  # extent of each array, in elements
+
+
+def mark_touched_before(nests: Sequence[Nest]) -> tuple[Nest, ...]:
+    """Return the nests with those groups marked that touch what an earlier nest in the same loops has touched."""
+    result: list[Nest] = []
+    for nest in nests:
+        groups = []
+        for group in nest.groups:
+            shared = [
+                common - 1
+                for before in result
+                for common in [shared_loops(before, nest)]
+                if common and any(_covers(before, other, nest, group, common) for other in before.groups)
+            ]
+            # The innermost shared loop has the shortest reuse.
+            groups.append(replace(group, touched_before=max(shared)) if shared else group)
+        result.append(replace(nest, groups=tuple(groups)))
+    return tuple(result)
+
+
+def shared_loops(one: Nest, two: Nest) -> int:
+    """Return how many of the outermost loops two nests have in common."""
+    pairs = zip(one.loops, two.loops, strict=False)
+    return next((depth for depth, (a, b) in enumerate(pairs) if a.node != b.node), min(len(one.loops), len(two.loops)))
+
+
+def _covers(before: Nest, other: StreamGroup, nest: Nest, group: StreamGroup, common: int) -> bool:
+    if (other.array, len(other.axes)) != (group.array, len(group.axes)) or group.scattered or other.scattered:
+        return False
+    for axis, (mine, its) in enumerate(zip(group.axes, other.axes, strict=True)):
+        low, high = _range(other, axis)
+        first, last = _range(group, axis)
+        if _moved(nest, mine, common) != _moved(before, its, common) or first < low or last > high:
+            return False
+    return True
+
+
+def _range(group: StreamGroup, axis: int) -> tuple[int, int]:
+    offsets = [stream.offset[axis] for stream in group.streams]
+    return min(offsets), max(offsets)
+
+
+def _moved(nest: Nest, axis: Axis, common: int) -> tuple[object, ...]:
+    # Loops that only one nest is in must be as long as the other's to visit the same range.
+    return tuple(
+        (step.loop, step.factor, step.scale)
+        if step.loop < common
+        else (step.factor, step.scale, nest.loops[step.loop].extent.text)
+        for step in axis.steps
+    )
+
+
+# Iterations of one, two, ... loops that stand for all, of each; of more loops than these, two of each.
+_SAMPLES = (16, 8, 4, 3)
+
+
+def _dependences(names: Sequence[str], domain: Any) -> dict[str, tuple[str, ...]]:
+    """Return the loops whose range depends on outer ones, each with those, by the names of the domain's dimensions."""
+    found: dict[str, set[str]] = {}
+    for conjunction in domain.compute_divs().get_basic_sets():
+        for constraint in conjunction.get_constraints():
+            factors = {
+                name: int(constraint.get_coefficient_val(isl.dim_type.set, position).to_python())
+                for position, name in enumerate(names)
+            }
+            involved = [name for name in names if factors[name]]
+            if len(involved) > 1 and not _is_guard(domain, names, factors, involved):
+                *outer, inner = involved
+                found.setdefault(inner, set()).update(outer)
+    return {name: tuple(outer for outer in names if outer in drivers) for name, drivers in found.items()}
+
+
+def _is_guard(domain: Any, names: Sequence[str], factors: Mapping[str, int], involved: Sequence[str]) -> bool:
+    """Return whether a constraint only cuts the last iterations of what are parts of one loop, or work-items."""
+    signs = {factors[name] > 0 for name in involved}
+    if len(signs) > 1:
+        return False
+    inner = involved[-1]
+    length = range_of(domain, names.index(inner), ())[1]
+    # The outer part of a loop steps over at least the whole of its inner part.
+    step = min(abs(factors[name]) for name in involved[:-1])
+    return not length.parameters and abs(factors[inner]) * int(length.evaluate({})) <= step
+
+
+def range_of(domain: Any, position: int, drivers: Iterable[tuple[int, str]]) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    """Return the first iteration of a dimension and the number of them, at given iterations of others (`drivers`).
+
+    Those are dimensions with their names in the polynomials.
     """
+    fixed = domain
+    for place, name in sorted(drivers, reverse=True):
+        last = fixed.dim(isl.dim_type.param)
+        fixed = fixed.move_dims(isl.dim_type.param, last, isl.dim_type.set, place, 1)
+        fixed = fixed.set_dim_name(isl.dim_type.param, last, name)
+        position -= place < position
+    first, last = fixed.dim_min(position), fixed.dim_max(position)
+    difference = last.sub(first)
+    count = difference.add(isl.PwAff.val_on_domain(difference.domain(), isl.Val(1)))
+    return (
+        QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(first.coalesce())),
+        QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(count.coalesce())),
+    )
 
-    name: str
-    nests: tuple[Nest, ...]
-    shapes: tuple[tuple[str, tuple[QuasiPolynomial, ...]], ...]
+
+def varying_ranges(
+    names: Sequence[str], domain: Any, loops: Sequence[str]
+) -> tuple[tuple[Driver, ...], dict[str, QuasiPolynomial]]:
+    """Return the loops that decide ranges of others, outermost first, and the iterations of these loops at theirs.
+
+    `names` are those of the domain's dimensions. Work-items that a guard cuts off count as all.
+    """
+    domain = without_holes(domain)
+    dependent = {name: outer for name, outer in _dependences(names, domain).items() if name in loops}
+    chosen = [name for name in names if any(name in outer for outer in dependent.values())]
+    drivers = []
+    for number, name in enumerate(chosen):
+        before = [(names.index(one), DRIVER_PREFIX + one) for one in chosen[:number]]
+        drivers.append(Driver(name, *range_of(domain, names.index(name), before)))
+    extents = {}
+    for name, outer in dependent.items():
+        given = [(names.index(one.name), one.parameter) for one in drivers if one.name in outer]
+        extents[name] = range_of(domain, names.index(name), given)[1]
+    return tuple(drivers), extents
+
+
+def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return sizes with some iterations of a nest's drivers beside them, and what part of all each stands for.
+
+    Sizes become arrays with one more axis, the last one; weights along that add up to 1.
+    """
+    each = (*_SAMPLES, *[2] * len(nest.drivers))[len(nest.drivers) - 1]
+    grids = np.meshgrid(*[(np.arange(each) + 0.5) / each] * len(nest.drivers), indexing="ij")
+    parts = [grid.ravel() for grid in grids]
+    shape = np.broadcast_shapes(*(np.shape(value) for value in sizes.values()), ())
+    count = len(parts[0])
+    at: dict[str, Any] = {
+        name: np.broadcast_to(np.asarray(value)[..., None], (*shape, count)) for name, value in sizes.items()
+    }
+    weights = np.ones((*shape, count))
+    for driver, part in zip(nest.drivers, parts, strict=True):
+        first, extent = (_array(one, at, weights.shape) for one in (driver.first, driver.extent))
+        at[driver.parameter] = np.floor(first + part * np.maximum(extent, 0)).astype(np.int64)
+        weights = weights * np.maximum(extent, 0)
+    driving = {driver.name for driver in nest.drivers}
+    for loop in nest.loops:
+        if loop.varying is not None and loop.name not in driving:
+            weights = weights * np.maximum(_array(loop.varying, at, weights.shape), 0)
+    total = weights.sum(axis=-1, keepdims=True)
+    return at, weights / np.where(total > 0, total, 1.0)
+
+
+def _array(polynomial: QuasiPolynomial, sizes: Mapping[str, Any], shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(np.asarray(polynomial.evaluate(sizes), dtype=float), shape)
+
+
+def loop_strides(domain: Any, places: Sequence[int]) -> list[int]:
+    """Return by how much the loops at some dimensions grow per iteration."""
+    return [max(1, int(domain.get_stride(place).to_python())) for place in places]
+
+
+def per_iteration(extent: QuasiPolynomial, stride: int) -> QuasiPolynomial:
+    """Return the iterations of a loop from the values between its first and last, both counted."""
+    if stride == 1:
+        return extent
+    return (extent + QuasiPolynomial.constant(stride - 1)) * Fraction(1, stride)
+
+
+def without_holes(domain: Any) -> Any:
+    """Return a domain with the iterations that constraints with ``%`` or ``//`` of its loops leave out."""
+    if not any(True for _ in _divided(domain)):
+        return domain
+    return domain.remove_divs_involving_dims(isl.dim_type.set, 0, domain.dim(isl.dim_type.set))
+
+
+def holes_of(domain: Any, sequential: range) -> bool:
+    """Return whether iterations are left out by more than the steps of sequential loops."""
+    return any(len(involved) != 1 or involved[0] not in sequential for involved in _divided(domain))
+
+
+def _divided(domain: Any) -> Iterator[list[int]]:
+    """Return, for each constraint with a division of loops, the dimensions of these."""
+    kinds = isl.dim_type
+    dims = range(domain.dim(kinds.set))
+    for conjunction in domain.compute_divs().get_basic_sets():
+        for constraint in conjunction.get_constraints():
+            affine = constraint.get_aff()
+            used = [
+                affine.get_div(place)
+                for place in range(affine.dim(kinds.div))
+                if not affine.get_coefficient_val(kinds.div, place).is_zero()
+            ]
+            involved = [place for place in dims if any(one.involves_dims(kinds.in_, place, 1) for one in used)]
+            if involved:
+                yield involved

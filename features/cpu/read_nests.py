@@ -14,15 +14,22 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.divided_loops import loop_divisors, split_divided_loops
-from perflex.features.cpu.holes import holes_of, loop_strides, per_iteration, without_holes
-from perflex.features.cpu.nests import Loop, Nest, Nests
-from perflex.features.cpu.simple_floors import with_simple_floors
+from perflex.features.cpu.nests import (
+    Loop,
+    Nest,
+    Nests,
+    holes_of,
+    loop_strides,
+    mark_touched_before,
+    per_iteration,
+    range_of,
+    varying_ranges,
+    without_holes,
+)
 from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
-from perflex.features.cpu.touched_before import mark_touched_before
-from perflex.features.cpu.varying_loops import dependences, drivers_of, range_of, varying_extent
+from perflex.features.cpu.subscripts import loop_divisors, split_divided_loops, with_simple_floors
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import address_maps, scattered_accesses
+from perflex.features.scop.address_maps import address_maps, loops_with_barriers, scattered_accesses
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -34,20 +41,7 @@ if TYPE_CHECKING:
 
 
 def read_nests(scop: Scop, lanes: int = 1) -> Nests:
-    """Return the nests of a kernel.
-
-    Parameters
-    ----------
-    scop
-        The kernel.
-    lanes
-        Work-items along axis 0 that go through inner loops in lock step.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        The kernel accesses no global or local memory.
-    """
+    """Return the nests of a kernel, where so many work-items along axis 0 go through inner loops in lock step."""
     pieces: dict[str, list[Conjunction]] = {name: [] for name in scattered_accesses(scop)}
     for piece in address_maps(scop, scattered=False):
         items = scop.launches[piece.launch]
@@ -56,7 +50,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
     names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
-    looping = {one.launch for one in scop.statements if one.name in pieces and _inner_loops(scop, one)}
+    # Launches whose work-items run loops.
+    looping = {
+        one.launch for one in scop.statements if one.name in pieces and len(one.loops) > _outer_loops(scop, one)[1]
+    }
     with ISL_LOCK:
         for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
             if statement.name not in pieces:
@@ -74,11 +71,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             else:
                 found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
         nests = mark_touched_before([_nest(scop, loops, members) for loops, _, members in found])
-        result = Nests(
-            scop.name,
-            nests,
-            tuple((array.name, array.shape) for array in scop.arrays),
-        )
+        result = Nests(scop.name, nests, tuple((array.name, array.shape) for array in scop.arrays))
         _read_texts(result)
     if not nests:
         msg = f"kernel {scop.name!r} accesses no global or local memory, so it has no cache volumes"
@@ -107,7 +100,7 @@ def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, li
     groups = groups_of(scop, loops, members)
     weight = first.weight()
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * weight
-    drivers = _drivers(scop, first) if any(loop.varying is not None for loop in loops) else ()
+    drivers = _varying(scop, first)[0] if any(loop.varying is not None for loop in loops) else ()
     notes = [f"access {group.text} {group.note}" for group in groups if group.note]
     touching = None
     if holes_of(first.domain, _sequential(scop, first)):
@@ -128,12 +121,9 @@ def _outer_loops(scop: Scop, statement: Statement) -> tuple[int, int]:
     """Return how many loops are around the launch, and how many around the work-items."""
     launch = scop.launches[statement.launch]
     host = sum(name in launch.host_loops for name in statement.loops)
-    return host, max(host, _loops_with_barriers(scop, statement))
-
-
-def _inner_loops(scop: Scop, statement: Statement) -> bool:
-    """Return whether a statement's work-items run loops."""
-    return len(statement.loops) > _outer_loops(scop, statement)[1]
+    # Without work-items, all loops are outer ones.
+    held = loops_with_barriers(scop, statement) if launch.items else len(statement.loops)
+    return host, max(host, held)
 
 
 def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
@@ -161,17 +151,13 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
         # A guard may cut the last work-group, so group ids times the work-group's extent would be too many.
         extent = extents[axis] if block is None else _range(statement.domain, axis, axes + axis, block)
         loops.append(Loop(f"gid{axis}", node, extent, part, base, block))
-    for depth, name in enumerate(statement.loops):
+    for depth in range(host, len(statement.loops) + 1):
         if depth == outer:
             node, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), lanes)
             loops += more
-        if depth < host:
-            continue
-        node = (*node, statement.schedule[2 * depth], name)
-        loops.append(replace(sequential[depth], node=node))
-    if outer == len(statement.loops):
-        _, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), lanes)
-        loops += more
+        if depth < len(statement.loops):
+            node = (*node, statement.schedule[2 * depth], statement.loops[depth])
+            loops.append(replace(sequential[depth], node=node))
     if items and min(lanes, launch.items[0]) > 1:
         lane = QuasiPolynomial.constant(min(lanes, launch.items[0]))
         loops.append(Loop("lane", (*loops[-1].node, "lane"), lane, base="lane"))
@@ -180,7 +166,7 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
 
 def _sequential_loops(scop: Scop, statement: Statement, extents: Sequence[QuasiPolynomial]) -> list[Loop]:
     """Return a statement's sequential loops, outermost first, not yet identified."""
-    varying = _varying(scop, statement)
+    _, varying = _varying(scop, statement)
     result = []
     places = _sequential(scop, statement)
     for name, place, stride in zip(statement.loops, places, loop_strides(statement.domain, places), strict=True):
@@ -208,23 +194,8 @@ def _item_loops(
     return node, loops
 
 
-def _dependent(scop: Scop, statement: Statement) -> dict[str, tuple[str, ...]]:
-    """Return the sequential loops whose range depends on others; work-items that a guard cuts off count as all."""
-    found = dependences(dimension_names(scop, statement), without_holes(statement.domain))
-    return {name: outer for name, outer in found.items() if name in statement.loops}
-
-
-def _drivers(scop: Scop, statement: Statement) -> tuple[Driver, ...]:
-    return drivers_of(dimension_names(scop, statement), without_holes(statement.domain), _dependent(scop, statement))
-
-
-def _varying(scop: Scop, statement: Statement) -> dict[str, QuasiPolynomial]:
-    names, drivers = dimension_names(scop, statement), _drivers(scop, statement)
-    domain = without_holes(statement.domain)
-    return {
-        name: varying_extent(names, domain, name, [one for one in drivers if one.name in outer])
-        for name, outer in _dependent(scop, statement).items()
-    }
+def _varying(scop: Scop, statement: Statement) -> tuple[tuple[Driver, ...], dict[str, QuasiPolynomial]]:
+    return varying_ranges(dimension_names(scop, statement), statement.domain, statement.loops)
 
 
 def _extent(domain: Any, position: int) -> QuasiPolynomial:
@@ -243,24 +214,6 @@ def _range(domain: Any, group: int, item: int, block: int) -> QuasiPolynomial:
     names = [f"i{position}" for position in range(domain.dim(isl.dim_type.set))]
     number = isl.Map(f"{{ [{', '.join(names)}] -> [{block}*{names[group]} + {names[item]}] }}")
     return _extent(domain.apply(number), 0)
-
-
-def _loops_with_barriers(scop: Scop, statement: Statement) -> int:
-    """Return how many of the outermost loops around a statement hold a barrier."""
-    if not scop.launches[statement.launch].items:
-        return len(statement.loops)
-    most = 0
-    for barrier in scop.barriers:
-        if barrier.launch == statement.launch:
-            # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
-            shared = 0
-            while (
-                2 * shared + 1 < min(len(barrier.schedule), len(statement.schedule))
-                and barrier.schedule[2 * shared : 2 * shared + 2] == statement.schedule[2 * shared : 2 * shared + 2]
-            ):
-                shared += 1
-            most = max(most, shared)
-    return most
 
 
 def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.divided_loops import OUTER_SUFFIX
-from perflex.features.cpu.nests import Axis, Stream, StreamGroup
-from perflex.features.cpu.subscripts import Columns, Subscript, subscript_of, typical
+from perflex.features.cpu.nests import Axis, Nest, Nests, Step, Stream, StreamGroup
+from perflex.features.cpu.subscripts import OUTER_SUFFIX, Columns, Subscript, subscript_of, typical
 from perflex.features.scop.address_maps import scattered_accesses
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from perflex.features.cpu.nests import Loop
     from perflex.features.scop.address_maps import Conjunction
@@ -54,13 +54,7 @@ def _scattered_groups(scop: Scop, statements: Iterable[Statement]) -> Iterator[S
 
 
 def dimension_names(scop: Scop, statement: Statement) -> list[str]:
-    """Return the name of each instance dimension of a statement.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        Its schedule names fewer loops than its domain has.
-    """
+    """Return the name of each instance dimension of a statement; its schedule must name all loops of its domain."""
     launch = scop.launches[statement.launch]
     groups = [f"gid{axis}" for axis in range(len(launch.groups))]
     names = [*groups, *(f"lid{axis}" for axis in range(len(launch.items))), *statement.loops]
@@ -108,16 +102,13 @@ def _subscripts(
             by_access[key].append((-len(piece.equalities), dict(found)))
     result = []
     for cases in by_access.values():
-        _, chosen = max(cases, key=lambda case: (_moved_by(case[1]), case[0]))
+        moving = [sum(len(steps) for subscript in case for steps in subscript.steps) for _, case in cases]
+        _, chosen = cases[max(range(len(cases)), key=lambda number: (moving[number], cases[number][0]))]
         note = "is defined by cases" if any(case != chosen for _, case in cases) else ""
         for subscript, times in chosen.items():
             noted = replace(subscript, note=" and ".join(filter(None, (subscript.note, note))))
             result += [noted] * times
     return result
-
-
-def _moved_by(case: dict[Subscript, int]) -> int:
-    return sum(len(steps) for subscript in case for steps in subscript.steps)
 
 
 def _near(scop: Scop, subscript: Subscript, axis: int) -> bool:
@@ -224,3 +215,158 @@ def halos_of(loops: Sequence[Loop], groups: Iterable[StreamGroup]) -> tuple[int,
                 loop = axis.steps[0].loop
                 halos[loop] = max(halos[loop], int(halo // abs(axis.steps[0].factor)))
     return tuple(halos)
+
+
+def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
+    """Return the nests with loops blocked as in Listing 3 of YaskSite: loops over blocks outside of all others.
+
+    Names are those of sequential loops of all nests, or ``lid0``, ``lid1`` for the work-group's own extents.
+    """
+    for name in names:
+        if not all(any(loop.base == name for loop in nest.loops[_host_loops(nest) :]) for nest in nests.nests):
+            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[_host_loops(nest) :]} - {"lane"})
+            msg = (
+                f"kernel {nests.name!r} has no loop {name!r} around all accesses to block; there are {', '.join(known)}"
+            )
+            raise UnsupportedKernelError(msg, kernel=nests.name)
+    return replace(nests, nests=tuple(_blocked(nest, names) for nest in nests.nests))
+
+
+def _host_loops(nest: Nest) -> int:
+    """Return how many loops are around the launch, which is part of what identifies all others."""
+    return sum(nest.launch not in loop.node for loop in nest.loops)
+
+
+def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
+    # Loops over work-groups and in them are blocks as they are: only their size changes (`NestValues.block`).
+    whole = [position for position, loop in enumerate(nest.loops) if loop.base in names and loop.part == "whole"]
+    if not whole:
+        return nest
+    # Blocks are inside of the grid, and of host loops, which are around it.
+    place = _host_loops(nest) + sum(loop.name.startswith("gid") for loop in nest.loops)
+    outer = [
+        replace(
+            nest.loops[position],
+            name=f"{nest.loops[position].name}_blocks",
+            part="outer",
+            node=("blocks", nest.loops[position].name),
+        )
+        for position in whole
+    ]
+    # New nodes: the loops run anew in each block, so that nests without blocks no longer share them.
+    inner = [
+        replace(loop, part="inner", node=("in", *loop.node))
+        if position in whole
+        else replace(loop, node=("in", *loop.node))
+        for position, loop in enumerate(nest.loops)
+    ]
+    loops = (*nest.loops[:place], *outer, *inner[place:])
+    # Old position of a loop to its new one, and of a blocked loop to that over its blocks.
+    moved = {position: position + (len(outer) if position >= place else 0) for position in range(len(nest.loops))}
+    added = {position: place + number for number, position in enumerate(whole)}
+    groups = tuple(_blocked_group(group, moved, added, nest, len(loops)) for group in nest.groups)
+    halos = [0] * len(loops)
+    for position, halo in enumerate(nest.halos):
+        halos[moved[position]] = halo
+    return replace(nest, loops=loops, groups=groups, halos=tuple(halos))
+
+
+def _blocked_group(
+    group: StreamGroup, moved: dict[int, int], added: dict[int, int], nest: Nest, loops: int
+) -> StreamGroup:
+    axes = []
+    for axis in group.axes:
+        steps = [replace(step, loop=moved[step.loop]) for step in axis.steps]
+        # A block moves the index by the factor times the block size, which is a number only later.
+        steps += [
+            Step(added[step.loop], step.factor, nest.loops[step.loop].base) for step in axis.steps if step.loop in added
+        ]
+        axes.append(replace(axis, steps=tuple(steps)))
+    gaps = []
+    for gap in group.gaps:
+        longer = [0] * loops
+        for position, distance in enumerate(gap):
+            # Gaps stay in the loop inside a block; `Footprints.carried` splits off those that cross its end.
+            longer[moved[position]] = distance
+        gaps.append(tuple(longer))
+    touched_before = None if group.touched_before is None else moved[group.touched_before]
+    return replace(group, axes=tuple(axes), gaps=tuple(gaps), touched_before=touched_before)
+
+
+def folded_nests(nests: Nests, fold: Mapping[str, int]) -> Nests:
+    """Return the nests with a folded layout (YaskSite, Section V-B): offsets shrink, rows grow (Eq. 11).
+
+    Fold lengths are by loop; 1 changes nothing. A loop that not all accesses move with alone is an
+    `UnsupportedKernelError`.
+    """
+    lengths = {name: length for name, length in fold.items() if length != 1}
+    if not lengths:
+        return nests
+    for name, length in lengths.items():
+        if length < 1:
+            msg = f"a fold of {length} along loop {name!r} is none; give 1 or more elements"
+            raise UnsupportedKernelError(msg, kernel=nests.name)
+        if not all(any(loop.name == name for loop in nest.loops) for nest in nests.nests):
+            known = ", ".join(dict.fromkeys(loop.name for nest in nests.nests for loop in nest.loops))
+            msg = f"kernel {nests.name!r} has no loop {name!r} around all accesses to fold by {length}; it has {known}"
+            raise UnsupportedKernelError(msg, kernel=nests.name)
+    return replace(nests, nests=tuple(_folded(nests.name, nest, lengths) for nest in nests.nests))
+
+
+def _folded(kernel: str, nest: Nest, lengths: Mapping[str, int]) -> Nest:
+    loops = tuple(replace(loop, fold=lengths.get(loop.name, 1)) for loop in nest.loops)
+    folds = {position: loop.fold for position, loop in enumerate(loops) if loop.fold > 1}
+    groups = tuple(_folded_group(kernel, nest, group, folds) for group in nest.groups)
+    return replace(nest, loops=loops, groups=groups, halos=halos_of(loops, groups))
+
+
+def _folded_group(kernel: str, nest: Nest, group: StreamGroup, folds: Mapping[int, int]) -> StreamGroup:
+    found = {}
+    for place, axis in enumerate(group.axes):
+        moved = {step.loop for step in axis.steps} & folds.keys()
+        if moved:
+            if len(axis.steps) > 1 or abs(axis.steps[0].factor) != 1:
+                msg = f"access {group.text} of kernel {kernel!r} does not move with the folded loop alone"
+                raise UnsupportedKernelError(msg, kernel=kernel, access=group.text)
+            found[place] = folds[moved.pop()]
+    if len(found) != len(folds):
+        msg = f"access {group.text} of kernel {kernel!r} does not move with every folded loop"
+        raise UnsupportedKernelError(msg, kernel=kernel, access=group.text)
+    total = prod(found.values())
+    axes = []
+    below = 1
+    for place, axis in enumerate(group.axes):
+        axes.append(replace(axis, fold=below))
+        below *= found.get(place, 1)
+    # Offsets shrink about the middle of their range, so that a symmetric stencil stays symmetric.
+    middle = {
+        place: (max(s.offset[place] for s in group.streams) + min(s.offset[place] for s in group.streams)) // 2
+        for place in found
+    }
+    # Offsets that fall into the same folded element become one stream.
+    counts: dict[tuple[int, ...], tuple[int, int]] = {}
+    for stream in group.streams:
+        offset = tuple(
+            _shrunk(value - middle[place], found[place]) if place in found else value
+            for place, value in enumerate(stream.offset)
+        )
+        loads, stores = counts.get(offset, (0, 0))
+        counts[offset] = (loads + stream.loads, stores + stream.stores)
+    streams, gaps, halo = ordered_streams(
+        axes, [Stream(offset, *count) for offset, count in counts.items()], len(nest.loops)
+    )
+    return replace(
+        group,
+        itemsize=group.itemsize * total,
+        fold=total,
+        axes=tuple(axes),
+        near=None,
+        streams=streams,
+        gaps=gaps,
+        halo=halo,
+    )
+
+
+def _shrunk(offset: int, length: int) -> int:
+    # Away from 0: folding takes a radius r to ceil(r/L) (Section V-B).
+    return -(-offset // length) if offset > 0 else offset // length

@@ -1,19 +1,162 @@
-"""How the loops of a nest move the subscripts of an access; irregular movement is replaced by an even one, and said."""
+"""How the loops of a nest move the subscripts of an access; irregular movement is replaced by an even one, and noted.
+
+Floors are brought into the simplest form: what divides without rest or stays below the divisor comes out. A loop whose
+subscripts have ``i // m`` and ``i % m`` becomes two: one over i // m around one over i % m.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import gcd
 from typing import TYPE_CHECKING
 
-from perflex.features.cpu.divided_loops import OUTER_SUFFIX, divided_dimension
 from perflex.features.cpu.nests import Step
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import Floor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.cpu.nests import Loop
     from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Row
+
+
+# What is added to a loop's name for its outer part.
+OUTER_SUFFIX = "_div"
+
+
+def divided_dimension(floor: Floor) -> int | None:
+    """Return the instance dimension that a floor divides, beside a constant; None if it divides something else."""
+    moved = [(column, factor) for column, factor in floor.row if column[0] != "c"]
+    if len(moved) == 1:
+        ((column, factor),) = moved
+        if column[0] == "d" and factor == 1:
+            return column[1]
+    return None
+
+
+def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
+    """Return what loops are divided by in subscripts, by launch and name; of several divisors, the largest.
+
+    `names` are those of each statement's instance dimensions.
+    """
+    found: dict[tuple[int, str], set[int]] = {}
+    for piece in pieces:
+        rows = [row for access in piece.accesses for row, _ in access.axes]
+        for number in {column[1] for row in rows for column, _ in row if column[0] == "f"}:
+            dimension = divided_dimension(piece.floors[number])
+            if dimension is not None:
+                key = piece.launch, names[piece.statement][dimension]
+                found.setdefault(key, set()).add(piece.floors[number].denominator)
+    return {key: max(divisors) for key, divisors in found.items()}
+
+
+def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> tuple[Loop, ...]:
+    """Return the loops with those that are divided in two parts; work-groups along their axis keep their extent."""
+    result = []
+    for loop in loops:
+        if loop.base in divisors or f"gid{loop.base.removeprefix('lid')}" in divisors:
+            # The loop over work-groups counts work-items until it is a whole loop, which counts work-groups.
+            blocks = loop.extent * Fraction(1, loop.block) if loop.part == "outer" and loop.block else loop.extent
+            loop = replace(loop, extent=blocks, part="whole", base=loop.name, block=None)  # noqa: PLW2901 - its parts
+        divisor = divisors.get(loop.name)
+        if divisor is None:
+            result.append(loop)
+            continue
+        name = f"{loop.name}{OUTER_SUFFIX}"
+        outer = loop.extent * Fraction(1, divisor)
+        first = 0 if loop.first == 0 else None
+        result.append(
+            replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name, first=first, varying=None)
+        )
+        result.append(replace(loop, extent=QuasiPolynomial.constant(divisor), first=first, varying=None))
+    return tuple(result)
+
+
+_CONSTANT: Column = ("c", 0)
+
+
+def with_simple_floors(piece: Conjunction, items: Mapping[int, int]) -> Conjunction:
+    """Return a piece in whose subscripts ``(64*o + i) // 8`` is ``8*o + i//8``, and ``i // 64`` is 0 for i < 64.
+
+    `items` are the iterations of dimensions that begin with 0 and have as many for all sizes, beside what the piece's
+    constraints say.
+    """
+    if not piece.floors:
+        return piece
+    extents = {**_constant_extents(piece), **items}
+    floors = list(piece.floors)
+    accesses = tuple(_simplified(access, floors, extents) for access in piece.accesses)
+    return replace(piece, floors=tuple(floors), accesses=accesses)
+
+
+def _constant_extents(piece: Conjunction) -> dict[int, int]:
+    """Return the iterations of dimensions from 0 to a number."""
+    lower: set[int] = set()
+    upper: dict[int, int] = {}
+    for row in piece.inequalities:
+        factors = dict(row)
+        constant = factors.pop(_CONSTANT, 0)
+        if len(factors) != 1:
+            continue
+        ((kind, place), factor) = factors.popitem()
+        if kind == "d" and factor > 0 and constant <= 0:
+            lower.add(place)
+        elif kind == "d" and factor < 0:
+            upper[place] = min(constant // -factor + 1, upper.get(place, constant // -factor + 1))
+    return {place: extent for place, extent in upper.items() if place in lower}
+
+
+def _simplified(access: AccessMap, floors: list[Floor], extents: Mapping[int, int]) -> AccessMap:
+    axes = []
+    for row, denominator in access.axes:
+        found: dict[Column, int] = {}
+        for column, value in row:
+            parts = _parts(floors[column[1]], floors, extents) if column[0] == "f" else {column: 1}
+            for part, factor in parts.items():
+                found[part] = found.get(part, 0) + value * factor
+        axes.append((tuple(sorted((column, value) for column, value in found.items() if value)), denominator))
+    return replace(access, axes=tuple(axes))
+
+
+def _parts(floor: Floor, floors: list[Floor], extents: Mapping[int, int]) -> dict[Column, int]:
+    """Return a floor as a sum of columns, the last of which may be a simpler floor."""
+    divisor = floor.denominator
+    if sum(factor for column, factor in floor.row if column[0] == "d") < 0:
+        # Of what falls, the floor is that of what grows: floor(-x/m) = -1 - floor((x - 1)/m).
+        grown = {_CONSTANT: -1} | {column: -factor for column, factor in floor.row}
+        grown[_CONSTANT] = -1 - dict(floor.row).get(_CONSTANT, 0)
+        row: Row = tuple(sorted((column, factor) for column, factor in grown.items() if factor))
+        found = {column: -factor for column, factor in _parts(Floor(row, divisor), floors, extents).items()}
+        found[_CONSTANT] = found.get(_CONSTANT, 0) - 1
+        return found
+    found = {column: factor // divisor for column, factor in floor.row if factor // divisor}
+    rest = {column: factor % divisor for column, factor in floor.row if factor % divisor}
+    constant = rest.pop(_CONSTANT, 0)
+    # What stays below the step of the others does not change the floor: parts of that kind come out, smallest first.
+    below, most = constant, 0
+    ordered = sorted(rest, key=lambda column: rest[column])
+    for place, column in enumerate(ordered):
+        if column[0] != "d" or column[1] not in extents:
+            break
+        below += rest[column] * (extents[column[1]] - 1)
+        if below < gcd(divisor, *(rest[other] for other in ordered[place + 1 :])):
+            most = place + 1
+    remaining = ordered[most:]
+    if not remaining:
+        return found
+    common = gcd(divisor, *(rest[column] for column in remaining))
+    kept: Row = tuple((column, rest[column] // common) for column in sorted(remaining))
+    if not most and constant >= common:
+        kept = tuple(sorted(((_CONSTANT, constant // common), *kept)))
+    simple = Floor(kept, divisor // common)
+    if simple not in floors:
+        floors.append(simple)
+    found["f", floors.index(simple)] = 1
+    return found
+
 
 # Loops of fewer iterations do not cover what an outer loop moves along the same axis.
 _COVERING = 64
@@ -26,23 +169,14 @@ Columns = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Subscript:
-    """An access: per axis, its steps, constant offset, and what else is added to the index.
+    """An access: per axis, its steps, constant offset, and what else is added to the index."""
 
-    Attributes
-    ----------
-    access
-        As it is in the kernel.
-    steps, offset, rest
-        Of each axis.
-    note
-        What of it is not followed exactly; empty where all is.
-    """
-
-    access: AccessMap = field(compare=False)
+    access: AccessMap = field(compare=False)  # as it is in the kernel
+    # steps, offset, rest: of each axis
     steps: tuple[tuple[Step, ...], ...]
     offset: tuple[int, ...]
     rest: tuple[object, ...]
-    note: str = ""
+    note: str = ""  # what of it is not followed exactly; empty where all is
 
 
 def subscript_of(piece: Conjunction, access: AccessMap, loops: Sequence[Loop], columns: Columns) -> Subscript:
@@ -77,19 +211,13 @@ def typical(stride: object) -> float:
 
 
 class _Mover:
-    """Reads by how much each loop moves an index.
-
-    Attributes
-    ----------
-    uneven
-        Whether a part of an index moved unevenly so far.
-    """
+    """Reads by how much each loop moves an index."""
 
     def __init__(self, piece: Conjunction, loops: Sequence[Loop], columns: Columns) -> None:
         self._piece = piece
         self._loops = loops
         self._columns = columns
-        self.uneven = False
+        self.uneven = False  # whether a part of an index moved unevenly so far
 
     def moves(self, column: Column) -> bool:
         """Return whether a column changes from iteration to iteration."""
@@ -180,13 +308,10 @@ def _axis(
         if other.keys() == way.keys() and len({round(way[axis] / other[axis], 9) for axis in way}) == 1:
             # Parts of one loop go the same way.
             return chosen
-    covered = {chosen for loop, (_, chosen) in ways.items() if _is_long(loops[loop])}
+    extents = [(chosen, loops[loop].extent) for loop, (_, chosen) in ways.items()]
+    covered = {chosen for chosen, extent in extents if extent.parameters or float(extent.evaluate({})) >= _COVERING}
     free = [axis for axis in way if axis not in covered] or list(way)
     return max(free, key=lambda axis: (strides[axis], -axis))
-
-
-def _is_long(loop: Loop) -> bool:
-    return bool(loop.extent.parameters) or float(loop.extent.evaluate({})) >= _COVERING
 
 
 def _ordered(factors: Mapping[int, float], loops: Sequence[Loop]) -> tuple[Step, ...]:

@@ -1,7 +1,7 @@
-"""NestValues that know how they follow from the sizes: a polynomial with its value at some sizes.
+"""Values of a kernel's sizes, loop extents and blocks: plain numbers, arrays, or polynomials that know their value.
 
-Conditions are computed once with plain numbers or arrays, for speed, and once with these, for people: a comparison
-is decided by the value, so the polynomial is the one that holds around the sizes given.
+Conditions are computed once with plain numbers or arrays, for speed, and once with polynomials, for people: a
+comparison is decided by the value, so the polynomial is the one that holds around the sizes given.
 """
 
 from __future__ import annotations
@@ -13,26 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.polynomials.polynomial import Polynomial, floor_text
+from perflex.features.polynomials.pieces import Polynomial, floor_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perflex.features.cpu.nests import Loop, Nest
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 
 class Traced:
-    """A polynomial over named sizes, and its value at the sizes that were given.
-
-    Attributes
-    ----------
-    polynomial
-        How it follows from the sizes.
-    value
-        The value.
-    known
-        Value of each name.
-    """
+    """A polynomial over named sizes, its value at the sizes that were given, and these (`known`)."""
 
     __slots__ = ("known", "polynomial", "value")
 
@@ -96,6 +87,11 @@ def select(condition: Any, yes: Any, no: Any) -> Any:
     return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
 
 
+def plain(value: Any) -> Any:
+    """Return an array as it is, and a single number as a float."""
+    return value if np.ndim(value) else float(value)
+
+
 def is_multiple(number: Any, of: int) -> Any:
     """Return whether a number is a multiple, for traced ones at the sizes given."""
     return (number.value if isinstance(number, Traced) else number) % of == 0
@@ -152,3 +148,70 @@ def inequality(needed: Traced, available: int, *, strict: bool) -> str:
     # Whole numbers without a common factor read best; `or 1` is for an inequality of zeros.
     scale /= Fraction(reduce(gcd, (int(factor * scale) for factor in coefficients), 0) or 1)
     return f"{left * Polynomial.constant(scale)} {'<' if strict else '<='} {int(right * scale)}"
+
+
+class NestValues:
+    """Evaluates what descriptions say at sizes and block sizes (by loop): numbers, or arrays of one shape.
+
+    If `traced`, values are polynomials of sizes and block sizes.
+    """
+
+    def __init__(self, sizes: Mapping[str, Any], blocks: Mapping[str, Any], *, traced: bool = False) -> None:
+        self._sizes = sizes
+        self._blocks = blocks
+        self._traced = traced
+        self._known: dict[str, Any] = {}
+
+    def size(self, polynomial: QuasiPolynomial) -> Any:
+        """Return the value of a polynomial in the sizes."""
+        # `read_nests` had texts printed under isl's lock, so that this look-up needs none.
+        key = polynomial.text
+        if key not in self._known:
+            if self._traced:
+                self._known[key] = trace(polynomial, self._sizes)
+            else:
+                self._known[key] = plain(polynomial.evaluate(self._sizes))
+        return self._known[key]
+
+    def length(self, loop: Loop) -> Any:
+        """Return the iterations of a loop, or of all its blocks: at given iterations of others, else the largest."""
+        varying = loop.varying
+        if varying is None or any(name not in self._sizes for name in varying.parameters):
+            return self.size(loop.extent)
+        return self.size(varying)
+
+    def scales(self, nest: Nest) -> dict[str, Any]:
+        """Return the block size of each loop that is blocked, by its base; the whole loop's extent if it has none."""
+        return {loop.base: self._block(loop) for loop in nest.loops if loop.part == "outer"}
+
+    def _block(self, loop: Loop) -> Any:
+        given = self._blocks.get(loop.base)
+        value = loop.block if given is None else given
+        if value is None:
+            return self.length(loop)
+        return Traced.symbol(loop.base, float(value)) if self._traced else plain(value)
+
+    def extents(self, nest: Nest) -> tuple[Any, ...]:
+        """Return the iterations of each loop."""
+        scales = self.scales(nest)
+        return tuple(self._extent(nest, loop, scales) for loop in nest.loops)
+
+    def _extent(self, nest: Nest, loop: Loop, scales: Mapping[str, Any]) -> Any:
+        if loop.fold > 1:
+            return at_least(self.length(loop) / loop.fold, 1)
+        if loop.part == "whole":
+            return at_least(self.length(loop), 1)
+        block = scales[loop.base]
+        if loop.part == "inner":
+            if loop.base not in self._blocks and not self._traced:
+                return at_least(self.length(loop), 1)
+            lane = next((self.size(other.extent) for other in nest.loops if other.name == "lane"), 1)
+            lanes = lane.value if isinstance(lane, Traced) else lane
+            # Lanes are a loop of their own inside, so that this one counts vectors.
+            inner = block / lanes if loop.base == "lid0" else block
+            return inner if loop.block is not None else smaller(inner, at_least(self.length(loop), 1))
+        # A last block that is not full counts for its part.
+        total = self.length(loop)
+        if self._traced:
+            return at_least(total * Traced.symbol(loop.base, block.value, -1), 1.0)
+        return at_least(total / block, 1.0)

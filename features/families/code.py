@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.compiled.callees import KINDS
-from perflex.compiled.code_values import CodeValues, group_values
-from perflex.compiled.executions import Totals
-from perflex.compiled.nvidia.classes import CLASSES
-from perflex.compiled.nvidia.counts import launch_counts
+from perflex.compiled.code_values import KINDS, CodeValues, group_values
+from perflex.compiled.control_flow import Totals
+from perflex.compiled.nvidia.counts import CLASSES, launch_counts
 from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.errors import FeatureError
 from perflex.features.counting.counts import counts_of
-from perflex.features.families.feature import FeatureDefaults
+from perflex.features.families.feature import Family, FeatureDefaults, NamedFeature, named_family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.compiled.in_core.source import CycleSource
     from perflex.compiled.program import CompiledProgram
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
@@ -67,25 +64,17 @@ _OPERATIONS = {"add": 1, "mul": 1, "min": 1, "max": 1, "madd": 2, "fma": 2}
 # What compilers make neither arithmetic of vectors nor calls of; every other operation may be inlined as any amount.
 _PLAIN = {*_OPERATIONS, "div", "sqrt", "abs", "cmp", "bit", "shift", "floordiv", "mod", "sign", "conj", "convert"}
 _KEPT = 64
-_CYCLES = ("cycles", "chain_cycles")
 
 
 @dataclass(frozen=True)
 class CodeFeature(FeatureDefaults):
-    """A number of the machine code, over all work-groups of a launch; of one core that runs them all.
+    """A number of the machine code, over all work-groups of a launch; of one core that runs them all."""
 
-    Attributes
-    ----------
-    identifier
-        In model strings.
-    what
-        What is counted; ``"cycles"`` are those of the busiest part of the core, ``"chain_cycles"`` what chains of
-        dependent instructions take beyond that, ``"lanes"`` the mean of floating-point instructions. ``"registers"``,
-        ``"private_bytes"`` and ``"spill_bytes"`` are those of a work-item, ``"local_bytes"`` of a work-group: the most
-        of several device programs.
-    """
-
-    identifier: str
+    identifier: str  # In model strings
+    # What is counted; ``"cycles"`` are those of the busiest part of the core, ``"chain_cycles"`` what chains of
+    # dependent instructions take beyond that, ``"lanes"`` the mean of floating-point instructions. ``"registers"``,
+    # ``"private_bytes"`` and ``"spill_bytes"`` are those of a work-item, ``"local_bytes"`` of a work-group: the most
+    # of several device programs.
     what: str
 
     @property
@@ -94,18 +83,7 @@ class CodeFeature(FeatureDefaults):
         return _UNITS[self.what]
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the value for the target's machine code at one tuple of sizes.
-
-        Raises
-        ------
-        FeatureError
-            The kernel was not built, sizes are arrays (code is read for one tuple of sizes), the feature is not one of
-            the code's processor, or what a GPU's code does depends on data.
-        MissingExtraError
-            The disassembler is not installed.
-        UnsupportedKernelError
-            The target's source of cycles does not know an instruction, or failed.
-        """
+        """Return the value for the target's machine code at one tuple of sizes."""
         scop.check_sizes(sizes)
         if target.code is None:
             msg = (
@@ -142,10 +120,7 @@ class CodeFeature(FeatureDefaults):
                 msg = f"feature {self.identifier} of kernel {scop.name!r} cannot be counted: {error}; leave it out"
                 raise FeatureError(msg, feature=self.identifier, kernel=scop.name) from error
             return counts.get(self.what, 0.0)
-        # Only cycles are a tool's; counts need none.
-        source = target.cycles if self.what in _CYCLES else None
-        own = (*key, source)
-        found = scop.derived("machine code", own, lambda: launch_values(scop, whole, code, source), most=_KEPT)
+        found = scop.derived("machine code", key, lambda: launch_values(scop, whole, code), most=_KEPT)
         return _value(self.what, found)
 
     def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
@@ -154,7 +129,7 @@ class CodeFeature(FeatureDefaults):
 
     def inventory(self, _scop: Scop, /) -> list[str]:
         """Return the features of this family."""
-        return list(CodeFamily().examples())
+        return [f"f_code_{what}" for what in _UNITS]
 
 
 def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> dict[str, float]:
@@ -181,33 +156,14 @@ def _value(what: str, found: CodeValues) -> float:
     return float(counts[what])
 
 
-def launch_values(
-    scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], source: CycleSource | None = None
-) -> CodeValues:
-    """Return what a kernel's machine code does, over all its launches and work-groups.
-
-    Parameters
-    ----------
-    scop
-        The kernel.
-    sizes
-        Value of each size parameter.
-    code
-        Its device programs, one for each launch.
-    source
-        Where cycles come from; None for perflex's own model of ports.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        The source does not know an instruction, or failed.
-    """
+def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> CodeValues:
+    """Return what a kernel's machine code does, over all its launches and work-groups."""
     found = CodeValues()
     for number, (launch, program) in enumerate(zip(scop.launches, code, strict=True)):
         groups = float(launch.group_count.evaluate(sizes))
         if groups:
             totals = described_totals(scop, sizes, number).times(1 / groups)
-            found.add(group_values(program, sizes, launch.items, totals, source), groups)
+            found.add(group_values(program, sizes, launch.items, totals), groups)
     return found
 
 
@@ -239,29 +195,60 @@ def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Total
     return Totals({**(does if exact else {}), **moved}, {"global_load_bytes": loaded}, {} if exact else dict(does))
 
 
-class CodeFamily:
-    """Reads the identifiers of this module."""
-
-    def parse(self, identifier: str) -> CodeFeature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        match = _IDENTIFIER.fullmatch(identifier)
-        return CodeFeature(identifier, match[1]) if match else None
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return tuple(f"f_code_{what}" for what in _UNITS)
-
-    def examples_for(self, code: Sequence[CompiledProgram]) -> tuple[str, ...]:
-        """Return the identifiers that have a value for this code."""
-        own = _OF_GPUS if any(one.gpu is not None for one in code) else _OF_CPUS
-        return tuple(f"f_code_{what}" for what in {**_COMMON, **own})
+def examples_for(code: Sequence[CompiledProgram]) -> tuple[str, ...]:
+    """Return the identifiers that have a value for this code."""
+    own = _OF_GPUS if any(one.gpu is not None for one in code) else _OF_CPUS
+    return tuple(f"f_code_{what}" for what in {**_COMMON, **own})
 
 
-def needs_cycles(feature: object) -> bool:
-    """Return whether a feature's value depends on the target's source of cycles."""
-    return isinstance(feature, CodeFeature) and feature.what in _CYCLES
+def _code(identifier: str) -> CodeFeature | None:
+    match = _IDENTIFIER.fullmatch(identifier)
+    return CodeFeature(identifier, match[1]) if match else None
+
+
+CODE_FAMILY = Family(_code, tuple(f"f_code_{what}" for what in _UNITS))
 
 
 def needs_code(feature: object) -> bool:
     """Return whether a feature has no value without a kernel's machine code."""
     return isinstance(feature, CodeFeature)
+
+
+# Named like the fields of what a build takes.
+_OF_BUILDS = {"f_registers": "register", "f_private_bytes": "B", "f_spill_bytes": "B"}
+
+
+@dataclass(frozen=True)
+class BuildFeature(NamedFeature):
+    """A number per work-item that the compiler decides; the most of several device programs."""
+
+    units = _OF_BUILDS
+
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value of the target's build, or the registers that are stated for it."""
+        scop.check_sizes(sizes)
+        built = target.built
+        found = None if built is None else getattr(built, self.identifier.removeprefix("f_"))
+        # Registers may be stated where nothing was built (`using_machine`).
+        if built is None and self.identifier == "f_registers":
+            found = target.registers
+        if found is not None:
+            return float(found)
+        if built is None:
+            why = "is known only of kernels built for a device; gather it with a wall time"
+        else:
+            why = "is not reported by the device's driver; leave it out, or measure through CUDA"
+        msg = f"feature {self.identifier} of kernel {scop.name!r} {why}"
+        raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
+
+    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
+        """Return True: every kernel takes some, were it none."""
+        return True
+
+
+BUILD_FAMILY = named_family(_OF_BUILDS, BuildFeature)
+
+
+def needs_build(feature: object) -> bool:
+    """Return whether a feature has no value without a built kernel."""
+    return isinstance(feature, BuildFeature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop
@@ -76,27 +76,37 @@ class FeatureFamily(Protocol):
 
 
 @dataclass(frozen=True)
-class NamedFamily:
-    """A family whose features are few and known by name.
+class Family:
+    """A family that a function reads the identifiers of."""
 
-    Attributes
-    ----------
-    identifiers
-        Of all its features.
-    make
-        Returns the feature of an identifier.
-    """
-
-    identifiers: Collection[str]
-    make: Callable[[str], Feature]
-
-    def parse(self, identifier: str) -> Feature | None:
-        """Return the feature, or None when the identifier is another family's."""
-        return self.make(identifier) if identifier in self.identifiers else None
+    parse: Callable[[str], Feature | None]
+    suggested: tuple[str, ...] = ()
 
     def examples(self) -> tuple[str, ...]:
-        """Return all identifiers."""
-        return tuple(self.identifiers)
+        """Return identifiers to suggest."""
+        return self.suggested
+
+
+@dataclass(frozen=True)
+class NamedFeature(FeatureDefaults):
+    """One of a few features that are known by name: `units` has the unit of each."""
+
+    identifier: str
+    units: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return self.units[self.identifier]
+
+    def inventory(self, _scop: Scop, /) -> list[str]:
+        """Return all features of the family."""
+        return list(self.units)
+
+
+def named_family(identifiers: Collection[str], make: Callable[[str], Feature]) -> Family:
+    """Return a family of some identifiers, of which `make` makes features."""
+    return Family(lambda identifier: make(identifier) if identifier in identifiers else None, tuple(identifiers))
 
 
 @dataclass(frozen=True)

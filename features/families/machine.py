@@ -1,25 +1,27 @@
-"""Features that need a machine: residency, data volumes, memory transactions, and Su's closed forms.
+"""Features that need a machine, which is the target's; without one they are errors that say so.
 
-The machine is the target's; without one these features are errors that say so.
+On GPUs: residency, data volumes, memory transactions, and Su's closed forms. On CPUs: ``f_ecm_vol_<level>`` and
+``f_ecm_cycles_<level>``, of one core that runs the whole kernel, between a level and the one before it (for ``l1`` the
+registers); and ``f_traffic_<what>_<level>``, of all cores, to which the work-groups are dealt out. ``streams`` are what
+hardware prefetchers follow: the contiguous bytes that an access touches before it jumps. Pages are those that the TLB
+has forgotten when they are touched again.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import PerflexWarning
-from perflex.features.families.ecm import EcmFeature
-from perflex.features.families.feature import Amount, FeatureDefaults, NamedFamily
+from perflex.errors import MachineError, PerflexWarning
+from perflex.features.families.feature import Amount, Family, FeatureDefaults, NamedFeature, named_family
 from perflex.features.families.peaks import PeakFeature
-from perflex.features.families.traffic import TrafficFeature
-from perflex.features.gpu.estimate import estimate_volumes
-from perflex.features.gpu.su_stencil import recognise_stencil
-from perflex.features.gpu.su_volumes import su_volumes
-from perflex.features.gpu.transactions import cache_transactions, l1_transactions
+from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
+from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions
 from perflex.features.gpu.waves import wave_values
 
 if TYPE_CHECKING:
@@ -30,24 +32,161 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
 
+_IDENTIFIER = re.compile(r"f_ecm_(vol|cycles)_([a-z][a-z0-9]*)")
+_EXAMPLES = tuple(f"f_ecm_{what}_{level}" for what in ("vol", "cycles") for level in ("l1", "l2", "l3", "mem"))
 # Values of so many sizes and machines stay with a kernel: what one fit or one prediction asks for.
 _KEPT = 64
 
 
 @dataclass(frozen=True)
+class EcmFeature(FeatureDefaults):
+    """Bytes or cycles of one level per run of a kernel on a CPU."""
+
+    identifier: str  # In model strings
+    quantity: str  # ``"vol"`` or ``"cycles"``
+    level: str  # The level's name in lower case, or ``"mem"``
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "B" if self.quantity == "vol" else "cycle"
+
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value at the given sizes on the target's machine."""
+        machine = target.need_machine(self.identifier)
+        known = [*(level.name.lower() for level in machine.need_levels()), "mem"]
+        if self.level not in known:
+            msg = f"machine {machine.name} has no level {self.level} ({self.identifier}); it has {', '.join(known)}"
+            raise MachineError(msg, machine=machine.name, feature=self.identifier)
+        if not self.matches(scop, sizes):
+            # A kernel that only computes, or does nothing, moves nothing.
+            scop.check_sizes(sizes)
+            return 0.0
+        found = _estimated(scop, sizes, machine)
+        if self.identifier not in found:
+            fact = "memory_streams" if self.level == "mem" else f"load and store_bytes_per_cycle of {self.level}"
+            msg = f"machine {machine.name} has no {fact}, which {self.identifier} needs; add it to its file"
+            raise MachineError(msg, machine=machine.name, feature=self.identifier)
+        return found[self.identifier]
+
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
+        """Return whether the kernel accesses memory at all."""
+        return bool(self.inventory(scop))
+
+    def inventory(self, scop: Scop, /) -> list[str]:
+        """Return the usual features of this family if the kernel accesses memory."""
+        # Private variables are taken as registers, which move nothing between levels.
+        touches = any(
+            scop.array(access.array).space != "private"
+            for statement in scop.statements
+            for access in statement.accesses
+        )
+        return list(_EXAMPLES) if touches else []
+
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
+        """Return one byte for volumes."""
+        return Amount(1.0, "B") if self.quantity == "vol" else None
+
+
+def _estimated(scop: Scop, sizes: Sizes, machine: Machine) -> Mapping[str, Any]:
+    import numpy as np
+
+    from perflex.features.cpu.ecm_estimate import estimate_ecm
+
+    used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
+    # Arrays are not hashable: shape and bytes stand for them.
+    key = (tuple((name, array.shape, array.tobytes()) for name, array in sorted(used.items())), machine)
+    # A model asks for several features of one computation.
+    return scop.derived("ECM", key, lambda: estimate_ecm(scop, sizes, machine).features(), most=_KEPT)
+
+
+def _ecm(identifier: str) -> EcmFeature | None:
+    match = _IDENTIFIER.fullmatch(identifier)
+    return EcmFeature(identifier, match[1], match[2]) if match else None
+
+
+ECM_FAMILY = Family(_ecm, _EXAMPLES)
+_TRAFFIC = "f_traffic_"
+_TRAFFIC_IDENTIFIER = re.compile(_TRAFFIC + r"(pages|(?:bytes|streams|store_streams)_[a-z][a-z0-9]*)")
+_TRAFFIC_EXAMPLES = tuple(
+    f"{_TRAFFIC}{what}_{level}" for what in ("bytes", "streams", "store_streams") for level in ("l2", "l3", "mem")
+)
+_TLB = (f"{_TRAFFIC}pages", f"{_TRAFFIC}bytes_tlb")
+_TRAFFIC_UNITS = {"bytes": "B", "streams": "stream", "pages": "page"}
+
+
+@dataclass(frozen=True)
+class TrafficFeature(FeatureDefaults):
+    """Bytes or streams that cross between a level and the one before it, or pages, per run of a kernel on a CPU."""
+
+    identifier: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return next(unit for name, unit in _TRAFFIC_UNITS.items() if name in self._what)
+
+    @property
+    def _what(self) -> str:
+        return self.identifier.removeprefix(_TRAFFIC)
+
+    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
+        """Return the value at the given sizes on the target's machine."""
+        target.need_machine(self.identifier)
+        scop.check_sizes(sizes)
+        if not self.matches(scop, sizes):
+            # A kernel that touches no memory moves nothing.
+            return sum((np.zeros(np.shape(sizes[name])) for name in scop.parameters), start=np.zeros(()))[()]
+        found = _counted(scop, sizes, target)
+        if self._what not in found:
+            known = ", ".join(_TRAFFIC + name for name in found)
+            msg = f"machine {target.need_machine().name} has no level for {self.identifier}; it has {known}"
+            raise MachineError(msg, machine=target.need_machine().name, feature=self.identifier)
+        return found[self._what]
+
+    def inventory(self, scop: Scop, /) -> list[str]:
+        """Return the features of this family, if the kernel touches memory."""
+        touches = any(scop.array(access.array).space != "private" for one in scop.statements for access in one.accesses)
+        return [*_TRAFFIC_EXAMPLES, *_TLB] if touches else []
+
+    def matches(self, scop: Scop, _sizes: Sizes, /) -> bool:
+        """Return whether the kernel touches memory."""
+        return bool(self.inventory(scop))
+
+    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
+        """Return one byte for bytes."""
+        return Amount(1.0, "B") if self.unit == "B" else None
+
+
+def _counted(scop: Scop, sizes: Sizes, target: Target) -> Mapping[str, Any]:
+    from perflex.features.cpu.core_traffic import traffic_of_cores
+
+    machine = target.need_machine()
+    used = {name: np.asarray(sizes[name]) for name in scop.parameters if name in sizes}
+    # Arrays are not hashable: shape and bytes stand for them.
+    key = (
+        tuple((name, one.shape, one.tobytes()) for name, one in sorted(used.items())),
+        machine,
+        target.sub_group_size,
+    )
+    return scop.derived(
+        "traffic", key, lambda: traffic_of_cores(scop, sizes, machine, target.sub_group_size), most=_KEPT
+    )
+
+
+TRAFFIC_FAMILY = Family(
+    lambda identifier: TrafficFeature(identifier) if _TRAFFIC_IDENTIFIER.fullmatch(identifier) else None,
+    (*_TRAFFIC_EXAMPLES, *_TLB),
+)
+
+
+@dataclass(frozen=True)
 class _Kind:
-    """A group of features that one computation gives.
+    """A group of features that one computation gives."""
 
-    Attributes
-    ----------
-    units
-        Unit of each feature.
-    compute
-        Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item, and
-        whether loaded values are kept in registers.
-    """
-
-    units: Mapping[str, str]
+    units: Mapping[str, str]  # Unit of each feature
+    # Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item, and
+    # whether loaded values are kept in registers.
     compute: Callable[[Scop, Mapping[str, int], Machine, int | None, bool], Mapping[str, float]]
 
 
@@ -105,31 +244,13 @@ _UNITS = {identifier: unit for kind in _KINDS for identifier, unit in kind.units
 
 
 @dataclass(frozen=True)
-class MachineFeature(FeatureDefaults):
+class MachineFeature(NamedFeature):
     """A number that a kernel has on a machine."""
 
-    identifier: str
-
-    @property
-    def unit(self) -> str:
-        """What is counted."""
-        return _UNITS[self.identifier]
+    units = _UNITS
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the value at the given sizes on the target's machine.
-
-        Raises
-        ------
-        MachineError
-            The target has no machine, it lacks a fact, or the kernel exceeds its limits.
-        UnsupportedKernelError
-            The kernel is none that this feature is for.
-
-        Warns
-        -----
-        PerflexWarning
-            The built kernel spills registers.
-        """
+        """Return the value at the given sizes on the target's machine."""
         scop.check_sizes(sizes)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}
         shape = np.broadcast_shapes(*(array.shape for array in used.values()))
@@ -155,7 +276,10 @@ class MachineFeature(FeatureDefaults):
         key = (kind.compute, tuple(sorted(sizes.items())), *given)
         # A model asks for several features of one computation.
         found = scop.derived("on machines", key, lambda: kind.compute(scop, sizes, *given), most=_KEPT)
-        return found[self.identifier]
+        value = found[self.identifier]
+        if isnan(value):
+            target.need_machine(self.identifier).need_l1_rules()
+        return value
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return the features of this family that the kernel can have."""
@@ -169,7 +293,7 @@ class MachineFeature(FeatureDefaults):
         return Amount(1.0, "B") if self.unit == "B" else None
 
 
-MACHINE_FAMILY = NamedFamily(_UNITS, MachineFeature)
+MACHINE_FAMILY = named_family(_UNITS, MachineFeature)
 
 
 def needs_machine(feature: object) -> bool:

@@ -7,28 +7,158 @@ work-groups than units uses only as many. Costs relative to these times have no 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from perflex.features.counting.counts import counts_of
-from perflex.features.families.feature import FeatureDefaults, NamedFamily
-from perflex.features.families.latencies import latency_cycles
-from perflex.features.gpu.estimate import estimate_volumes
-from perflex.features.gpu.peaks import Filling, fillings, local_atomic_cycles
-from perflex.features.instructions.instructions import instruction_class, instructions_of, only_tests, unrolled_overhead
-from perflex.features.instructions.invariant_guards import spared_tests
-from perflex.features.instructions.slots import slots_of
+from perflex.features.families.feature import FeatureDefaults, named_family
+from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles
+from perflex.features.gpu.waves import Filling, fillings
+from perflex.features.instructions.instruction_counts import (
+    instruction_class,
+    instructions_of,
+    only_tests,
+    remaining_or_all,
+    slots_of,
+    spared_tests,
+    unrolled_overhead,
+)
+from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from perflex.features.families.feature import Sizes
-    from perflex.features.gpu.result import Volumes
-    from perflex.features.scop.scop import Operation, Scop
+    from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
+    from perflex.features.gpu.waves import Filling
+    from perflex.features.scop.scop import Access, Operation, Scop
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
+
+
+def latency_cycles(
+    scop: Scop,
+    sizes: Mapping[str, int],
+    machine: Machine,
+    filling: Filling,
+    volumes: ArrayVolumes,
+    *,
+    register_reuse: bool = True,
+) -> float:
+    """Return the cycles that a work-item of a launch waits, on average over its sub-groups."""
+    lanes, each = int(machine.need("sub_group_size")), 1.0 / (filling.groups * filling.sub_groups)
+    waits = _Waits(scop, sizes, machine, filling.number, register_reuse)
+    cycles = 0.0
+    for trips, missed in waits.of("global"):
+        cycles += trips * each * _load_cycles(machine, volumes, missed)
+    for trips, _ in waits.of("local"):
+        cycles += trips * each * machine.need("local_latency")
+    chained = _chained(scop, sizes, lanes, filling.number)
+    if chained:
+        cycles += chained * each * machine.need("arithmetic_latency")
+    met = float(counts_of(scop).barriers("local", filling.number).evaluate(sizes))
+    if met:
+        # All sub-groups of a work-group arrive, and the next instructions start: about a trip to local memory.
+        cycles += met / filling.groups * machine.need("local_latency")
+    return cycles
+
+
+def _load_cycles(machine: Machine, volumes: ArrayVolumes, new: float) -> float:
+    """Return the mean latency of loads of which a share touches sectors that none touched before."""
+    near, far = machine.need("l1_latency"), machine.need("l2_latency")
+    memory = machine.need("dram_latency") * machine.need("clock_hz")
+    # Who finds a sector on its way waits as long as who asked for it; who finds it gone again, too.
+    beyond_l1 = min(1.0, max(new, volumes.l2_l1_load / max(volumes.l1_load, 1.0)))
+    beyond_l2 = beyond_l1 * min(1.0, volumes.dram_load / max(volumes.l2_l1_load, 1.0))
+    return near + beyond_l1 * max(0.0, far - near) + beyond_l2 * max(0.0, memory - far)
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Loads of a launch that wait for one another."""
+
+    scop: Scop
+    sizes: Mapping[str, int]
+    machine: Machine
+    launch: int
+    register_reuse: bool
+
+    def of(self, space: str) -> list[tuple[float, float]]:
+        """Return for each nest of loops how often all sub-groups wait in it, and in which share for new sectors."""
+        counts, lanes = counts_of(self.scop), int(self.machine.need("sub_group_size"))
+        remaining = remaining_or_all(self.scop) if self.register_reuse else {}
+        # Loads in the same loops wait together; one that is kept over loops waits outside of them.
+        most: dict[tuple[str, ...], tuple[float, float]] = {}
+        for number, statement in enumerate(self.scop.statements):
+            if statement.launch != self.launch:
+                continue
+            for place, access in enumerate(statement.accesses):
+                loads, kept = remaining.get((number, place), (1, 0))
+                if self.scop.array(access.array).space != space or access.direction != "load" or not loads:
+                    continue
+                dims = statement.domain.dim(isl.dim_type.set)
+                domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
+                met = float(counts.executions(domain, self.launch, lanes).evaluate(self.sizes))
+                loops = statement.loops[: len(statement.loops) - kept]
+                trips, new = most.get(loops, (0.0, 0.0))
+                together = self._together(loops)
+                here = self._new(access, dims - kept - 1) if space == "global" and loops else 1.0
+                most[loops] = (
+                    max(trips, met * float(statement.weight()) / together),
+                    max(new, min(1.0, here * together)),
+                )
+        return list(most.values())
+
+    def _together(self, loops: tuple[str, ...]) -> int:
+        """Return of how many iterations the loads are issued together."""
+        if not loops:
+            return 1
+        stopped = any(one.launch == self.launch and one.loops[: len(loops)] == loops for one in self.scop.barriers)
+        return 1 if stopped else int(self.machine.need("iterations_together"))
+
+    def _new(self, access: Access, dim: int) -> float:
+        """Return the share of a loop's iterations in which an access touches a new sector."""
+        step = self._step(access, dim)
+        return 1.0 if step is None else min(1.0, abs(step) / self.machine.need("sector_bytes"))
+
+    def _step(self, access: Access, dim: int) -> float | None:
+        """Return by how many bytes an access moves from one iteration to the next; None if that is not one number."""
+        array = self.scop.array(access.array)
+        strides = access.strides if access.strides is not None else array.strides
+        numbers = [float(stride.evaluate(self.sizes)) for stride in strides]
+        with ISL_LOCK:
+            relation = access.relation
+            if not relation.is_single_valued():
+                return None
+            total = 0.0
+            for axis, stride in enumerate(numbers):
+                pieces = relation.as_pw_multi_aff().get_pw_aff(axis).get_pieces()
+                steps = {float(piece.get_coefficient_val(isl.dim_type.in_, dim).to_python()) for _, piece in pieces}
+                divided = any(piece.dim(isl.dim_type.div) for _, piece in pieces)
+                if len(steps) != 1 or divided:
+                    return None
+                total += stride * steps.pop()
+        return total * array.itemsize
+
+
+def _chained(scop: Scop, sizes: Mapping[str, int], lanes: int, launch: int) -> float:
+    """Return the instructions of all sub-groups' longest chains of operations that wait for one another."""
+    counts = counts_of(scop)
+    lengths: dict[tuple[tuple[str, ...], str], float] = defaultdict(float)
+    for statement in scop.statements:
+        if statement.recurrence is None or statement.launch != launch:
+            continue
+        each = sum(one.count * sum(slots_of(one.kind, one.dtype).values()) for one in statement.recurrence.operations)
+        met = float(counts.instances(statement, lanes).evaluate(sizes))
+        lengths[statement.loops, statement.recurrence.variable] += met * each
+    longest: dict[tuple[str, ...], float] = defaultdict(float)
+    for (loops, _), length in lengths.items():
+        longest[loops] = max(longest[loops], length)
+    return sum(longest.values())
+
 
 _Value = TypeVar("_Value")
 _PREFIX = "f_peak_"
@@ -168,14 +298,6 @@ def _local(run: _Run) -> float:
     return run.unit_seconds(total.local_wavefronts_load + total.local_wavefronts_store)
 
 
-def _int32(run: _Run) -> float:
-    return run.piped("int32", "int32_per_cycle") + run.piped("int32_mul", "int32_mul_per_cycle")
-
-
-def _issue(run: _Run) -> float:
-    return run.unit_seconds(run.slots()["all"] / (run.machine.schedulers_per_unit or 1), "on_schedulers")
-
-
 def _atomic(run: _Run) -> float:
     """Return the time of updates of global memory, which the L2 cache does for all sub-groups of a launch together.
 
@@ -223,9 +345,9 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "local": _local,
     "fp32": lambda run: run.piped("fp32", "fp32_per_cycle", 2),
     "fp64": lambda run: run.piped("fp64", "fp64_per_cycle", 2),
-    "int32": _int32,
+    "int32": lambda run: run.piped("int32", "int32_per_cycle") + run.piped("int32_mul", "int32_mul_per_cycle"),
     "special": lambda run: run.piped("special", "special_per_cycle"),
-    "issue": _issue,
+    "issue": lambda run: run.unit_seconds(run.slots()["all"] / (run.machine.schedulers_per_unit or 1), "on_schedulers"),
     "atomic": _atomic,
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
     "group": _group,
@@ -243,17 +365,7 @@ class PeakFeature(FeatureDefaults):
     unit: str = "s"
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the time at the given sizes on the target's machine; 0 where the kernel has no such work.
-
-        Raises
-        ------
-        MachineError
-            The target has no machine, or it lacks a fact.
-        WorkGroupTooLargeError
-            A work-group exceeds a limit of the machine.
-        UnsupportedKernelError
-            An access is too irregular.
-        """
+        """Return the time at the given sizes on the target's machine; 0 where the kernel has no such work."""
         scop.check_sizes(sizes)
         target.need_machine(self.identifier)
         compute = _RESOURCES[self.identifier.removeprefix(_PREFIX)]
@@ -271,4 +383,4 @@ class PeakFeature(FeatureDefaults):
         return [_PREFIX + name for name in _RESOURCES]
 
 
-PEAK_FAMILY = NamedFamily(tuple(_PREFIX + name for name in _RESOURCES), PeakFeature)
+PEAK_FAMILY = named_family(tuple(_PREFIX + name for name in _RESOURCES), PeakFeature)

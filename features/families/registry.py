@@ -8,23 +8,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnknownFeatureError
-from perflex.features.families.atomics import ATOMIC_FAMILY
-from perflex.features.families.blocks import BlockFamily
-from perflex.features.families.build import BUILD_FAMILY
-from perflex.features.families.chains import ChainFamily
-from perflex.features.families.code import CodeFamily
-from perflex.features.families.divergence import DivergenceFamily
-from perflex.features.families.ecm import EcmFamily
+from perflex.features.families.code import BUILD_FAMILY, CODE_FAMILY
 from perflex.features.families.feature import UserFeature, user_features
-from perflex.features.families.footprints import FootprintFamily
-from perflex.features.families.instructions import INSTRUCTION_FAMILY
-from perflex.features.families.launches import LAUNCH_FAMILY
-from perflex.features.families.machine import MACHINE_FAMILY
-from perflex.features.families.memory import MemoryAccessFamily
-from perflex.features.families.operations import OperationFamily
+from perflex.features.families.launches import ATOMIC_FAMILY, BLOCK_FAMILY, LAUNCH_FAMILY
+from perflex.features.families.machine import ECM_FAMILY, MACHINE_FAMILY, TRAFFIC_FAMILY
+from perflex.features.families.memory import ACCESS_FAMILY, FOOTPRINT_FAMILY
+from perflex.features.families.operations import CHAIN_FAMILY, DIVERGENCE_FAMILY, INSTRUCTION_FAMILY, OPERATION_FAMILY
 from perflex.features.families.peaks import PEAK_FAMILY
 from perflex.features.families.simd import SIMD_FAMILY
-from perflex.features.families.traffic import TrafficFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,22 +25,22 @@ if TYPE_CHECKING:
 
 # The first that knows an identifier has it.
 _families: list[FeatureFamily] = [
-    OperationFamily(),
-    ChainFamily(),
-    DivergenceFamily(),
-    MemoryAccessFamily(),
-    FootprintFamily(),
+    OPERATION_FAMILY,
+    CHAIN_FAMILY,
+    DIVERGENCE_FAMILY,
+    ACCESS_FAMILY,
+    FOOTPRINT_FAMILY,
     LAUNCH_FAMILY,
     ATOMIC_FAMILY,
     MACHINE_FAMILY,
     PEAK_FAMILY,
     INSTRUCTION_FAMILY,
-    EcmFamily(),
+    ECM_FAMILY,
     SIMD_FAMILY,
-    TrafficFamily(),
+    TRAFFIC_FAMILY,
     BUILD_FAMILY,
-    CodeFamily(),
-    BlockFamily(),
+    CODE_FAMILY,
+    BLOCK_FAMILY,
 ]
 
 

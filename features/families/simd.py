@@ -4,53 +4,315 @@ Runtimes for CPUs let the work-items of a work-group run one after the other, th
 go in vectors costs many times as much: work-groups that are narrower than a vector along axis 0, gathers, and for
 compilers that vectorise innermost loops only all that is in a sequential loop. So each kind of work is counted apart by
 
-* its width: ``wide`` in whole vectors of the target's sub-group size, ``narrow`` for work-items that fill none;
-* its nesting: ``loop`` in a sequential loop that a work-item runs through on its own; ``short`` in such loops of at
+* its width: ``vector`` in whole vectors of the target's sub-group size, ``scalar`` for work-items that fill none;
+* its nesting: ``loop`` in a sequential loop that a work-item runs through on its own; ``unrolled`` in such loops of at
   most 32 iterations, whose number the compiler knows; ``straight`` elsewhere, also where the source writes a loop out.
 
-=============================  =====================================================================================
-``arith int idiv``             operations: floating point, integers, and division and remainder of integers
-``div sqrt rsqrt exp log sin`` those that take many cycles; ``sin`` is also cos and tan, ``exp log`` their like
-``tanh pow call``              ... and all other functions
-``load_uniform load_unit``     loads of which all lanes get one element, and of neighbours (wide)
-``load_apart``                 elements that are gathered; of narrow work-items in loops, those that do not follow one
-                               another from one iteration to the next
-``load``                       all loads of narrow work-items in straight code
-``store_unit store_apart``     likewise; a store to one element by all lanes is as one to neighbours; also ``store``
-``private``                    accesses of arrays of the work-item's own
-``chain``                      operations in loops that wait for one another (of variables in one loop, the longest),
-                               but for the first 32 each time the loop is entered: they overlap with what was before;
-                               a sum, shift or the like of integers waits a quarter as long as others, and counts so
-``iteration entry``            of loops that are not unrolled: their iterations, and how often they begin
-``address guard``              integer instructions for addresses, and conditions tested
-``item barrier``               work-items begun and barriers met
-=============================  =====================================================================================
+================================ ====================================================================================
+``arith int idiv``               operations: floating point, integers, and division and remainder of integers
+``div sqrt rsqrt exp log sin``   those that take many cycles; ``sin`` is also cos and tan, ``exp log`` their like
+``tanh pow call``                ... and all other functions
+``load_broadcast``               loads of which all lanes get one element
+``load_contiguous``              ... of neighbours
+``load_gather``                  elements that are gathered; of single work-items in loops, those that do not follow one
+                                 another from one iteration to the next
+``load``                         all loads of single work-items in straight code
+``store_contiguous``             likewise; a store to one element by all lanes is as one to neighbours; also ``store``
+``store_scatter``                elements that are scattered
+``private``                      accesses of arrays of the work-item's own
+``chain``                        operations in loops that wait for one another (of variables in one loop, the longest),
+                                 but for the first 32 each time the loop is entered: they overlap with what was before;
+                                 a sum, shift or the like of integers waits a quarter as long as others, and counts so
+``iteration entry``              of loops that are not unrolled: their iterations, and how often they begin
+``address guard``                integer instructions for addresses, and conditions tested
+``item barrier``                 work-items begun and barriers met
+================================ ====================================================================================
 
-Operations, loads and stores have a nesting, the others have none. Wide operations count registers of 4 bytes per lane:
-two for 8-byte elements.
+Operations, loads and stores have a nesting, the others have none. Vector operations count registers of 4 bytes per
+lane: two for 8-byte elements.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from perflex.features.counting.counts import counts_of
-from perflex.features.families.feature import FeatureDefaults, NamedFamily
+from perflex.features.counting.counts import counts_of, stride_along
+from perflex.features.families.feature import FeatureDefaults, named_family
+from perflex.features.instructions.instruction_counts import guard_work, only_tests, remaining_or_all
+from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.simd.places import NESTINGS, WIDTHS, executing
-from perflex.features.simd.work import work_of
-from perflex.isl import ISL_LOCK
+from perflex.features.scop.address_maps import loops_with_barriers
+from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from perflex.features.families.feature import Sizes
-    from perflex.features.scop.scop import Scop
-    from perflex.features.simd.places import Width
-    from perflex.features.simd.work import Work
+    from perflex.features.instructions.loop_tree import CountedNest
+    from perflex.features.scop.scop import Access, Launch, Operation, Scop, Statement
     from perflex.features.target import Target
+
+# "broadcast": one element for all; "contiguous": neighbours touch neighbours; "gather": anything else, also a scatter.
+Pattern = Literal["broadcast", "contiguous", "gather"]
+
+
+def pattern_of(stride: QuasiPolynomial | None) -> Pattern:
+    """Return the pattern of accesses that lie so many elements apart; None where that varies."""
+    if stride is None:
+        return "gather"
+    if stride.is_zero:
+        return "broadcast"
+    return "contiguous" if not stride.parameters and int(stride.evaluate({})) == 1 else "gather"
+
+
+def lane_pattern(scop: Scop, statement: Statement, access: Access) -> Pattern:
+    """Return the pattern along axis 0 of the work-items, as a vectorising compiler sees it.
+
+    A subscript such as ``18*lid(1) + lid(0)`` is a sum of work-item indices alone, which compilers compute with 64 bits
+    and cut to 32: LLVM no longer sees that neighbours are next to each other, and gathers them. Where the size of the
+    array comes in, or a factor is a power of two, it does see it (build log of Intel's runtime).
+    """
+    launch = scop.launches[statement.launch]
+    if not launch.items:
+        return "broadcast"
+    first = len(launch.groups)
+    found = pattern_of(stride_along(scop, statement, access, first))
+    if found == "contiguous" and _is_cut(scop, statement, access, first):
+        return "gather"
+    return found
+
+
+def _is_cut(scop: Scop, statement: Statement, access: Access, first: int) -> bool:
+    """Return whether a subscript is a sum of indices without sizes, none of which has a power of two as factor."""
+    # This rule and its exceptions come from the build log of Intel's runtime alone, which names gathers. No other
+    # compiler says so much; that of PoCL may do otherwise.
+    loops = first + len(scop.launches[statement.launch].items)
+    others = False
+    for dim in range(access.relation.dim(isl.dim_type.in_)):
+        if dim == first:
+            continue
+        stride = stride_along(scop, statement, access, dim)
+        if stride is None or stride.parameters:
+            return False
+        factor = abs(int(stride.evaluate({})))
+        if factor > 1 and factor & (factor - 1) == 0:
+            return False
+        if factor and dim >= loops and not _counts_with_64_bits(scop, statement, access, dim, first):
+            return False
+        others = others or factor > 0
+    return others
+
+
+def _counts_with_64_bits(scop: Scop, statement: Statement, access: Access, loop: int, first: int) -> bool:
+    """Return whether another access of the statement subscripts with a loop's counter, and not with the work-item."""
+    others = (other for other in statement.accesses if other is not access)
+    for other in others:
+        if scop.array(other.array).space == "private":
+            continue
+        moved, lane = (stride_along(scop, statement, other, dim) for dim in (loop, first))
+        if (moved is None or not moved.is_zero) and lane is not None and lane.is_zero:
+            return True
+    return False
+
+
+# "vector": in whole vectors of work-items along axis 0; "scalar": work-items that fill no vector, one at a time.
+Width = Literal["vector", "scalar"]
+# "straight": in no sequential loop but such as the source writes out or that hold a barrier; "unrolled": in loops of
+# few iterations, known to the compiler, that it may unroll or not; "loop": the rest.
+Nesting = Literal["straight", "unrolled", "loop"]
+WIDTHS: tuple[Width, ...] = get_args(Width)
+NESTINGS: tuple[Nesting, ...] = get_args(Nesting)
+
+
+def executing(domain: Any, launch: Launch, width: Width, lanes: int) -> Any | None:
+    """Return the vectors, or the work-items that fill none, which execute a set of instances; None if there are none.
+
+    The set is over the launch's work-groups, work-items and any number of loops. Of vectors of so many lanes, the
+    work-item's index along axis 0 is replaced by the vector's: a vector executes what any of its work-items does.
+    """
+    groups = len(launch.groups)
+    # Whole vectors that the work-items along axis 0 fill.
+    vectors = launch.items[0] // lanes if launch.items else 0
+    if width == "vector":
+        if not vectors:
+            return None
+        inside = domain.upper_bound_val(isl.dim_type.set, groups, isl.Val(vectors * lanes - 1))
+        return inside.apply(_vector_map(groups, inside.dim(isl.dim_type.set), lanes))
+    if not launch.items:
+        return domain
+    if launch.items[0] == vectors * lanes:
+        return None
+    return domain.lower_bound_val(isl.dim_type.set, groups, isl.Val(vectors * lanes))
+
+
+@lru_cache(maxsize=1024)
+def _vector_map(groups: int, dims: int, lanes: int) -> Any:
+    names = [f"i{position}" for position in range(dims)]
+    images = [f"floor({name}/{lanes})" if place == groups else name for place, name in enumerate(names)]
+    return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(images)}] }}")
+
+
+# Registers of AVX-512; other instruction sets have 16 or 32.
+_REGISTERS = 32
+# Operations at the beginning of a chain during which processors still execute what was before it: of the order of their
+# reorder buffers, some hundred instructions, over the instructions of an iteration.
+_OVERLAPPED = Fraction(32)
+# Simple operations of integers take one cycle, those of floating-point numbers four (x86-64 since 2015; uops.info).
+_SIMPLE_OF_INTEGERS = {"add", "bit", "shift", "min", "max", "abs"}
+_SIMPLE_LATENCY = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something that a CPU executes."""
+
+    # what it is: ``("op", operation, dtype)``, ``("load", pattern along axis 0, pattern along the innermost loop)``,
+    # ``("store", ...)`` likewise, ``("chain", loop, variable)``, and of one word ``private``, ``iteration``, ``entry``,
+    # ``address``, ``guard``, ``item`` and ``barrier``
+    kind: tuple[str, ...]
+    # executions per element of the set; negative for those of a chain's beginning, which are not waited for
+    times: Fraction
+    domain: Any  # isl set of work-groups, work-items and values of loops
+    launch: int  # index of the launch
+    nesting: Nesting
+    itemsize: int = 4  # bytes of an element; 4 where there is none
+
+
+def work_of(scop: Scop) -> tuple[Work, ...]:
+    """Return all that a kernel executes."""
+
+    def compute() -> tuple[Work, ...]:
+        with ISL_LOCK:
+            return tuple(_everything(scop))
+
+    return scop.derived("simd work", (), compute)
+
+
+def _everything(scop: Scop) -> Iterator[Work]:
+    remaining = remaining_or_all(scop, triangular=True)
+    for nest in nests_of(scop):
+        for number in nest.paths:
+            if not only_tests(scop, scop.statements[number]):
+                yield from _statement(scop, nest, number, remaining)
+        yield from _around(scop, nest)
+    for barrier in scop.barriers:
+        if barrier.kind == "local":
+            yield Work(("barrier",), barrier.weight(), barrier.domain, barrier.launch, "straight")
+
+
+def _statement(
+    scop: Scop, nest: CountedNest, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]
+) -> Iterator[Work]:
+    statement = scop.statements[number]
+    loops = _own_loops(scop, scop.statements[number])
+    inside = _nesting(nest, number, loops)
+    weight = statement.weight()
+    for operation in statement.operations:
+        size = np.dtype(operation.dtype).itemsize
+        kind = ("op", operation.kind, operation.dtype)
+        yield Work(kind, weight * operation.count, statement.domain, statement.launch, inside, size)
+    if statement.recurrence is not None and inside == "loop":
+        steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
+        loop = nest.around(number)[loops[-1] + 1]
+        kind = ("chain", str(loop.path), statement.recurrence.variable)
+        yield Work(kind, weight * steps, statement.domain, statement.launch, inside)
+        if _is_first_update(scop, statement):
+            yield Work(kind, -_OVERLAPPED * loop.weight, nest.entries(loop), statement.launch, inside)
+    dims = statement.domain.dim(isl.dim_type.set)
+    for place, access in enumerate(statement.accesses):
+        array = scop.array(access.array)
+        if array.space == "private":
+            yield Work(("private",), weight, statement.domain, statement.launch, inside, array.itemsize)
+            continue
+        loads, most = remaining.get((number, place), (1, 0))
+        if access.direction == "store":
+            loads, most = 1, 0
+        if not loads:
+            continue
+        still = _invariant(scop, statement, place, most)
+        left = [loop for loop in loops if nest.axes + loop < dims - still]
+        along = pattern_of(stride_along(scop, statement, access, nest.axes + left[-1])) if left else "broadcast"
+        kind = (access.direction, lane_pattern(scop, statement, access), along)
+        kept, loads = (most, loads) if loads <= _REGISTERS else (still, 1)
+        domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
+        yield Work(kind, weight * loads, domain, statement.launch, _nesting(nest, number, left), array.itemsize)
+
+
+def _latency(operation: Operation) -> Fraction:
+    """Return for how long others wait for an operation, in times of a floating-point one."""
+    simple = operation.kind in _SIMPLE_OF_INTEGERS and not operation.dtype.startswith(("float", "complex"))
+    return _SIMPLE_LATENCY if simple else Fraction(1)
+
+
+def _is_first_update(scop: Scop, statement: Statement) -> bool:
+    """Return whether no statement before this one updates its variable in the same loops."""
+    same = (
+        other
+        for other in scop.statements
+        if other.recurrence is not None
+        and statement.recurrence is not None
+        and (other.launch, other.loops, other.recurrence.variable)
+        == (statement.launch, statement.loops, statement.recurrence.variable)
+    )
+    return next(same) is statement
+
+
+def _own_loops(scop: Scop, statement: Statement) -> list[int]:
+    """Return the loops around a statement, by depth, that each work-item or vector runs through on its own."""
+    written_out = scop.launches[statement.launch].unrolled
+    # Loops that the schedule does not name are written out, too; their dimensions come last.
+    first = len(scop.launches[statement.launch].groups) + len(scop.launches[statement.launch].items)
+    return [
+        depth
+        for depth, name in enumerate(statement.loops)
+        if depth >= loops_with_barriers(scop, statement)
+        and name not in written_out
+        and not _runs_once(statement.domain, first + depth)
+    ]
+
+
+def _runs_once(domain: Any, dim: int) -> bool:
+    low, high = domain.dim_min_val(dim), domain.dim_max_val(dim)
+    return bool(low.is_int() and high.is_int() and low.eq(high))
+
+
+def _nesting(nest: CountedNest, number: int, loops: Sequence[int]) -> Nesting:
+    around = nest.around(number)[1:]
+    if not loops:
+        return "straight"
+    return "unrolled" if all(around[depth].unrolled for depth in loops) else "loop"
+
+
+def _invariant(scop: Scop, statement: Statement, place: int, most: int) -> int:
+    """Return how many innermost loops an access does not depend on, of those that its value is kept over."""
+    dims = statement.domain.dim(isl.dim_type.set)
+    for kept in range(most):
+        stride = stride_along(scop, statement, statement.accesses[place], dims - 1 - kept)
+        if stride is None or not stride.is_zero:
+            return kept
+    return most
+
+
+def _around(scop: Scop, nest: CountedNest) -> Iterator[Work]:
+    """Yield what a launch executes beside its statements."""
+    yield Work(("item",), Fraction(1), nest.root.iterations, nest.launch, "straight")
+    for times, loop in address_work(scop, nest):
+        if times:
+            yield Work(("address",), times * loop.weight, loop.iterations, nest.launch, "straight")
+    for test in guard_work(scop, nest):
+        if test.kind == "control":
+            yield Work(("guard",), test.times, test.domain, nest.launch, "straight")
+    for loop in nest.loops.values():
+        if not loop.unrolled:
+            yield Work(("iteration",), loop.weight, loop.iterations, nest.launch, "loop")
+            yield Work(("entry",), loop.weight, nest.entries(loop), nest.launch, "loop")
+
 
 # Bytes of a lane of a register; wider elements take several registers.
 _LANE_BYTES = 4
@@ -82,11 +344,14 @@ _SIMPLE = {
 _OPERATIONS = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
 _ACCESSES = {
     **{
-        ("wide", nesting): ("load_uniform", "load_unit", "load_apart", "store_unit", "store_apart")
+        ("vector", nesting): ("load_broadcast", "load_contiguous", "load_gather", "store_contiguous", "store_scatter")
         for nesting in NESTINGS
     },
-    ("narrow", "straight"): ("load", "store"),
-    **{("narrow", nesting): ("load_unit", "load_apart", "store_unit", "store_apart") for nesting in ("short", "loop")},
+    ("scalar", "straight"): ("load", "store"),
+    **{
+        ("scalar", nesting): ("load_contiguous", "load_gather", "store_contiguous", "store_scatter")
+        for nesting in ("unrolled", "loop")
+    },
 }
 _PLAIN = ("private", "chain", "iteration", "entry", "address", "guard", "item", "barrier")
 
@@ -114,22 +379,24 @@ def _named(work: Work, width: Width) -> str:
     if what == "op":
         return f"f_simd_{_operation_class(*work.kind[1:])}_{width}_{work.nesting}"
     lane, loop = work.kind[1:]
-    if width == "narrow" and work.nesting == "straight":
-        return f"f_simd_{what}_narrow_straight"
-    pattern = lane if width == "wide" else loop
+    if width == "scalar" and work.nesting == "straight":
+        return f"f_simd_{what}_scalar_straight"
+    pattern = lane if width == "vector" else loop
     # One element again and again stays in a register, or is a store like others.
-    if pattern == "uniform" and (width == "narrow" or what == "store"):
-        pattern = "unit"
+    if pattern == "broadcast" and (width == "scalar" or what == "store"):
+        pattern = "contiguous"
+    if pattern == "gather" and what == "store":
+        return f"f_simd_store_scatter_{width}_{work.nesting}"
     return f"f_simd_{what}_{pattern}_{width}_{work.nesting}"
 
 
 def _each(work: Work, width: Width, lanes: int) -> int:
     """Return what one execution counts: the registers or elements of a vector, one of a work-item."""
-    if width == "narrow" or work.kind[0] not in {"op", "load", "store", "private"}:
+    if width == "scalar" or work.kind[0] not in {"op", "load", "store", "private"}:
         return 1
-    if work.kind[0] in {"load", "store"} and work.kind[1] != "unit":
+    if work.kind[0] in {"load", "store"} and work.kind[1] != "contiguous":
         # A store of all lanes to one element is one.
-        return lanes if work.kind[1] == "apart" else 1
+        return lanes if work.kind[1] == "gather" else 1
     return max(1, work.itemsize // _LANE_BYTES)
 
 
@@ -142,9 +409,9 @@ class SimdFeature(FeatureDefaults):
     @property
     def unit(self) -> str:
         """What is counted."""
-        if "_apart_wide" in self.identifier:
+        if "_gather_vector" in self.identifier or "_scatter_vector" in self.identifier:
             return "element"
-        return "vector operation" if "_wide" in self.identifier else "work-item operation"
+        return "vector operation" if "_vector" in self.identifier else "work-item operation"
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the count at the given sizes, over all launches."""
@@ -198,4 +465,4 @@ def _count(scop: Scop, work: Work, width: Width, lanes: int) -> QuasiPolynomial 
 
 
 IDENTIFIERS = tuple(_identifiers())
-SIMD_FAMILY = NamedFamily(IDENTIFIERS, SimdFeature)
+SIMD_FAMILY = named_family(IDENTIFIERS, SimdFeature)

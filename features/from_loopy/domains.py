@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.polynomial import affine_in_parameters
-from perflex.features.polynomials.isl_text import align_parameters
+from perflex.features.from_loopy.terms import affine_in_parameters
+from perflex.features.polynomials.late_values import align_parameters
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -29,25 +29,14 @@ def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
 
 @dataclass(frozen=True)
 class Instances:
-    """The instances of a statement.
+    """The instances of a statement."""
 
-    Attributes
-    ----------
-    domain
-        isl set of them, as the Scop has it.
-    space
-        Its space with loopy's names, and ``lane`` last where there are lanes.
-    places
-        isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
-        starts at 2 runs on the work-items from 0 on.
-    lanes
-        Elements of the vectors that are worked on; 1 for scalars.
-    """
-
-    domain: Any
-    space: Any
+    domain: Any  # isl set of them, as the Scop has it
+    space: Any  # Its space with loopy's names, and ``lane`` last where there are lanes
+    # isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
+    # starts at 2 runs on the work-items from 0 on.
     places: Any = None
-    lanes: int = 1
+    lanes: int = 1  # Elements of the vectors that are worked on; 1 for scalars
 
     @property
     def axes(self) -> dict[str, str]:
@@ -81,13 +70,7 @@ class Instances:
 
 
 class DomainMaker:
-    """Makes the domains of a loopy kernel's statements; equal requests are answered from memory.
-
-    Parameters
-    ----------
-    facts
-        What is known of the kernel.
-    """
+    """Makes the domains of a loopy kernel's statements; equal requests are answered from memory."""
 
     def __init__(self, facts: KernelFacts) -> None:
         self._kernel = facts.kernel
@@ -142,19 +125,9 @@ class DomainMaker:
         *,
         all_items: bool = False,
     ) -> Instances:
-        """Return a statement's instances.
+        """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
 
-        Parameters
-        ----------
-        inames
-            The loop variables the statement is in.
-        loops
-            Sequential loops around it in the schedule, outermost first.
-        group_extents, item_extents
-            The launch's extents (loopy expressions, numbers). Along an axis of the launch that no iname is
-            tagged with, every work-group or work-item executes the statement.
-        all_items
-            Whether every work-item takes part whatever the inames say (barriers).
+        Loops are outermost first. With `all_items`, every work-item takes part whatever the inames say (barriers).
         """
         key = (inames, loops, tuple(group_extents), tuple(item_extents), all_items)
         if key not in self._made:

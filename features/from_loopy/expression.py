@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.facts import Branch
-from perflex.features.from_loopy.terms import factors, is_constant, is_number, is_product, is_square, terms_of
-from perflex.features.from_loopy.work import RawAccess, Where, Work
+from perflex.features.from_loopy.facts import Branch, RawAccess, Where, Work
+from perflex.features.from_loopy.terms import factors, is_constant, is_number, is_product, is_square, operands, terms_of
 from perflex.features.scop.words import operation_of_function
 
 if TYPE_CHECKING:
@@ -38,23 +37,7 @@ class ExpressionReader:
 
     Operations and array accesses are collected. A multiply-add is recognised wherever a product feeds a sum of the
     same type (paper Section 5): ``a*b + c`` is one, ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is
-    a sign, not a multiplication.
-
-    Parameters
-    ----------
-    facts
-        What is known of the kernel.
-    space
-        isl space of the instruction's instances, with loopy's names.
-    insn_id
-        The instruction, for messages.
-    where
-        Instances that evaluate the expressions.
-
-    Attributes
-    ----------
-    work
-        What was collected, by the instances that do it.
+    a sign, not a multiplication. `work` is what was collected, by the instances that do it.
     """
 
     def __init__(self, facts: KernelFacts, space: Any, insn_id: str, where: Where | None = None) -> None:
@@ -106,13 +89,7 @@ class ExpressionReader:
             self.where, self._here = outside
 
     def read(self, expr: Any) -> None:
-        """Add what `expr` does.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            It contains something that cannot be counted.
-        """
+        """Add what `expr` does."""
         if is_constant(expr):
             return
         method = expr.mapper_method
@@ -353,3 +330,47 @@ class ExpressionReader:
             # Generated as `segment_flag2 ? op2 : combined`: nothing is combined where a segment begins.
             with self.only(Branch(guarded=True)):
                 self.count(kind, expr.parameters[0])
+
+
+def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str, str]] | None:
+    """Return the operations (kind, dtype) between a variable and the value of `expr`.
+
+    None where `expr` does not depend on the variable; the longest path where it does so repeatedly.
+    """
+    method = getattr(expr, "mapper_method", None)
+    if method is None or method in {"map_subscript", "map_tagged_variable"}:
+        return None
+    if method == "map_variable":
+        return [] if expr.name == name else None
+    if method == "map_sum":
+        return _path_through_sum(reader, expr, name)
+    children = factors(expr) if method == "map_product" else operands(expr)
+    paths = [path for child in children if (path := path_from(reader, child, name)) is not None]
+    if not paths:
+        return None
+    # Asked of the reader, so that chains and operation features agree on what an expression costs.
+    own = reader.operations_of(expr)
+    for child in children:
+        own.subtract(reader.operations_of(child))
+    return max(paths, key=len) + [key for key, count in own.items() for _ in range(max(0, count))]
+
+
+def _path_through_sum(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str, str]] | None:
+    terms = terms_of(expr)
+    element = reader.types.dtype_of(expr)
+    dtype = element[0]
+    feeds = [is_product(term) and reader.types.dtype_of(term) == element for term in terms]
+    longest: list[tuple[str, str]] | None = None
+    for position, term in enumerate(terms):
+        path = path_from(reader, term, name)
+        if path is None:
+            continue
+        # Added from left to right: every later addition waits for this term.
+        # n terms have n - 1 additions, of which the first joins the terms 0 and 1.
+        first = max(1, position)
+        additions = [("madd" if feeds[k] or (k == 1 and feeds[0]) else "add", dtype) for k in range(first, len(terms))]
+        if feeds[position] and ("mul", dtype) in path and additions:
+            path.remove(("mul", dtype))  # fused into the first of these additions
+        path = path + additions
+        longest = path if longest is None or len(path) > len(longest) else longest
+    return longest

@@ -2,26 +2,147 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import finalize
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
-from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, strides_of
-from perflex.features.from_loopy.linearization import Place, read_linearization
-from perflex.features.from_loopy.parameters import size_parameters
-from perflex.features.from_loopy.polynomial import polynomial_in_parameters
-from perflex.features.from_loopy.races import spare_race_check
-from perflex.features.from_loopy.statement import StatementMaker
+from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, TripCounts, strides_of
+from perflex.features.from_loopy.statement import Place, StatementMaker, read_linearization
 from perflex.features.from_loopy.subscript import AccessMaker
-from perflex.features.from_loopy.trips import TripCounts
-from perflex.features.kept.scops_and_counts import keep_scop, kept_scop, scop_key
+from perflex.features.from_loopy.terms import operands, polynomial_in_parameters, substituted
+from perflex.features.kept import keep_scop, kept_scop, scop_key
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Scop
 from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# With no more pairs of instructions, loopy's check takes less time than ours.
+_FEW = 3
+
+
+def spare_race_check(kernel: Any, callables: Any) -> Any:
+    """Return a preprocessed kernel, without loopy's check for missing global barriers if that would find none.
+
+    It takes a millisecond per pair of dependent instructions that touch one global array. Mostly every work-item keeps
+    to elements of its own, which shows in the subscripts, without any pairs.
+    """
+    written = kernel.global_var_names() & kernel.get_written_variables()
+    # With insert_gbarriers loopy does not check but inserts: turned off, the kernel would lose barriers.
+    if kernel.options.insert_gbarriers or _pairs(kernel, written) <= _FEW or not _all_apart(kernel, callables, written):
+        return kernel
+    return kernel.copy(options=kernel.options.copy(disable_global_barriers=True))
+
+
+def _pairs(kernel: Any, written: frozenset[str]) -> int:
+    """Return how many pairs of instructions touch one of the arrays."""
+    touching = Counter(name for insn in kernel.instructions for name in _touched(insn, written))
+    return sum(count * (count - 1) // 2 for count in touching.values())
+
+
+def _touched(insn: Any, names: frozenset[str]) -> frozenset[str]:
+    return frozenset(names & (insn.dependency_names() | insn.write_dependency_names()))
+
+
+def _all_apart(kernel: Any, callables: Any, written: frozenset[str]) -> bool:
+    """Return whether no two work-items touch the same element of a global array that is written."""
+    # Arrays with a common base storage overlap, which subscripts do not show.
+    bases = kernel.get_temporary_to_base_storage_map()
+    if any(name in bases for name in written):
+        return False
+    groups, items = kernel.get_grid_size_upper_bounds_as_exprs(callables)
+    if not all(isinstance(extent, int) for extent in items):
+        return False
+    # Groups may be symbolic and stay unbounded: what is injective over all groups is so over those launched.
+    axes: dict[str, int | None] = {f"g{axis}": None for axis in range(len(groups))}
+    axes |= {f"l{axis}": int(extent) for axis, extent in enumerate(items)}
+    common: dict[str, list[Any]] = {}
+    for name, subscript in _accesses(kernel, written, axes):
+        if subscript is None:
+            return False
+        known = common.setdefault(name, list(subscript))
+        # Only indices that all accesses share tell work-items apart: y[i, 0] and y[i, 1] both stay in row i.
+        common[name] = [one if one == other else None for one, other in zip(known, subscript, strict=True)]
+    return all(_is_injective(kernel, [one for one in found if one is not None], axes) for found in common.values())
+
+
+def _accesses(
+    kernel: Any, names: frozenset[str], axes: Mapping[str, int | None]
+) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
+    """Yield each access to the arrays: its subscript over the axes, or None where it cannot be told."""
+    from loopy.kernel.instruction import MultiAssignmentBase
+    from loopy.symbolic import DependencyMapper
+    from pymbolic.primitives import Variable
+
+    # Subscripts are reported whole; an access inside of one is not, hence `unseen`.
+    dependencies = DependencyMapper(include_subscripts=True)
+    for insn in kernel.instructions:
+        touched = _touched(insn, names)
+        if not touched:
+            continue
+        places = _places(kernel, insn.within_inames)
+        # All work-items along an axis that the instruction lacks execute it, on the same elements.
+        if not isinstance(insn, MultiAssignmentBase) or places is None or set(places.values()) != set(axes):
+            yield next(iter(touched)), None
+            continue
+        names_of = {iname: Variable(place) for iname, place in places.items()}
+        unseen = set(touched)
+        for expression in (*insn.assignees, insn.expression, *insn.predicates):
+            for dependency in dependencies(expression):
+                name = getattr(getattr(dependency, "aggregate", dependency), "name", None)
+                if name is not None and name in touched:
+                    unseen.discard(name)
+                    indices = getattr(dependency, "index_tuple", None)
+                    yield name, None if indices is None else tuple(substituted(index, names_of) for index in indices)
+        for name in unseen:  # inside another subscript
+            yield name, None
+
+
+def _places(kernel: Any, inames: frozenset[str]) -> dict[str, str] | None:
+    """Return the axis of each loop variable that is one, or None where a work-item's index is not the variable's."""
+    from loopy.kernel.data import GroupInameTag, LocalInameTag
+    from loopy.kernel.tools import get_hw_axis_base_for_codegen
+
+    places = {}
+    for iname in inames:
+        for tag in kernel.inames[iname].tags:
+            if isinstance(tag, (GroupInameTag, LocalInameTag)):
+                if not get_hw_axis_base_for_codegen(kernel, iname).plain_is_zero():
+                    return None
+                places[iname] = f"{'g' if isinstance(tag, GroupInameTag) else 'l'}{tag.axis}"
+    return places
+
+
+def _is_injective(kernel: Any, expressions: list[Any], axes: Mapping[str, int | None]) -> bool:
+    """Return whether different work-items get different values of the expressions."""
+    from loopy.diagnostic import ExpressionToAffineConversionError
+    from loopy.symbolic import get_dependencies, guarded_pwaff_from_expr
+
+    sizes = sorted(kernel.all_params())
+    # To drop an index can only make the map less injective: in doubt, loopy checks.
+    usable = [one for one in expressions if get_dependencies(one) <= {*axes, *sizes}]
+    space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=list(axes), params=sizes)
+    within = isl.Set.universe(space)
+    for position, extent in enumerate(axes.values()):
+        if extent is not None:
+            within = within.lower_bound_val(isl.dim_type.set, position, isl.Val(0))
+            within = within.upper_bound_val(isl.dim_type.set, position, isl.Val(extent - 1))
+    values = isl.Map.from_domain(within)
+    try:
+        for expression in usable:
+            value = isl.Map.from_pw_aff(guarded_pwaff_from_expr(space, expression, frozenset()))
+            values = values.flat_range_product(value)
+    except ExpressionToAffineConversionError:
+        return False
+    return bool(values.is_injective())
+
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _scops: dict[tuple[int, CountingOptions], Scop] = {}
@@ -30,14 +151,26 @@ _DEFAULT_OPTIONS = CountingOptions()
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
 
-def extract_scop(kernel: Any) -> Scop:
-    """Describe a loopy kernel as a Scop.
+@runtime_checkable
+class Described(Protocol):
+    """A kernel that describes itself, such as one in OpenCL C."""
+
+    def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
+        """Return its description, which may hold for some sizes only."""
+        ...
+
+
+def extract_scop(kernel: Any, sizes: Mapping[str, Any] | None = None) -> Scop:
+    """Describe a kernel as a Scop.
 
     Parameters
     ----------
     kernel
         A loopy ``TranslationUnit`` with one entry point; it need not be preprocessed or scheduled. Calls
-        to other loopy kernels are inlined. Or one that the user annotated (`annotate`), or a Scop.
+        to other loopy kernels are inlined. Or one that the user annotated (`annotate`), one of `source_kernel`, a
+        measurement kernel, or a Scop.
+    sizes
+        Values of its sizes, if they are known: kernels from source code may need them.
 
     Returns
     -------
@@ -49,8 +182,11 @@ def extract_scop(kernel: Any) -> Scop:
     UnsupportedKernelError
         Something cannot be described exactly; the access, loop or instruction is named.
     """
+    kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
     if isinstance(kernel, Scop):
         return kernel
+    if isinstance(kernel, Described):
+        return kernel.scop(sizes)
     options = _DEFAULT_OPTIONS
     if isinstance(kernel, AnnotatedKernel):
         kernel, options = kernel.translation_unit, kernel.options
@@ -135,7 +271,8 @@ class _Extraction:
         statements = tuple(
             statement
             for insn_id, place in self.program.instructions
-            for statement in self.maker.statements(insn_id, place, self._instances_of(insn_id, place))
+            for instances in [self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)]
+            for statement in self.maker.statements(insn_id, place, instances)
         )
         # After all statements: making them is what marks stand-ins as used.
         self.accesses.check_used()
@@ -231,9 +368,6 @@ class _Extraction:
         launch, group_extents = self.launches[place.launch]
         return self.domains.domain(inames, place.loops, group_extents, launch.items, all_items=all_items)
 
-    def _instances_of(self, insn_id: str, place: Place) -> Instances:
-        return self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)
-
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
         if origin is not None and origin in self.kernel.id_to_insn:
@@ -253,3 +387,77 @@ class _Extraction:
             if other.launch == place.launch and other.loops[: len(place.loops)] == place.loops:
                 return frozenset(self.kernel.id_to_insn[insn_id].within_inames)
         return frozenset(place.loops)
+
+
+def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
+    """Return the arguments that loop bounds, shapes, strides or subscripts depend on, sorted."""
+    from loopy.kernel.array import ArrayBase
+    from loopy.kernel.data import ValueArg
+    from loopy.symbolic import DependencyMapper, get_dependencies
+
+    names = set(kernel.outer_params())
+    for variable in (*kernel.args, *kernel.temporary_variables.values()):
+        if isinstance(variable, ArrayBase) and isinstance(variable.shape, tuple):
+            strides = [tag.stride for tag in variable.dim_tags or () if hasattr(tag, "stride")]
+            names |= get_dependencies((*variable.shape, *strides))
+    # Arguments in subscripts are sizes as well: x[i + offset] has a stride only if offset is one number.
+    subscripts = DependencyMapper(include_subscripts=True)
+    for insn in kernel.instructions:
+        for expr in (*getattr(insn, "assignees", ()), getattr(insn, "expression", None)):
+            if expr is not None:
+                for dependency in subscripts(expr):
+                    if getattr(dependency, "mapper_method", "") == "map_subscript":
+                        names |= get_dependencies(dependency.index)
+    # Counted by domain, affine conditions become constraints, and the arguments in them parameters.
+    if options.branches == "domain":
+        names |= {name for insn in kernel.instructions for name in _deciding_names(insn)}
+    # This finds loops and functions, too; only arguments are kept.
+    names |= {name for text in _stated_texts(options) for name in re.findall(r"[A-Za-z_]\w*", text)}
+    values = {name: kernel.arg_dict[name] for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)}
+    # isl's parameters are integers; a floating-point argument decides no count.
+    return tuple(sorted(name for name, value in values.items() if _type(kernel, value).is_integral()))
+
+
+def _type(kernel: Any, argument: Any) -> Any:
+    if argument.dtype is None:
+        msg = (
+            f"argument {argument.name!r} of kernel {kernel.name!r} decides counts and has no type; "
+            f'declare it, e.g. loopy.ValueArg("{argument.name}", numpy.int32)'
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel.name, argument=argument.name)
+    return argument.dtype
+
+
+def _stated_texts(options: CountingOptions) -> Iterator[str]:
+    yield from (count for _, count in options.trip_counts if isinstance(count, str))
+    yield from (value for _, value in options.accesses)
+    for _, counts in options.instructions:
+        yield from (*counts.loads, *counts.stores)
+
+
+def _deciding_names(insn: Any) -> Iterator[str]:
+    """Names in an instruction's conditions that may be affine."""
+    for predicate in insn.predicates:
+        yield from _compared_names(predicate)
+    pending = [getattr(insn, "expression", None)]
+    while pending:
+        expr = pending.pop()
+        if getattr(expr, "mapper_method", None) in {"map_if", "map_logical_and", "map_logical_or"}:
+            yield from _compared_names(getattr(expr, "condition", expr))
+        pending += operands(expr)
+
+
+def _compared_names(condition: Any) -> Iterator[str]:
+    """Names in the comparisons of a condition that compare no data."""
+    if getattr(condition, "mapper_method", None) in {"map_logical_and", "map_logical_or", "map_logical_not"}:
+        for part in operands(condition):
+            yield from _compared_names(part)
+    elif not _touches_data(condition):
+        from loopy.symbolic import get_dependencies
+
+        yield from get_dependencies(condition)
+
+
+def _touches_data(expr: Any) -> bool:
+    method = getattr(expr, "mapper_method", None)
+    return method in {"map_subscript", "map_call"} or any(map(_touches_data, operands(expr)))

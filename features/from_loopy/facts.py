@@ -1,50 +1,230 @@
-"""What a loopy kernel says of types, names and conditions."""
+"""What is known of a loopy kernel beside its text: types, strides, and stated trip counts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.terms import all_numbers_are_integers, is_number
+from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, is_number
 from perflex.features.scop.words import DTYPES
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.trips import TripCounts
-    from perflex.features.from_loopy.work import RawAccess
+
+_KINDS = isl.dim_type
+
+
+class TripCounts:
+    """Replaces data-dependent loop bounds by stated trip counts.
+
+    `data` are values computed in the kernel that bound loops; `displaced` loops whose first iteration depends on data,
+    which are described as starting at 0.
+    """
+
+    def __init__(self, kernel: Any, parameters: Sequence[str], options: CountingOptions) -> None:
+        self._kernel = kernel
+        self._parameters = tuple(parameters)
+        self._stated = dict(options.trip_counts)
+        self.data = _data_parameters(kernel)
+        self.displaced: frozenset[str] = frozenset()
+        dependent: set[str] = set()
+        for domain in kernel.domains:
+            dependent |= self._check(domain)
+        for loop in self._stated:
+            if loop not in dependent:
+                others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
+                msg = f"has no loop {loop!r} whose bounds depend on data; {others}"
+                raise self._refuse(msg, loop)
+        # Whoever states nonsense shall learn it now, not at the first loop that needs it.
+        for count in self._stated.values():
+            if isinstance(count, str):
+                affine_in_parameters(_parsed(count), self._parameters)
+
+    def _refuse(self, what: str, loop: str) -> UnsupportedKernelError:
+        return UnsupportedKernelError(f"kernel {self._kernel.name!r} {what}", kernel=self._kernel.name, loop=loop)
+
+    def _check(self, domain: Any) -> set[str]:
+        """Return the loops of a domain that depend on data; all that need it have stated trip counts."""
+        names = set(domain.get_var_names(_KINDS.param)) & self.data
+        if not names:
+            return set()
+        involved = {
+            domain.get_dim_name(_KINDS.set, position)
+            for name in names
+            for constraint in domain.get_constraints()
+            if constraint.involves_dims(_KINDS.param, domain.find_dim_by_name(_KINDS.param, name), 1)
+            for position in range(domain.dim(_KINDS.set))
+            if constraint.involves_dims(_KINDS.set, position, 1)
+        }
+        # Loops that have no end without the data-dependent constraints are those that need a stated count.
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        positions = {name: free.find_dim_by_name(_KINDS.set, name) for name in involved}
+        above = {name for name, at in positions.items() if not free.dim_has_upper_bound(_KINDS.set, at)}
+        below = {name for name, at in positions.items() if not free.dim_has_lower_bound(_KINDS.set, at)}
+        # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
+        for position in range(free.dim(_KINDS.set)):
+            loop = free.get_dim_name(_KINDS.set, position)
+            if loop not in involved and not free.dim_has_upper_bound(_KINDS.set, position):
+                what = (
+                    f"bounds loop {loop!r} by {', '.join(sorted(involved))}, whose trip count depends on the data; "
+                    f"give {loop!r} a domain of its own"
+                )
+                raise self._refuse(what, loop)
+        # If sizes bound all loops as well, one stated count among those involved is enough.
+        needed = sorted(above | below) or sorted(involved - set(self._stated))[: not involved & set(self._stated)]
+        for loop in needed:
+            if loop not in self._stated:
+                self._require_declared(names, loop)
+                what = (
+                    f"has a loop {loop!r} whose trip count depends on the data ({', '.join(sorted(names))} is computed "
+                    f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
+                )
+                raise self._refuse(what, loop)
+            # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
+            if self._is_parallel(loop):
+                msg = f"has a parallel loop {loop!r} whose extent depends on the data"
+                raise self._refuse(msg, loop)
+        self.displaced |= below
+        return {name for name in involved if name is not None}
+
+    def _require_declared(self, names: set[str], loop: str) -> None:
+        """Refuse a bound that is neither an argument nor computed: a list of arguments without ``...``."""
+        known = {*self._kernel.temporary_variables, *self._kernel.arg_dict}
+        for name in sorted(names - known):
+            what = (
+                f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list of "
+                f"arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
+            )
+            raise self._refuse(what, loop)
+
+    def _is_parallel(self, loop: str) -> bool:
+        from loopy.kernel.data import HardwareConcurrentTag
+
+        return any(isinstance(tag, HardwareConcurrentTag) for tag in self._kernel.inames[loop].tags)
+
+    def _without_data(self, domain: Any) -> Any:
+        for name in self.data & set(domain.get_var_names(_KINDS.param)):
+            position = domain.find_dim_by_name(_KINDS.param, name)
+            # Projecting it out alone would leave what isl concludes from the constraints: a range for the loop.
+            domain = domain.drop_constraints_involving_dims(_KINDS.param, position, 1)
+            domain = domain.project_out(_KINDS.param, position, 1)
+        return domain
+
+    def bounded(self, domain: Any) -> Any:
+        """Return a set of iterations with stated trip counts instead of data-dependent bounds."""
+        if not self.data:
+            return domain
+        domain = self._without_data(domain)
+        for loop, count in self._stated.items():
+            if loop in domain.get_var_names(_KINDS.set):
+                domain = self._with_trips(domain, loop, count)
+        return domain
+
+    def _with_trips(self, domain: Any, loop: str, count: Fraction | str) -> Any:
+        """Restrict a loop to ``first <= loop < first + ceil(count)``."""
+        expr = _parsed(count) if isinstance(count, str) else ceil(count)
+        trips = affine_in_parameters(expr, self._parameters)
+        names = domain.get_var_names(_KINDS.set)
+        # The first iteration depends on the loops around it, not on those inside.
+        outer = ", ".join(name for name in names if name != loop and not self._is_inside(name, loop))
+        to_map = isl.Map(f"{{ [{', '.join(names)}] -> [[{outer}] -> [{loop}]] }}")
+        iterations = domain.apply(to_map).unwrap()
+        if loop in self.displaced:
+            first = isl.Map(f"{{ [{outer}] -> [0] }}").intersect_domain(iterations.domain())
+        else:
+            first = iterations.lexmin()
+        return domain.intersect(first.apply_range(_following(trips)).wrap().apply(to_map.reverse()))
+
+    def _is_inside(self, name: str, loop: str) -> bool:
+        """Whether a loop's bounds refer to another one: it is nested in that."""
+        return any(
+            loop in domain.get_var_names(_KINDS.param) and name in domain.get_var_names(_KINDS.set)
+            for domain in self._kernel.domains
+        )
+
+    def averages(self, loops: Iterable[str]) -> tuple[tuple[str, Fraction], ...]:
+        """Return how many executions an iteration stands for, for loops where that is not one."""
+        # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
+        counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
+        return tuple((loop, count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
+
+    def stated(self, loops: Iterable[str]) -> str:
+        """Return what was stated about any of some loops, for messages."""
+        return ", ".join(f"{loop}: {self._stated[loop]} trips" for loop in loops if loop in self._stated)
+
+
+def _data_parameters(kernel: Any) -> frozenset[str]:
+    """Return what bounds loops and is neither a loop variable nor an argument."""
+    from loopy.kernel.data import ValueArg
+
+    names = {name for domain in kernel.domains for name in domain.get_var_names(_KINDS.param)}
+    return frozenset(name for name in names - set(kernel.inames) if not isinstance(kernel.arg_dict.get(name), ValueArg))
+
+
+def _following(trips: Any) -> Any:
+    """Return the map from `first` to every ``first <= loop < first + trips``."""
+    space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=["first", "loop"])
+    space = space.align_params(trips.get_space())
+    local = isl.LocalSpace.from_space(space)
+    first, loop = (isl.PwAff.var_on_domain(local, _KINDS.set, position) for position in (0, 1))
+    after = first.add(trips.add_dims(_KINDS.in_, 2))
+    between = loop.ge_set(first).intersect(loop.lt_set(after))
+    return between.apply(isl.Map("{ [first, loop] -> [[first] -> [loop]] }")).unwrap()
+
+
+def _parsed(text: str) -> Any:
+    from loopy.symbolic import parse
+
+    return parse(text)
+
+
+@dataclass(frozen=True)
+class RawAccess:
+    """An array access as loopy has it: name, subscript expressions, tag; why it cannot be described, if so."""
+
+    array: str
+    indices: tuple[Any, ...]
+    tag: str | None
+    text: str
+    indirect: str = ""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which instances of an instruction do something."""
+
+    conditions: tuple[Any, ...] = ()  # isl sets that all hold there
+    guarded: bool = False  # Whether a condition that is not among them may skip it
+    lanes: int = 1  # Elements of the vectors it works on; 1 for scalars
+
+
+@dataclass
+class Work:
+    """Operations by (kind, dtype), and array accesses."""
+
+    operations: Counter[tuple[str, str]] = field(default_factory=Counter)
+    loads: list[RawAccess] = field(default_factory=list)
+    stores: list[RawAccess] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """Type of an array's elements, or of an expression's value.
+    """Type of an array's elements, or of an expression's value."""
 
-    Attributes
-    ----------
-    name
-        numpy name of a scalar, or of each component of a vector.
-    lanes
-        Components that are computed: 1 for scalars, 3 for a vector of three.
-    width
-        Components that are stored: 1 for scalars, 4 for a vector of three.
-    """
-
-    name: str
-    lanes: int = 1
-    width: int = 1
+    name: str  # numpy name of a scalar, or of each component of a vector
+    lanes: int = 1  # Components that are computed: 1 for scalars, 3 for a vector of three
+    width: int = 1  # Components that are stored: 1 for scalars, 4 for a vector of three
 
     @classmethod
     def of(cls, dtype: Any, what: str) -> ElementType:
-        """Return the type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            It is a structure.
-        """
+        """Return the type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``."""
         if dtype.fields is None:
             return cls(str(dtype))
         # loopy's vectors are structures whose fields have one type; some are padded to four components.
@@ -71,13 +251,7 @@ class KernelTypes:
         self._arrays: dict[str, bool] = {}
 
     def assigned(self, insn: Any) -> Any:
-        """Return what an instruction assigns as the generated code has it: numbers with types, and all casts.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            loopy cannot generate code for it.
-        """
+        """Return what an instruction assigns as the generated code has it: numbers with types, and all casts."""
         return self._as_generated(insn.expression, lambda: self._generated.assigned(insn))
 
     def condition(self, expr: Any) -> Any:
@@ -167,13 +341,7 @@ class KernelTypes:
 
 
 def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
-    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors).
-
-    Raises
-    ------
-    UnsupportedKernelError
-        An axis has none: it is spread over several arguments.
-    """
+    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors)."""
     from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
 
     if not variable.shape:
@@ -190,54 +358,24 @@ def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Branch:
-    """Instances that take a branch.
+    """Instances that take a branch."""
 
-    Attributes
-    ----------
-    conditions
-        isl sets that all hold there, in loopy's names.
-    guarded
-        Whether something else, which is not known, decides as well.
-    """
-
-    conditions: tuple[Any, ...] = ()
-    guarded: bool = False
+    conditions: tuple[Any, ...] = ()  # isl sets that all hold there, in loopy's names
+    guarded: bool = False  # Whether something else, which is not known, decides as well
 
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What making a kernel's statements needs to know of it.
+    """What making a kernel's statements needs to know of it."""
 
-    Attributes
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    types
-        Types of its expressions and kinds of its names.
-    parameters
-        Size parameters, in the order of the Scop.
-    options
-        How it is counted, and what the user stated about it.
-    trips
-        Stated trip counts of loops whose bounds depend on data.
-    """
-
-    kernel: Any
-    types: KernelTypes
-    parameters: tuple[str, ...]
-    options: CountingOptions
-    trips: TripCounts
+    kernel: Any  # A preprocessed loopy kernel
+    types: KernelTypes  # Types of its expressions and kinds of its names
+    parameters: tuple[str, ...]  # Size parameters, in the order of the Scop
+    options: CountingOptions  # How it is counted, and what the user stated about it
+    trips: TripCounts  # Stated trip counts of loops whose bounds depend on data
 
     def branches(self, condition: Any, space: Any) -> tuple[Branch, Branch]:
-        """Return where a condition holds, and where it does not.
-
-        Parameters
-        ----------
-        condition
-            A loopy expression.
-        space
-            isl space of the instruction's instances, with loopy's names.
-        """
+        """Return where a condition holds, and where it does not."""
         if self.options.branches == "both":
             return Branch(guarded=True), Branch(guarded=True)
         method = getattr(condition, "mapper_method", None)

@@ -48,13 +48,6 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
 
     Names, subscripts and calls stay loopy's. The second argument of each method is loopy's type context: ``"i"``,
     ``"f"``, ``"d"``, ``"b"`` or None.
-
-    Parameters
-    ----------
-    kernel
-        A preprocessed loopy kernel.
-    callables
-        Its callables table.
     """
 
     def __init__(self, kernel: Any, callables: Any) -> None:
@@ -77,13 +70,7 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         return context
 
     def assigned(self, insn: Any) -> Any:
-        """Return the expression of an assignment or call instruction as it is generated.
-
-        Raises
-        ------
-        RuntimeError, LoopyError
-            loopy cannot generate it.
-        """
+        """Return the expression of an assignment or call instruction as it is generated."""
         targets = [self.kernel.get_var_descriptor(name).dtype for name in insn.assignee_var_names()]
         if len(targets) == 1 and not _is_call_instruction(insn):
             return self.rec(insn.expression, self.context_of(targets[0]), self.infer_type(insn.assignee))
@@ -103,9 +90,8 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
     def wrap_in_typecast(self, actual_type: Any, needed_type: Any, s: Any) -> Any:
         """Return a cast where loopy writes one."""
         # loopy has no node for a cast to bool; of that nothing is counted.
-        if actual_type == needed_type or not _is_number_type(needed_type):
-            return s
-        return TypeCast(needed_type, s)
+        number = isinstance(needed_type, NumpyType) and issubclass(needed_type.numpy_dtype.type, np.number)
+        return TypeCast(needed_type, s) if number and actual_type != needed_type else s
 
     def map_variable(self, expr: Any, _context: str | None) -> Any:
         """Return the name as it is: neither names nor subscripts are rewritten."""
@@ -186,10 +172,6 @@ def _is_call_instruction(insn: Any) -> bool:
 
 def _parameter_types(function: Any, call: Any) -> list[Any]:
     return [function.arg_id_to_dtype[position] for position in range(len(call.parameters))]
-
-
-def _is_number_type(dtype: Any) -> bool:
-    return isinstance(dtype, NumpyType) and issubclass(dtype.numpy_dtype.type, np.number)
 
 
 def typed_number(text: str) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnknownFeatureError, UnsupportedKernelError
-from perflex.features.from_loopy.expression import ExpressionReader
-from perflex.features.from_loopy.facts import Branch
-from perflex.features.from_loopy.recurrence import path_from
+from perflex.features.from_loopy.expression import ExpressionReader, path_from
+from perflex.features.from_loopy.facts import Branch, Where, Work
 from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
 from perflex.features.from_loopy.terms import substituted
-from perflex.features.from_loopy.work import Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 from perflex.features.scop.words import read_operation
 
@@ -21,36 +19,88 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.domains import Instances
     from perflex.features.from_loopy.facts import KernelFacts
-    from perflex.features.from_loopy.linearization import Place
     from perflex.features.from_loopy.subscript import AccessMaker
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where an instruction or barrier stands in the linearization."""
+
+    launch: int
+    loops: tuple[str, ...]
+    schedule: tuple[int | str, ...]
+
+
+@dataclass
+class Program:
+    """What a linearization executes."""
+
+    # Identifier and place of each instruction, in order.
+    instructions: list[tuple[str, Place]] = field(default_factory=list)
+    # Kind, originating instruction (or None) and place of each barrier.
+    barriers: list[tuple[str, str | None, Place]] = field(default_factory=list)
+    # Instructions of each device program, and the host loops around it.
+    launches: list[tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=list)
+
+
+def read_linearization(linearization: Sequence[Any]) -> Program:
+    """Return what is executed where, from a loopy kernel's ``linearization``."""
+    from loopy.schedule import Barrier as BarrierItem
+    from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
+
+    program = Program()
+    loops: list[str] = []
+    # Statements so far in each open loop, outermost first.
+    counters = [0]
+    inside: list[str] | None = None
+    host_loops: tuple[str, ...] = ()
+    for item in linearization:
+        # A launch is listed when it ends, so that the length is the number of the one being read.
+        place = Place(len(program.launches), tuple(loops), _position(counters, loops))
+        if isinstance(item, CallKernel):
+            # Loops that are open at the call run on the host: each of their iterations is a launch.
+            inside, host_loops = [], tuple(loops)
+        elif isinstance(item, ReturnFromKernel):
+            program.launches.append((frozenset(inside or ()), host_loops))
+            inside = None
+        elif isinstance(item, EnterLoop):
+            loops.append(item.iname)
+            counters.append(0)
+        elif isinstance(item, LeaveLoop):
+            loops.pop()
+            counters.pop()
+            # A loop counts as one statement of the loop around it.
+            counters[-1] += 1
+        elif isinstance(item, RunInstruction):
+            counters[-1] += 1
+            # Outside of a device program it is the host's.
+            if inside is not None:
+                inside.append(item.insn_id)
+                program.instructions.append((item.insn_id, place))
+        elif isinstance(item, BarrierItem):
+            counters[-1] += 1
+            if inside is not None:
+                program.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
+    return program
+
+
+def _position(counters: Sequence[int], loops: Sequence[str]) -> tuple[int | str, ...]:
+    position: list[int | str] = [counters[0]]
+    for loop, counter in zip(loops, counters[1:], strict=True):
+        position += [loop, counter]
+    return tuple(position)
+
+
+@dataclass(frozen=True)
 class StatementMaker:
-    """Makes statements of a kernel's instructions.
+    """Makes statements of a kernel's instructions."""
 
-    Attributes
-    ----------
-    facts
-        What is known of the kernel.
-    accesses
-        Makes the accesses.
-    sharing
-        Instructions that share a condition with the one before them.
-    """
-
-    facts: KernelFacts
-    accesses: AccessMaker
-    sharing: frozenset[str]
+    facts: KernelFacts  # What is known of the kernel
+    accesses: AccessMaker  # Makes the accesses
+    sharing: frozenset[str]  # Instructions that share a condition with the one before them
 
     def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
-        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            It cannot be described exactly.
-        """
+        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them."""
         from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
 
         insn = self.facts.kernel.id_to_insn[insn_id]

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
 from perflex.features.from_loopy.facts import strides_of
-from perflex.features.from_loopy.flattened import flattened_axes
-from perflex.features.from_loopy.index_variables import IndexVariables
-from perflex.features.from_loopy.polynomial import affine_in_parameters, polynomial_in_parameters, quasi_affine
-from perflex.features.from_loopy.terms import flat_factors, flat_terms, substituted
-from perflex.features.polynomials.isl_text import align_parameters
+from perflex.features.from_loopy.terms import (
+    affine_in_parameters,
+    flat_factors,
+    flat_terms,
+    polynomial_in_parameters,
+    quasi_affine,
+    substituted,
+)
+from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import Flattened, Product, flattened
 from perflex.features.scop.scop import Access
 from perflex.isl import isl
 
@@ -20,20 +25,74 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.facts import KernelFacts
-    from perflex.features.from_loopy.work import RawAccess
+    from perflex.features.from_loopy.facts import KernelFacts, RawAccess
+
+# Loop variables have at least as many.
+_LEAST_BYTES = 4
+
+
+class IndexVariables:
+    """Private integers whose values follow from loop variables and sizes alone."""
+
+    def __init__(self, kernel: Any) -> None:
+        from loopy.symbolic import get_dependencies
+
+        self._kernel = kernel
+        known = set(kernel.all_inames()) | set(kernel.outer_params())
+        found: dict[str, tuple[Any, Any]] = {}
+        candidates = {
+            name: insn for name in kernel.temporary_variables if (insn := self._only_writer(name)) is not None
+        }
+        # What stands for one of them may itself be written with another.
+        while ready := [name for name, insn in candidates.items() if get_dependencies(insn.expression) <= known]:
+            for name in ready:
+                insn = candidates.pop(name)
+                value = substituted(insn.expression, {other: value for other, (_, value) in found.items()})
+                found[name] = (insn, value)
+                known.add(name)
+        self._found = found
+
+    def _only_writer(self, name: str) -> Any | None:
+        """Return the one unconditional assignment to a private integer; None if it is none or has others."""
+        from loopy.kernel.data import AddressSpace
+        from loopy.kernel.instruction import Assignment
+
+        variable = self._kernel.temporary_variables[name]
+        writers = self._kernel.writer_map().get(name, frozenset())
+        if variable.shape != () or variable.address_space != AddressSpace.PRIVATE or len(writers) != 1:
+            return None
+        insn = self._kernel.id_to_insn[next(iter(writers))]
+        dtype = variable.dtype.numpy_dtype
+        # Of narrow types, large values are cut off.
+        if dtype.kind not in "iu" or dtype.itemsize < _LEAST_BYTES:
+            return None
+        return insn if isinstance(insn, Assignment) and not insn.predicates else None
+
+    def without(self, indices: Sequence[Any], insn_id: str) -> tuple[Any, ...]:
+        """Return subscripts of an instruction with their values in place of such variables.
+
+        A variable stays where the instruction does not surely see the value of the same iteration.
+        """
+        from loopy.symbolic import get_dependencies
+
+        names = {name for index in indices for name in get_dependencies(index)} & self._found.keys()
+        if not names:
+            return tuple(indices)
+        reader = self._kernel.id_to_insn[insn_id]
+        before = self._kernel.recursive_insn_dep_map()[insn_id]
+        values = {
+            name: value
+            for name, (writer, value) in self._found.items()
+            if name in names and writer.id in before and writer.within_inames <= reader.within_inames
+        }
+        return tuple(substituted(index, values) for index in indices)
+
 
 _KINDS = isl.dim_type
 
 
 class AccessMaker:
-    """Makes the accesses of a kernel's statements.
-
-    Parameters
-    ----------
-    facts
-        What is known of the kernel.
-    """
+    """Makes the accesses of a kernel's statements."""
 
     def __init__(self, facts: KernelFacts) -> None:
         self._kernel = kernel = facts.kernel
@@ -46,13 +105,7 @@ class AccessMaker:
         self._used: set[str] = set()
 
     def access(self, raw: RawAccess, direction: str, instances: Instances, insn_id: str) -> Access:
-        """Return an access as the Scop has it.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            Which elements it touches is not known, or what the user stated makes no sense.
-        """
+        """Return an access as the Scop has it."""
         indices = self._index_variables.without(raw.indices, insn_id)
         found = self._of_indices(indices, raw.array, instances) if not raw.indirect else None
         if found is not None:
@@ -200,13 +253,7 @@ class AccessMaker:
         return relation
 
     def check_used(self) -> None:
-        """Stop if something was stated that no access needs.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            Names what was stated.
-        """
+        """Stop if something was stated that no access needs."""
         for key in self._stand_ins:
             if key not in self._used:
                 msg = (
@@ -217,13 +264,7 @@ class AccessMaker:
 
 
 def parsed_by_user(text: str, what: str, kernel_name: str) -> Any:
-    """Return a user's text as a loopy expression.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        It cannot be read.
-    """
+    """Return a user's text as a loopy expression."""
     from loopy.symbolic import parse
     from pytools.lex import ParseError
 
@@ -263,3 +304,44 @@ def _canonical(expr: Any) -> str:
     if method == "map_subscript":
         return f"{expr.aggregate}[{_canonical_tuple(expr.index_tuple)}]"
     return str(expr).replace(" ", "")
+
+
+def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str]) -> Flattened | None:
+    """Split a subscript into axes by the products of size parameters in its terms.
+
+    None if a term is not a product of size parameters and something affine in the loop variables. `domain` is the isl
+    set of the instances, `space` its space with loopy's names.
+    """
+    from pymbolic.mapper import UnsupportedExpressionError
+    from pymbolic.mapper.distributor import distribute
+
+    groups: dict[Product, list[Any]] = {}
+    try:
+        expanded = distribute(index)
+    except UnsupportedExpressionError:
+        return None
+    for term in flat_terms(expanded):
+        product, rest = _split(term, frozenset(parameters))
+        groups.setdefault(product, []).append(rest)
+    # One group without parameters is no flattened subscript, but one that is not affine.
+    if len(groups) < 2 and () in groups:
+        return None
+    values = {product: quasi_affine(sum(terms[1:], start=terms[0]), space) for product, terms in groups.items()}
+    if any(value is None for value in values.values()):
+        return None
+    return flattened(values, domain, parameters)
+
+
+def _split(term: Any, parameters: frozenset[str]) -> tuple[Product, Any]:
+    """Return (size parameters, sorted; everything else) of a product."""
+    names: list[str] = []
+    rest: Any = 1
+    for factor in flat_factors(term):
+        base, exponent = factor, 1
+        if getattr(factor, "mapper_method", "") == "map_power" and isinstance(factor.exponent, int):
+            base, exponent = factor.base, factor.exponent
+        if getattr(base, "name", None) in parameters and exponent > 0:
+            names += [base.name] * exponent
+        else:
+            rest = rest * (base if exponent == 1 else factor)
+    return tuple(sorted(names)), rest

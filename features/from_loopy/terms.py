@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.late_values import parameter_space
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.isl import isl
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
@@ -46,12 +53,12 @@ def flat_terms(total: Any) -> list[Any]:
 
 def factors(product: Any) -> list[Any]:
     """Return the factors of a product that are multiplied: all but signs, numbers in front as one."""
-    return _folded([factor for factor in flat_factors(product) if not _is_sign(factor)])
+    return _folded([factor for factor in flat_factors(product) if not (is_number(factor) and factor in {1, -1})])
 
 
 def terms_of(total: Any) -> list[Any]:
     """Return the terms of a sum that are added: all but zeros, numbers in front as one."""
-    return _folded([term for term in flat_terms(total) if not _is_constant_zero(term)])
+    return _folded([term for term in flat_terms(total) if not (is_number(term) and term == 0)])
 
 
 def _folded(parts: list[Any]) -> list[Any]:
@@ -83,14 +90,6 @@ def all_numbers_are_integers(expr: Any) -> bool:
     return all(map(all_numbers_are_integers, operands(expr)))
 
 
-def _is_sign(expr: Any) -> bool:
-    return is_number(expr) and bool(expr in {1, -1})
-
-
-def _is_constant_zero(expr: Any) -> bool:
-    return is_number(expr) and bool(expr == 0)
-
-
 def is_square(expr: Any) -> bool:
     """Whether a power has the exponent 2."""
     return is_number(expr.exponent) and bool(expr.exponent == 2)
@@ -112,3 +111,74 @@ def substituted(expr: Any, values: Mapping[str, Any]) -> Any:
     from pymbolic.mapper.substitutor import make_subst_func
 
     return SubstitutionMapper(make_subst_func(dict(values)))(expr)
+
+
+def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
+    """Return `expr` as an ``isl.PwAff`` over the parameters."""
+    affine = quasi_affine(expr, parameter_space(tuple(parameters)))
+    if affine is None:
+        msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
+        raise UnsupportedKernelError(msg)
+    return affine
+
+
+def quasi_affine(expr: Any, space: Any) -> Any:
+    """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
+    from loopy.diagnostic import ExpressionToAffineConversionError
+    from loopy.symbolic import condition_to_set, guarded_pwaff_from_expr
+    from pymbolic.mapper import UnsupportedExpressionError
+
+    # Of 0.5*i loopy would take the whole part of 0.5, not of the product.
+    if not all_numbers_are_integers(expr):
+        return None
+    choice = _first_choice(expr)
+    if choice is not None:
+        condition, yes, no = choice
+        holds = condition_to_set(space, condition)
+        first, other = quasi_affine(yes, space), quasi_affine(no, space)
+        if holds is None or first is None or other is None:
+            return None
+        fails = isl.Set.universe(space).subtract(holds)
+        return first.intersect_domain(holds).union_add(other.intersect_domain(fails))
+    try:
+        return guarded_pwaff_from_expr(space, expr, frozenset())
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
+        return None
+
+
+def _first_choice(expr: Any) -> tuple[Any, Any, Any] | None:
+    """Return a condition in an expression, and the expression where it holds and where not; None without any."""
+    from loopy.symbolic import IdentityMapper
+
+    class Chooser(IdentityMapper):  # type: ignore[misc]
+        """Takes one side of the first condition that it meets, and of all that are equal to it."""
+
+        def __init__(self, *, side: bool) -> None:
+            super().__init__()
+            self.condition: Any = None
+            self._side = side
+
+        def map_if(self, node: Any) -> Any:
+            if self.condition is None:
+                self.condition = node.condition
+            if node.condition != self.condition:
+                return super().map_if(node)
+            return self.rec(node.then if self._side else node.else_)
+
+    yes, no = Chooser(side=True), Chooser(side=False)
+    chosen = yes(expr), no(expr)
+    return None if yes.condition is None else (yes.condition, *chosen)
+
+
+def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolynomial:
+    """Return `expr`, a polynomial in size parameters and floors of affine terms, as a quasi-polynomial."""
+    method = getattr(expr, "mapper_method", None)
+    if method == "map_sum":
+        return QuasiPolynomial.total(polynomial_in_parameters(child, parameters) for child in expr.children)
+    if method == "map_product":
+        return reduce(mul, (polynomial_in_parameters(child, parameters) for child in expr.children))
+    if method == "map_power" and isinstance(expr.exponent, int) and expr.exponent >= 1:
+        return reduce(mul, [polynomial_in_parameters(expr.base, parameters)] * expr.exponent)
+    # Floors and remainders: isl has them in piecewise affine functions only.
+    affine = affine_in_parameters(expr, parameters)
+    return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(affine.project_domain_on_params()))

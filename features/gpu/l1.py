@@ -1,4 +1,8 @@
-"""Volumes at the L1 cache: what work-groups load, store and load again, averaged over work-groups."""
+"""The L1 cache of GPUs: what work-groups load and store, averaged over work-groups, and the cycles that it takes.
+
+Cycles follow the rules of each maker. A machine says which rules its first cache follows (`l1_rules` of its file);
+without that its cycles are not known (nan), since one maker's rules are far off on another's hardware.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,23 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from perflex.features.gpu.footprints import Layout, Toucher
-from perflex.features.gpu.group import PERIOD, Instructions, instructions
-from perflex.features.gpu.images import instances
-from perflex.features.gpu.sampling import alike, representatives, shifts
-from perflex.features.gpu.wavefronts import IDLE, distinct
+from perflex.errors import MachineError
+from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
+from perflex.features.gpu.memory_instructions import IDLE, PERIOD, Instructions, bank_conflicts, distinct, instructions
+from perflex.features.gpu.work_group_kinds import alike, representatives, shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from perflex.features.gpu.resolved import ResolvedLaunch
-    from perflex.features.gpu.sampling import Group
+    from perflex.features.gpu.resolved_launch import ResolvedLaunch
+    from perflex.features.gpu.work_group_kinds import Group
     from perflex.machines.machine import Machine
 
 
 # Eight bytes each: what is looked at together.
 _MOST_ADDRESSES = 2_000_000
-# Wavefronts of each iteration's instructions, from addresses of shape (iterations, sub-groups, sub-group size) and the
-# size of an element in bytes.
+# Cycles of each iteration's instructions, from byte addresses of shape (iterations, sub-groups, sub-group size), `IDLE`
+# where a work-item does not take part, and the size of an element in bytes.
 Cycles: TypeAlias = "Callable[[np.ndarray, int], np.ndarray]"
 
 
@@ -43,37 +46,22 @@ class Lines:
 
     @classmethod
     def of(cls, machine: Machine) -> Lines:
-        """Return those of a machine.
-
-        Raises
-        ------
-        MachineError
-            One of them is not known.
-        """
+        """Return those of a machine."""
         return cls(*(int(machine.need(name)) for name in ("line_bytes", "sector_bytes", "sub_group_size")))
 
 
 @dataclass
 class GroupVolumes:
-    """What a number of work-groups does, by array.
+    """What a number of work-groups does, by array."""
 
-    Attributes
-    ----------
-    groups, instances
-        Number of work-groups (by weight), and of statement instances they execute.
-    wavefronts
-        L1 cycles of loads and stores.
-    loads, stores
-        Bytes of the distinct sectors of each instruction.
-    compulsory, allocated
-        Bytes of the distinct sectors, and lines, of each work-group's loads.
-    """
-
+    # groups, instances: number of work-groups (by weight), and of statement instances they execute
     groups: int = 0
     instances: int = 0
-    wavefronts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    wavefronts: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # L1 cycles of loads and stores
+    # loads, stores: bytes of the distinct sectors of each instruction
     loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     stores: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # compulsory, allocated: bytes of the distinct sectors, and lines, of each work-group's loads
     compulsory: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     allocated: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -89,24 +77,11 @@ def average_group(
     lines: Lines,
     offsets: dict[str, int],
     cycles: Cycles,
-    shared: Toucher,
+    shared: FootprintCounter,
 ) -> GroupVolumes:
-    """Return the sums over some work-groups with weights.
+    """Return the sums over some work-groups of a launch with weights.
 
-    Parameters
-    ----------
-    launch
-        The launch at given sizes; the work-groups are of its grid.
-    groups
-        Work-groups and how many each stands for.
-    lines
-        Sizes of lines, sectors and sub-groups.
-    offsets
-        Byte address of each array's first element, modulo a line.
-    cycles
-        Counts wavefronts.
-    shared
-        Another layout's view of the launch, which shares what does not depend on the layout.
+    `shared` is another layout's view of the launch, which shares what does not depend on the layout.
     """
     total = GroupVolumes()
     slopes = shifts(launch)
@@ -120,36 +95,23 @@ def average_group(
     kinds = _kinds(launch, representatives(launch, groups, lines.line), slopes)
     # Lines are allocated whole but filled by sectors (Ernst et al., Section 4.5): capacity and volume differ.
     targets = ((lines.sector, total.compulsory), (lines.line, total.allocated))
-    if any(len(kind.weights) > 1 for kind in kinds):
-        _add_moved_footprints(targets, Toucher(launch, Layout(1, offsets, exact=True, flat=True), shared), kinds)
-        return total
-    toucher = shared
-    for granule, into in targets:
-        toucher = Toucher(launch, Layout(granule, offsets, exact=True), toucher)
-        for group, weight in representatives(launch, groups, granule):
-            # Stores are written through and find nothing to reuse in L1.
-            for array, size in toucher.bytes_of([_box(group)], ["load"]).items():
-                into[array] += weight * size
+    footprints = FootprintCounter(launch, Layout(1, offsets, flat=True), shared)
+    for kind in kinds:
+        # Stores are written through and find nothing to reuse in L1.
+        found = footprints.bytes_at(_box(kind.first), kind.moved, [granule for granule, _ in targets])
+        for (_, into), arrays in zip(targets, found, strict=True):
+            for array, sizes in arrays.items():
+                into[array] += sum(weight * size for weight, size in zip(kind.weights, sizes, strict=True))
     return total
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Work-groups that do the same at other addresses.
+    """Work-groups that do the same at other addresses."""
 
-    Attributes
-    ----------
-    first
-        One of them.
-    weights
-        How many work-groups each stands for, the first one first.
-    moved
-        By array, the bytes by which each of them lies further on in memory than the first.
-    """
-
-    first: tuple[int, ...]
-    weights: tuple[int, ...]
-    moved: dict[str, list[int]]
+    first: tuple[int, ...]  # one of them
+    weights: tuple[int, ...]  # how many work-groups each stands for, the first one first
+    moved: dict[str, list[int]]  # by array, the bytes by which each of them lies further on in memory than the first
 
 
 def _kinds(
@@ -217,11 +179,131 @@ def _at_places(
     return np.concatenate(sectors), np.concatenate(taken)
 
 
-def _add_moved_footprints(
-    targets: Sequence[tuple[int, dict[str, float]]], toucher: Toucher, kinds: Sequence[_Kind]
-) -> None:
-    for kind in kinds:
-        found = toucher.bytes_at(_box(kind.first), kind.moved, [granule for granule, _ in targets])
-        for (_, into), arrays in zip(targets, found, strict=True):
-            for array, sizes in arrays.items():
-                into[array] += sum(weight * size for weight, size in zip(kind.weights, sizes, strict=True))
+# NVIDIA: bytes of a line, lines looked up per cycle, and what a look-up takes beyond them.
+_NVIDIA_LINE = 128
+_LINES_PER_CYCLE = 4
+_TAG_OFFSET = 2
+# Volta, from box stencils of range 3 in the L1 of a V100 with rows of 1 to 32 work-items (Warpspeed, notebook
+# stencil-verify of 2020-06-05): 0.68 to 0.79 cycles for each line.
+_VOLTA_CYCLES_PER_LINE = 0.75
+# CDNA 2: work-items whose addresses arrive in a cycle, those that are looked up together, bytes of a line, tag banks.
+_QUARTER = 16
+_QUAD = 4
+_CDNA_LINE = 64
+_CDNA_TAGS = 4
+# RDNA 2: bytes of a line, tag banks, and work-items per cycle of elements beyond four bytes.
+_RDNA_LINE = 128
+_RDNA_TAGS = 4
+_RDNA_WIDE = 8
+_WORD = 4
+# GPGPU-Sim: bytes of a sector, banks.
+_SECTOR = 32
+_SECTOR_BANKS = 4
+
+
+def nvidia_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the larger of data and tag cycles; elements of eight bytes and more are served 128 bytes at a time."""
+    tags = distinct(addresses, _NVIDIA_LINE)
+    tag_cycles = np.where(tags > 0, -(-(tags + _TAG_OFFSET) // _LINES_PER_CYCLE), 0)
+    cycles: np.ndarray = np.maximum(_nvidia_data(addresses, itemsize), tag_cycles).sum(axis=-1)
+    return cycles
+
+
+def volta_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles on Volta, which looks up fewer lines in a cycle than NVIDIA's later GPUs."""
+    tag_cycles = _VOLTA_CYCLES_PER_LINE * distinct(addresses, _NVIDIA_LINE)
+    cycles: np.ndarray = np.maximum(_nvidia_data(addresses, itemsize), tag_cycles).sum(axis=-1)
+    return cycles
+
+
+def _nvidia_data(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    # 32 banks of 4 bytes: smaller elements share a bank's word, larger ones span banks.
+    lanes, width = addresses.shape[-1], max(itemsize, _WORD)
+    split = addresses.reshape(*addresses.shape[:-1], max(1, lanes * itemsize // _NVIDIA_LINE), -1)
+    cycles: np.ndarray = bank_conflicts(split, _NVIDIA_LINE // width, width, width).sum(axis=-1)
+    return cycles
+
+
+def cdna2_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles on CDNA 2, for sub-groups of a multiple of 16 work-items.
+
+    A quarter of a sub-group's addresses, 16, are looked at together, as four quads of neighbours. Elements of four
+    bytes: if each quad's lie within 16 bytes, all quads are looked up at once; else the quads' first work-items are,
+    then their second, and so on. Wider elements: one quad after the other. A look-up takes as many cycles as there are
+    different lines on one of four tag banks (the line's number modulo four), or different elements at one place of
+    the 64-byte lines, whatever is more.
+    """
+    width = max(itemsize, _WORD)
+    quads = addresses.reshape(len(addresses), -1, _QUARTER // _QUAD, _QUAD)
+    if itemsize > _WORD:
+        wide: np.ndarray = _cdna2_look_up(quads, width).sum(axis=(-1, -2))
+        return wide
+    there = quads != IDLE
+    first = np.where(there, quads, IDLE).min(axis=-1)
+    last = np.where(there, quads, -IDLE).max(axis=-1) + itemsize
+    near = (last - first <= _QUAD * _WORD).all(axis=-1)
+    at_once = _cdna2_look_up(quads.reshape(*quads.shape[:-2], _QUARTER), width)
+    in_turn = _cdna2_look_up(quads.swapaxes(-1, -2), width).sum(axis=-1)
+    narrow: np.ndarray = np.where(near, at_once, in_turn).sum(axis=-1)
+    return narrow
+
+
+def _cdna2_look_up(addresses: np.ndarray, width: int) -> np.ndarray:
+    tags = bank_conflicts(addresses, _CDNA_TAGS, _CDNA_LINE, _CDNA_LINE)
+    cycles: np.ndarray = np.maximum(tags, bank_conflicts(addresses, _CDNA_LINE // width, width, width))
+    return cycles
+
+
+def rdna2_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles on RDNA 2.
+
+    The largest of: different elements at one place of the 128-byte lines, different lines on one of four tag banks, and
+    for elements of more than four bytes an eighth of the work-items.
+    """
+    width = max(itemsize, _WORD)
+    data = bank_conflicts(addresses, _RDNA_LINE // width, width, width)
+    lines = bank_conflicts(addresses, _RDNA_TAGS, _RDNA_LINE, _RDNA_LINE)
+    wide = -(-(addresses != IDLE).sum(axis=-1) // _RDNA_WIDE) if itemsize > _WORD else 0
+    cycles: np.ndarray = np.maximum(np.maximum(data, lines), wide).sum(axis=-1)
+    return cycles
+
+
+def sector_bank_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:  # noqa: ARG001 - as the other rules
+    """Return the cycles where four banks deliver a sector per cycle each, as in GPGPU-Sim (configuration QV100)."""
+    cycles: np.ndarray = bank_conflicts(addresses, _SECTOR_BANKS, _SECTOR, _SECTOR).sum(axis=-1)
+    return cycles
+
+
+# By the name of the rules: cycles, and bytes after which addresses take the same, since all banks and tags repeat.
+_RULES: Mapping[str, tuple[Cycles, int]] = {
+    "nvidia": (nvidia_cycles, _NVIDIA_LINE),
+    "nvidia_volta": (volta_cycles, _NVIDIA_LINE),
+    "amd_cdna2": (cdna2_cycles, _CDNA_TAGS * _CDNA_LINE),
+    "amd_rdna2": (rdna2_cycles, _RDNA_TAGS * _RDNA_LINE),
+    "sector_banks": (sector_bank_cycles, _SECTOR_BANKS * _SECTOR),
+}
+
+
+def _unknown(addresses: np.ndarray, itemsize: int) -> np.ndarray:  # noqa: ARG001 - as the rules
+    return np.full(len(addresses), np.nan)
+
+
+def l1_cycles(machine: Machine) -> Cycles:
+    """Return what counts the cycles of a machine's first cache; nan where it is not known which rules that follows."""
+    return _unknown if machine.l1_rules is None else _RULES[machine.need_l1_rules()][0]
+
+
+def l1_period(machine: Machine) -> int:
+    """Return the bytes after which addresses take the same cycles on a machine."""
+    return 1 if machine.l1_rules is None else _RULES[machine.need_l1_rules()][1]
+
+
+def require_nvidia(machine: Machine, variant: str) -> None:
+    """Stop unless a machine's first cache follows the rules of NVIDIA's GPUs."""
+    rules = machine.need_l1_rules()
+    if not rules.startswith("nvidia"):
+        msg = (
+            f"the rules {variant} are for NVIDIA's GPUs, and the L1 cache of machine {machine.name} follows {rules}; "
+            "take the rules current"
+        )
+        raise MachineError(msg, machine=machine.name, fact="l1_rules")

@@ -4,25 +4,280 @@ A line is lost once more other lines were touched than the cache has room for (i
 Slutz, Traiger, Evaluation techniques for storage hierarchies, 1970). That takes the place of a curve over the data of a
 whole work-group: a work-group that sweeps through planes loads many, of which it needs few at any time, and work-groups
 that a compute unit holds together may need the same ones.
+
+What these load is a trace of sectors. Sub-groups advance together, as a fair scheduler lets them, in the order of the
+schedule. Each issues `_BURST` loads back to back, also from one iteration of a loop to the next; the loads of one
+statement instance are taken in the order of their addresses. Which sub-group comes first is random, since none waits
+for another.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.gpu.guards import guards_of
-from perflex.features.gpu.l1_trace import trace_of, turns_of
+from perflex.features.gpu.memory_instructions import IDLE, executing, first_of_each, in_sub_groups, work_items
+from perflex.features.gpu.work_group_kinds import guards_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from perflex.features.gpu.l1 import Lines
-    from perflex.features.gpu.l1_trace import Trace
-    from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.gpu.resolved_launch import ResolvedLaunch, ResolvedPiece
+
+    Integers = NDArray[np.int64]
+
+
+# Loads of a sub-group that are under way at once: half of the registers of a work-item with 64, in doubles.
+_BURST = 16
+# A trace of more instructions is cut; it then touches many times as many lines as an L1 cache has.
+_MOST_INSTRUCTIONS = 20_000
+# Arrays lie so many sectors apart, and begin at such multiples: none shares a line with another.
+_APART = 1 << 10
+# As many waves are looked at one by one on a machine of fewer units.
+_MOST_WAVES, _MANY_UNITS = 4, 16
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Sectors that are loaded, in order; what a sub-group loads several times at once stands there once."""
+
+    sectors: Integers  # number of each sector, shape (n,); those of different arrays differ
+    bursts: Integers  # number of the sub-group's burst that loads it, ascending, shape (n,)
+    loads: Integers  # how many of the burst's instructions load it, shape (n,)
+    arrays: Integers  # position in `names` of its array, shape (n,)
+    groups: Integers  # number of the work-group, shape (n,)
+    weights: NDArray[np.float64]  # weight of the work-group's turn, shape (n,)
+    names: tuple[str, ...]  # the arrays
+    cut: bool  # whether the work-groups go on beyond the end
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Work-groups that a compute unit holds at once."""
+
+    groups: tuple[tuple[int, ...], ...]
+    weight: float  # how many such turns of the unit it stands for; 0 if it only leaves data in the cache for the next
+
+
+def turns_of(
+    grid: Sequence[int], resident: int, units: int, sample: int, samples: int, running: Integers | None = None
+) -> list[Turn]:
+    """Return what one of several sampled compute units runs, in turns.
+
+    The first work-groups are given out one by one to one unit after the other, axis 0 first. Later ones go where one
+    has ended, which is any unit. Of many waves one stands for all, another for each sample, with the one before it on a
+    machine of few units, where work-groups often follow their neighbours. `running` are the numbers of the work-groups
+    in which anything runs; without, it does in all. Others leave at once.
+    """
+    total, at_once = prod(grid) if running is None else len(running), resident * units
+    waves = ceil(total / at_once)
+    chosen = waves * (2 * sample + 1) // (2 * samples)
+    if units >= _MANY_UNITS:
+        # Where a work-group has ended, a neighbour of it follows by chance only, which is seldom then.
+        weights = {chosen: 1.0}
+    elif waves <= _MOST_WAVES:
+        weights = dict.fromkeys(range(waves), 1.0)
+    else:
+        weights = {max(0, chosen - 1): 0.0, chosen: 1.0}
+    random = np.random.default_rng(sample)
+    turns = []
+    for wave, weight in weights.items():
+        first, there = wave * at_once, min(at_once, total - wave * at_once)
+        if wave == 0:
+            # A grid of less than a wave fills some units with fewer work-groups.
+            unit = sample * min(units, there) // samples
+            ids = np.arange(unit, there, units)
+        else:
+            # One of each of as many stretches of the wave: few samples would else show neighbours by chance.
+            count = ceil(there / units)
+            ids = first + ((np.arange(count) + random.random(count)) * there / count).astype(np.int64)
+        ids = ids if running is None else running[ids]
+        groups = tuple(tuple(int(i) for i in np.unravel_index(one, grid, order="F")) for one in ids)
+        turns.append(Turn(groups, weight))
+    return turns
+
+
+def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offsets: dict[str, int]) -> Trace:
+    """Return the loads from global memory of work-groups that run on a compute unit, turn by turn."""
+    names = tuple(name for name, space in launch.spaces.items() if space == "global")
+    numbered = list(enumerate((turn, group) for turn, one in enumerate(turns) for group in one.groups))
+    most = _MOST_INSTRUCTIONS // max(1, len(numbered))
+    chunks = [chunk for group in numbered for chunk in _group_loads(launch, group, lines, offsets, names, most)]
+    if not chunks:
+        empty = np.zeros(0, dtype=np.int64)
+        return Trace(empty, empty, empty, empty, empty, empty.astype(float), names, cut=False)
+    keys = _joined([chunk.keys for chunk in chunks])
+    places, warps, arrays, sectors = np.concatenate([chunk.rows for chunk in chunks], axis=1)
+    sectors = _moved_apart(sectors, arrays, len(names))
+    # Each turn is cut by itself, so that the first column, the turn, is left out.
+    ends = {tuple(chunk.last[1:].tolist()) for chunk in chunks if chunk.last is not None}
+    if ends:
+        # What a piece does beyond its cut is not known, so that the trace ends where the first piece was cut.
+        kept = np.all([_before(keys[:, 1:], end) for end in ends], axis=0)
+        keys, places, warps = keys[kept], places[kept], warps[kept]
+        arrays, sectors = arrays[kept], sectors[kept]
+    # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
+    rounds = _ranks((*keys[:, 1:].T, places)) // _BURST
+    rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
+    turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
+    order = np.lexsort((sectors, turn[rounds, warps], rounds))
+    rounds, warps, arrays, sectors = rounds[order], warps[order], arrays[order], sectors[order]
+    burst = np.cumsum(_changes(rounds, warps)) - 1
+    first = np.flatnonzero(_changes(burst, sectors))
+    loads = np.diff(np.append(first, len(sectors)))
+    sub_groups = -(-prod(launch.items) // lines.lanes)
+    groups = warps[first] // sub_groups
+    weights = np.array([turns[turn].weight for _, (turn, _) in numbered])
+    return Trace(sectors[first], burst[first], loads, arrays[first], groups, weights[groups], names, cut=bool(ends))
+
+
+def _moved_apart(sectors: Integers, arrays: Integers, count: int) -> Integers:
+    """Return the sectors of several arrays, each of which is moved by whole multiples of `_APART`."""
+    moves, free = np.zeros(count, dtype=np.int64), 0
+    for array in range(count):
+        mine = sectors[arrays == array]
+        if len(mine):
+            low, high = int(mine.min()) // _APART, int(mine.max()) // _APART
+            moves[array] = (free - low) * _APART
+            free += high - low + 2
+    return sectors + moves[arrays]
+
+
+def _changes(*columns: Integers) -> NDArray[np.bool_]:
+    """Return which rows differ from the one before."""
+    new = np.ones(len(columns[0]), dtype=bool)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return new
+
+
+def _firsts(order: Integers, *columns: Integers) -> NDArray[np.bool_]:
+    """Return which rows are the first of equal ones; `order` puts these side by side."""
+    first = np.empty(len(order), dtype=bool)
+    first[order] = _changes(*(column[order] for column in columns))
+    return first
+
+
+def _ranks(columns: Sequence[Integers]) -> Integers:
+    """Return the rank of each row in lexicographic order; equal rows have the same."""
+    order = np.lexsort(columns[::-1])
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(_changes(*(column[order] for column in columns))) - 1
+    return ranks
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Loads of a statement of one work-group."""
+
+    keys: Integers  # of the schedule, a row for each load
+    rows: Integers  # place in the statement, sub-group, array and sector of each load, shape (4, loads)
+    last: Integers | None  # key of the last iteration, if more follow that are left out
+
+
+def _group_loads(
+    launch: ResolvedLaunch,
+    numbered: tuple[int, tuple[int, tuple[int, ...]]],
+    lines: Lines,
+    offsets: dict[str, int],
+    names: tuple[str, ...],
+    most: int,
+) -> Iterator[_Chunk]:
+    place_in_unit, (turn, group) = numbered
+    sub_groups = -(-prod(launch.items) // lines.lanes)
+    first = len(launch.groups) + len(launch.items)
+    for number, piece in enumerate(launch.pieces):
+        part = piece.within([(position, position) for position in group])
+        reads = (one for one in piece.issued if one.access.direction == "load")
+        loads = [one for one in reads if launch.spaces[one.access.array] == "global"]
+        if part is None or not loads:
+            continue
+        # Loads whose values are kept over inner loops come before those.
+        for kept in sorted({one.loops for one in loads}, reverse=True):
+            mine = [one for one in loads if one.loops == kept]
+            instructions = sum(len(one.offsets) for one in mine)
+            steps, last = _iterations(part, first, kept, most // max(1, instructions * sub_groups) + 1)
+            points = work_items(launch, group)
+            points |= {dim: np.asarray(part.ranges[dim][0]) for dim in range(first, len(part.ranges))}
+            points |= {dim: values[:, None] for dim, values in steps.items()}
+            count = len(next(iter(steps.values()))) if steps else 1
+            alive = np.broadcast_to(executing(launch, part, points), (count, prod(launch.items)))
+            keys = _keys(part, (turn, number), steps, count)
+            addresses = sorted(
+                (one.access.array, one.address.constant + shift, place, shift)
+                for place, one in enumerate(mine)
+                for shift in one.offsets.tolist()
+            )
+            # Compilers and generators order the loads of a statement by address: neighbours share lines.
+            bases = [one.address.values(points) + offsets.get(one.access.array, 0) for one in mine]
+            filled = np.stack(
+                [
+                    in_sub_groups(np.where(alive, bases[position] + shift, IDLE), lines.lanes)
+                    for _, _, position, shift in addresses
+                ]
+            )
+            sectors, new = first_of_each(filled, lines.sector)
+            places, when, warps, _ = np.nonzero(new)
+            arrays = np.array([names.index(array) for array, *_ in addresses])
+            rows = np.stack([places, warps + place_in_unit * sub_groups, arrays[places], sectors[new]])
+            yield _Chunk(keys[when], rows, None if last is None else keys[last])
+
+
+def _iterations(piece: ResolvedPiece, first: int, kept: int, most: int) -> tuple[dict[int, Integers], int | None]:
+    """Return values of the sequential loops, in order and no more than so many, and the last one if that cuts them.
+
+    Loops within that values are kept over, so many innermost ones, are left out.
+    """
+    spans = piece.ranges[first : len(piece.ranges) - kept]
+    extents = [end - start + 1 for start, end in spans]
+    total = prod(extents)
+    count = min(total, most)
+    indices = np.unravel_index(np.arange(count), extents) if spans else ()
+    steps = {first + number: index.astype(np.int64) + spans[number][0] for number, index in enumerate(indices)}
+    return steps, None if count == total else count - 1
+
+
+def _keys(piece: ResolvedPiece, place: tuple[int, int], steps: dict[int, Integers], count: int) -> Integers:
+    """Return the place of each iteration: its turn, then statement numbers and values of loops alternate."""
+    turn, number = place
+    values = list(steps.values())
+    columns: list[Integers] = [np.full(count, turn, dtype=np.int64)]
+    for step in piece.schedule:
+        loop = isinstance(step, str)
+        columns.append(values.pop(0) if loop and values else np.full(count, -1 if loop else step, dtype=np.int64))
+    # Loops that no schedule names are the statement's own.
+    if not piece.schedule:
+        columns.append(np.full(count, number, dtype=np.int64))
+    columns += values
+    return np.column_stack(columns)
+
+
+def _joined(keys: list[Integers]) -> Integers:
+    # Shorter keys come before longer ones that begin alike: a statement before the loop that follows it.
+    joined = np.full((sum(map(len, keys)), max(key.shape[1] for key in keys)), -1, dtype=np.int64)
+    start = 0
+    for key in keys:
+        joined[start : start + len(key), : key.shape[1]] = key
+        start += len(key)
+    return joined
+
+
+def _before(keys: Integers, end: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which keys are not behind another in lexicographic order."""
+    other = (*end, *[-1] * (keys.shape[1] - len(end)))
+    result = np.ones(len(keys), dtype=bool)
+    undecided = np.ones(len(keys), dtype=bool)
+    for column, value in zip(keys.T, other, strict=True):
+        result[undecided & (column > value)] = False
+        undecided &= column == value
+    return result
+
 
 # Sets of the L1 caches of Volta and Turing (Jia et al., Dissecting the NVIDIA Volta GPU architecture via
 # microbenchmarking, 2018, Table 3.1; the same for Turing, 2019). Rows that lie a multiple of so many lines apart begin
@@ -43,50 +298,20 @@ _POINTS = 256
 
 @dataclass(frozen=True)
 class Reuse:
-    """What resident work-groups load from the L2 cache, in sectors by array, over some compute units.
+    """What resident work-groups load from the L2 cache, in sectors by array, over some compute units."""
 
-    Attributes
-    ----------
-    loads
-        Distinct sectors of each instruction.
-    alone, together
-        Distinct sectors of each work-group, and of all that a compute unit holds together.
-    missed
-        Loads that find their sector neither loaded before nor still there.
-    cut
-        Whether this is only the beginning of what the work-groups do.
-    """
-
-    loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    alone: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    together: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    cut: bool  # whether this is only the beginning of what the work-groups do
+    loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # distinct sectors of each instruction
+    alone: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # distinct sectors of each work-group
+    together: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # ... of all that a unit holds
+    # loads that find their sector neither loaded before nor still there
     missed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    cut: bool = False
 
 
 def resident_reuse(
     launch: ResolvedLaunch, resident: int, units: int, capacity: float, lines: Lines, offsets: dict[str, int]
 ) -> Reuse:
-    """Return what the L1 cache serves of the loads of work-groups that run together.
-
-    Parameters
-    ----------
-    launch
-        The launch at given sizes.
-    resident, units
-        Work-groups that a compute unit holds at once, and compute units.
-    capacity
-        Size of the L1 cache in bytes.
-    lines
-        Sizes of lines, sectors and sub-groups.
-    offsets
-        Byte address of each array's first element, modulo a line.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        An access is too irregular.
-    """
+    """Return what the L1 cache (of `capacity` bytes) serves of the loads of work-groups that run together."""
     samples = _SAMPLES_OF_FEW if resident in _FEW else _SAMPLES
     guards = guards_of(launch)
     running = None if guards.even else np.flatnonzero(guards.running())
@@ -108,14 +333,12 @@ def _add(total: Reuse, trace: Trace, room: float, sectors_per_line: int) -> None
     _tally(total.loads, trace, weights * trace.loads)
     # Sorting is stable: of the loads of a sector, the earliest stands first.
     by_sector = np.argsort(trace.sectors, kind="stable")
-    alike = np.zeros(len(by_sector), dtype=np.int64)
-    _tally(total.together, trace, weights * _unsorted(_differing(trace.sectors, alike, by_sector), by_sector))
+    _tally(total.together, trace, weights * _firsts(by_sector, trace.sectors))
     by_group = np.lexsort((trace.groups, trace.sectors))
-    _tally(total.alone, trace, weights * _unsorted(_differing(trace.sectors, trace.groups, by_group), by_group))
+    _tally(total.alone, trace, weights * _firsts(by_group, trace.sectors, trace.groups))
     lines = trace.sectors // sectors_per_line
     # Sectors of a line that a burst loads are neighbours, and touch the line once.
-    touch = np.ones(len(lines), dtype=bool)
-    touch[1:] = (lines[1:] != lines[:-1]) | (trace.bursts[1:] != trace.bursts[:-1])
+    touch = _changes(lines, trace.bursts)
     order, first, distance = stack_distances(lines[touch])
     touches = np.cumsum(touch) - 1
     room *= _usable(lines)
@@ -123,8 +346,7 @@ def _add(total: Reuse, trace: Trace, room: float, sectors_per_line: int) -> None
         # A line's life ends where it is lost: its sectors are loaded once in each of its lives, which follow in time.
         life = np.empty(len(order), dtype=np.int64)
         life[order] = np.cumsum((first | (distance >= share * room))[order])
-        missed = _unsorted(_differing(trace.sectors, life[touches], by_sector), by_sector)
-        _tally(total.missed, trace, weights * missed / len(_SHARES))
+        _tally(total.missed, trace, weights * _firsts(by_sector, trace.sectors, life[touches]) / len(_SHARES))
 
 
 def _usable(lines: NDArray[np.int64]) -> float:
@@ -133,20 +355,6 @@ def _usable(lines: NDArray[np.int64]) -> float:
     # The number of sets that as many lines would use evenly.
     even = float(used.sum() ** 2 / (used**2).sum())
     return _LEAST + (1 - _LEAST) * (even - 1) / (_SETS - 1)
-
-
-def _differing(first: NDArray[np.int64], second: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of some pairs differ from the one before them in an order."""
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
-    return new
-
-
-def _unsorted(values: NDArray[np.bool_], order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return values, which are given in an order, in the order of time."""
-    result = np.empty(len(order), dtype=bool)
-    result[order] = values
-    return result
 
 
 def _tally(into: dict[str, float], trace: Trace, weights: NDArray[np.generic]) -> None:
@@ -158,16 +366,9 @@ def _tally(into: dict[str, float], trace: Trace, weights: NDArray[np.generic]) -
 def stack_distances(lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
     """Return how many other lines are touched between each touch of a line and the one before.
 
-    Parameters
-    ----------
-    lines
-        The lines in the order in which they are touched, shape (n,).
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        The touches sorted by line, then by time; whether a touch is the first of its line; and the distances, 0 for
-        first touches, exact to about n / 250. Shapes (n,).
+    Lines are in the order in which they are touched. The first result sorts the touches by line, then by time; the
+    second is whether a touch is the first of its line; the third are the distances, 0 for first touches, exact to about
+    n / 250. All have shape (n,).
     """
     count = len(lines)
     order = np.argsort(lines, kind="stable")

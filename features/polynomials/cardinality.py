@@ -9,18 +9,69 @@ counted once the sizes are known.
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from perflex.child_process import AskedProcess, ChildLostError
 from perflex.errors import UnsupportedKernelError
-from perflex.features.polynomials.card_process import card_process
-from perflex.features.polynomials.connected import connected
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+# A loaded machine gives a process less than all of a core.
+_PATIENCE = 20.0
+# The first answer includes the start of Python and the import of islpy.
+_START_S = 60.0
+
+
+class CardProcess:
+    """A worker process, started when first needed, and again after it has ended."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._worker: AskedProcess | None = None
+        self._owner = 0
+        atexit.register(self.close)
+
+    def card(self, points: str, assumptions: str, seconds: float) -> str | None:
+        """Return the number of points of a set as isl's text of a piecewise quasi-polynomial."""
+        with self._lock:
+            try:
+                answer: str = self._running().ask((seconds, points, assumptions), _START_S + _PATIENCE * seconds)
+            except (ChildLostError, OSError):
+                # Out of time, the worker was ended; the next set gets a new one.
+                return None
+            return answer or None
+
+    def _running(self) -> AskedProcess:
+        if self._owner != os.getpid():  # a fork must not share pipes with its parent
+            self._worker, self._owner = None, os.getpid()
+        if self._worker is None or not self._worker.alive:
+            self._end()
+            # As a script and isolated (-I) it starts without perflex and loopy, in a fraction of their time.
+            self._worker = AskedProcess(["-I", str(Path(__file__).with_name("card_worker.py"))])
+        return self._worker
+
+    def _end(self) -> None:
+        if self._worker is not None and self._owner == os.getpid():
+            self._worker.end()
+        self._worker = None
+
+    def close(self) -> None:
+        """End the worker, if there is one."""
+        with self._lock:
+            self._end()
+
+
+card_process = CardProcess()
+
 
 # Seconds of processor time for a count, symbolic or at given sizes.
 _SYMBOLIC_S = 0.4
@@ -43,13 +94,7 @@ class TooManyOperationsError(Exception):
 
 @contextmanager
 def limited(operations: int) -> Iterator[None]:
-    """Let isl do so many operations in the block.
-
-    Raises
-    ------
-    TooManyOperationsError
-        The block needs more.
-    """
+    """Let isl do so many operations in the block."""
     context = isl.DEFAULT_CONTEXT
     with ISL_LOCK:
         # isl holds the limit against all operations since the last reset.
@@ -69,15 +114,7 @@ def limited(operations: int) -> Iterator[None]:
 
 
 def card(domain: Any, assumptions: Any) -> Any:
-    """Return the number of points of a set under assumptions, an ``isl.PwQPolynomial`` in the parameters.
-
-    Raises
-    ------
-    TooManyOperationsError
-        That takes too long.
-    UnsupportedKernelError
-        There is no end to them.
-    """
+    """Return the number of points of a set under assumptions, an ``isl.PwQPolynomial`` in the parameters."""
     with ISL_LOCK:
         counted: Any = None
         # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
@@ -177,13 +214,7 @@ def at_sizes(domain: Any, sizes: Mapping[str, int]) -> Any:
 
 @lru_cache(maxsize=65536)
 def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
-    """Return the number of points of a set at given sizes.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        Even that takes too long.
-    """
+    """Return the number of points of a set at given sizes."""
     try:
         with ISL_LOCK:
             # Hundreds of overlapping pieces become few, where barvinok would first make them disjoint.
@@ -197,3 +228,13 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
         shown = ", ".join(f"{name}={value}" for name, value in sizes)
         msg = f"a domain of the kernel is too complex to count, even at {shown}: {domain}; simplify its loop bounds"
         raise UnsupportedKernelError(msg, domain=str(domain)) from None
+
+
+def connected(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """Return the unions of sets that share members, directly or by way of others."""
+    parts: list[frozenset[int]] = []
+    for item in sets:
+        met = [part for part in parts if part & item]
+        parts = [part for part in parts if not part & item]
+        parts.append(item.union(*met))
+    return parts

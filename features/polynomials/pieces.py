@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
 
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
@@ -13,26 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True)
-class Affine:
-    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator).
+class Affine(Struct, frozen=True, array_like=True):
+    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
 
-    Attributes
-    ----------
-    constant
-        The integer part.
-    parameters
-        Name and coefficient of size parameters.
-    floors
-        Coefficients, and the floors that they multiply.
-    denominator
-        What all of that is divided by, rounding down.
-    """
-
-    constant: int
-    parameters: tuple[tuple[str, int], ...]
-    floors: tuple[tuple[int, Affine], ...]
-    denominator: int = 1
+    constant: int  # The integer part
+    parameters: tuple[tuple[str, int], ...]  # Name and coefficient of size parameters
+    floors: tuple[tuple[int, Affine], ...]  # Coefficients, and the floors that they multiply
+    denominator: int = 1  # What all of that is divided by, rounding down
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes: numbers, or arrays of one shape."""
@@ -49,23 +39,12 @@ class Affine:
         return {name for name, _ in self.parameters}.union(*(floor.names() for _, floor in self.floors))
 
 
-@dataclass(frozen=True)
-class Term:
-    """A product of an integer, powers of size parameters, and powers of floors.
+class Term(Struct, frozen=True, array_like=True):
+    """A product of an integer, powers of size parameters, and powers of floors."""
 
-    Attributes
-    ----------
-    coefficient
-        The integer.
-    parameters
-        Name and exponent of size parameters.
-    floors
-        Floors and their exponents.
-    """
-
-    coefficient: int
-    parameters: tuple[tuple[str, int], ...]
-    floors: tuple[tuple[Affine, int], ...]
+    coefficient: int  # The integer
+    parameters: tuple[tuple[str, int], ...]  # Name and exponent of size parameters
+    floors: tuple[tuple[Affine, int], ...]  # Floors and their exponents
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes: numbers, or arrays of one shape."""
@@ -84,24 +63,14 @@ def _times_power(value: Any, base: Any, exponent: int) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Piece:
-    """One polynomial with integer coefficients over a common denominator, and where it holds.
+class Piece(Struct, frozen=True, array_like=True):
+    """One polynomial with integer coefficients over a common denominator, and where it holds."""
 
-    Attributes
-    ----------
-    conditions
-        Any of these conjunctions must hold, each with all of its (left-hand side, whether it must be 0 rather than
-        at least 0).
-    terms
-        Their sum is the polynomial's numerator.
-    denominator
-        What the sum is divided by.
-    """
-
+    # Any of these conjunctions must hold, each with all of its (left-hand side, whether it must be 0 rather than at
+    # least 0).
     conditions: tuple[tuple[tuple[Affine, bool], ...], ...]
-    terms: tuple[Term, ...]
-    denominator: int
+    terms: tuple[Term, ...]  # Their sum is the polynomial's numerator
+    denominator: int  # What the sum is divided by
 
     def holds(self, sizes: Mapping[str, Any]) -> Any:
         """Return whether the piece is the one for given sizes, element by element for arrays."""
@@ -163,13 +132,7 @@ def _conditions(domain: Any) -> tuple[tuple[tuple[Affine, bool], ...], ...]:
 
 
 def read_piece(domain: Any, polynomial: Any) -> Piece:
-    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        The polynomial is no number there, as after a division by zero.
-    """
+    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``."""
     if polynomial.is_nan() or polynomial.is_infty() or polynomial.is_neginfty():
         msg = f"an extent, stride or count is not finite where {domain}; write it without a division by zero"
         raise UnsupportedKernelError(msg)
@@ -221,45 +184,115 @@ def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
 
 def piece_record(piece: Piece) -> list[Any]:
     """Return a piece as nested lists of numbers and names, for JSON."""
-    conditions = [
-        [[*_affine_record(affine), is_equality] for affine, is_equality in conjunction]
-        for conjunction in piece.conditions
-    ]
-    terms = [
-        [term.coefficient, term.parameters, [[_affine_record(floor), exponent] for floor, exponent in term.floors]]
-        for term in piece.terms
-    ]
-    return [conditions, terms, piece.denominator]
-
-
-def _affine_record(affine: Affine) -> list[Any]:
-    floors = [[coefficient, _affine_record(floor)] for coefficient, floor in affine.floors]
-    return [affine.constant, affine.parameters, floors, affine.denominator]
+    record: list[Any] = msgspec.to_builtins(piece)
+    return record
 
 
 def piece_from_record(record: list[Any]) -> Piece:
     """Return the piece of a record."""
-    conditions, terms, denominator = record
-    return Piece(
-        tuple(
-            tuple((_affine(*affine), is_equality) for *affine, is_equality in conjunction) for conjunction in conditions
-        ),
-        tuple(
-            Term(
-                coefficient,
-                tuple(map(tuple, powers)),
-                tuple((_affine(*floor), exponent) for floor, exponent in floors),
-            )
-            for coefficient, powers, floors in terms
-        ),
-        denominator,
-    )
+    return msgspec.convert(record, Piece)
 
 
-def _affine(constant: int, parameters: list[Any], floors: list[Any], denominator: int) -> Affine:
-    return Affine(
-        constant,
-        tuple(map(tuple, parameters)),
-        tuple((coefficient, _affine(*floor)) for coefficient, floor in floors),
-        denominator,
-    )
+# Sorted pairs (name, exponent).
+Monomial = tuple[tuple[str, int], ...]
+
+
+class Polynomial:
+    """A polynomial with rational coefficients, none of them zero; exponents may be negative. Hashable."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
+        self.terms = {monomial: factor for monomial, factor in terms.items() if factor}
+
+    @classmethod
+    def constant(cls, value: float | Fraction) -> Polynomial:
+        """Return the polynomial that is `value` everywhere."""
+        return cls({(): Fraction(value)})
+
+    @classmethod
+    def power(cls, name: str, exponent: int = 1) -> Polynomial:
+        """Return a power of a size."""
+        return cls({((name, exponent),): Fraction(1)})
+
+    @classmethod
+    def of_piece(cls, piece: Piece) -> Polynomial:
+        """Return the polynomial of one piece of a quasi-polynomial; floors become names such as ``floor(n/16)``."""
+        total = cls({})
+        for term in piece.terms:
+            product = cls.constant(Fraction(term.coefficient, piece.denominator))
+            for name, exponent in term.parameters:
+                product *= cls.power(name, exponent)
+            for floor, exponent in term.floors:
+                product *= cls.power(floor_text(floor), exponent)
+            total += product
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polynomial) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __add__(self, other: Polynomial) -> Polynomial:
+        terms = dict(self.terms)
+        for monomial, factor in other.terms.items():
+            terms[monomial] = terms.get(monomial, Fraction(0)) + factor
+        return Polynomial(terms)
+
+    def __mul__(self, other: Polynomial) -> Polynomial:
+        terms: dict[Monomial, Fraction] = {}
+        for left, one in self.terms.items():
+            for right, two in other.terms.items():
+                powers = dict(left)
+                for name, exponent in right:
+                    powers[name] = powers.get(name, 0) + exponent
+                monomial = tuple(sorted((name, exponent) for name, exponent in powers.items() if exponent))
+                terms[monomial] = terms.get(monomial, Fraction(0)) + one * two
+        return Polynomial(terms)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Names it depends on, those of the highest power first."""
+        power: dict[str, int] = {}
+        for monomial in self.terms:
+            for name, exponent in monomial:
+                power[name] = max(power.get(name, 0), exponent)
+        return tuple(sorted(power, key=lambda name: (-power[name], name)))
+
+    def at(self, values: Mapping[str, Fraction]) -> Fraction:
+        """Return its value where the names have these values."""
+        total = Fraction(0)
+        for monomial, factor in self.terms.items():
+            product = factor
+            for name, exponent in monomial:
+                product *= values[name] ** exponent
+            total += product
+        return total
+
+    def __str__(self) -> str:
+        """Return e.g. ``2*n^2 + m - 2*n``: terms of the highest degree first."""
+        return sum_text(sorted(self.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), term[0])))
+
+
+def sum_text(terms: list[tuple[Monomial, Fraction]]) -> str:
+    """Return terms as a sum in the order given."""
+    text = ""
+    for monomial, factor in terms:
+        parts = [name if exponent == 1 else f"{name}^{exponent}" for name, exponent in monomial]
+        if abs(factor) != 1 or not parts:
+            parts.insert(0, str(abs(factor)))
+        sign = (" - " if factor < 0 else " + ") if text else ("-" if factor < 0 else "")
+        text += sign + "*".join(parts)
+    return text or "0"
+
+
+def floor_text(floor: Affine) -> str:
+    """Return a floor as text, e.g. ``floor((n + 15)/16)``."""
+    inner = Polynomial.constant(floor.constant)
+    for name, factor in floor.parameters:
+        inner += Polynomial.power(name) * Polynomial.constant(factor)
+    for factor, nested in floor.floors:
+        inner += Polynomial.power(floor_text(nested)) * Polynomial.constant(factor)
+    top = f"({inner})" if len(inner.terms) > 1 else str(inner)
+    return f"floor({top}/{floor.denominator})" if floor.denominator != 1 else f"floor({top})"

@@ -10,9 +10,8 @@ import numpy as np
 
 from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
-from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import ParsedWhenRead
-from perflex.features.polynomials.pieces import Piece, bound_of, piece_from_record, read_piece
+from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
+from perflex.features.polynomials.pieces import Piece, bound_of, piece_from_record, piece_record, read_piece
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -272,3 +271,21 @@ def _with_parameters(polynomial: Any, names: Sequence[str]) -> Any:
     if body.startswith("["):
         body = body.partition("->")[2]
     return isl.PwQPolynomial(f"[{', '.join(names)}] -> {body}")
+
+
+def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
+    """Return a quasi-polynomial as a list of texts, numbers and lists; `polynomial_from_record` restores it."""
+    pieces = [piece_record(piece) for piece in polynomial.pieces]
+    deferred = [[polynomial_record(factor), [str(one) for one in sets]] for factor, sets in polynomial.deferred]
+    return [polynomial.text, list(polynomial.parameters), pieces, deferred]
+
+
+def polynomial_from_record(record: list[Any]) -> QuasiPolynomial:
+    """Return the quasi-polynomial of a record."""
+    text, names, pieces, deferred = record
+    return QuasiPolynomial.unparsed(
+        text,
+        parameters=tuple(names),
+        piece_records=pieces,
+        deferred=tuple((polynomial_from_record(factor), tuple(map(isl.Set, sets))) for factor, sets in deferred),
+    )

@@ -1,15 +1,23 @@
-"""Address maps of a Scop's accesses, read from isl once: rows of integers over sizes, instances and floors."""
+"""Subscripts as addresses: rows of integers over sizes, instances and floors, read from isl once.
+
+And flattened subscripts such as ``n*i + j`` as axes ``i`` and ``j`` with the strides ``n`` and 1.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.late_values import align_parameters
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from collections.abc import Mapping, Sequence
+
     from perflex.features.scop.scop import Access, Scop, Statement
 
 # Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
@@ -29,79 +37,39 @@ class Floor:
 
 @dataclass(frozen=True)
 class AccessMap:
-    """An access of a piece.
+    """An access of a piece."""
 
-    Attributes
-    ----------
-    number
-        Its place among the statement's accesses.
-    array, direction, text
-        As in the Scop.
-    axes
-        Index along each axis, outermost first: a row and the denominator it is divided by without rest.
-    strides
-        Distance between neighbours along each axis, in elements.
-    """
-
-    number: int
+    number: int  # Its place among the statement's accesses
+    # array, direction, text: as in the Scop.
     array: str
     direction: str
     text: str
+    # Index along each axis, outermost first: a row and the denominator it is divided by without rest.
     axes: tuple[tuple[Row, int], ...]
-    strides: tuple[QuasiPolynomial, ...]
+    strides: tuple[QuasiPolynomial, ...]  # Distance between neighbours along each axis, in elements
 
 
 @dataclass(frozen=True)
 class Conjunction:
-    """Instances of a statement that one conjunction of constraints describes, with their accesses.
+    """Instances of a statement that one conjunction of constraints describes, with their accesses."""
 
-    Attributes
-    ----------
-    statement, number
-        The statement's name, and its place among the Scop's statements.
-    launch
-        Index of its launch.
-    dims
-        Number of instance dimensions.
-    host_dims
-        Those that loop around the launch.
-    floors
-        Floors that rows refer to; a floor refers to earlier ones only.
-    equalities, inequalities
-        Rows that are zero, or not negative.
-    accesses
-        The accesses.
-    schedule
-        The statement's position in the launch: statement numbers and loop names alternate.
-    """
-
+    # statement, number: the statement's name, and its place among the Scop's statements.
     statement: str
     number: int
-    launch: int
-    dims: int
-    host_dims: tuple[int, ...]
-    floors: tuple[Floor, ...]
+    launch: int  # Index of its launch
+    dims: int  # Number of instance dimensions
+    host_dims: tuple[int, ...]  # Those that loop around the launch
+    floors: tuple[Floor, ...]  # Floors that rows refer to; a floor refers to earlier ones only
+    # equalities, inequalities: rows that are zero, or not negative.
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
     accesses: tuple[AccessMap, ...]
+    # The statement's position in the launch: statement numbers and loop names alternate.
     schedule: tuple[int | str, ...] = ()
 
 
 def address_maps(scop: Scop, *, scattered: bool = True) -> tuple[Conjunction, ...]:
-    """Return the address maps of all accesses that are not private.
-
-    Parameters
-    ----------
-    scop
-        The kernel.
-    scattered
-        Whether accesses count that may touch one of several elements; without them, see `scattered_accesses`.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        An access may touch one of several elements, which one is not known.
-    """
+    """Return the address maps of all accesses that are not private."""
     return scop.derived("address maps", scattered, lambda: _address_maps(scop, scattered))
 
 
@@ -242,3 +210,166 @@ class _Reader:
         if not value.is_zero():
             scaled = value if denominator == 1 else value * isl.Val(denominator)
             row[column] = row.get(column, 0) + int(scaled.to_python())
+
+
+# Compilers unroll loops with up to so many iterations, if the number is known to them.
+MOST_UNROLLED = 32
+
+# What tells a loop from the launch's others; the path of the loop around it is a prefix.
+Path = tuple[object, ...]
+
+
+def paths_of(number: int, statement: Statement, axes: int) -> tuple[Path, ...]:
+    """Return the paths of the loops around a statement; those that its schedule does not name are its own."""
+    steps: list[object] = []
+    steps += [statement.schedule[: place + 1] for place, step in enumerate(statement.schedule) if isinstance(step, str)]
+    missing = int(statement.domain.dim(isl.dim_type.set)) - axes - len(steps)
+    steps += [("own", number, place) for place in range(missing)]
+    return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))
+
+
+def loops_with_barriers(scop: Scop, statement: Statement) -> int:
+    """Return how many of the outermost loops around a statement hold a barrier: work-items run inside of them."""
+    most = 0
+    for barrier in scop.barriers:
+        if barrier.launch == statement.launch:
+            same = [one == other for one, other in zip(barrier.schedule, statement.schedule, strict=False)]
+            # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
+            most = max(most, (same.index(False) if False in same else len(same)) // 2)
+    return most
+
+
+# A domain's last dimension of this name that its statement's schedule does not name is a vector's elements, not a loop.
+LANE = "lane"
+# An instruction moves so many of them at most, the widest of NVIDIA's and AMD's GPUs.
+MOST_BYTES = 16
+
+
+def vector_elements(scop: Scop) -> Mapping[tuple[int, int], int]:
+    """Return how many elements an instruction moves, by places of statement and access in the Scop.
+
+    Accesses whose instructions move one element are left out.
+    """
+
+    def compute() -> dict[tuple[int, int], int]:
+        found: dict[tuple[int, int], set[int]] = {}
+        for piece in address_maps(scop, scattered=False):
+            lanes = lanes_of(scop, scop.statements[piece.number])
+            for access in piece.accesses:
+                fits = MOST_BYTES // scop.array(access.array).itemsize
+                # A vector of three has the space of four, and is moved like one.
+                wide = min(fits, 1 << (lanes - 1).bit_length()) if lanes > 1 and _neighbours(piece, access) else 1
+                found.setdefault((piece.number, access.number), set()).add(wide)
+        # An access of several pieces is counted over their union, so all have to agree.
+        return {key: min(each) for key, each in found.items() if min(each) > 1}
+
+    return scop.derived("vector elements", (), compute)
+
+
+def lanes_of(scop: Scop, statement: Statement) -> int:
+    """Return the elements of the vectors that a statement works on; 1 for scalars."""
+    launch = scop.launches[statement.launch]
+    last = statement.domain.dim(isl.dim_type.set) - 1
+    if last < len(launch.groups) + len(launch.items) + len(statement.loops):
+        return 1
+    if statement.domain.get_dim_name(isl.dim_type.set, last) != LANE:
+        return 1
+    return int(statement.domain.dim_max_val(last).to_python()) + 1
+
+
+def _neighbours(piece: Conjunction, access: AccessMap) -> bool:
+    """Return whether the last dimension moves an access from one element to the next."""
+    lane = piece.dims - 1
+    moved = [
+        (row, denominator, stride)
+        for (row, denominator), stride in zip(access.axes, access.strides, strict=True)
+        if _involves(piece, row, lane)
+    ]
+    if len(moved) != 1:
+        return False
+    row, denominator, stride = moved[0]
+    rest = tuple(term for term in row if term[0] != ("d", lane))
+    once = len(rest) < len(row) and dict(row)[("d", lane)] == denominator == 1
+    return once and not _involves(piece, rest, lane) and not stride.parameters and stride.evaluate({}) == 1
+
+
+def _involves(piece: Conjunction, row: Row, dim: int) -> bool:
+    return any(
+        position == dim if kind == "d" else kind == "f" and _involves(piece, piece.floors[position].row, dim)
+        for (kind, position), _ in row
+    )
+
+
+# Size parameters that are multiplied, sorted; a power has its name several times.
+Product = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """A subscript as several axes."""
+
+    # (isl function of the instance, stride) per axis, the largest stride first.
+    axes: tuple[tuple[Any, QuasiPolynomial], ...]
+    # Whether different index tuples are certainly different elements, here and among all accesses with these strides:
+    # every axis stays below the ratio of the strides around it.
+    distinct: bool
+
+
+def flattened(terms: Mapping[Product, Any], domain: Any, parameters: Sequence[str]) -> Flattened:
+    """Return the axes of a sum of products of sizes, each times an isl function of the instance in a `domain`."""
+    # Sizes are large: the product of more of them is the larger stride.
+    ordered = sorted(terms, key=len, reverse=True)
+    ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
+    values, distinct = _normalised([terms[product] for product in ordered], ratios, domain, parameters)
+    strides = [_polynomial(product, parameters) for product in ordered]
+    return Flattened(tuple(zip(values, strides, strict=True)), distinct)
+
+
+def _ratio(above: Product, below: Product) -> Product | None:
+    """Return the quotient of two products of parameters; None if it is no such product."""
+    left = Counter(above)
+    left.subtract(below)
+    return None if any(count < 0 for count in left.values()) else tuple(sorted(left.elements()))
+
+
+def _normalised(
+    values: list[Any], ratios: list[Product | None], domain: Any, parameters: Sequence[str]
+) -> tuple[list[Any], bool]:
+    """Carry between axes so that each lower one lies in [0, ratio), and tell whether all do."""
+    distinct = True
+    # From the lowest axis up: what it carries moves the next one's range.
+    for position in range(len(ratios) - 1, -1, -1):
+        ratio = ratios[position]
+        # isl decides this for one parameter only; a product of them is no affine limit.
+        carried = (
+            None if ratio is None or len(ratio) != 1 else _carry(values[position + 1], ratio[0], domain, parameters)
+        )
+        if carried is None:
+            distinct = False
+            continue
+        carry, values[position + 1] = carried
+        values[position] = values[position].add(_constant(values[position], carry))
+    return values, distinct
+
+
+def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tuple[int, Any] | None:
+    """Return (k, value - k*ratio) with the latter in [0, ratio) for all instances; None if there is none."""
+    image = align_parameters(domain.apply(isl.Map.from_pw_aff(value)), parameters)
+    within = align_parameters(isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}"), parameters)
+    # -1 is for descending indices: n*i - j with 1 <= j <= n is n*(i - 1) + (n - j).
+    for carry in (0, -1, 1):
+        shift = isl.Map(f"[{ratio}] -> {{ [v] -> [v - {carry}*{ratio}] }}")
+        if image.apply(shift).is_subset(within):
+            moved = isl.Map.from_pw_aff(value).apply_range(shift).as_pw_multi_aff().get_pw_aff(0)
+            return carry, moved
+    return None
+
+
+def _constant(like: Any, value: int) -> Any:
+    return isl.PwAff.val_on_domain(isl.Set.universe(like.domain().get_space()), isl.Val(value))
+
+
+def _polynomial(product: Product, parameters: Sequence[str]) -> QuasiPolynomial:
+    text = "*".join(product) or "1"
+    declared = ", ".join(parameters)
+    return QuasiPolynomial(isl.PwQPolynomial(f"[{declared}] -> {{ {text} }}"))

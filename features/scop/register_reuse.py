@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.scop.address_maps import address_maps
-from perflex.features.scop.loop_paths import MOST_UNROLLED, paths_of
+from perflex.features.scop.address_maps import MOST_UNROLLED, address_maps, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
-    from perflex.features.scop.loop_paths import Path
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Path, Row
     from perflex.features.scop.scop import Scop
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
@@ -41,39 +39,17 @@ _Key = tuple[object, ...]
 
 @dataclass(frozen=True, eq=False)
 class Remaining:
-    """What remains of a load.
+    """What remains of a load."""
 
-    Attributes
-    ----------
-    loops
-        Number of innermost loops over which its values are kept: it is made once for all of their iterations.
-    elements
-        Constant parts of the subscripts that are loaded, of which the unrolled loops are part: shape (loads, axes);
-        none if all values are there already.
-    """
-
+    # Number of innermost loops over which its values are kept: it is made once for all of their iterations.
     loops: int
+    # Constant parts of the subscripts that are loaded, of which the unrolled loops are part: shape (loads, axes);
+    # none if all values are there already.
     elements: np.ndarray
 
 
 def remaining_loads(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], Remaining]:
-    """Return what remains of loads, by place among `address_maps` and place among its accesses.
-
-    Loads that are not named remain as they are.
-
-    Parameters
-    ----------
-    scop
-        The kernel.
-    triangular
-        Whether values are also kept over loops whose bounds depend on loops or work-items around them. Such a loop may
-        be empty, so that the load is made each time that it is entered.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        As `address_maps`.
-    """
+    """Return what remains of loads, by place among `address_maps` and its accesses; others remain as they are."""
     return scop.derived("remaining loads", (triangular,), lambda: _remaining_loads(scop, triangular=triangular))
 
 

@@ -16,12 +16,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features.polynomials.computed_once import computed_once
-from perflex.features.polynomials.isl_text import ParsedWhenRead
+from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.addressable import require_addressable
-from perflex.features.scop.whole_sizes import require_whole
+from perflex.features.scop.whole_sizes import require_addressable, require_whole
 from perflex.features.scop.words import SPACES
+from perflex.html import shown_by
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Array:
     name
         Its name in the kernel.
     space
-        ``"global"``, ``"local"`` or ``"private"``.
+        ``"global"``, ``"local"``, ``"private"`` or ``"constant"``.
     dtype
         numpy name of the element type.
     shape
@@ -235,10 +234,7 @@ class Launch:
     @property
     def group_count(self) -> QuasiPolynomial:
         """Work-groups over all repeats."""
-        total = self.repeats
-        for extent in self.groups:
-            total = total * extent
-        return total
+        return prod(self.groups, start=self.repeats)
 
 
 @dataclass(frozen=True)
@@ -390,6 +386,8 @@ class Scop(ParsedWhenRead):
         """1 for sizes that fulfil the assumptions, else 0."""
         one = isl.PwQPolynomial("{ 1 }")
         return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
+
+    _repr_html_ = shown_by("scop.html")
 
 
 class _CheckedSizes(dict[str, Any]):

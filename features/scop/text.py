@@ -9,8 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.polynomials.record import polynomial_from_record, polynomial_record
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features.scop.yaml import scop_document
 from perflex.isl import isl
@@ -29,12 +28,7 @@ def scop_to_text(scop: Scop) -> str:
 
 def content_hash(scop: Scop) -> str:
     """Return a digest of everything that counts depend on."""
-    return scop.derived("content hash", (), lambda: text_hash(scop_to_text(scop)))
-
-
-def text_hash(text: str) -> str:
-    """Return the digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return scop.derived("content hash", (), lambda: hashlib.sha256(scop_to_text(scop).encode()).hexdigest())
 
 
 def scop_from_text(text: str) -> Scop:

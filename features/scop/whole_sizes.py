@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+from math import prod
 from numbers import Rational
 from typing import TYPE_CHECKING, Any
 
@@ -17,26 +20,14 @@ _MOST = 2**63
 
 
 def require_whole(sizes: Mapping[str, Any], names: Iterable[str], kernel: str) -> None:
-    """Stop unless sizes are whole numbers, or arrays of them, of any numeric type: 16, ``np.int32(16)``, 16.0.
-
-    Parameters
-    ----------
-    sizes
-        Value of each size parameter; others are not looked at.
-    names
-        Which are size parameters.
-    kernel
-        For the message.
-
-    Raises
-    ------
-    MissingSizeError
-        A value has a fraction, is nan, infinite, no number, a truth value, or beyond 64 bits.
-    """
+    """Stop unless sizes are whole numbers, or arrays of them, of any numeric type: 16, ``np.int32(16)``, 16.0."""
     for name in names:
         value = sizes[name]
         if not is_whole(value):
-            msg = f"kernel {kernel!r}: size {name} must be a whole number below 2**63, such as 1024, not {value!r:.60}"
+            # Python writes no integer of thousands of digits.
+            long = isinstance(value, int) and abs(value) >= _MOST
+            shown = f"one of {value.bit_length()} bits" if long else f"{value!r:.60}"
+            msg = f"kernel {kernel!r}: size {name} must be a whole number below 2**63, such as 1024, not {shown}"
             raise MissingSizeError(msg, kernel=kernel, parameters=(name,))
 
 
@@ -52,3 +43,61 @@ def is_whole(value: Any) -> bool:
     return array.dtype.kind in "iuf" and bool(
         np.all(np.isfinite(array) & (array == np.floor(array)) & (np.abs(array.astype(float)) < _MOST))
     )
+
+
+# Doubles hold every whole number up to here.
+_MOST_EXACT = 2**53
+_BITS_62 = 2**62
+# Below it, arrays of four axes and grids stay far below 62 bits: nothing has to be computed.
+_HARMLESS = 2**14
+
+
+def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool = True) -> None:
+    """Stop where sizes, or the arrays or grids that they make, are too large for 64-bit addresses."""
+    largest = 0
+    for name, value in sizes.items():
+        # Of Python's numbers: the least of numpy's has no absolute value.
+        size = max(map(abs, map(int, np.ravel(value).tolist())), default=0)
+        if size > _MOST_EXACT:
+            msg = f"size {name} of kernel {scop.name!r} exceeds {_MOST_EXACT}; give a smaller one"
+            raise MissingSizeError(msg, kernel=scop.name, parameters=(name,))
+        largest = max(largest, size)
+    if largest < _HARMLESS:
+        return
+    for array in scop.arrays:
+        extents = [_most(extent, sizes) for extent in array.shape]
+        # Whatever the order of the axes, no stride is larger than all extents but the least.
+        steps = prod(extents) // (1 if addresses else min(extents, default=1))
+        if steps * array.itemsize >= _BITS_62:
+            msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; give smaller sizes"
+            raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
+    for launch in scop.launches:
+        if prod(_most(extent, sizes) for extent in (*launch.groups, launch.repeats)) * launch.group_size >= _BITS_62:
+            msg = f"kernel {scop.name!r} would have more than 2**62 work-items; give smaller sizes"
+            raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
+
+
+def _most(extent: Any, sizes: Mapping[str, Any]) -> int:
+    value = extent.evaluate(sizes)
+    return max(1, int(np.max(value)) if isinstance(value, np.ndarray) else int(value))
+
+
+# Long enough for any double; 1e999999999 would be computed digit by digit.
+_NUMBER = re.compile(r"[+-]?((\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,3})?|\d{1,400}/\d{1,400})")
+# Beyond any trip count; their products still fit in doubles.
+_MOST_TRIPS = 10**15
+
+
+def read_fraction(text: str) -> Fraction | None:
+    """Return the positive number that a text such as ``7.5`` or ``5/6`` stands for, exactly; None if it is none.
+
+    Numbers above 10**15, and their reciprocals, count as none.
+    """
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    try:
+        # By way of the text: 0.1 is a tenth, not the binary number next to it.
+        number = Fraction(text)
+    except ZeroDivisionError:
+        return None
+    return number if Fraction(1, _MOST_TRIPS) <= number <= _MOST_TRIPS else None

@@ -7,7 +7,7 @@ import re
 
 from perflex.errors import UnknownFeatureError
 
-SPACES = ("global", "local", "private")
+SPACES = ("global", "local", "private", "constant")
 DIRECTIONS = ("load", "store")
 
 DTYPES = (
@@ -33,13 +33,7 @@ def operation_of_function(name: str) -> str:
 
 
 def read_operation(identifier: str, prefix: str = "f_op_") -> tuple[str, str]:
-    """Return element type and operation of an identifier ``f_op_<dtype>_<operation>``, or with another prefix.
-
-    Raises
-    ------
-    UnknownFeatureError
-        The type or operation is unknown; the message suggests the nearest ones.
-    """
+    """Return element type and operation of an identifier ``f_op_<dtype>_<operation>``, or with another prefix."""
     dtype, _, kind = identifier.removeprefix(prefix).partition("_")
     for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
         if word not in known and not (what == "operation" and _CALL.fullmatch(word)):

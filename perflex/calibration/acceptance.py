@@ -1,4 +1,4 @@
-"""Whether the times behind a calibration repeat well enough for it to be used: the rule and its limit."""
+"""Whether the times behind a calibration are good enough for it to be used: the rule and its limits."""
 
 from __future__ import annotations
 
@@ -18,21 +18,33 @@ if TYPE_CHECKING:
     from perflex.fit.table import FeatureTable
 
 REPEATABILITY_LIMIT = 0.15
-"""Fraction by which kernels' reported times may differ from one half of the samples to the other, the median."""
+"""Fraction by which kernels' reported times may differ from one half of the samples to the other, the median, or the
+device's speed from one time to another."""
+DISTURBED_LIMIT = 0.5
+"""Share of disturbed samples, or of kernels that rest on some, from which on times mean nothing."""
 MANY_DISTURBED = 0.25
-"""Share of disturbed samples, or of kernels that rest on some, from which on there is something to say."""
-_WHAT_TO_DO = "'perflex doctor' says what disturbs this machine"
+"""Share of them from which on there is something to say."""
+_WHAT_TO_DO = "end other work or wait, 'perflex doctor' says what disturbs this machine"
 
 
-def is_repeatable(calibration: CalibrationRecord) -> bool:
-    """Return whether the times repeat to within `REPEATABILITY_LIMIT`; where it is not known, they are taken to."""
-    known = repeatability_of(calibration)
-    return known is None or known <= REPEATABILITY_LIMIT
+def faults(calibration: CalibrationRecord) -> list[str]:
+    """Return one line for each reason not to use a calibration, by its times; what is not known is none."""
+    found = []
+    limit = f"the limit is {100 * REPEATABILITY_LIMIT:.0f} %"
+    repeatability = repeatability_of(calibration)
+    if repeatability is not None and repeatability > REPEATABILITY_LIMIT:
+        found.append(f"the measured times repeat only to {100 * repeatability:.1f} %, {limit}")
+    drift = (calibration.options.get("drift_ratio") or 1.0) - 1
+    if drift >= REPEATABILITY_LIMIT and not calibration.options.get("drift_corrected"):
+        found.append(f"the device's speed drifted by {100 * drift:.0f} % meanwhile, {limit}")
+    if _disturbed_share(calibration) >= DISTURBED_LIMIT:
+        found.append(f"{_how_disturbed(calibration)}, the limit is {100 * DISTURBED_LIMIT:.0f} %")
+    return found
 
 
 def repeatability_of(calibration: CalibrationRecord) -> float | None:
     """Return by which fraction the reported times differ when they are taken again; None where it is not known."""
-    known = None if calibration.table is None else median_repeatability(calibration.table)
+    known = median_repeatability(calibration.table)
     if known is not None:
         return known
     # Of all kernels that were measured together, where the rows of the fit do not say it.
@@ -53,20 +65,40 @@ def median_repeatability(table: FeatureTable) -> float | None:
 
 def doubts(calibration: CalibrationRecord) -> list[str]:
     """Return one line for each reason to doubt the times behind a calibration."""
-    found = []
-    if not is_repeatable(calibration):
-        found.append(f"{_how_bad(calibration)}; {_WHAT_TO_DO}")
-    disturbed, samples, kernels = (
-        calibration.options.get(name) or 0 for name in ("disturbed_samples", "samples", "kernels_disturbed")
-    )
+    found = faults(calibration)
+    if MANY_DISTURBED <= _disturbed_share(calibration) < DISTURBED_LIMIT:
+        found.append(_how_disturbed(calibration))
+    return [f"{reason}; {_WHAT_TO_DO}" for reason in found]
+
+
+def times_warnings(calibration: CalibrationRecord) -> list[str]:
+    """Return reasons to doubt the times behind a calibration, and what all its predictions lack."""
+    remarks = () if calibration.transferred is None else calibration.transferred.remarks
+    return [*doubts(calibration), *remarks]
+
+
+def disturbance_of(calibration: CalibrationRecord) -> tuple[int, int, int]:
+    """Return how many samples were disturbed, of how many, and how many kernels rest on such; 0 where not known."""
+    names = ("disturbed_samples", "samples", "kernels_disturbed")
+    disturbed, samples, kernels = (int(calibration.options.get(name) or 0) for name in names)
+    return disturbed, samples, kernels
+
+
+def _disturbed_share(calibration: CalibrationRecord) -> float:
+    disturbed, samples, kernels = disturbance_of(calibration)
     # Kernels of which no launch is undisturbed are long ones, and have few samples.
-    if samples and (disturbed >= MANY_DISTURBED * samples or kernels >= MANY_DISTURBED * kernels_timed(calibration)):
-        rest = f"used for {kernels} of the kernels for lack of others" if kernels else "they are not used"
-        found.append(
-            f"{disturbed} of {samples} samples were disturbed (by other work on the machine, or a lowered clock), "
-            f"{rest}; {_WHAT_TO_DO}"
-        )
-    return found
+    return max(disturbed / samples, kernels / kernels_timed(calibration)) if samples else 0.0
+
+
+def _how_disturbed(calibration: CalibrationRecord) -> str:
+    disturbed, samples, kernels = disturbance_of(calibration)
+    rest = "they are not used"
+    if kernels:
+        rest = f"used for {kernels} of {kernels_timed(calibration)} kernels for lack of others"
+    return (
+        f"{disturbed} of {samples} samples ({100 * disturbed / samples:.0f} %) were disturbed "
+        f"(by other work on the machine, or a lowered clock), {rest}"
+    )
 
 
 def kernels_timed(calibration: CalibrationRecord) -> int:
@@ -81,38 +113,18 @@ def warn_of_doubts(calibration: CalibrationRecord) -> None:
         warnings.warn(text, PerflexWarning, stacklevel=3)
 
 
-def require_repeatable(calibration: CalibrationRecord, what: str = "the calibration") -> None:
-    """Refuse a calibration whose times do not repeat; `what` is what is then not written.
-
-    Raises
-    ------
-    CalibrationError
-        They repeat to worse than `REPEATABILITY_LIMIT`.
-    """
-    if not is_repeatable(calibration):
+def require_acceptable(calibration: CalibrationRecord, what: str = "the calibration") -> None:
+    """Refuse a calibration that is not to be used; `what` is what is then not written."""
+    if faults(calibration):
         raise CalibrationError(refusal(calibration, what))
 
 
-def save_if_repeatable(calibration: Calibration, path: Path, *, accept_noise: bool = False) -> bool:
-    """Write a calibration that is one of several results, unless its times do not repeat; return whether it did.
+def save_if_acceptable(calibration: Calibration, path: Path, *, accept_noise: bool = False) -> bool:
+    """Write a calibration that is one of several results, unless it has `faults`; return whether it did.
 
     Where it is not, a `PerflexWarning` says so. A file of an earlier run stays, and the warning names it.
-
-    Parameters
-    ----------
-    calibration
-        The calibration.
-    path
-        Its file.
-    accept_noise
-        Whether to write it in any case.
-
-    Raises
-    ------
-    FileFormatError
-        The file cannot be written.
     """
-    if accept_noise or is_repeatable(calibration):
+    if accept_noise or not faults(calibration):
         calibration.save(path)
         return True
     there = "; the file that is there is of an earlier run" if path.exists() else ""
@@ -122,9 +134,5 @@ def save_if_repeatable(calibration: Calibration, path: Path, *, accept_noise: bo
 
 def refusal(calibration: CalibrationRecord, what: str) -> str:
     """Return why a calibration is not written, and what to do, in one line."""
-    return f"{what} is not written: {_how_bad(calibration)}; {_WHAT_TO_DO}; --accept-noise writes it all the same"
-
-
-def _how_bad(calibration: CalibrationRecord) -> str:
-    value, limit = repeatability_of(calibration) or 0.0, 100 * REPEATABILITY_LIMIT
-    return f"the measured times repeat only to {100 * value:.1f} %, the limit is {limit:.0f} %"
+    reasons = "; ".join(faults(calibration))
+    return f"{what} is not written: {reasons}; {_WHAT_TO_DO}; --accept-noise writes it all the same"

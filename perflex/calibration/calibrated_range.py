@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.uncertainty import posed_as_fitted, vector
+from perflex.calibration.prediction_variance import flattened, scaled_slopes
 from perflex.expression.roles import find_roles
 from perflex.expression.tree import as_column, evaluate
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.expression.model import Model
     from perflex.fit.result import FitResult
-    from perflex.fit.table import FeatureTable
 
     Array = NDArray[np.float64]
 
@@ -32,24 +31,14 @@ _LISTED = 3
 
 @dataclass(frozen=True, eq=False)
 class Extrapolation:
-    """Where predictions lie, seen from the measurement kernels.
+    """Where predictions lie, seen from the measurement kernels."""
 
-    Attributes
-    ----------
-    outside
-        Which predictions are extrapolated, shape ``(r,)``.
-    growth
-        Logarithm of all costs side by side over those with no feature beyond the range of the measurement kernels,
-        shape ``(r,)``; zero inside.
-    doubts
-        What is outside, as short texts.
-    depends_on
-        Edges that the measurement kernels do not determine, where they decide more of a prediction than of any of them.
-    """
-
+    # Which predictions are extrapolated, and the logarithm of all costs side by side over those with no feature beyond
+    # the range (zero inside); shape ``(r,)``.
     outside: NDArray[np.bool_]
-    growth: NDArray[np.float64]
+    extrapolated_log: NDArray[np.float64]
     doubts: tuple[str, ...]
+    # Edges that the measurement kernels do not determine, where they decide more than of any of these kernels.
     depends_on: tuple[str, ...] = ()
 
 
@@ -62,19 +51,18 @@ class CalibratedRange:
     relative fits rows are divided by their times, so that the leverage tells of mixtures and the range of sizes.
     """
 
-    def __init__(self, model: Model, fit: FitResult, table: FeatureTable) -> None:
-        self._model = model
+    def __init__(self, fit: FitResult) -> None:
+        problem = fit.problem
+        self._model = problem.model
         self._fit = fit
-        roles = find_roles(model.tree)
+        roles = find_roles(self._model.tree)
         self._side_by_side = roles.relaxed
-        self._largest = {name: float(table.column(name).max()) for name in model.input_features()}
+        self._largest = {name: float(column.max()) for name, column in problem.inputs.items()}
         self._columns = [i for i, parameter in enumerate(fit.parameters) if parameter.determined]
-        problem = posed_as_fitted(model, table, fit)
-        x = vector(fit)
-        rows = self._rows(model.compiled.derivatives(problem.values(x), len(table)), problem.predict(x))
-        length = np.linalg.norm(rows, axis=0)
-        self._length = np.where(length > 0, length, 1.0)
-        _, singular, directions = np.linalg.svd(rows / self._length, full_matrices=False)
+        with np.errstate(all="ignore"):
+            rows = self._rows(problem.derivatives(fit.vector), problem.predict(fit.vector))
+        unit, self._length = scaled_slopes(rows)
+        _, singular, directions = np.linalg.svd(unit, full_matrices=False)
         kept = singular > _ROUNDING * singular.max(initial=0.0)
         self._inverse = directions[kept].T / singular[kept]
         self._leverage = float(self._leverages(rows).max(initial=0.0))
@@ -92,7 +80,7 @@ class CalibratedRange:
 
     def _rows(self, gradient: Array, predicted: Array) -> Array:
         rows = gradient[:, self._columns]
-        if not self._fit.scaled:
+        if not self._fit.relative:
             return rows
         return np.divide(rows, predicted[:, None], out=np.zeros_like(rows), where=predicted[:, None] != 0)
 
@@ -101,24 +89,14 @@ class CalibratedRange:
         return leverages
 
     def of(self, values: Mapping[str, Any]) -> Extrapolation:
-        """Return where predictions lie.
-
-        Parameters
-        ----------
-        values
-            A number or array per input feature; arrays are taken as flat.
-        """
+        """Return where predictions lie."""
         model = self._model
-        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in model.input_features()))
-        values = {
-            name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), shape).ravel()
-            for name in model.input_features()
-        }
-        count = int(np.prod(shape))
+        values, shape = flattened(model, values)
+        count = math.prod(shape)
         predicted = np.broadcast_to(np.asarray(model.evaluate(self._fit, values), dtype=np.float64), (count,))
         gradient = model.compiled.derivatives({**values, **self._fit}, count)
         doubts: list[str] = []
-        outside, growth = np.zeros(len(predicted), dtype=bool), np.zeros(len(predicted))
+        outside, extrapolated_log = np.zeros(len(predicted), dtype=bool), np.zeros(len(predicted))
         clipped: dict[str, Any] = dict(values)
         beyond: list[tuple[float, str]] = []
         for name, largest in self._largest.items():
@@ -134,8 +112,8 @@ class CalibratedRange:
                 times = float(value[matters].max()) / largest
                 beyond.append((times, f"{name} is {times:.3g} times the largest"))
         if clipped and beyond:
-            side_by_side = self._growth(self._relaxed(values, count), self._relaxed(clipped, count))
-            growth = np.maximum(side_by_side, 0.0)
+            side_by_side = _log_ratio(self._relaxed(values, count), self._relaxed(clipped, count))
+            extrapolated_log = np.maximum(side_by_side, 0.0)
             listed = [text for _, text in sorted(beyond, reverse=True)]
             more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
             doubts.append(f"larger than all measurement kernels: {', '.join(listed[:_LISTED])}{more}")
@@ -156,14 +134,15 @@ class CalibratedRange:
                 doubts.append(
                     f"{name} is not determined, and its share is larger than in any measurement kernel: {text}"
                 )
-        return Extrapolation(outside, growth, tuple(doubts), tuple(depends_on))
+        return Extrapolation(outside, extrapolated_log, tuple(doubts), tuple(depends_on))
 
     def _relaxed(self, values: Mapping[str, Any], count: int) -> Array:
         """Return the predictions of the model with overlaps replaced by sums, shape ``(r,)``."""
         return as_column(evaluate(self._side_by_side, {**values, **self._fit}), count)
 
-    @staticmethod
-    def _growth(predicted: Array, other: Array) -> Array:
-        """Return the logarithm of predictions over others; zero where either is not positive."""
-        known = (other > 0) & (predicted > 0)
-        return np.log(np.divide(predicted, other, out=np.ones_like(predicted), where=known))
+
+def _log_ratio(predicted: Array, other: Array) -> Array:
+    """Return the logarithm of predictions over others; zero where either is not positive."""
+    known = (other > 0) & (predicted > 0)
+    ratio: Array = np.log(np.divide(predicted, other, out=np.ones_like(predicted), where=known))
+    return ratio

@@ -6,83 +6,58 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
-from perflex.calibration.built_target import require_cycles
 from perflex.calibration.calibration import Calibration
+from perflex.calibration.device_match import TIMES_FACT
 from perflex.calibration.gathering import Measuring, gather, target_on
-from perflex.calibration.its_device import TIMES_FACT
-from perflex.calibration.learned import require_learners
-from perflex.calibration.left_out import left_out_errors
-from perflex.calibration.own_machine import own_cpu
-from perflex.calibration.ready import described_model, ready_model
+from perflex.calibration.ready import described_model, own_cpu, ready_model, usual_fit
 from perflex.calibration.times.table import KnownTimes
 from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
-from perflex.compiled.in_core.source import PORTS, cycle_source
-from perflex.devices.wall_time import is_wall_time
+from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
-from perflex.fit.fitting import fit_model, require_informed
-from perflex.fit.problem import require_fittable
-from perflex.fit.table import fitted_rows, scale_features_by_output, weigh_generators_alike
+from perflex.features.target import machine_in_use
+from perflex.fit.fitting import fit_model
+from perflex.fit.options import FitOptions
+from perflex.fit.problem import require_fittable, require_informed
 from perflex.machines.host import host_machine
-from perflex.models import FitSettings
-from perflex.progress import progress_shown
-from perflex.store.store import using_store
+from perflex.progress import RunOptions, progress_shown
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from perflex.calibration.times.table import TimesTable
     from perflex.expression.model import Model
-    from perflex.fit.loss import Loss
-    from perflex.fit.prior import Prior
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
-    from perflex.machines.machine import Machine
-    from perflex.progress import Progress
-    from perflex.store.records import Recorder
-    from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
-
-Weights = Literal["rows", "generators"]
 
 # What counts, builds, times or fits: another version of it may explain other values.
 _VERSIONED = ("perflex", "loopy", "islpy-barvinok", "pyopencl", "numpy", "scipy")
 
 
-def calibrate(  # noqa: PLR0913 - one parameter per choice
+def calibrate(
     model: Model | str,
     kernels: Sequence[Any] | None = None,
     *,
     device: str | TimedDevice | None = None,
-    timing: TimingOptions | None = None,
-    relative: bool = True,
-    nonnegative: bool = True,
-    sub_group_size: int | None = None,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    machine: str | Path | Machine | None = None,
-    progress: bool | Progress | None = None,
-    budget_s: float | None = None,
-    guess: Mapping[str, float] | None = None,
-    recorder: Recorder | None = None,
-    measure_executor: Executor | None = None,
-    loss: Loss | None = None,
-    on_undetermined: Literal["error", "warn"] | None = None,
-    learn: bool = False,
     times: TimesTable | None = None,
-    prior: Prior | None = None,
-    cycles: str = PORTS,
-    weights: Weights = "rows",
+    budget_s: float | None = None,
+    timing: TimingOptions | None = None,
+    fit: FitOptions | None = None,
+    run: RunOptions | None = None,
 ) -> Calibration:
     """Measure the kernels on a device and fit the model to them (paper Sections 7.1 to 7.2).
+
+    Counts and samples are kept in the store (`using_store`): a calibration that was cut short goes on where it was,
+    unless it has a budget. Features that need a machine use that of `using_machine`, else the device's own.
 
     Parameters
     ----------
@@ -90,67 +65,33 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         A model whose output is a wall time; or the name or file of a ready one, of which ``"general"`` is that for any
         kernel on the device's kind.
     kernels
-        Measurement kernels, or pairs ``(loopy kernel, sizes)``; by default a ready model's own.
+        Measurement kernels, or pairs ``(kernel, sizes)``; by default a ready model's own.
     device
         A device, or parts of its name; by default the one that the model's output feature names, or the default device.
-    timing
-        How kernels are timed; by default as a ready model's file says.
-    relative
-        Minimise relative errors (the paper's scaling by the output) rather than absolute ones.
-    nonnegative
-        Keep cost parameters at or above zero.
-    sub_group_size
-        Work-items per sub-group; by default the device's.
-    executor, store, machine
-        Where kernels are counted, in which file counts are remembered and samples are kept, and the machine of features
-        that need one, as for `gather_feature_values`: a calibration that was cut short goes on where it was, unless it
-        has a budget.
-    progress
-        True for a progress bar; or called with (done, total, what) as work proceeds.
+    times
+        Kernels with times that others measured, as of `load_times`, instead of kernels, device and all that says how
+        to measure: no device is opened. ``"general"`` is then the model for the kind of the machine.
     budget_s
         Seconds that timing kernels, warm-ups included, and choosing them may take; counting and building come on top.
         Where building and timing all kernels fits in, that is done, as without a budget. Else only those are measured
         that tell most about the parameters for their device time (D-optimal on the scaled Jacobian), in batches, each
         kernel three times or more often where that tells more than another kernel. Of a device that is no `Device`
         only the device time counts. By default all kernels are measured.
-    guess
-        Parameter values to choose the first kernels with, such as those of a similar device's calibration; by
-        default rough ones. Only used with a budget.
-    recorder
-        What keeps samples, as for `gather_feature_values`.
-    measure_executor
-        Where kernels are timed, as for `gather_feature_values`; not with a budget, which decides while it measures.
-    loss
-        What the fit minimises, as for `fit_model`: ``"squared"``, or ``"soft_l1"``, which a few wrong timings do not
-        move; by default what a ready model's file says, else ``"squared"``.
-    on_undetermined
-        What to do where the kernels do not determine a parameter, as for `fit_model`; by default what a ready model's
-        file says, else ``"error"``. What no kernel contains is refused before anything is timed.
-    learn
-        Learn what the model leaves out of the measurement kernels' times, from what predicted times are made of; used
-        in predictions where that lowers the error of left-out generators (`Calibration.learned`). Needs scikit-learn:
-        ``pip install 'perflex[learn]'``.
-    times
-        Kernels with times that others measured, as of `load_times`, instead of kernels, device and all that says how
-        to measure: no device is opened. ``"general"`` is then the model for the kind of the machine.
-    prior
-        What other devices say of each parameter (`prior_of`), as for `fit_model`; errors are then relative. Few kernels
-        do. `transfer` makes more of other devices' calibrations.
-    cycles
-        Where ``f_code_cycles`` and ``f_code_chain_cycles`` come from: ``"ports"``, perflex's own model, or
-        ``"llvm-mca"``, a program of LLVM. The calibration keeps the program's version and the core, and predicts with
-        them. Kernels with instructions that the program does not know are left out.
-    weights
-        What counts alike in the fit: ``"rows"``; or ``"generators"``, each of them as much as any other, however many
-        rows it has (`weigh_generators_alike`). For all rows at once: neither a budget nor a prior goes with it.
+    timing
+        How kernels are timed; by default as a ready model's file says.
+    fit
+        How the model is fitted; by default as a ready model's file says. Where undetermined parameters are errors, what
+        no kernel contains is refused before anything is timed.
+    run
+        Where kernels are counted and timed, and who is told of progress, as for `gather_feature_values`. Not timed
+        elsewhere within a budget, which decides while it measures.
 
     Returns
     -------
     Calibration
-        Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times repeat
-        so badly that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
-        Another one says so where a quarter of the samples or more were disturbed, or of the kernels rest on such, and
-        where nothing can be learned because there are fewer than twenty generators.
+        Parameters with units and uncertainties, the device's facts, and how they were obtained. Where the times
+        are so bad that ``perflex calibrate`` would not write its file, a `PerflexWarning` says so; ``save`` writes it.
+        Another one says so where a quarter of the samples or more were disturbed, or of the kernels rest on such.
 
     Raises
     ------
@@ -159,101 +100,63 @@ def calibrate(  # noqa: PLR0913 - one parameter per choice
         at least not within the budget.
     DeviceError, MachineError, NoMatchError, MissingSizeError, StoreError
         As `gather_feature_values`.
-    MissingExtraError
-        With `learn`: scikit-learn is not installed. With `cycles`: the tool is not, or does not know the core.
-    ValueError
-        There is no such source of cycles, and nothing else counts alike.
     """
-    _require_choices(weights, budget_s, prior, learn=learn)
-    source = cycle_source(cycles)
-    fitting = {"nonnegative": nonnegative, "loss": loss, "on_undetermined": on_undetermined, "prior": prior}
+    run = run or RunOptions()
     if times is not None:
         require_no_device(
-            kernels=kernels, device=device, timing=timing, budget_s=budget_s, guess=guess, recorder=recorder,
-            measure_executor=measure_executor, cycles=source,
-        )  # fmt: skip
-        with using_store(store), progress_shown(progress, "calibrate:") as report:
-            counting = partial(Measuring, None, TimingOptions(), executor=executor, progress=report)
-            chosen = (sub_group_size, machine)
-            found = _of_times(model, times, counting, chosen, fitting, relative=relative, weights=weights)
-            return found.with_learning() if learn else found
-    usual = FitSettings()
+            kernels=kernels, device=device, timing=timing, budget_s=budget_s, measure_executor=run.measure_executor
+        )
+        return _of_times(model, times, fit, run)
     options = timing or TimingOptions()
     if isinstance(model, str):
         ready = ready_model(model, device)
         model, device, options = ready.model, ready.device, timing or ready.timing(options)
-        usual = ready.description.fit
+        fit = fit or usual_fit(ready.description)
         kernels = ready.kernels() if kernels is None else kernels
+    fit = fit or FitOptions()
     _require_measurable(model)
-    require_cycles(source, model.input_features())
     if kernels is None:
         msg = "there are no measurement kernels; pass some, or the name of a ready model, which has its own"
         raise CalibrationError(msg)
-    _require_here(budget_s, measure_executor)
+    if budget_s is not None and run.measure_executor is not None:
+        msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
+        raise CalibrationError(msg)
     where: TimedDevice = chosen_device(device, model.output_feature)
     # Workers elsewhere time on CPUs of their own.
-    needs_own = machine is None and measure_executor is None
+    needs_own = machine_in_use() is None and run.measure_executor is None
     cpu = own_cpu(where, model.input_features()) if needs_own else None
-    target = target_on(where, model.input_features(), sub_group_size, machine if cpu is None else host_machine(cpu))
-    target = replace(target, cycles=source)
-    with using_store(store), progress_shown(progress, "calibrate:") as report:
-        strict = prior is None and (on_undetermined or usual.on_undetermined) == "error"
-        check = partial(require_informed, model) if strict else None
-        measuring = Measuring(where, options, target, executor, measure_executor, recorder, report, check, not strict)
+    target = target_on(where, model.input_features(), None if cpu is None else host_machine(cpu))
+    with progress_shown(run.progress, "calibrate:") as report:
+        measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))
+        spent: dict[str, Any] = {}
         if budget_s is None:
             table = gather(tuple(model.all_features()), kernels, measuring)
-            spent: dict[str, Any] = {}
         else:
-            from perflex.calibration.budget.sequential import measure_within_budget
+            from perflex.calibration.budget.within_budget import measure_within_budget
 
-            table, bought = measure_within_budget(
-                model,
-                kernels,
-                budget_s,
-                measuring,
-                guess=guess,
-                relative=relative,
-                nonnegative=nonnegative,
-                loss=loss or usual.loss,
-            )
-            spent = bought.facts()
-    table = _weighed(table, weights)
-    fit = _fitted(model, table, usual, fitting, relative=relative)
-    found = _made(model, table, fit, device=where, timing=options)
-    asked = {} if source is None else source.facts()
-    found = replace(found, options={**found.options, **spent, **asked}, cpu=cpu)
+            table, spent = measure_within_budget(model, kernels, budget_s, measuring)
+    found = calibration_from_table(model, table, fit_model(model, table, fit), device=where, timing=options)
+    found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
-    return found.with_learning() if learn else found
+    return found
 
 
-def _of_times(
-    model: Model | str,
-    times: TimesTable,
-    counting: Callable[..., Measuring],
-    chosen: tuple[int | None, str | Path | Machine | None],
-    fitting: Mapping[str, Any],
-    *,
-    relative: bool,
-    weights: Weights,
-) -> Calibration:
-    """Fit a model to times that others measured; `chosen` are sub-group size and machine as they were given."""
-    facts = machine_for_times(times, chosen[1])
-    usual = FitSettings()
+def _of_times(model: Model | str, times: TimesTable, fit: FitOptions | None, run: RunOptions) -> Calibration:
+    """Fit a model to times that others measured."""
+    facts = machine_for_times(times)
     if isinstance(model, str):
         description = described_model(model, None if facts is None else facts.kind)
-        model, usual = description.model(), description.fit
+        model, fit = description.model(), fit or usual_fit(description)
+    fit = fit or FitOptions()
     _require_measurable(model)
     features = tuple(model.all_features())
-    strict = fitting["prior"] is None and (fitting["on_undetermined"] or usual.on_undetermined) == "error"
-    measuring = counting(
-        target_for_times(times, features, *chosen),
-        check=partial(require_informed, model) if strict else None,
-        may_lack=not strict,
-        times=KnownTimes(times),
-    )
-    table = _weighed(gather(features, (), measuring), weights)
-    fit = _fitted(model, table, usual, fitting, relative=relative)
-    found = _made(model, table, fit, device=None, timing=None)
+    with progress_shown(run.progress, "calibrate:") as report:
+        target = target_for_times(times, features)
+        measuring = Measuring(
+            None, TimingOptions(), target, run.executor, None, report, *_checked(model, fit), times=KnownTimes(times)
+        )
+        table = gather(features, (), measuring)
+    found = calibration_from_table(model, table, fit_model(model, table, fit))
     device = {"name": times.device, "kind": "" if facts is None else facts.kind, TIMES_FACT: times.source}
     found = replace(
         found,
@@ -264,35 +167,10 @@ def _of_times(
     return found
 
 
-def _require_here(budget_s: float | None, measure_executor: Executor | None) -> None:
-    if budget_s is not None and measure_executor is not None:
-        msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
-        raise CalibrationError(msg)
-
-
-def _require_choices(weights: Weights, budget_s: float | None, prior: Prior | None, *, learn: bool) -> None:
-    if learn:
-        require_learners()
-    if weights not in get_args(Weights):
-        msg = f"weights must be one of {', '.join(get_args(Weights))}, not {weights!r}"
-        raise ValueError(msg)
-    if weights != "rows" and (budget_s is not None or prior is not None):
-        other = "a budget, which chooses rows that count alike" if prior is None else "a prior, whose noise weighs rows"
-        msg = f"weights={weights!r} does not go with {other}; leave out one of them"
-        raise CalibrationError(msg)
-
-
-def _weighed(table: FeatureTable, weights: Weights) -> FeatureTable:
-    return weigh_generators_alike(table) if weights == "generators" else table
-
-
-def _fitted(
-    model: Model, table: FeatureTable, usual: FitSettings, given: Mapping[str, Any], *, relative: bool
-) -> FitResult:
-    """Fit a model as was asked for, or as is usual for it; `given` are keywords of `fit_model`."""
-    chosen = {**given, "loss": given["loss"] or usual.loss}
-    chosen["on_undetermined"] = given["on_undetermined"] or usual.on_undetermined
-    return fit_model(model, scale_features_by_output(table) if relative else table, **chosen)
+def _checked(model: Model, fit: FitOptions) -> tuple[Callable[[Mapping[str, NDArray[np.float64]]], None] | None, bool]:
+    """Return what refuses counts that leave costs out, and whether they may lack some."""
+    strict = fit.on_undetermined == "error"
+    return (partial(require_informed, model) if strict else None), not strict
 
 
 def _require_measurable(model: Model) -> None:
@@ -309,30 +187,16 @@ def _require_measurable(model: Model) -> None:
 def calibration_from_table(
     model: Model,
     table: FeatureTable,
+    fit: FitResult,
     *,
     device: TimedDevice | None = None,
     timing: TimingOptions | None = None,
-    relative: bool = True,
-    nonnegative: bool = True,
-    fit: FitResult | None = None,
-    loss: Loss = "squared",
 ) -> Calibration:
-    """Fit the model to values gathered before, unless that was done; arguments, warnings, errors as `calibrate`."""
-    if fit is None:
-        scaled = scale_features_by_output(table) if relative else table
-        fit = fit_model(model, scaled, nonnegative=nonnegative, loss=loss)
-    found = _made(model, table, fit, device=device, timing=timing)
-    warn_of_doubts(found)
-    return found
-
-
-def _made(
-    model: Model, table: FeatureTable, fit: FitResult, *, device: Any, timing: TimingOptions | None
-) -> Calibration:
-    rows = fitted_rows(model, table, scaled=fit.scaled)
+    """Return the calibration of values gathered before and their fit."""
     return Calibration(
         model=model,
         fit=fit,
+        table=table.of_features(model.all_features()),
         device=_facts(device),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=software_versions(),
@@ -342,9 +206,6 @@ def _made(
         noise_floor=_noise_floor(table),
         dropped=table.dropped,
         machine=table.machine,
-        table=rows,
-        # Without the prior a refit to the other generators would be another fit.
-        left_out=left_out_errors(model, fit, rows) if fit.prior is None else None,
     )
 
 

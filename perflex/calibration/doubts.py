@@ -9,8 +9,8 @@ import numpy as np
 
 from perflex.errors import PerflexWarning
 from perflex.features import extract_scop
-from perflex.features.cpu.doubts import conflict_doubts, volume_doubts
-from perflex.features.gpu.geometry import local_bytes
+from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
+from perflex.features.gpu.waves import local_bytes
 from perflex.features.values import with_own_sizes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MOST_POINTS = 16
 # Features that count conflict misses themselves.
 _KNOWS_SETS = "f_ecm"
 # Of a work-group, as calibrations name them.
-_LIMITS = ("max_work_group_size", "local_memory_bytes")
+DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes")
 
 
 def kernel_doubts(
@@ -35,22 +35,13 @@ def kernel_doubts(
 
     That the device cannot run it; on CPUs conflict misses, or, for models with cache volumes, what these follow only
     approximately.
-
-    Parameters
-    ----------
-    calibration
-        Of a device; older ones do not know the largest work-group.
-    kernel, sizes
-        As `Calibration.predict` takes them. Of arrays of sizes, 16 points are looked at, the first and last among them.
-    target
-        What features are counted for; its machine, if it has one, knows the caches.
     """
     names, device = calibration.model.input_features(), calibration.device
     on_cpu = device.get("kind") == "cpu"
-    if not on_cpu and all(device.get(limit) is None for limit in _LIMITS):
+    if not on_cpu and all(device.get(limit) is None for limit in DEVICE_LIMITS):
         return ()
     kernel, sizes = with_own_sizes(kernel, sizes)
-    scop = extract_scop(kernel)
+    scop = extract_scop(kernel, sizes)
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
     points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
     chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
@@ -71,7 +62,7 @@ def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 def _beyond_the_device(calibration: CalibrationRecord, scop: Scop, sizes: Mapping[str, int]) -> list[str]:
     """Return why the device cannot run a kernel at all; a model gives a time of it all the same."""
-    items, memory = (calibration.device.get(limit) for limit in _LIMITS)
+    items, memory = (calibration.device.get(limit) for limit in DEVICE_LIMITS)
     found = []
     for number, launch in enumerate(scop.launches):
         if items is not None and launch.group_size > items:
@@ -83,20 +74,6 @@ def _beyond_the_device(calibration: CalibrationRecord, scop: Scop, sizes: Mappin
                 f"the device cannot run it: a work-group needs {needed} B of local memory, the device has {memory} B"
             )
     return found
-
-
-def range_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what about feature values is outside of the calibration's measurement kernels, as short texts.
-
-    Parameters
-    ----------
-    calibration
-        The calibration; one that keeps no measured values has no doubts of this kind.
-    values
-        A number or array per input feature.
-    """
-    place = calibration.place_of(values)
-    return () if place is None else place.doubts
 
 
 def warn_of_prediction(doubts: Iterable[str]) -> None:

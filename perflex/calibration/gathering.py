@@ -9,76 +9,54 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.row_times import measured_times
-from perflex.calibration.times.table import KnownTimes
+from perflex.calibration.times.table import KnownTimes, RowTimes
 from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times
-from perflex.devices.wall_time import is_wall_time
+from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
-from perflex.features.many import count_rows
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
-from perflex.features.values import target_of
+from perflex.features.values import count_rows, target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
-from perflex.progress import progress_shown
-from perflex.store.store import using_store
+from perflex.progress import RunOptions, progress_shown
+from perflex.store.resume import recording
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from perflex.calibration.times.table import TimesTable
     from perflex.compiled.program import CompiledProgram
+    from perflex.expression.model import Model
     from perflex.features import Feature
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
-    from perflex.machines.resources import Resources
+    from perflex.machines.residency import Resources
     from perflex.progress import Progress
-    from perflex.store.records import Recorder
-    from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.results import TimingSummary
 
 _LISTED = 12
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """How kernels are counted and timed: made once, where a user says so.
+    """How kernels are counted and timed: made once, where a user says so."""
 
-    Attributes
-    ----------
-    device
-        Where wall times are measured; None where nothing is.
-    timing
-        How kernels are timed.
-    target
-        What features are counted for.
-    executor, measure_executor
-        Where kernels are counted, and where they are built and timed; None for here.
-    recorder
-        What keeps samples, where the store is not to decide.
-    progress
-        Called with (done, total, what) as work proceeds.
-    check
-        Called with the columns of all counted features before anything is timed; may raise.
-    may_lack
-        Whether features may match nothing in any kernel: they are zero then, and else an error.
-    times
-        Times that others measured; the device is None then.
-    """
-
+    # Where wall times are measured; None where nothing is, as with times that others measured.
     device: TimedDevice | None
     timing: TimingOptions
     target: Target
+    # Where kernels are counted, and where they are built and timed; None for here.
     executor: Executor | None = None
     measure_executor: Executor | None = None
-    recorder: Recorder | None = None
     progress: Progress | None = None
+    # Called with the columns of all counted features before anything is timed; may raise.
     check: Callable[[Mapping[str, NDArray[np.float64]]], None] | None = None
+    # Whether features may match nothing in any kernel: they are zero then, and else an error.
     may_lack: bool = False
     times: KnownTimes | None = None
 
@@ -96,13 +74,13 @@ class _Built:
 def target_on(
     device: TimedDevice | None,
     features: Iterable[str],
+    machine: Machine | None = None,
     sub_group_size: int | None = None,
-    machine: str | Path | Machine | None = None,
 ) -> Target:
     """Return what features are counted for where a device is timed.
 
-    Sub-groups are the device's, and features about a machine are about the one that the device is, unless others are
-    asked for.
+    Sub-groups are the device's, and features about a machine are about the one given or in use, else the one that the
+    device's name stands for.
     """
     if sub_group_size is None:
         sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
@@ -111,57 +89,43 @@ def target_on(
     return target_of(counted, sub_group_size, machine, otherwise=str(getattr(device, "name", "")))
 
 
-def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
+def gather_feature_values(
     features: Iterable[str],
     kernels: Sequence[Any] | None = None,
     *,
     device: str | TimedDevice | None = None,
+    times: TimesTable | None = None,
     timing: TimingOptions | None = None,
     sub_group_size: int | None = None,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    machine: str | Path | Machine | None = None,
-    progress: bool | Progress | None = None,
-    recorder: Recorder | None = None,
-    measure_executor: Executor | None = None,
-    times: TimesTable | None = None,
+    run: RunOptions | None = None,
 ) -> FeatureTable:
     """Count and measure features of many kernels (paper Section 2.2, step 3).
+
+    Descriptions and counts are remembered and samples kept in the store (`using_store`): measuring that was cut short
+    goes on from there when it is begun again; once it came to its end it is measured anew. Features that need a machine
+    (``f_vol_...``, ``f_waves``) are about that of `using_machine`, else the one that the device's name stands for.
 
     Parameters
     ----------
     features
         Feature identifiers, e.g. ``model.all_features()``. A wall time among them is the table's output.
     kernels
-        Measurement kernels, or pairs ``(loopy kernel, sizes)``.
+        Measurement kernels, or pairs ``(kernel, sizes)``.
     device
         Where wall times are measured: a device, or parts of its name. By default the one that the
         wall-time feature names.
+    times
+        Kernels with times that others measured, instead of kernels and a device. No device is opened then; features
+        that need a machine are about the one in use or that the table's device is called, and sub-groups are that
+        machine's, or have 32 work-items.
     timing
         How kernels are timed.
     sub_group_size
         Work-items per sub-group; by default the device's, or 32 where nothing is measured.
-    executor
-        Where kernels are counted and their code is generated: a pool of processes or threads, or any other
-        ``concurrent.futures.Executor``.
-    measure_executor
-        Where kernels are built and timed, likewise; by default this machine. Workers of one machine take turns at a
-        device; several machines with the same device share the kernels.
-    store
-        File in which descriptions and counts are remembered and samples are kept, or ``"off"``; by default that of
-        PERFLEX_STORE, else one in the user's cache directory. Measuring that was cut short goes on from what is
-        there when it is begun again; once it came to its end it is measured anew.
-    machine
-        For features that need one (``f_vol_...``, ``f_waves``): a machine, its name, or its file; by default that of
-        `using_machine`, else the one that the device's name stands for.
-    progress
-        True for a progress bar; or called with (done, total, what) as work proceeds.
-    recorder
-        What keeps samples, instead of the store: for runs that consist of several parts.
-    times
-        Kernels with times that others measured, instead of kernels and a device. No device is opened then; features
-        that need a machine are about the one that is given or that the table's device is called, and sub-groups are
-        that machine's, or have 32 work-items.
+    run
+        Where kernels are counted and their code is generated, where they are built and timed, and who is told of
+        progress. Workers of one machine take turns at a device; several machines with the same device share the
+        kernels.
 
     Returns
     -------
@@ -186,23 +150,23 @@ def gather_feature_values(  # noqa: PLR0913 - one parameter per choice
     StoreError
         Samples cannot be kept: the file cannot be written. What was kept before stays.
     """
-    names = tuple(dict.fromkeys(features))
+    names, run = tuple(dict.fromkeys(features)), run or RunOptions()
     output = _wall_time_among(names)
     if times is not None:
-        require_no_device(
-            kernels=kernels, device=device, timing=timing, measure_executor=measure_executor, recorder=recorder
-        )
+        require_no_device(kernels=kernels, device=device, timing=timing, measure_executor=run.measure_executor)
     timed_on = None if output is None or times is not None else chosen_device(device, output)
-    with using_store(store), progress_shown(progress, "gather:") as report:
+    target = (
+        target_on(timed_on, names, sub_group_size=sub_group_size)
+        if times is None
+        else target_for_times(times, names, sub_group_size)
+    )
+    with progress_shown(run.progress, "gather:") as report:
         measuring = Measuring(
             timed_on,
             timing or TimingOptions(),
-            target_on(timed_on, names, sub_group_size, machine)
-            if times is None
-            else target_for_times(times, names, sub_group_size, machine),
-            executor,
-            measure_executor,
-            recorder,
+            target,
+            run.executor,
+            run.measure_executor,
             report,
             times=None if times is None else KnownTimes(times),
         )
@@ -243,7 +207,6 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
             measuring.timing,
             executor=measuring.executor,
             measure_executor=measuring.measure_executor,
-            recorder=measuring.recorder,
             progress=measuring.progress,
         )
         dropped += failures
@@ -286,8 +249,7 @@ def _wall_time_among(names: Sequence[str]) -> str | None:
 def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) -> _Built:
     """Build the kernels where a feature asks for that."""
     from perflex.features import parse_feature
-    from perflex.features.families.build import needs_build
-    from perflex.features.families.code import needs_code
+    from perflex.features.families.code import needs_build, needs_code
 
     features = [parse_feature(name) for name in names]
     found = _Built(rows, None, None, [])
@@ -297,7 +259,7 @@ def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) 
     if measuring.device is None:
         return found
     if any(map(needs_build, features)):
-        from perflex.timing.resource_use import resource_use
+        from perflex.timing.compiled_code import resource_use
 
         outcomes: Any = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
         kept, built, failed = _without_failures(rows, outcomes)
@@ -383,3 +345,56 @@ def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
     for label, reason in dropped:
         # The line of who called `calibrate` or `gather_feature_values`.
         warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)
+
+
+def measured_times(
+    rows: Sequence[SizedKernel],
+    device: TimedDevice,
+    timing: TimingOptions,
+    *,
+    executor: Executor | None,
+    measure_executor: Executor | None,
+    progress: Progress | None,
+) -> tuple[RowTimes, list[tuple[str, str]], TimingSummary]:
+    """Return the times of kernels, label and reason of those that failed, and how measuring went.
+
+    Arguments and errors as of `perflex.gather_feature_values`.
+    """
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import MeasurementFailure
+
+    with recording(str(device), [row.label for row in rows]) as used:
+        if measure_executor is None:
+            outcomes = measure(rows, device, timing, progress, used, executor)
+        else:
+            from perflex.timing.executors.rounds import measure_on
+
+            outcomes = measure_on(measure_executor, rows, device, timing, progress, used)
+    found = RowTimes(*(np.full(len(rows), np.nan) for _ in range(3)))
+    failures = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, MeasurementFailure):
+            # Reasons begin with the label, for they are errors of their own elsewhere.
+            failures.append((outcome.label, outcome.reason.removeprefix(f"{outcome.label}: ")))
+        else:
+            found.seconds[index], found.spread[index] = outcome.seconds, outcome.spread
+            found.repeatability[index] = outcome.repeatability
+    return found, failures, outcomes.summary()
+
+
+def table_of_times(
+    model: Model,
+    times: TimesTable,
+    *,
+    sub_group_size: int | None = None,
+    run: RunOptions | None = None,
+) -> FeatureTable:
+    """Return a model's features and the times of a table's kernels, a row each."""
+    features = tuple(model.all_features())
+    run = run or RunOptions()
+    target = target_for_times(times, features, sub_group_size)
+    with progress_shown(run.progress, "count:") as report:
+        measuring = Measuring(
+            None, TimingOptions(), target, run.executor, progress=report, may_lack=True, times=KnownTimes(times)
+        )
+        return gather(features, (), measuring)

@@ -1,37 +1,165 @@
-"""The variance of predictions: of the parameters, and of a measurement about the model."""
+"""The variance of predictions: of the parameters, bounds included, and of a measurement about the model."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from perflex.calibration.uncertainty import (
-    free_parameters,
-    mean_square_within,
-    posed_as_fitted,
-    require_spare,
-    residual_deviation,
-    vector,
-    without_bound,
-)
 from perflex.errors import CalibrationError
-from perflex.fit.noise import ResidualNoise, measured_noise, residual_noise
+from perflex.fit.confidence import residual_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.uncertainty import FreedParameter
     from perflex.expression.model import Model
-    from perflex.fit.problem import Problem
+    from perflex.fit.confidence import ResidualNoise
     from perflex.fit.result import FitResult
-    from perflex.fit.table import FeatureTable
 
     Array = NDArray[np.float64]
+
+# Below this length relative to its own, what is left of a column beside the others is rounding.
+_INDISTINGUISHABLE = 1e-7
+# Beyond this many deviations the tail's moment is its asymptote; the closed form would cancel.
+_FAR = 30.0
+# Deviations beyond which a normal distribution holds nothing; a limit nearer than that is integrated up to.
+_BEYOND_TAIL = 9.0
+_NODES = 500
+
+
+@overload
+def student_quantile(probability: float, freedom: float) -> float: ...
+@overload
+def student_quantile(probability: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def student_quantile(probability: float, freedom: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+    """Return a quantile of Student's t distribution, of the shape of its degrees of freedom; nan without any."""
+    from scipy.stats import t as student
+
+    found: NDArray[np.float64] = np.asarray(student.ppf(probability, np.where(np.greater(freedom, 0), freedom, np.nan)))
+    return found if np.ndim(freedom) else float(found)
+
+
+def require_spare(fit: FitResult) -> int:
+    """Return how many more kernels than parameters there were; a `CalibrationError` if none."""
+    if fit.degrees_of_freedom <= 0:
+        cause = f"{len(fit.kernels)} measurement kernels leave no degrees of freedom for {len(fit)} parameters"
+        msg = f"{cause}; calibrate with more measurement kernels"
+        raise CalibrationError(msg)
+    return fit.degrees_of_freedom
+
+
+def residual_deviation(fit: FitResult) -> float:
+    """Return the standard deviation of a residual; under a robust loss that of the good rows."""
+    freedom, known = require_spare(fit), fit.robust_deviation
+    return fit.residual_norm / math.sqrt(freedom) if known is None else known
+
+
+def scaled_slopes(jacobian: Array) -> tuple[Array, Array]:
+    """Return columns of length one, and their lengths; a `CalibrationError` where slopes are no numbers."""
+    with np.errstate(all="ignore"):
+        length = np.linalg.norm(jacobian, axis=0)
+        length = np.where(length > 0, length, 1.0)
+        columns = jacobian / length
+    if not np.isfinite(columns).all():
+        msg = "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate again"
+        raise CalibrationError(msg)
+    return columns, length
+
+
+@dataclass(frozen=True)
+class FreedParameter:
+    """What the measurements say of a parameter held at its bound, if that alone let go."""
+
+    # How far inside of its bound the linearised fit would put it, below zero for beyond; in the parameter's unit.
+    value: float
+    standard_error: float
+    # Change of all parameters per unit of that, the fit staying at its minimum; shape ``(n,)``.
+    direction: NDArray[np.float64]
+    # How its value weighs the rows' errors, shape ``(m,)``.
+    weights: NDArray[np.float64]
+    # Value at which it would be at its other bound, or another cost, which makes way for it, zero; inf for none.
+    limit: float
+
+    def mean_square(self, deviation: float | None = None) -> float:
+        """Return E[x**2] of a normal distribution with its value, cut off below zero and above the limit.
+
+        The distribution's deviation is its standard error, or the one given.
+        """
+        mean, limit = self.value, self.limit
+        deviation = self.standard_error if deviation is None else deviation
+        if deviation == 0.0:
+            return min(max(mean, 0.0), limit) ** 2
+        if limit <= 0.0:
+            return 0.0
+        # Beyond the tail a limit cuts nothing off.
+        if limit - max(mean, 0.0) > _BEYOND_TAIL * deviation:
+            return _mean_square_above_zero(mean, deviation)
+        # The tail of a normal distribution falls off the faster, the farther out it is cut off.
+        away = max(-mean / deviation, 1.0)
+        limit = min(limit, max(mean, 0.0) + _BEYOND_TAIL * deviation / min(away, 1.0 + away / 4))
+        x = (np.arange(_NODES) + 0.5) * limit / _NODES
+        exponent = -(((x - mean) / deviation) ** 2) / 2
+        density = np.exp(exponent - exponent.max())
+        return float(density @ x**2 / density.sum())
+
+
+def _mean_square_above_zero(mean: float, deviation: float) -> float:
+    """Return E[x**2] for a normal distribution cut off below zero."""
+    from scipy.special import erfcx
+
+    away = -mean / deviation
+    if away > _FAR:
+        # There the tail is exponential with mean deviation / away; its mean square is twice that mean's square.
+        return 2.0 * (deviation / away) ** 2
+    # erfcx, not erfc: far in the tail density and probability both vanish, but not their ratio.
+    hazard = math.sqrt(2.0 / math.pi) / float(erfcx(away / math.sqrt(2.0)))
+    # The hazard is the inverse Mills ratio: E[x**2] = mean**2 + deviation**2 + mean * deviation * hazard.
+    return deviation**2 * (1.0 + away**2 - away * hazard)
+
+
+def without_bound(fit: FitResult, index: int) -> FreedParameter | None:
+    """Return what the measurements say of a parameter at its bound; None if nothing."""
+    problem, free = fit.problem, fit.free
+    jacobian, residual = fit.regression
+    value, lower, upper = fit.vector[index], fit.coordinates.lower[index], fit.coordinates.upper[index]
+    # The nearer of both: in a file a bound that follows from the rows may differ by rounding.
+    inward = -1.0 if upper - value < value - lower else 1.0
+    column = inward * jacobian[:, index]
+    direction = np.zeros(len(fit))
+    direction[index] = inward
+    rest = column
+    if free:
+        # Regression of its column on the free ones: how they would move along, and what is its own.
+        length = np.linalg.norm(jacobian[:, free], axis=0)
+        weights = np.linalg.lstsq(jacobian[:, free] / length, column, rcond=None)[0] / length
+        direction[free] = -weights
+        rest = column - jacobian[:, free] @ weights
+    size = float(np.linalg.norm(rest))
+    if not size > _INDISTINGUISHABLE * float(np.linalg.norm(column)):
+        return None
+    # Frisch, Waugh and Lovell: regression on what is left of a column gives its coefficient beside the other columns.
+    # Under a loss pseudo-residuals, not the spread of good rows, decide how sure its estimates are.
+    spread = float(np.linalg.norm(residual)) / math.sqrt(require_spare(fit))
+    deviation = (residual_deviation(fit) if problem.loss is None else spread) / size
+    limit = min(float(upper - lower), _limit(fit, direction))
+    return FreedParameter(-float(rest @ residual) / size**2, deviation, direction, rest / size**2, limit)
+
+
+def _limit(fit: FitResult, direction: Array) -> float:
+    """Return how far a parameter may go in a direction until another one that bounds hold is at zero."""
+    if not fit.nonnegative:
+        return math.inf
+    steps = [
+        parameter.value / -float(change)
+        for parameter, change in zip(fit.parameters, direction, strict=True)
+        if change < 0 and parameter.kind == "cost" and not parameter.at_bound
+    ]
+    return min(steps, default=math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,22 +174,14 @@ class _Released:
 
 @dataclass(frozen=True, eq=False)
 class Variances:
-    """Variances of predictions; in squares of the output's unit, shape ``(r,)`` each.
-
-    Attributes
-    ----------
-    predicted
-        The predictions.
-    own
-        Of the parameters, from errors that each row has for itself; without what bounds hold.
-    shared
-        The same from errors that all rows of a generator share, each as large as a residual.
-    noise
-        How large residuals about the model are at each output.
-    """
+    """Variances of predictions; in squares of the output's unit, shape ``(r,)`` each."""
 
     predicted: NDArray[np.float64]
+    # Derivatives of the predictions by the parameters, shape ``(r, n)``.
+    gradient: NDArray[np.float64]
+    # Of the parameters, from errors that each row has for itself; without what bounds hold.
     own: NDArray[np.float64]
+    # The same from errors that all rows of a generator share, each as large as a residual.
     shared: NDArray[np.float64]
     noise: ResidualNoise
     released: tuple[_Released, ...]
@@ -69,27 +189,29 @@ class Variances:
     def of_parameters(self, ratio: float = 0.0) -> NDArray[np.float64]:
         """Return the variance from all parameters, shape ``(r,)``.
 
-        Parameters
-        ----------
-        ratio
-            Variance of errors that the rows of a generator share over that of those which each has for itself.
+        `ratio` is the variance of errors that the rows of a generator share over that which each has for itself.
         """
         variance = self.own + ratio * self.shared
         for part in self.released:
             # A parameter at its bound is known to be small, not to be zero.
-            error = float(np.sqrt(part.own + ratio * part.shared))
-            variance = variance + part.squared_loading * mean_square_within(part.freed.value, error, part.freed.limit)
+            error = math.sqrt(part.own + ratio * part.shared)
+            variance = variance + part.squared_loading * part.freed.mean_square(error)
         # Rounding may leave a quadratic form that vanishes slightly below zero.
         return np.maximum(variance, 0.0)
 
 
-def gradient_at(model: Model, fit: FitResult, values: Mapping[str, Any], predicted: NDArray[np.float64]) -> Array:
+def flattened(model: Model, values: Mapping[str, Any]) -> tuple[dict[str, Array], tuple[int, ...]]:
+    """Return the value of each input feature, numbers or arrays, as a row each, and the shape of all together."""
+    names = model.input_features()
+    shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names))
+    flat = {name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), shape).ravel() for name in names}
+    return flat, shape
+
+
+def gradient_at(model: Model, fit: FitResult, values: Mapping[str, Any]) -> Array:
     """Return the derivatives of predictions by the parameters, shape ``(r, n)``; errors as `PredictionVariance.at`."""
-    flat = {
-        name: np.broadcast_to(np.asarray(values[name], dtype=np.float64), predicted.shape).ravel()
-        for name in model.input_features()
-    }
-    gradient: Array = model.compiled.derivatives({**flat, **fit}, predicted.size)
+    flat, shape = flattened(model, values)
+    gradient: Array = model.compiled.derivatives({**flat, **fit}, math.prod(shape))
     if not np.isfinite(gradient).all():
         msg = f"the model {model.expression!r} has no finite derivatives for these values, so there is no interval"
         raise CalibrationError(msg, model=model)
@@ -97,78 +219,37 @@ def gradient_at(model: Model, fit: FitResult, values: Mapping[str, Any], predict
 
 
 class PredictionVariance:
-    """What a fit and its rows say of the variance of predictions.
+    """What a fit and its rows say of the variance of predictions."""
 
-    Without the rows (calibrations from files of earlier versions) residuals are equally large everywhere, bounds are
-    taken for certain, and nothing is known of generators.
-
-    Parameters
-    ----------
-    model, fit, table
-        The model, its fit, and what was fitted, if that is known.
-    owners
-        The generator of each row.
-
-    Raises
-    ------
-    CalibrationError
-        There were no more measurement kernels than parameters.
-    """
-
-    def __init__(self, model: Model, fit: FitResult, table: FeatureTable | None, owners: Sequence[str]) -> None:
+    def __init__(self, fit: FitResult, owners: Sequence[str]) -> None:
         require_spare(fit)
-        self.model = model
-        self.fit = fit
-        self._free = free_parameters(fit)
+        self._fit = fit
         self._owners = owners
-        self._problem: Problem | None = None if table is None else posed_as_fitted(model, table, fit)
-        self._measured = None if table is None else measured_noise(table)
+        self._problem = fit.problem
 
     @cached_property
     def _jacobian(self) -> tuple[Array, Array]:
         """Jacobian of the residuals by the free parameters, and pseudo-residuals."""
-        assert self._problem is not None  # noqa: S101 - asked for where there are rows only
-        jacobian, pseudo = self._problem.regression(vector(self.fit), len(self._free))
-        return jacobian[:, self._free], pseudo
+        jacobian, pseudo = self._fit.regression
+        return jacobian[:, self._fit.free], pseudo
 
     @cached_property
     def noise(self) -> ResidualNoise:
         """How large residuals are at each output."""
-        deviation = residual_deviation(self.fit)
-        if self._problem is None:
-            nothing = np.zeros(0)
-            return ResidualNoise("constant", deviation, 0.0, nothing, nothing, (0.0, 0.0), self.fit.scaled)
-        residual = self._problem.plain_residual(vector(self.fit))
-        if self._problem.loss is None and (self._problem.root != 1).any():
-            # Rows are as noisy, whatever they weigh.
-            residual = residual / self._problem.root
-            deviation = float(np.linalg.norm(residual)) / np.sqrt(require_spare(self.fit))
-        jacobian, _ = self._jacobian
+        residual, (jacobian, _) = self._problem.plain_residual(self._fit.vector), self._jacobian
         basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
-        return residual_noise(
-            self._problem.output,
-            residual,
-            basis,
-            self._measured,
-            relative=self.fit.scaled,
-            deviation=deviation,
-            robust=self._problem.loss is not None,
-        )
+        return residual_noise(self._problem, residual, basis, residual_deviation(self._fit))
 
     @cached_property
     def _row_errors(self) -> tuple[Array, Array]:
         """Standard deviation of each row's error, shape ``(m,)``, and which generator shares it, shape ``(m, G)``."""
-        assert self._problem is not None  # noqa: S101 - asked for where there are rows only
         deviation = self.noise.deviation(self._problem.output)
         if self._problem.loss is not None:
             # Pseudo-residuals, not the spread of good rows, decide how sure a robust loss's estimates are.
-            _, pseudo = self._jacobian
-            spread = float(np.linalg.norm(pseudo)) / np.sqrt(self.fit.degrees_of_freedom)
-            usual = residual_deviation(self.fit)
+            spread = float(np.linalg.norm(self._jacobian[1])) / np.sqrt(self._fit.degrees_of_freedom)
+            usual = residual_deviation(self._fit)
             # Times that a law gives exactly, as a simulator's may be, leave no residuals.
             deviation = deviation * spread / usual if usual else deviation
-        # The estimates are made of weighted residuals.
-        deviation = deviation * self._problem.root
         names = list(dict.fromkeys(self._owners))
         member = np.array([[owner == name for name in names] for owner in self._owners], dtype=np.float64)
         return deviation, member
@@ -178,16 +259,9 @@ class PredictionVariance:
         """Roots of the parameters' covariance from own and from shared errors, shapes ``(n, m)`` and ``(n, G)``."""
         jacobian, _ = self._jacobian
         deviation, member = self._row_errors
-        length = np.linalg.norm(jacobian, axis=0)
-        inverse = np.zeros((len(self.fit), len(jacobian)))
-        with np.errstate(all="ignore"):
-            columns = jacobian / length
-        if not np.isfinite(columns).all():
-            msg = (
-                "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate again"
-            )
-            raise CalibrationError(msg)
-        inverse[self._free] = np.linalg.pinv(columns) / length[:, None]
+        inverse = np.zeros((len(self._fit), len(jacobian)))
+        columns, length = scaled_slopes(jacobian)
+        inverse[self._fit.free] = np.linalg.pinv(columns) / length[:, None]
         # The estimates are those of equal weights, whatever the rows' variances (White, Econometrica 48, 817, 1980;
         # with errors that a cluster shares: Liang and Zeger, Biometrika 73, 13, 1986).
         own = inverse * deviation
@@ -195,32 +269,15 @@ class PredictionVariance:
 
     @cached_property
     def _freed(self) -> list[FreedParameter]:
-        if self._problem is None:
-            return []
-        held = [i for i, parameter in enumerate(self.fit.parameters) if parameter.at_bound and parameter.determined]
-        found = (without_bound(self._problem, self.fit, self._free, index) for index in held)
+        held = [i for i, parameter in enumerate(self._fit.parameters) if parameter.at_bound and parameter.determined]
+        found = (without_bound(self._fit, index) for index in held)
         return [freed for freed in found if freed is not None]
 
-    def at(self, values: Mapping[str, Any]) -> tuple[Variances, NDArray[np.float64]]:
-        """Return the variances of predictions, and their derivatives by the parameters, shape ``(r, n)``.
-
-        Parameters
-        ----------
-        values
-            A number or array per input feature; arrays are taken as flat.
-
-        Raises
-        ------
-        CalibrationError
-            The model has no finite derivatives there.
-        """
-        predicted = np.asarray(self.model.evaluate(self.fit, values), dtype=np.float64)
-        gradient = gradient_at(self.model, self.fit, values, predicted)
-        predicted = predicted.ravel()
-        if self._problem is None:
-            covariance = np.nan_to_num(self.fit.covariance, nan=0.0)
-            own = np.einsum("ri,ij,rj->r", gradient, covariance, gradient)
-            return Variances(predicted, own, np.zeros_like(own), self.noise, ()), gradient
+    def at(self, values: Mapping[str, Any]) -> Variances:
+        """Return the variances of predictions at feature values: a number or array each, which are taken as flat."""
+        model = self._problem.model
+        predicted = np.asarray(model.evaluate(self._fit, values), dtype=np.float64)
+        gradient = gradient_at(model, self._fit, values)
         own_root, shared_root = self._roots
         deviation, member = self._row_errors
         released = tuple(
@@ -233,4 +290,4 @@ class PredictionVariance:
             for freed in self._freed
         )
         own, shared = ((gradient @ root) ** 2 for root in (own_root, shared_root))
-        return Variances(predicted, own.sum(axis=1), shared.sum(axis=1), self.noise, released), gradient
+        return Variances(predicted.ravel(), gradient, own.sum(axis=1), shared.sum(axis=1), self.noise, released)

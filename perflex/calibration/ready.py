@@ -1,42 +1,92 @@
-"""Ready models by name, with their measurement kernels; ``general`` is that of the device's kind."""
+"""Ready models by name, with their measurement kernels; ``general`` is that of the device's kind.
+
+How fast a device is, from one short kernel, says which sizes of measurement kernels suit it.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.devices.device import Device
-from perflex.devices.wall_time import device_of, is_device_specific, is_wall_time, wall_time_identifier
-from perflex.errors import CalibrationError
-from perflex.models import GENERAL, load_model
-from perflex.models.kernel_sets import measurement_kernels
+from perflex.devices.listing import device_of, is_device_specific, is_wall_time, wall_time_identifier
+from perflex.errors import CalibrationError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
+from perflex.features.target import machine_in_use
+from perflex.fit.options import FitOptions
+from perflex.machines.files import machine_of_device
+from perflex.machines.host import reported_cpu
+from perflex.models import GENERAL, load_model, measurement_kernels
+from perflex.store.resume import current_recorder
 from perflex.timing.measuring import chosen_device
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perflex.expression.model import Model
+    from perflex.machines.host import ReportedCpu
     from perflex.models import ModelDescription
-    from perflex.store.records import Recorder
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.options import TimingOptions
     from uipick import MeasurementKernel
+
+# The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
+REFERENCE_RATE = 1.7e11
+_PILOT = ("flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64")
+# Multiply-adds of the pilot for each of its elements: 32 in each of m = 64 iterations.
+_PER_ELEMENT = 32 * 64
+# A fast device is done with few elements before its timer can tell, so more follow until a launch takes long enough.
+_PILOT_ELEMENTS = (32768, 1048576, 16777216)
+_LONG_ENOUGH_S = 2e-4
+_TOO_SLOW = ("hang", "limit")
+
+
+def multiply_add_rate(device: TimedDevice) -> float | None:
+    """Return the device's multiply-adds per second, from one short measurement kernel.
+
+    None with a `PerflexWarning` where the kernel does not run on the device; others may. A `MeasurementError` where it
+    does not end within the time limit of a launch. A run that goes on finds the rate, and so the sizes, that it had.
+    """
+    from perflex.timing.measuring import measure
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    rate = None
+    for elements in _PILOT_ELEMENTS:
+        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(_PILOT, {"nelements": (elements,)})
+        (outcome,) = measure(
+            [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
+            device,
+            # The rate only sets sizes, so a few trials are enough.
+            TimingOptions(trials=5, min_trials=3, budget_s=1.0),
+            recorder=current_recorder(),
+        )
+        if isinstance(outcome, MeasurementFailure):
+            # A device on which the shortest kernel does not end has hours of others before it.
+            if rate is None and outcome.kind in _TOO_SLOW:
+                raise outcome.error
+            if rate is None:
+                msg = f"{outcome.reason}; so the device's speed is not known, and kernels keep the model file's sizes"
+                warnings.warn(msg, PerflexWarning, stacklevel=2)
+            break
+        rate = elements * _PER_ELEMENT / outcome.seconds
+        if outcome.seconds >= _LONG_ENOUGH_S:
+            break
+    return rate
+
+
+def scale_of(rate: float | None) -> float:
+    """Return a rate of `multiply_add_rate` in multiples of `REFERENCE_RATE`; 1 where it is not known."""
+    return 1.0 if rate is None else rate / REFERENCE_RATE
 
 
 @dataclass(frozen=True)
 class ReadyModel:
-    """A ready model on a device.
-
-    Attributes
-    ----------
-    description
-        As its file has it.
-    model
-        With the device's wall time as output.
-    device
-        Where it is calibrated.
-    """
+    """A ready model on a device."""
 
     description: ModelDescription
+    # With the device's wall time as output.
     model: Model
     device: TimedDevice
 
@@ -52,37 +102,27 @@ class ReadyModel:
             precision=usual.precision if stated.precision is None else stated.precision,
         )
 
-    def scale(self, recorder: Recorder | None = None) -> float:
+    def scale(self) -> float:
         """Return the device's speed in multiples of what the kernels' sizes suit, from a short measurement.
 
-        1 without a measurement where its file fixes the sizes. Arguments and errors as `multiply_add_rate`.
+        1 without a measurement where its file fixes the sizes, and where it fails.
         """
         if self.description.fixed_sizes:
             return 1.0
-        return multiply_add_rate(self.device, recorder) / REFERENCE_RATE
+        return scale_of(multiply_add_rate(self.device))
 
     def kernels(self, scale: float | None = None) -> list[MeasurementKernel]:
         """Return its measurement kernels, sized for the device."""
         return measurement_kernels(self.description, self.scale() if scale is None else scale)
 
 
+def usual_fit(description: ModelDescription) -> FitOptions:
+    """Return how a ready model is fitted where nothing else is said."""
+    return FitOptions(loss=description.fit.loss, on_undetermined=description.fit.on_undetermined)
+
+
 def described_model(name: str, kind: str | None) -> ModelDescription:
-    """Return the description of a ready model.
-
-    Parameters
-    ----------
-    name
-        As for `ready_model`.
-    kind
-        ``"cpu"`` or ``"gpu"``, or None where it is not known.
-
-    Raises
-    ------
-    FileFormatError
-        There is no such model, or its file is wrong.
-    CalibrationError
-        It is ``"general"``, and the kind is not known.
-    """
+    """Return the description of a ready model."""
     if name != GENERAL:
         return load_model(name)
     if kind is None:
@@ -94,22 +134,7 @@ def described_model(name: str, kind: str | None) -> ModelDescription:
 
 
 def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyModel:
-    """Return a ready model on a device.
-
-    Parameters
-    ----------
-    name
-        Name or file, as for `load_model`, or ``"general"`` for ``general_cpu`` or ``general_gpu``.
-    device
-        A device, or parts of its name; by default the one that the model's output names, or the default device.
-
-    Raises
-    ------
-    FileFormatError
-        There is no such model, or its file is wrong.
-    DeviceError
-        No working device fits, or several do.
-    """
+    """Return a ready model on a device."""
     if name == GENERAL:
         where = chosen_device(device)
         description = described_model(name, getattr(where, "kind", ""))
@@ -126,3 +151,19 @@ def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyMode
 def _output(device: TimedDevice) -> str:
     # Devices of the user's own have no name among those of the machine.
     return wall_time_identifier(device) if isinstance(device, Device) else "f_cl_wall_time"
+
+
+def own_cpu(device: TimedDevice | None, features: Iterable[str]) -> ReportedCpu | None:
+    """Return what the operating system reports of the CPU that features need a machine of.
+
+    None where no feature needs one, where one is in use (`using_machine`) or comes with perflex under the device's
+    name, and where the device is no CPU of this machine.
+    """
+    from perflex.features import parse_feature
+    from perflex.features.families.machine import needs_machine
+
+    if not isinstance(device, Device) or device.kind != "cpu" or machine_in_use() is not None:
+        return None
+    if not any(needs_machine(parse_feature(name)) for name in features):
+        return None
+    return None if machine_of_device(device.name) is not None else reported_cpu()

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibrated_range import CalibratedRange, Extrapolation
-    from perflex.calibration.carried_over import CarriedOver
-    from perflex.calibration.generator_term import GeneratorTerm
-    from perflex.calibration.learned import LearnedCorrection, LearnedResiduals
-    from perflex.calibration.left_out import LeftOutErrors, LeftOutKernels, TermShares
+    from perflex.calibration.cross_validation import BetweenGenerators
     from perflex.calibration.prediction_variance import PredictionVariance
+    from perflex.calibration.transfer_prior import TransferPrior
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
-    from perflex.machines.reported import ReportedCpu
+    from perflex.machines.host import ReportedCpu
 
 
 # Its file, intervals and diagnosis read the record; the calibration that users hold adds what rests on those.
@@ -38,7 +36,9 @@ class CalibrationRecord:
     model
         The model.
     fit
-        Its parameters and how well they fit; holds the measurement kernels with their relative errors.
+        Its parameters and how well they fit.
+    table
+        The values that were fitted, a row per measurement kernel.
     device
         Facts about the device: ``name``, ``platform``, ``driver`` and more.
     date
@@ -46,12 +46,11 @@ class CalibrationRecord:
     versions
         Versions of the software that made it.
     options
-        How the measurement kernels were timed: trials, statistic and so on.
+        How the measurement kernels were timed: trials, precision and so on.
     noise_floor
         By which fraction the time of a kernel differs from one such measurement to the next, the median over the
         measurement kernels: smaller errors are not significant. None if not known. The relative spread of single
-        timings where only that is known, as in files of earlier versions and where less than half of the kernels have
-        four timings.
+        timings where less than half of the kernels have four timings.
     dropped
         Label and reason of each measurement kernel that was left out.
     machine
@@ -59,23 +58,15 @@ class CalibrationRecord:
     cpu
         What the operating system reported of the CPU, where the machine was made of that (`host_machine`); None where
         it was named, or none is needed.
-    table
-        The values that were fitted, a row per measurement kernel; None where they were not kept, as in files of
-        earlier versions.
-    left_out
-        How far kernels of generators that were left out lie from their predictions; None where there are few
-        generators, and in files of earlier versions (`known_left_out` then computes it).
-    learned
-        What was learned of the residuals, and whether predictions use it; None where nothing was.
     transferred
         What was carried over from other devices (`transfer`); None for a calibration of its own measurements alone.
-    kept_generator_term
-        What a calibration's file keeps of `generator_term`; None where nothing asks for it, and in files of earlier
-        versions.
+    kept_between
+        What a calibration's file keeps of `between_generators`; None where it was not computed yet.
     """
 
     model: Model
     fit: FitResult
+    table: FeatureTable
     device: Mapping[str, Any] = field(default_factory=dict)
     date: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -84,11 +75,8 @@ class CalibrationRecord:
     dropped: tuple[tuple[str, str], ...] = ()
     machine: str = ""
     cpu: ReportedCpu | None = None
-    table: FeatureTable | None = None
-    left_out: LeftOutErrors | None = None
-    learned: LearnedResiduals | None = None
-    transferred: CarriedOver | None = None
-    kept_generator_term: GeneratorTerm | None = field(default=None, compare=False)
+    transferred: TransferPrior | None = None
+    kept_between: BetweenGenerators | None = None
 
     @property
     def params(self) -> Mapping[str, float]:
@@ -97,99 +85,39 @@ class CalibrationRecord:
 
     @property
     def timing(self) -> TimingSummary | None:
-        """How measuring went; None where that is not known, as in files of earlier versions."""
+        """How measuring went; None where that is not known."""
         known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
-        if "outliers_excluded" in self.options:  # as files of earlier versions call them
-            known.setdefault("stray_samples", self.options["outliers_excluded"])
         # Calibrations within a budget keep some of it: their batches have no drift and no precision in common.
         return TimingSummary(**known) if "kernels_precise" in known else None
 
     @cached_property
-    def generator_term(self) -> GeneratorTerm:
+    def between_generators(self) -> BetweenGenerators:
         """What predictions of generators by the others say of the model: a refit for each generator, once."""
-        if self.kept_generator_term is not None:
-            return self.kept_generator_term
-        from perflex.calibration.generator_term import generator_term
+        from perflex.calibration.cross_validation import between_generators
 
-        return generator_term(self.model, self.fit, self.table)
-
-    @cached_property
-    def known_left_out(self) -> LeftOutErrors | None:
-        """How far kernels of left-out generators lie off: as predictions are, or computed once; None with few."""
-        from perflex.calibration.left_out import left_out_errors
-
-        if self.learned is not None and self.learned.helps:
-            return self.learned.left_out
-        return left_out_errors(self.model, self.fit, self.table) if self.left_out is None else self.left_out
+        known = self.kept_between
+        return between_generators(self.fit, self.table.generators) if known is None else known
 
     def evaluate(self, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
-        """Return the prediction at feature values: the model's, corrected by what was learned where that is used.
-
-        Parameters
-        ----------
-        values
-            A number or array per input feature.
-
-        Raises
-        ------
-        MissingExtraError
-            What was learned is used, and scikit-learn is not installed.
-        """
-        return self.model.evaluate(self.fit, values) * self.correction(values)
-
-    def correction(self, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
-        """Return the factor by which learning corrects the model, 1 where it is not used; as `evaluate`."""
-        return 1.0 if self._corrected is None else self._corrected.factors(values)
-
-    @cached_property
-    def _corrected(self) -> LearnedCorrection | None:
-        if self.learned is None or not self.learned.helps or self.table is None:
-            return None
-        from perflex.calibration.learned import LearnedCorrection
-
-        return LearnedCorrection(self.model, self.fit, self.table, self.learned)
-
-    @cached_property
-    def left_out_kernels(self) -> LeftOutKernels | None:
-        """Each measurement kernel as predicted without its generator; None where the rows are not known."""
-        from perflex.calibration.left_out import left_out_kernels
-
-        return None if self.table is None else left_out_kernels(self.model, self.fit, self.table)
-
-    @cached_property
-    def term_shares(self) -> TermShares | None:
-        """The shares of costs in the measurement kernels' times; None where these are not known."""
-        from perflex.calibration.left_out import TermShares
-
-        table = self.table
-        if table is None:
-            return None
-        values = {name: table.column(name) for name in self.model.input_features()}
-        return TermShares(self.model, self.fit, values, len(table))
+        """Return the model's output at feature values, a number or array per input feature."""
+        return self.model.evaluate(self.fit, values)
 
     @cached_property
     def prediction_variance(self) -> PredictionVariance:
         """The variance of predictions; a `CalibrationError` without measurement kernels to spare."""
-        from perflex.calibration.held_out import generators_of
         from perflex.calibration.prediction_variance import PredictionVariance
 
-        return PredictionVariance(self.model, self.fit, self.table, generators_of(self.fit.kernels, self.table))
+        return PredictionVariance(self.fit, self.table.generators)
 
     @cached_property
-    def _range(self) -> CalibratedRange | None:
+    def _range(self) -> CalibratedRange:
         from perflex.calibration.calibrated_range import CalibratedRange
 
-        return None if self.table is None else CalibratedRange(self.model, self.fit, self.table)
+        return CalibratedRange(self.fit)
 
-    def place_of(self, values: Mapping[str, Any]) -> Extrapolation | None:
-        """Return where predictions lie, seen from the measurement kernels; None where these are not known.
-
-        Parameters
-        ----------
-        values
-            A number or array per input feature; arrays are taken as flat.
-        """
-        return None if self._range is None else self._range.of(values)
+    def place_of(self, values: Mapping[str, Any]) -> Extrapolation:
+        """Return where predictions lie, seen from the measurement kernels."""
+        return self._range.of(values)
 
     @property
     def sub_group_size(self) -> int:
@@ -201,12 +129,16 @@ class CalibrationRecord:
         driver = self.device.get("driver", "")
         heading = f"{self.model}\non {name}{f' ({driver})' if driver else ''}, {self.date or 'no date'}"
         floor = "" if self.noise_floor is None else f"\nnoise floor {100 * self.noise_floor:.2g} %"
-        learned = "" if self.learned is None else f"\n{self.learned}"
         carried = ""
         if self.transferred is not None:
             samples = self.transferred.samples
             carried = f"\ntransferred from {', '.join(self.transferred.sources)}, {samples} samples of this device"
             carried += "".join(f"\n{remark}" for remark in self.transferred.remarks)
-        return f"{heading}\n{self.fit!r}{floor}{learned}{carried}"
+        return f"{heading}\n{self.fit!r}{floor}{carried}"
 
-    _repr_html_ = shown_by("perflex.calibration.calibration_html:calibration_html")
+    _repr_html_ = shown_by(
+        "calibration.html",
+        times_warnings="perflex.calibration.acceptance:times_warnings",
+        fit_notices="perflex.fit.result:fit_notices",
+        error_rows="perflex.fit.result:error_rows",
+    )

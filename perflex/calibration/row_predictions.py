@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from perflex.calibration.built_target import model_knowledge
-from perflex.calibration.carried_over import ELSEWHERE, RowPredictions
 from perflex.calibration.interval import interval_at
 from perflex.features.sized_kernel import sized_kernels
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from perflex.calibration.built_target import Knowledge
+    from perflex.calibration.interval import PredictionInterval
     from perflex.calibration.record import CalibrationRecord
     from perflex.fit.table import FeatureTable
+
+ELSEWHERE: Literal["timing on other devices"] = "timing on other devices"
+"""What is known of a kernel that sources have timed."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowPredictions:
+    """Predictions of rows of a table.
+
+    Attributes
+    ----------
+    kernels
+        Their labels.
+    predicted, low, high
+        In the output feature's unit, seconds for a wall time; shape ``(m,)``.
+    knowledge
+        What each rests on beside the model: ``"timing on other devices"``, ``"code"`` or ``"nothing"``.
+    confidence
+        Share of measurements that lie between ``low`` and ``high``.
+    doubts
+        What to know of all of them.
+    """
+
+    kernels: tuple[str, ...]
+    predicted: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    knowledge: tuple[str, ...]
+    confidence: float
+    doubts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.kernels)
+
+    _repr_html_ = shown_by("interval.html", prediction_rows="perflex.calibration.row_predictions:prediction_rows")
 
 
 def row_predictions(calibration: CalibrationRecord, table: FeatureTable, confidence: float) -> RowPredictions:
     """Return predictions of a table's rows with their intervals; errors as `Calibration.predict_rows`."""
-    values = {name: table.column(name) for name in calibration.model.input_features()}
-    programs = table.groups or tuple(label.partition("(")[0] for label in table.kernels)
+    values = table.columns(calibration.model.input_features())
+    programs = table.generators
     found = interval_at(calibration, values, confidence, list(zip(table.kernels, programs, strict=True)))
     return RowPredictions(
         table.kernels,
@@ -35,17 +75,15 @@ def row_predictions(calibration: CalibrationRecord, table: FeatureTable, confide
     )
 
 
-def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Knowledge]:
-    """Return what predictions of kernels know of them beside the model.
+def prediction_rows(found: RowPredictions | PredictionInterval) -> list[tuple[str, float, float, float]]:
+    """Return name, prediction and limits of each."""
+    columns = [np.ravel(column).tolist() for column in (found.predicted, found.low, found.high)]
+    names = found.kernels if isinstance(found, RowPredictions) else map(str, range(1, len(columns[0]) + 1))
+    return list(zip(names, *columns, strict=True))
 
-    Parameters
-    ----------
-    calibration
-        The calibration.
-    labels
-        By which other devices may know each kernel at its sizes, as of `known_as`; of no use but for a calibration
-        that was transferred.
-    """
+
+def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Knowledge]:
+    """Return what predictions of kernels know of them beside the model."""
     usual = model_knowledge(calibration.model.input_features())
     timed = {} if calibration.transferred is None else calibration.transferred.kernels
     return [ELSEWHERE if label in timed else usual for label in labels]
@@ -54,17 +92,7 @@ def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Kn
 def known_as(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], name: str = ""
 ) -> list[tuple[str, str]]:
-    """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values.
-
-    Parameters
-    ----------
-    calibration
-        One that was transferred.
-    kernel, sizes
-        As for `Calibration.predict`. Of arrays of sizes only the program is known.
-    name
-        What a table of times would call the kernel, such as the function that makes it; by default the kernel's own.
-    """
+    """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values."""
     measurement = all(hasattr(kernel, field) for field in ("kernel", "sizes", "name", "generator"))
     count = int(np.prod(np.broadcast_shapes(*(np.shape(value) for value in sizes.values()))))
     if measurement and dict(kernel.sizes) == dict(sizes):

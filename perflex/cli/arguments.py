@@ -1,4 +1,4 @@
-"""Reading what commands are given: ``KERNEL.py:function`` and ``name=value``."""
+"""Reading what commands are given: ``KERNEL.py:function``, ``SCOP.yaml`` and ``name=value``."""
 
 from __future__ import annotations
 
@@ -14,20 +14,29 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
+from perflex.cli.options import launch_given
 from perflex.errors import PerflexError
 from perflex.file_io import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     import loopy as lp
 
-    from perflex.features import AnnotatedKernel, Scop
+    from perflex.calibration.calibration import Calibration
+    from perflex.features import AnnotatedKernel, Scop, SourceKernel
+    from perflex.search.spaces.space import VariantSpace
 
+GENERAL_GPU = "general_gpu"
+"""The calibration that comes with perflex for any GPU with a machine file."""
+
+# Letters in which a file says what it is; comments may stand before.
+_BEGINNING = 1000
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
-
-
+_SCOP_SUFFIXES = (".yaml", ".yml")
+_SOURCE_SUFFIXES = (".cl", ".ocl", ".cu", ".cuh")
+_SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
 
@@ -35,14 +44,55 @@ class ArgumentError(PerflexError):
     """A word of the command line cannot be understood, or names something that is not there."""
 
 
-def read_sizes(words: Iterable[str]) -> dict[str, int]:
-    """Read sizes given as ``name=value`` with integer values.
+def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tuple[Calibration, list[str]]:
+    """Return the calibration that the first word names, and the other words; of a GPU there need be none.
 
     Raises
     ------
     ArgumentError
-        A word has another form, or a name comes twice.
+        There is no calibration, and the machine is no GPU, or there is no machine either; or no other word follows,
+        such as one for `what`.
     """
+    from perflex.calibration.calibration import Calibration, load_calibration
+    from perflex.machines.files import load_machine
+
+    if machine is None and (is_space(words[0]) or (":" in words[0] and not os.path.exists(words[0]))):  # noqa: PTH110
+        msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
+        raise ArgumentError(msg, word=words[0])
+    if machine is None or _is_calibration(words[0]):
+        if len(words) == 1:
+            msg = f"nothing follows the calibration; name {what}"
+            raise ArgumentError(msg)
+        return Calibration.load(words[0]), list(words[1:])
+    if load_machine(machine).kind != "gpu":
+        msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
+        raise ArgumentError(msg, machine=machine)
+    return load_calibration(GENERAL_GPU), list(words)
+
+
+def _is_calibration(word: str) -> bool:
+    """Return whether a word names a calibration's file, rather than a kernel or a space."""
+    if not word.endswith(_SCOP_SUFFIXES):
+        return False
+    schema = _schema(word)
+    return not schema or "calibration" in schema
+
+
+def _schema(path: str) -> str:
+    """Return the schema that a file's beginning names; empty where there is none, or it cannot be read."""
+    # Neither a pipe, which has an end for one reader only, nor a device without any.
+    if not os.path.isfile(path):  # noqa: PTH113 - as below
+        return ""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as stream:
+            found = re.search(r"^schema:\s*(\S+)", stream.read(_BEGINNING), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def read_sizes(words: Iterable[str]) -> dict[str, int]:
+    """Return sizes given as ``name=value`` with integer values."""
     sizes: dict[str, int] = {}
     for word in words:
         name, equals, text = (part.strip() for part in word.partition("="))
@@ -60,14 +110,25 @@ def read_sizes(words: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str]:
-    """Read an option's values of the form ``key=value``.
+def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
+    """Return which words name kernels, and the sizes that the others give.
 
     Raises
     ------
     ArgumentError
-        A word has another form.
+        No word names a kernel, or as `read_sizes`.
     """
+    words = list(words)
+    # A path may hold an equals sign: what follows the last colon decides.
+    kernels = [word for word in words if word.endswith(_SCOP_SUFFIXES) or "=" not in word.rpartition(":")[2]]
+    if not kernels:
+        msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
+        raise ArgumentError(msg)
+    return kernels, read_sizes(word for word in words if word not in kernels)
+
+
+def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """Return an option's values of the form ``key=value``."""
     pairs: dict[str, str] = {}
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
@@ -79,13 +140,7 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
 
 
 def read_seconds(word: str, option: str) -> float:
-    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min`` or ``1h``; return it in seconds.
-
-    Raises
-    ------
-    ArgumentError
-        The word has another form, or the duration is zero.
-    """
+    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min`` or ``1h``; return it in seconds."""
     found = _DURATION.fullmatch(word.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     # A number of hundreds of digits reads as infinity.
@@ -95,75 +150,145 @@ def read_seconds(word: str, option: str) -> float:
     return seconds
 
 
-def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop:
-    """Return the kernel that a function in a Python file makes, or that a Scop's YAML file describes.
+def series_sizes(series: str, given: Mapping[str, int], parameters: Sequence[str]) -> list[dict[str, int]]:
+    """Return the sizes of each member of a series ``NAME[,NAME]=FIRST:LAST:STEP``, ends included; `given` ones stay."""
+    match = _SERIES.fullmatch(series)
+    if match is None:
+        msg = f"cannot read --series {series!r}; write e.g. nx,ny=128:1024:64"
+        raise ArgumentError(msg, word=series)
+    names = [name.strip() for name in match[1].split(",")]
+    first, last, step = (int(match[i]) for i in (2, 3, 4))
+    if not (0 < first <= last and step > 0):
+        msg = f"--series {series!r} is empty; the first size must be positive, the last not below it, the step positive"
+        raise ArgumentError(msg, word=series)
+    twice = [name for name in names if name in given or names.count(name) > 1 or name not in parameters]
+    if twice:
+        msg = f"size {twice[0]!r} is given twice or is none of the kernel's: {', '.join(parameters)}"
+        raise ArgumentError(msg, word=series)
+    left = [name for name in parameters if name not in names and name not in given]
+    if left:
+        msg = f"size {', '.join(left)} has no value; give it"
+        raise ArgumentError(msg, word=series)
+    return [{**given, **dict.fromkeys(names, value)} for value in range(first, last + 1, step)]
+
+
+def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
+    """Return the kernel that a function in a Python file makes, a Scop's file describes, or source code has.
 
     The file is executed, as ``python FILE`` would; modules beside it can be imported.
-
-    Parameters
-    ----------
-    reference
-        ``KERNEL.py:function``; the function takes no arguments and returns a loopy translation unit, one with
-        annotations (`perflex.annotate`), a measurement kernel, or a `Scop`. Or ``KERNEL.yaml``, a Scop.
-
-    Raises
-    ------
-    FileFormatError, UnsupportedKernelError
-        The YAML file describes no kernel.
-    ArgumentError
-        There is no such file or function, the file is no valid Python, the function needs arguments, raises
-        an error of its own or returns something else.
     """
-    if reference.endswith((".yaml", ".yml")):
+    if reference.endswith(_SCOP_SUFFIXES):
         return _described(reference)
-    with _executed(reference) as (module, function_name, path):
-        make = _function(module, function_name, path)
-        with _own_errors(path, function_name):
-            kernel = make()
+    if reference.endswith(_SOURCE_SUFFIXES) or reference.rpartition(":")[0].endswith(_SOURCE_SUFFIXES):
+        return _from_source(reference)
     import loopy as lp
 
-    from perflex.features import AnnotatedKernel, Scop
+    from perflex.features import AnnotatedKernel, Scop, SourceKernel
+    from perflex.search.spaces.space import VariantSpace
 
-    kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
-    if not isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel, Scop)):
-        msg = f"{function_name} in {path} returns a {type(kernel).__name__}; it must return a loopy TranslationUnit"
-        raise ArgumentError(msg, path=path)
+    kinds = (lp.TranslationUnit, AnnotatedKernel, Scop, SourceKernel)
+    made = _made(reference, (*kinds, VariantSpace))
+    kernel = getattr(made, "kernel", made)  # of a measurement kernel
+    if not isinstance(kernel, kinds):
+        msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
+        if isinstance(made, VariantSpace):
+            msg = f"{reference} is a VariantSpace; predict one of its variants, or give the space to 'perflex prune'"
+        raise ArgumentError(msg, word=reference)
     return kernel
 
 
-def load_object(reference: str) -> object:
-    """Return what a name in a Python file stands for; the file is executed, as ``python FILE`` would.
+def _from_source(reference: str) -> SourceKernel:
+    """Return the kernel of ``FILE.cl:name`` or ``FILE.cu:name<arguments>`` with the launch that options give."""
+    from perflex.features import source_kernel
 
-    Parameters
-    ----------
-    reference
-        ``FILE.py:name``.
+    given = launch_given()
+    place, colon, name = reference.rpartition(":")
+    if not colon or not place.endswith(_SOURCE_SUFFIXES):
+        msg = f"cannot read {reference!r}; write FILE.cl:kernel or FILE.cu:kernel<template arguments>"
+        raise ArgumentError(msg, word=reference)
+    if (given.groups is None) == (given.extent is None):
+        msg = f"{reference} needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
+        raise ArgumentError(msg, word=reference)
+    try:
+        local = None if given.local is None else [int(extent) for extent in given.local.split(",")]
+    except ValueError:
+        msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
+        raise ArgumentError(msg, word=given.local) from None
+    return source_kernel(
+        Path(place),
+        name,
+        local=local,
+        groups=_extents(given.groups),
+        global_size=_extents(given.extent),
+        defines=read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4"),
+        folders=given.include or (),
+        stated=read_pairs(given.state or (), "--state", "34=7.5"),
+    )
 
-    Raises
-    ------
-    ArgumentError
-        There is no such file or name, or the file is no valid Python.
-    """
-    with _executed(reference) as (module, name, path):
-        if not hasattr(module, name):
-            there = ", ".join(key for key in vars(module) if key[:1] != "_") or "nothing"
-            msg = f"{path} has no {name!r}; it has {there}"
-            raise ArgumentError(msg, path=path)
-        found: object = getattr(module, name)
+
+def _extents(text: str | None) -> list[str] | None:
+    """Return formulas separated by commas outside of parentheses."""
+    if text is None:
+        return None
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [each.strip() for each in found]
+
+
+def is_space(word: str) -> bool:
+    """Return whether a word names a file of a kernel's source with tunables, rather than a kernel."""
+    path = word.partition(".py ")[0] + ".py" if ".py " in word else word
+    if path.endswith(_SCOP_SUFFIXES):
+        return "perflex-source" in _schema(path)
+    return path.endswith((".py", ".json"))
+
+
+def load_variants(word: str) -> VariantSpace:
+    """Return the variants of a file of a kernel's source with tunables, or of what a Python file has by a name."""
+    from perflex.search.spaces.space import VariantSpace
+
+    if is_space(word):
+        from perflex.search.scripts.load import load_space
+
+        return load_space(word)
+    found = _made(word, (VariantSpace,))
+    if not isinstance(found, VariantSpace):
+        msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
+        raise ArgumentError(msg, word=word)
     return found
 
 
-def load_kernels(place: str) -> dict[str, object]:
-    """Return the functions of a Python file, or the Scop of a YAML file, by name; a Python file is executed.
+def _made(reference: str, kinds: tuple[type, ...]) -> object:
+    """Return what a name in a Python file stands for, or, unless it is of the kinds, what the function makes."""
+    with _executed(reference) as (module, name, path):
+        if not hasattr(module, name):
+            own = [key for key, value in vars(module).items() if key[:1] != "_" and not inspect.ismodule(value)]
+            msg = f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}"
+            raise ArgumentError(msg, path=path)
+        found: object = getattr(module, name)
+        if isinstance(found, kinds) or not callable(found):
+            return found
+        needed = [
+            parameter.name
+            for parameter in inspect.signature(found).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+        ]
+        if needed:
+            msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
+            raise ArgumentError(msg, path=path)
+        with _own_errors(path, name):
+            return found()
 
-    Raises
-    ------
-    FileFormatError, UnsupportedKernelError
-        The YAML file describes no kernel.
-    ArgumentError
-        There is no such file, it is no valid Python, or has no functions.
-    """
-    if place.endswith((".yaml", ".yml")):
+
+def load_kernels(place: str) -> dict[str, object]:
+    """Return the functions of a Python file, or the Scop of a YAML file, by name; a Python file is executed."""
+    if place.endswith(_SCOP_SUFFIXES):
         scop = _described(place)
         return {scop.name: scop}
     # Any name that can stand behind the colon: the whole module is looked at.
@@ -247,33 +372,8 @@ def _own_errors(path: Path, function: str) -> Iterator[None]:
         raise ArgumentError(msg, path=path) from error
 
 
-def _function(module: ModuleType, name: str, path: Path) -> Callable[[], object]:
-    found = getattr(module, name, None)
-    if not callable(found):
-        own = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__]
-        msg = f"{path} has no function {name!r}; it has {', '.join(own) or 'none'}"
-        raise ArgumentError(msg, path=path)
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(found).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-    ]
-    if needed:
-        msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
-        raise ArgumentError(msg, path=path)
-    function: Callable[[], object] = found
-    return function
-
-
 def require_writable_folder(folder: Path) -> None:
-    """Make the folder if it is not there, and make sure that files can be made in it; leaves none behind.
-
-    Raises
-    ------
-    ArgumentError
-        Files cannot be made there.
-    """
+    """Make the folder if it is not there, and make sure that files can be made in it; leaves none behind."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Only making a file shows what permissions, read-only mounts and quotas allow.
@@ -284,20 +384,17 @@ def require_writable_folder(folder: Path) -> None:
         raise ArgumentError(msg, path=folder) from error
 
 
-def require_writable_file(path: Path) -> None:
-    """Make sure that a file can be made or replaced; leaves nothing behind.
-
-    Raises
-    ------
-    ArgumentError
-        The path is a folder, or its folder is missing or takes no files.
-    """
+def require_writable_file(path: Path, *, regular: bool = False) -> None:
+    """Make sure that a file can be made or replaced, and, if it must be regular, read again; leaves nothing behind."""
     try:
         require_writable(path)
     except IsADirectoryError:
-        msg = f"cannot write {path}: it is a folder; name a file with --out"
+        msg = f"cannot write {path}: it is a folder; name a file"
         raise ArgumentError(msg, path=path) from None
     # ValueError: a name with a zero byte.
     except (OSError, ValueError) as error:
-        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file with --out"
+        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file"
         raise ArgumentError(msg, path=path) from error
+    if regular and path.exists() and not path.is_file():
+        msg = f"cannot write {path}: it is a device or a pipe, which cannot be read again; name a file with --out"
+        raise ArgumentError(msg, path=path)

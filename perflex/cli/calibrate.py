@@ -1,62 +1,48 @@
-"""``perflex calibrate``: measure a model's kernels on a device and write the calibration."""
+"""``perflex calibrate`` and ``perflex transfer``: a calibration from measurements, tables of times, other devices'."""
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
-from multiprocessing import get_context
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.calibrate_times import TimesChoice, require_with_times, write_calibration
-from perflex.cli.calibration_report import show_calibration
-from perflex.cli.completion import complete_device, complete_model
-from perflex.cli.options import AcceptNoiseOption, CyclesName, CyclesOption, JsonOption, MachineOption
+from perflex.child_process import process_pool
+from perflex.cli.completion import complete_model
+from perflex.cli.json_output import as_json as as_plain
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import (
+    AcceptNoiseOption,
+    DeviceOption,
+    JsonOption,
+    KernelsOption,
+    MachineOption,
+    NeededMachineOption,
+    OnlyOption,
+    OutFileOption,
+)
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
 
+    from perflex.calibration.calibration import Calibration
     from perflex.calibration.ready import ReadyModel
-    from perflex.timing.options import TimingOptions
+    from perflex.calibration.times.table import TimesTable
+    from perflex.cli.terminal import Terminal
+    from perflex.expression.model import Model
+    from perflex.fit.options import FitOptions
+    from perflex.fit.table import FeatureTable
+
+# Options that say what a table's rows are, and those that say how a device measures.
+_OF_TIMES = ("kernels", "only")
+_OF_DEVICES = ("budget", "dask")
 
 
-class StatisticName(StrEnum):
-    """Statistic of a kernel's timings that is its time."""
-
-    median = "median"
-    mean = "mean"
-    lower_quartile = "lower_quartile"
-    minimum = "minimum"
-
-
-class LossName(StrEnum):
-    """What a fit minimises."""
-
-    SQUARED = "squared"
-    SOFT_L1 = "soft_l1"
-
-
-class UndeterminedName(StrEnum):
-    """What happens where kernels do not determine a parameter."""
-
-    ERROR = "error"
-    WARN = "warn"
-
-
-class WeightsName(StrEnum):
-    """What counts alike in a fit."""
-
-    ROWS = "rows"
-    GENERATORS = "generators"
-
-
-def calibrate(  # noqa: PLR0913 - one parameter per option
+def calibrate(
     context: typer.Context,
     model: Annotated[
         str,
@@ -66,196 +52,126 @@ def calibrate(  # noqa: PLR0913 - one parameter per option
         ),
     ],
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Calibration file to write.")],
-    device: Annotated[
-        str, typer.Option("-D", "--device", autocompletion=complete_device, help="Parts of a device's name.")
-    ] = "",
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            min=1,
-            help="Maximum number of undisturbed timings of one kernel; default: the model's, else 60.",
-        ),
-    ] = None,
-    precision: Annotated[
-        float | None,
-        typer.Option(
-            "--precision",
-            min=0.0,
-            help="Relative half-width of a time's interval at which timing stops; default: the model's, else 0.02.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            "--budget",
-            help="Time for timings, such as 30s: all kernels if it suffices, else those that tell most.",
-        ),
-    ] = "",
-    per_kernel: Annotated[
-        float | None,
-        typer.Option(
-            "--budget-per-kernel", min=0.001, help="Device time of one kernel in s; default: the model's, else 0.5."
-        ),
-    ] = None,
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store", help="File that keeps the samples, or 'off'; default: PERFLEX_STORE, else a file in the cache."
-        ),
-    ] = "",
-    dask: Annotated[
-        str, typer.Option("--dask", help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
-    ] = "",
-    retry_failures: Annotated[
-        bool, typer.Option("--retry-failures", help="When a run is resumed: try kernels again that crashed or hung.")
-    ] = False,
-    isolate: Annotated[bool, typer.Option("--isolate/--no-isolate", help="Run kernels in a separate process.")] = True,
-    statistic: Annotated[
-        StatisticName, typer.Option("--statistic", help="Statistic of a kernel's timings that is its time.")
-    ] = StatisticName.median,
-    allow_negative: Annotated[bool, typer.Option("--allow-negative", help="Let costs become negative.")] = False,
-    loss: Annotated[
-        LossName | None,
-        typer.Option(
-            "--loss", help="Loss of the fit: squared, or soft_l1, which is robust to outliers; default: the model's."
-        ),
-    ] = None,
-    undetermined: Annotated[
-        UndeterminedName | None,
-        typer.Option(
-            "--undetermined",
-            help="Parameters that no kernel determines: an error, or 0 with a warning; default: the model's.",
-        ),
-    ] = None,
-    fixed_sizes: Annotated[
-        bool,
-        typer.Option(
-            "--fixed-sizes", help="Use the model file's sizes; by default sizes are scaled to the device's speed."
-        ),
-    ] = False,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn",
-            help="Learn the residuals (scikit-learn); used only if left-out generators are predicted better.",
-        ),
-    ] = False,
-    accept_noise: AcceptNoiseOption = False,
+    out: OutFileOption,
+    device: DeviceOption = "",
     machine: MachineOption = None,
-    cycles: CyclesOption = CyclesName.PORTS,
-    as_json: JsonOption = False,
+    budget: Annotated[
+        str, typer.Option(help="Time for timings, such as 30s: all kernels if it suffices, else those that tell most.")
+    ] = "",
+    undetermined: Annotated[
+        Literal["error", "warn"] | None,
+        typer.Option(help="Parameters that no kernel determines: an error, or 0 with a warning; default: the model's."),
+    ] = None,
+    dask: Annotated[
+        str, typer.Option(help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
+    ] = "",
     times: Annotated[
         Path | None,
         typer.Option(
-            "--times",
-            help="CSV file of kernels and times measured elsewhere; no device is used. See docs/reference/times.md.",
+            help="CSV file of kernels and times measured elsewhere; no device is used. See docs/reference/times.md."
         ),
     ] = None,
-    kernels_of: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--kernels", help="With --times: Python file of functions that make the kernels; may be repeated."
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help="With --times: rows with COLUMN=VALUE[,VALUE]."),
-    ] = None,
-    sub_group_size: Annotated[
-        int | None,
-        typer.Option(
-            "--sub-group-size", min=1, help="With --times: work-items per sub-group; default: the machine's, or 32."
-        ),
-    ] = None,
-    weights: Annotated[
-        WeightsName,
-        typer.Option("--weights", help="With --times: what counts alike in the fit, rows, or generators (functions)."),
-    ] = WeightsName.ROWS,
+    kernels: KernelsOption = None,
+    only: OnlyOption = None,
+    accept_noise: AcceptNoiseOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Calibrate a model on a device: measure its kernels, fit its parameters, write both to a file.
 
-    The model 'general' predicts any kernel on the same kind of device; --learn needs pip install 'perflex[learn]'.
+    The model 'general' predicts any kernel on the same kind of device.
 
     With --times nothing is measured: the times come from a table, such as a cluster's log; see docs/reference/times.md.
     """
-    from perflex.calibration.acceptance import require_repeatable
+    from perflex.calibration.acceptance import require_acceptable
     from perflex.calibration.calibrating import calibrate as run
-    from perflex.calibration.ready import ready_model
+    from perflex.calibration.ready import described_model, ready_model, usual_fit
+    from perflex.calibration.times.target import machine_for_times
     from perflex.cli.arguments import read_seconds, require_writable_file
+    from perflex.features.target import using_machine
+    from perflex.progress import RunOptions
     from perflex.store.resume import recording
-    from perflex.store.store import using_store
-    from perflex.studies.doctor.examine import warn_before_measuring
+    from perflex.studies.doctor import warn_before_measuring
+    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
-    require_with_times(context, times)
-    require_writable_file(out)
+    _require_with_times(context, times)
+    require_writable_file(out, regular=True)
+    scale = 1.0
     if times is not None:
-        table = TimesChoice(times, tuple(kernels_of or ()), tuple(only or ()), device).table(terminal)
-        fitting: dict[str, Any] = {"nonnegative": not allow_negative, "loss": loss.value if loss else None}
-        fitting |= {"on_undetermined": undetermined.value if undetermined else None, "weights": weights.value}
-        counting = {"machine": machine, "sub_group_size": sub_group_size, "store": store or None}
-        choices = {**fitting, **counting}
-        write_calibration(terminal, model, table, out, choices, accept_noise=accept_noise, as_json=as_json)
-        return
-    budget_s = read_seconds(budget, "--budget") if budget else None
-    # Checks the output feature, too; a device on the command line comes before the one in the file.
-    ready = ready_model(model, device or None)
-    where, fitted, usual = ready.device, ready.model, ready.description.fit
-    terminal.remarks.print(f"device: {where}", markup=False)
-    with terminal.warnings_shown():
-        warn_before_measuring(None if dask else where)  # its workers measure elsewhere
-    timing = _timing_options(ready, trials, precision, per_kernel)
-    timing = replace(timing, statistic=statistic.value, isolate=isolate, retry_failures=retry_failures)
-    work = [ready.description.name, fitted.expression, str(fixed_sizes)]
-    # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
-    with using_store(store or None), terminal.warnings_shown(), recording(str(where), work) as recorder:
-        scale = 1.0 if fixed_sizes else ready.scale(recorder)
-        kernels = ready.kernels(scale)
-        with _workers(dask, ready) as (workers, cluster), terminal.progress("calibrate:") as progress:
-            calibration = run(
-                fitted,
-                kernels,
-                device=where,
-                timing=timing,
-                nonnegative=not allow_negative,
-                loss=loss.value if loss else usual.loss,
-                on_undetermined=undetermined.value if undetermined else usual.on_undetermined,
-                machine=machine,
-                progress=progress,
-                budget_s=budget_s,
-                recorder=recorder,
-                executor=workers,
-                measure_executor=cluster,
-                learn=learn,
-                cycles=cycles.value,
-            )
+        table = read_times(terminal, times, kernels or (), only or (), device)
+        terminal.remarks.print(f"times: {table}, {len(table)} rows; no device is opened", markup=False)
+        with terminal.warnings_shown(), terminal.progress("calibrate:") as progress, using_machine(machine):
+            facts = machine_for_times(table)
+            usual = usual_fit(described_model(model, None if facts is None else facts.kind))
+            calibration = run(model, times=table, fit=_fit(usual, undetermined), run=RunOptions(progress=progress))
+    else:
+        budget_s = read_seconds(budget, "--budget") if budget else None
+        # Checks the output feature, too; a device on the command line comes before the one in the file.
+        ready = ready_model(model, device or None)
+        terminal.remarks.print(f"device: {ready.device}", markup=False)
+        with terminal.warnings_shown():
+            warn_before_measuring(None if dask else ready.device)  # its workers measure elsewhere
+        work = [ready.description.name, ready.model.expression]
+        # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
+        with terminal.warnings_shown(), recording(str(ready.device), work), using_machine(machine):
+            scale = ready.scale()
+            with _workers(dask, ready) as (executor, cluster), terminal.progress("calibrate:") as progress:
+                calibration = run(
+                    ready.model,
+                    ready.kernels(scale),
+                    device=ready.device,
+                    budget_s=budget_s,
+                    timing=ready.timing(TimingOptions(budget_s=0.5)),
+                    fit=_fit(usual_fit(ready.description), undetermined),
+                    run=RunOptions(executor, cluster, progress),
+                )
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
     if not accept_noise:
-        require_repeatable(calibration, str(out))
+        require_acceptable(calibration, str(out))
     calibration.save(out)
-    show_calibration(terminal, calibration, out, scale, as_json=as_json)
-    if ready.description.general and not (terminal.quiet or as_json):
+    if as_json:
+        print_json(_content(calibration, out))
+        return
+    if not terminal.quiet:
+        _show_parameters(terminal, calibration)
+        terminal.show(*_remarks(calibration, scale))
+    terminal.show_paths(out)
+    if times is None and ready.description.general and not terminal.quiet:
         words = f"perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95"
         terminal.show(f"next: {words} (or perflex rank, for variants)")
 
 
-def _timing_options(
-    ready: ReadyModel, trials: int | None, precision: float | None, per_kernel: float | None
-) -> TimingOptions:
-    """Return how kernels are timed: as the command line says, else as suits the model."""
-    from perflex.timing.options import TimingOptions
+def _fit(usual: FitOptions, undetermined: Literal["error", "warn"] | None) -> FitOptions:
+    return usual if undetermined is None else replace(usual, on_undetermined=undetermined)
 
-    usual = ready.timing(TimingOptions(budget_s=0.5))
-    trials = usual.trials if trials is None else trials
-    return replace(
-        usual,
-        trials=trials,
-        min_trials=min(5, trials),
-        precision=usual.precision if precision is None else precision,
-        budget_s=usual.budget_s if per_kernel is None else per_kernel,
-    )
+
+def _require_with_times(context: typer.Context, times: Path | None) -> None:
+    """Refuse options that do not go with the given or missing option ``--times``."""
+    from perflex.cli.arguments import ArgumentError
+
+    given = [f"--{name}" for name in (_OF_TIMES if times is None else _OF_DEVICES) if context.params[name]]
+    if given:
+        why = "only for tables; name one with --times" if times is None else "about measuring, which --times does not"
+        msg = f"{', '.join(given)}: {why}{'' if times is None else '; leave one out'}"
+        raise ArgumentError(msg)
+
+
+def read_times(
+    terminal: Terminal, path: Path, kernels: Sequence[Path], only: Sequence[str], device: str = ""
+) -> TimesTable:
+    """Return a table of times: kernels from Python and YAML files, rows that ``COLUMN=VALUE[,VALUE]`` words choose."""
+    from perflex.calibration.times.csv_file import load_times
+    from perflex.cli.arguments import load_kernels, read_pairs
+
+    chosen = {
+        name: [value.strip() for value in values.split(",")]
+        for name, values in read_pairs(only, "--only", "role=cal").items()
+    }
+    made: dict[str, Any] = {}
+    for place in kernels:
+        made |= load_kernels(str(place))
+    with terminal.warnings_shown():
+        return load_times(path, made, device=device, only=chosen)
 
 
 @contextmanager
@@ -272,7 +188,181 @@ def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None,
             yield cluster, cluster
     elif ready.description.general:
         # Not forked: drivers and their threads may be at work in this process.
-        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        with process_pool(None, "spawn") as pool:
             yield pool, None
     else:
         yield None, None
+
+
+def transfer(
+    context: typer.Context,
+    sources: Annotated[list[Path], typer.Argument(help="Calibrations of one model on other devices.")],
+    *,
+    machine: NeededMachineOption,
+    out: OutFileOption,
+    samples: Annotated[
+        Path | None, typer.Option(help="CSV table of times of the device, as for 'calibrate --times'.")
+    ] = None,
+    kernels: KernelsOption = None,
+    only: OnlyOption = None,
+    device: DeviceOption = "",
+    suggest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Print this many of the candidates that are the most informative next samples."),
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="CSV table of kernels to choose from; its times are ignored.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Calibrate a device from calibrations of other devices and few or no samples of its own."""
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.gathering import table_of_times
+    from perflex.calibration.transfer.suggest import suggest_samples
+    from perflex.calibration.transfer.transferring import transfer as run
+    from perflex.cli.arguments import ArgumentError, require_writable_file
+    from perflex.features.target import using_machine
+    from perflex.machines.files import load_machine
+    from perflex.progress import RunOptions
+
+    terminal = terminal_of(context)
+    if (suggest is None) != (candidates is None):
+        msg = "--suggest and --candidates go together: how many samples, and the table to choose them from"
+        raise ArgumentError(msg)
+    require_writable_file(out, regular=True)
+    target = load_machine(machine)
+    loaded = [Calibration.load(path) for path in sources]
+
+    def read(model: Model, path: Path, only: Sequence[str] = (), device: str = "") -> FeatureTable:
+        times = read_times(terminal, path, kernels or (), only, device)
+        with terminal.progress("count:") as progress, using_machine(machine):
+            return table_of_times(model, times, run=RunOptions(progress=progress))
+
+    with terminal.warnings_shown():
+        rows = None if samples is None else read(loaded[0].model, samples, only or (), device)
+        found = run(loaded, rows, machine=target)
+        found.save(out)
+        chosen: Sequence[str] = ()
+        if suggest is not None and candidates is not None:
+            chosen = suggest_samples(found, read(found.model, candidates), suggest)
+    if as_json:
+        print_json({**_content(found, out), **_carried(found), "take_next": chosen})
+        return
+    _show(terminal, found, out)
+    for label in chosen:
+        terminal.show(f"next sample: {label}")
+
+
+def _carried(found: Calibration) -> dict[str, Any]:
+    carried = found.transferred
+    return {} if carried is None else picked(carried, "sources", "samples", "weight")
+
+
+def _show(terminal: Terminal, found: Calibration, out: Path) -> None:
+    carried = found.transferred
+    if not terminal.quiet and carried is not None:
+        _show_parameters(terminal, found)
+        lines = [f"transferred from {len(carried.sources)} devices: {', '.join(carried.sources)}"]
+        timed = f"{len(carried.kernels)} kernels of {len(carried.programs)} programs have been timed on them"
+        lines.append(f"{carried.samples} samples of this device; {timed}")
+        if carried.weight < 1 and any(term.log_time is not None for term in carried.kernels.values()):
+            share = f"{100 * (1 - carried.weight):.0f} %"
+            lines.append(
+                f"for kernels timed there, {share} of the prediction is that time, scaled by one factor per device"
+            )
+        terminal.show(*lines)
+    terminal.show_paths(out)
+
+
+def _content(calibration: Calibration, out: Path) -> dict[str, Any]:
+    """Return what ``--json`` says of a calibration that was written to a file."""
+    fit = calibration.fit
+    return {
+        "path": out,
+        **picked(calibration, "device", "machine", "date", "noise_floor", "dropped"),
+        "expression": calibration.model.expression,
+        "parameters": [{**as_plain(one), "flags": one.flags} for one in fit.parameters],
+        **picked(fit, "kernels", "relative_errors", "geometric_mean_error", "residual_norm", "condition_number"),
+        **picked(fit, "degrees_of_freedom", "undetermined", "no_overlap"),
+        "valid": fit.status.valid,
+    }
+
+
+def _show_parameters(terminal: Terminal, calibration: Calibration) -> None:
+    """Print the table of a calibration's parameters."""
+    rows = []
+    for p in calibration.fit.parameters:
+        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
+        rows.append((p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
+    terminal.show_table(("parameter", "value", "std. error", "unit", "rate", "remark"), rows, title="Parameters")
+
+
+def noise_floor_lines(calibration: Calibration) -> list[str]:
+    """Return the line that tells the noise floor and what it is; none where it is not known."""
+    from perflex.calibration.acceptance import median_repeatability
+
+    if calibration.noise_floor is None:
+        return []
+    meaning = "by how much a kernel's time differs between measurements"
+    if median_repeatability(calibration.table) is None:
+        meaning = "median spread of single timings; there are too few to know the repeatability"
+    return [f"noise floor: {100 * calibration.noise_floor:.1f} % ({meaning})"]
+
+
+def _remarks(calibration: Calibration, scale: float) -> list[str]:
+    from perflex.fit.result import describe_errors
+
+    fit = calibration.fit
+    overall = f"relative error in the fit: {describe_errors(fit.relative_errors)}"
+    lines = [f"{len(fit.kernels)} measurement kernels, {overall}; residual {fit.residual_norm:.3g}"]
+    if fit.loss != "squared":
+        lines.append(f"loss {fit.loss}: rows with errors of more than {100 * (fit.loss_scale or 0):.2g} % count less")
+    if fit.no_overlap:
+        lines.append(f"no overlap was found: all costs are added ({', '.join(fit.no_overlap)} = 0)")
+    lines += [*_spending(calibration), *_timing(calibration), *noise_floor_lines(calibration)]
+    if scale != 1.0:
+        lines.append(f"sizes are scaled for a device {scale:.2g} times as fast as the model file's")
+    return lines + [f"left out: {label}: {reason}" for label, reason in calibration.dropped]
+
+
+def _timing(calibration: Calibration) -> list[str]:
+    """Return what there is to say about how measuring went."""
+    from perflex.calibration.acceptance import disturbance_of, kernels_timed
+
+    timed, lines = calibration.timing, []
+    if timed is not None:
+        if timed.samples_resumed:
+            lines.append(f"{timed.samples_resumed} samples are from a run of this calibration that was cut short")
+        kernels, precision = len(calibration.fit.kernels), 100 * calibration.options["precision"]
+        lines.append(f"median known to {precision:g} % for {timed.kernels_precise} of {kernels} kernels")
+    disturbed, samples, used = disturbance_of(calibration)
+    if disturbed:
+        lines.append(
+            f"disturbed (by other work on the machine, or a lowered clock): {disturbed} of {samples} samples "
+            f"({100 * disturbed / samples:.0f} %), not used where there are enough others"
+        )
+    if used:
+        lines.append(f"kernels timed with disturbed samples for lack of others: {used} of {kernels_timed(calibration)}")
+    if timed is not None and timed.drift_ratio != 1.0:
+        done = "corrected" if timed.drift_corrected else "not corrected, as this would not reduce the spread"
+        lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
+    return lines
+
+
+def _spending(calibration: Calibration) -> list[str]:
+    """Return how a budget was spent; nothing without one."""
+    facts = calibration.options
+    budget = facts.get("device_time_budget_s")
+    if budget is None:
+        return []
+    spent = f"{facts['device_time_spent_s']:.3g} s of device time spent"
+    line = (
+        f"chosen: {facts['chosen_kernels']} of {facts['pool_kernels']} kernels, in {facts['batches']} batches; "
+        f"{spent} of {budget:.3g} s; {facts['ended']}"
+    )
+    if facts["choice"] == "everything":
+        line = (
+            f"everything fits into the budget of {budget:.3g} s: {facts['pool_kernels']} kernels timed in the ordinary "
+            f"way (estimated {facts['everything_estimate_s']:.3g} s with building; {spent})"
+        )
+    return [line]

@@ -47,7 +47,7 @@ def complete_device(incomplete: str) -> list[str]:
 
 def remember_devices(infos: Sequence[DeviceInfo]) -> None:
     """Keep the short names of the devices that work, for `complete_device`."""
-    from perflex.devices.names import short_names
+    from perflex.devices.device import short_names
     from perflex.file_io import writing
 
     names = short_names([info.device for info in infos])

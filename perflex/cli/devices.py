@@ -1,27 +1,26 @@
-"""``perflex devices``: the devices, and which of them work."""
+"""``perflex devices`` and ``perflex doctor``: which devices work, and whether the machine is fit to measure on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer  # noqa: TC002 - typer reads the annotations
+import typer
 
 from perflex.cli.completion import remember_devices
-from perflex.cli.json_output import print_json
-from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.json_output import picked, print_json
+from perflex.cli.options import DevicesOption, JsonOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.devices.device import DeviceInfo
+    from perflex.cli.terminal import Terminal
+    from perflex.devices.device import Device, DeviceInfo
+    from perflex.studies.doctor import DeviceReport, DoctorReport
 
 
-def devices(
-    context: typer.Context,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the devices that OpenCL and CUDA reach, whether a probe kernel works there, and which one is the default."""
     from perflex.devices.listing import driver_problems, list_devices
 
@@ -42,8 +41,7 @@ def devices(
 
 def _texts(infos: Sequence[DeviceInfo]) -> list[tuple[str, list[str]]]:
     """Return the short name that singles a device out, and the lines that begin with it, of each device."""
-    from perflex.devices.device import API_NAMES
-    from perflex.devices.names import short_names
+    from perflex.devices.device import API_NAMES, short_names
 
     texts = []
     names = short_names([info.device for info in infos])
@@ -63,3 +61,74 @@ def _texts(infos: Sequence[DeviceInfo]) -> list[tuple[str, list[str]]]:
         ]
         texts.append((name, lines))
     return texts
+
+
+_NOT_FIT = 1
+
+
+def doctor(
+    context: typer.Context,
+    *,
+    device: DevicesOption = None,
+    as_json: JsonOption = False,
+    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="Total time in s, shared by the devices.")] = 25.0,
+) -> None:
+    """Check whether this machine is fit to measure on: load, steal, quota, clock and the times of each device.
+
+    The exit code is 0 for "fit to measure on" and "measure with care", 1 for "not fit".
+    """
+    start = time.perf_counter()
+    from perflex.studies.doctor import examine
+
+    terminal = terminal_of(context)
+    chosen = _to_examine(device or [])
+    left = seconds - (time.perf_counter() - start)
+    with terminal.warnings_shown(), terminal.progress("doctor:") as progress:
+        report = examine(chosen, left, progress=lambda what: progress(0, 0, what))
+    if as_json:
+        print_json(_report_content(report))
+    else:
+        _show_examined(terminal, report)
+    if report.verdict == "not fit":
+        raise typer.Exit(_NOT_FIT)
+
+
+def _to_examine(names: Sequence[str]) -> list[Device]:
+    from perflex.devices.listing import find_device, list_devices
+    from perflex.errors import DeviceError
+
+    if names:
+        return list(dict.fromkeys(find_device(name) for name in names))
+    # The default device comes first, should time run out.
+    infos = [info for info in list_devices() if info.measurable]
+    if not infos:
+        msg = "no usable device to try; the extra 'cpu' brings one: pip install 'perflex[cpu]', see 'perflex devices'"
+        raise DeviceError(msg)
+    return [info.device for info in sorted(infos, key=lambda info: not info.default)]
+
+
+def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
+    for title, findings in (
+        ("this machine", report.findings),
+        *((f"\n{one.device}: {one.verdict}", one.findings) for one in report.devices),
+    ):
+        advice = [f"\n-> {finding.advice}" if finding.advice else "" for finding in findings]
+        terminal.show(title)
+        rows = [(f.state, f.check, f"{f.found}{advised}") for f, advised in zip(findings, advice, strict=True)]
+        terminal.show_table(("", "", ""), rows, indent=2)
+    terminal.show("", report.verdict)
+
+
+def _report_content(report: DoctorReport) -> dict[str, Any]:
+    return {
+        **picked(report, "verdict", "seconds"),
+        "machine": picked(report, "findings", "system"),
+        "devices": [_device_content(one) for one in report.devices],
+    }
+
+
+def _device_content(one: DeviceReport) -> dict[str, Any]:
+    kernels = [
+        picked(trial, "name", "seconds", "samples", "disturbed_samples", "repeatability") for trial in one.trials.trials
+    ]
+    return {**picked(one, "device", "verdict", "findings"), "kernels": kernels, "failures": one.trials.failures}

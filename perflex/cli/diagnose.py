@@ -1,16 +1,15 @@
-"""``perflex diagnose``: what a calibration's parameters rest on, and what its predictions are worth."""
+"""``perflex diagnose``, ``report``, ``export-times``: what a calibration is worth, and what files hold."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.columns import Column
 from perflex.cli.json_output import print_json
-from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import CalibrationArgument, JsonOption, OutFileOption, OutFolderOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -18,31 +17,9 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
-_PARAMETERS = (
-    Column("parameter", left=True),
-    Column("value"),
-    Column("std. error"),
-    Column("unit", left=True, wraps=True, spare=1),
-    Column("remark", left=True, wraps=True),
-    Column("determined mainly by", left=True, wraps=True),
-)
-_KERNELS = (
-    Column("error"),
-    Column("left out"),
-    Column("leverage", spare=2),
-    Column("studentised", spare=1),
-    Column("Cook's distance", spare=3),
-    Column("kernel", left=True, wraps=True),
-)
-_GENERATORS = (
-    Column("generator", left=True),
-    Column("kernels", spare=1),
-    Column("error in the fit"),
-    Column("error held out"),
-    Column("bias held out"),
-    Column("remark", left=True, wraps=True),
-)
-_CORRELATIONS = (Column("parameter", left=True), Column("parameter", left=True), Column("correlation"))
+_PARAMETERS = ("parameter", "value", "std. error", "unit", "remark", "determined mainly by")
+_KERNELS = ("error", "left out", "leverage", "studentised", "Cook's distance", "kernel")
+_GENERATORS = ("generator", "kernels", "error in the fit", "error held out", "bias held out", "remark")
 _WORST_KERNELS = 10
 _STRONGEST = 10
 # Share of what is known of a parameter below which a generator is not named.
@@ -51,18 +28,18 @@ _WORTH_NAMING = 0.05
 
 def diagnose(
     context: typer.Context,
-    calibration: Annotated[Path, typer.Argument(help="A calibration file.")],
+    calibration: CalibrationArgument,
     *,
     against: Annotated[
         list[Path] | None,
-        typer.Option("--against", help="Calibration of another model from the same measurements; may be repeated."),
+        typer.Option(help="Calibration of another model from the same measurements; may be repeated."),
     ] = None,
     as_json: JsonOption = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for pictures; created if needed.")] = None,
+    out: OutFolderOption = None,
 ) -> None:
     """Diagnose a calibration: problems, what determines each parameter, and errors in cross-validation."""
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.diagnosis.compare import aicc_differences
+    from perflex.calibration.diagnosis.judge import aicc_differences
     from perflex.calibration.diagnosis.judge import diagnose as judge
     from perflex.calibration.diagnosis.pictures import draw_diagnosis
     from perflex.cli.arguments import require_writable_folder
@@ -104,7 +81,7 @@ def _show(terminal: Terminal, diagnosis: Diagnosis) -> None:
     terminal.show_table(_GENERATORS, _generators(diagnosis), title=title)
     if diagnosis.correlated:
         rows = [(p.first, p.second, f"{p.correlation:+.3f}") for p in diagnosis.correlated[:_STRONGEST]]
-        terminal.show_table(_CORRELATIONS, rows, title="Strongly correlated estimates")
+        terminal.show_table(("parameter", "parameter", "correlation"), rows, title="Strongly correlated estimates")
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -112,12 +89,12 @@ def _summary(diagnosis: Diagnosis) -> str:
 
     inside, outside = (
         describe_errors([getattr(kernel, name) for kernel in diagnosis.kernels])
-        for name in ("relative_error", "left_out_error")
+        for name in ("relative_error", "leave_one_out_error")
     )
     errors = {
         "in the fit": diagnosis.error,
-        "leave-one-out": diagnosis.left_out_error,
-        "leave-one-generator-out, where the other generators determine the parameters": diagnosis.held_out_error,
+        "leave-one-out": diagnosis.leave_one_out_error,
+        "cross-validation by generator, where the others determine the parameters": diagnosis.cross_validation_error,
     }
     shown = ", ".join(f"{_percent(error)} {how}" for how, error in errors.items() if not math.isnan(error))
     return "\n".join(
@@ -148,7 +125,7 @@ def _informants(parameter: ParameterDiagnosis) -> str:
     if not math.isnan(parameter.released_value):
         return f"without bound {parameter.released_value:.2g} +- {parameter.released_error:.2g}"
     shown = [f"{i.name} {100 * i.share:.0f} %" for i in parameter.generators[:2] if i.share >= _WORTH_NAMING]
-    needed = [i.name for i in parameter.generators if math.isinf(i.growth)]
+    needed = [i.name for i in parameter.generators if math.isinf(i.error_ratio)]
     return ", ".join(shown) + (f"; undetermined without {', '.join(needed)}" if needed else "")
 
 
@@ -156,7 +133,7 @@ def _kernels(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
     return [
         (
             _percent(k.relative_error, sign=True),
-            _percent(k.left_out_error, sign=True),
+            _percent(k.leave_one_out_error, sign=True),
             _number(k.leverage, ".2f"),
             _number(k.studentised, "+.1f"),
             _number(k.cooks_distance, ".2g"),
@@ -172,8 +149,8 @@ def _generators(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
             g.name,
             str(g.kernels),
             _percent(g.error),
-            _percent(g.held_out_error),
-            _percent(g.held_out_bias, sign=True),
+            _percent(g.cross_validation_error),
+            _percent(g.cross_validation_bias, sign=True),
             f"the only one that determines {', '.join(g.undetermined)}" if g.undetermined else g.reason,
         )
         for g in diagnosis.generators
@@ -186,3 +163,42 @@ def _percent(value: float, *, sign: bool = False) -> str:
 
 def _number(value: float, form: str) -> str:
     return "" if math.isnan(value) else format(value, form)
+
+
+def report(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Calibrations (YAML), folders of 'perflex evaluate', output of 'perflex prune --json' and "
+            "'perflex roofline --json'."
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option("-o", "--out", help="HTML file to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page of results: warnings, tables to sort, pictures, and where the numbers come from.
+
+    The page needs nothing beside it and no network.
+    """
+    from perflex.cli.arguments import require_writable_file
+    from perflex.reports.make import write_report
+
+    terminal = terminal_of(context)
+    require_writable_file(out)
+    with terminal.warnings_shown(), terminal.progress("report:") as progress:
+        write_report(files, out, progress=progress)
+    terminal.show_paths(out)
+
+
+def export_times(context: typer.Context, calibration: CalibrationArgument, *, out: OutFileOption) -> None:
+    """Write the measured times of a calibration as a table that 'perflex calibrate --times' takes elsewhere."""
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.times.csv_file import save_times
+    from perflex.cli.arguments import require_writable_file
+
+    require_writable_file(out)
+    rows = save_times(Calibration.load(calibration), out)
+    terminal = terminal_of(context)
+    terminal.remarks.print(f"{rows} times", markup=False)
+    terminal.show_paths(out)

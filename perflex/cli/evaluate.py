@@ -1,70 +1,43 @@
-"""``perflex evaluate``: the paper's studies on the devices of this machine."""
+"""``perflex evaluate`` and ``perflex demo``: the studies of the paper on devices of this machine; one in a minute."""
 
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.completion import complete_device
+from perflex.cli.calibrate import noise_floor_lines
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.method_table import method_lines
-from perflex.cli.options import AcceptNoiseOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import AcceptNoiseOption, DeviceOption, DevicesOption, JsonOption, TrialsOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
-    from perflex.studies.evaluation.result import DeviceEvaluation
+    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
 
 
-class StudyName(StrEnum):
-    """What to evaluate."""
-
-    matmul = "matmul"
-    dg = "dg"
-    fdiff = "fdiff"
-    every = "all"
-
-
-class Overlap(StrEnum):
-    """How memory and on-chip costs are composed."""
-
-    linear = "linear"
-    overlap = "overlap"
-    partial = "partial"
-    incore = "incore"
-
-
-def evaluate(  # noqa: PLR0913 - one parameter per option
+def evaluate(
     context: typer.Context,
-    study: Annotated[StudyName, typer.Argument(help="Which study.")],
+    study: Annotated[Literal["matmul", "dg", "fdiff", "all"], typer.Argument(help="Which study.")],
     *,
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--device",
-            autocompletion=complete_device,
-            help="Parts of a device's name; may be repeated. Default: one device.",
-        ),
-    ] = None,
+    device: DevicesOption = None,
     every_device: Annotated[bool, typer.Option("--all-devices", help="Every usable device of this machine.")] = False,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results; created if needed.")] = Path("evaluation"),
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("evaluation"),
     model: Annotated[
-        Overlap | None, typer.Option("--model", help="Use this model; by default the calibration data choose one.")
+        Literal["linear", "overlap", "partial", "incore"] | None,
+        typer.Option(help="Use this model; by default the calibration data choose one."),
     ] = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Maximum number of undisturbed timings of one kernel.")
-    ] = 15,
+    trials: TrialsOption = 15,
     accept_noise: AcceptNoiseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Calibrate, predict and measure the kernels of three published studies; write tables and pictures."""
+    """Calibrate, predict and measure the kernels of three published studies; write a report, tables and pictures."""
     from perflex.cli.arguments import require_writable_folder
-    from perflex.studies.doctor.examine import warn_before_measuring
+    from perflex.reports.make import write_report
+    from perflex.studies.doctor import warn_before_measuring
     from perflex.studies.evaluation.files import write_evaluation
     from perflex.studies.evaluation.run import evaluate_device, study_timing
     from perflex.studies.evaluation.studies import STUDIES
@@ -72,8 +45,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option
     terminal = terminal_of(context)
     # Before minutes of measuring, not after them.
     require_writable_folder(out)
-    studies = list(STUDIES.values()) if study is StudyName.every else [STUDIES[study.value]]
-    options = study_timing(trials)
+    studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
     evaluations = []
     for where in _devices(device or [], every=every_device):
         terminal.remarks.print(f"device: {where}", markup=False)
@@ -81,16 +53,17 @@ def evaluate(  # noqa: PLR0913 - one parameter per option
             warn_before_measuring(where)
         with terminal.warnings_shown(), terminal.progress("evaluate:") as progress:
             evaluations.append(
-                evaluate_device(
-                    where, studies, timing=options, model=None if model is None else model.value, progress=progress
-                )
+                evaluate_device(where, studies, timing=study_timing(trials), model=model, progress=progress)
             )
+    report = out / "report.html"
     with terminal.warnings_shown():
-        paths = write_evaluation(evaluations, out, accept_noise=accept_noise)
+        paths = [report, *write_evaluation(evaluations, out, accept_noise=accept_noise)]
+        write_report([out], report)
     if as_json:
         print_json({"devices": [_content(one) for one in evaluations], "paths": paths})
         return
-    _show(terminal, evaluations)
+    if not terminal.quiet:
+        _show_evaluations(terminal, evaluations)
     terminal.show_paths(*paths)
 
 
@@ -98,8 +71,7 @@ def _devices(names: list[str], *, every: bool) -> list[Device]:
     from perflex.devices.listing import find_device, list_devices
 
     if every:
-        # Simulators run kernels, but their times are no device's.
-        return [info.device for info in list_devices() if info.usable and not info.device.is_simulator]
+        return [info.device for info in list_devices() if info.measurable]
     return [find_device(name) for name in names] if names else [find_device(None)]
 
 
@@ -118,23 +90,150 @@ def _content(evaluation: DeviceEvaluation) -> dict[str, Any]:
     return {**picked(evaluation, "device", "skipped", "drift", "seconds"), "studies": studies}
 
 
-def _show(terminal: Terminal, evaluations: list[DeviceEvaluation]) -> None:
-    from perflex.studies.evaluation.measures import HEADINGS, judgement, measures, overall
-
-    if terminal.quiet:
-        return
-    lines = ["Predicted before anything was measured at these sizes:"]
+def _show_evaluations(terminal: Terminal, evaluations: list[DeviceEvaluation]) -> None:
+    terminal.show("Predicted before anything was measured at these sizes:")
     for evaluation in evaluations:
-        lines.append(evaluation.device)
+        terminal.show(evaluation.device)
         for result in evaluation.studies:
             floor = "" if math.isnan(result.noise_floor) else f" (noise floor {100 * result.noise_floor:.1f} %)"
-            lines.append(f"  {result.study.name}{floor}")
-            lines += method_lines(result, terminal.width, indent="    ", more="a wider terminal or --json shows them")
-            lines += [f"    {judged}"] if (judged := judgement(result)) else []
-    if (whole := overall(evaluations)) is not None:
-        shown = zip(HEADINGS, measures(whole), strict=True)
-        lines.append(f"the models used, over everything: {', '.join(f'{name} {text}' for name, text in shown if text)}")
-    terminal.show(*lines)
-    for evaluation in evaluations:
+            terminal.show(f"  {result.study.name}{floor}")
+            show_methods(terminal, evaluation.device, result, indent=4)
+            if result.judgement:
+                terminal.show(f"    {result.judgement}")
         for label, reason in evaluation.skipped:
             terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)
+
+
+def show_methods(terminal: Terminal, device: str, result: StudyResult, *, indent: int) -> None:
+    """Print the models and baselines of a study side by side, over all variants; the report has more measures."""
+    from perflex.studies.evaluation.files import summary_rows
+
+    def percent(fraction: float | None) -> str:
+        return "" if fraction is None else f"{100 * fraction:.1f} %"
+
+    rows = [
+        (
+            f"{row.model} (used)" if row.used else row.model,
+            row.knowledge or "",
+            *map(percent, (row.median_error, row.rms_error, row.max_error)),
+            f"{row.pairs_ranked_right:g} of {row.pairs}" if row.pairs else "",
+            percent(row.loss_mean),
+            {None: "", True: "yes", False: "no"}[row.beats_baselines],
+        )
+        for row in summary_rows(device, result)
+        if row.variant == "all"
+    ]
+    headings = (
+        "predicted by",
+        "information used",
+        "median",
+        "rms",
+        "maximum",
+        "pairs right",
+        "loss",
+        "beats baselines",
+    )
+    terminal.show_table(headings, rows, indent=indent)
+
+
+def demo(
+    context: typer.Context,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("demo-out"),
+    device: DeviceOption = "",
+    sizes: Annotated[str, typer.Option(help="Matrix sizes, multiples of 16, joined by commas.")] = "",
+    trials: TrialsOption = 15,
+    accept_noise: AcceptNoiseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict two variants of matrix multiplication from measurements of other kernels, then measure them."""
+    from perflex.cli.arguments import require_writable_folder
+    from perflex.devices.listing import find_device
+    from perflex.studies.demo import demo_rows, demo_summary, run_demo, write_demo
+    from perflex.studies.doctor import warn_before_measuring
+    from perflex.studies.evaluation.run import study_timing
+
+    terminal = terminal_of(context)
+    # All that can be wrong with the options shows before the device is opened.
+    chosen = _demo_sizes(sizes)
+    require_writable_folder(out)
+    where = find_device(device or None)
+    terminal.remarks.print(f"device: {where}", markup=False)
+    with terminal.warnings_shown():
+        warn_before_measuring(where)
+    with terminal.warnings_shown(), terminal.progress("demo:") as progress:
+        evaluation = run_demo(where, sizes=chosen, timing=study_timing(trials), progress=progress)
+    with terminal.warnings_shown():
+        paths = write_demo(evaluation, out, accept_noise=accept_noise)
+    if as_json:
+        content = {**demo_summary(evaluation), "table": demo_rows(evaluation.studies[0])}
+        print_json({**content, "skipped": evaluation.skipped, "paths": paths})
+        return
+    if not terminal.quiet:
+        _show_demo(terminal, evaluation, given=bool(chosen))
+    terminal.show_paths(*paths)
+
+
+def _demo_sizes(text: str) -> tuple[int, ...]:
+    from perflex.cli.arguments import ArgumentError
+
+    if not text:
+        return ()
+    try:
+        # A size given twice is measured once.
+        sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError:
+        # Refused below, with the same message as a wrong size.
+        sizes = (0,)
+    if any(size < 16 or size % 16 for size in sizes):
+        msg = f"cannot read sizes {text!r}; give positive multiples of 16 joined by commas, such as 256,512"
+        raise ArgumentError(msg, word=text)
+    return sizes
+
+
+def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool) -> None:
+    from perflex.studies.accuracy import DIFFERENT
+    from perflex.studies.demo import demo_rows, demo_summary
+    from perflex.studies.evaluation.baselines import copy_kernel
+
+    found, result = demo_summary(evaluation), evaluation.studies[0]
+    rows = [
+        (
+            str(row.size),
+            row.variant,
+            f"{1e3 * row.predicted_s:.3f} ms",
+            f"{1e3 * row.measured_s:.3f} ms",
+            f"{100 * row.relative_error:+.1f} %",
+            str(row.predicted_rank),
+            str(row.measured_rank),
+        )
+        for row in demo_rows(result)
+    ]
+    headings = ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank")
+    terminal.show_table(headings, rows, title="Predicted before the variants were timed")
+    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
+    ranked = f"ranked correctly: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
+    terminal.show(
+        f"geometric mean of relative error: {errors}",
+        f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
+        "compared with trivial baselines, over both variants:",
+    )
+    show_methods(terminal, evaluation.device, result, indent=2)
+    # The demo ends where a kernel to predict cannot run: what is left out of these is what baselines need.
+    beside = ("matmul_sq(", copy_kernel().name)
+    lines = [f"no baseline from {label}: {why}" for label, why in evaluation.skipped if label.startswith(beside)]
+    lines += [result.judgement] if result.judgement else []
+    lines += noise_floor_lines(result.calibrations[result.model])
+    if found["drift"] is not None:
+        lines.append(
+            f"drift {100 * found['drift']:+.1f} %: change of measurement kernels' times from the calibration to the "
+            "check (it is part of every error, and near 0 on a machine that does nothing else)"
+        )
+    # Whoever names sizes is spared the reason for ours.
+    if not given:
+        lines.append(
+            "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
+            "matrix, which a constant cost per access cannot describe (try --sizes 512,1024)"
+        )
+    kernels = f"{found['measurement_kernels']} measurement kernels: microbenchmarks, and the memory accesses of the"
+    terminal.show(*lines, f"{kernels} variants without their arithmetic; {evaluation.seconds:.0f} s in all")

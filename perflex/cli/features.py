@@ -1,88 +1,69 @@
-"""``perflex features``: everything that is counted in a kernel."""
+"""``perflex features`` and ``perflex catalog``: what a kernel does, counted, and generators of measurement kernels."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import CyclesName, CyclesOption, JsonOption, MachineOption, RegistersOption
+from perflex.cli.options import JsonOption, KernelArgument, MachineOption, RegistersOption
 from perflex.cli.terminal import terminal_of
+from perflex.errors import TagError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.compiled.in_core.source import CycleSource
+    from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
-    from perflex.features import CountedFeature
+    from perflex.features import CountedFeature, CountedFootprint, Quantity
+    from uipick import Generator
+
+_LEGEND = {
+    "<=": "<= upper bound: a condition on data may skip some, or the elements touched are not known",
+    ">=": ">= lower bound: there may be fewer elements",
+    "~": "~ rests on what the user stated, or is the ratio of two upper bounds",
+}
 
 
-class Branches(StrEnum):
-    """Which branches of a condition count."""
-
-    domain = "domain"
-    both = "both"
-
-
-class Granularity(StrEnum):
-    """What one count is."""
-
-    paper = "paper"
-    work_item = "work-item"
-
-
-def features(  # noqa: PLR0913 - one argument per option
+def features(
     context: typer.Context,
-    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
+    kernel: KernelArgument,
     sizes: Annotated[list[str] | None, typer.Argument(help="name=value; without sizes, counts are symbolic.")] = None,
     *,
     identifier: Annotated[
         list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
     ] = None,
-    sub_group_size: Annotated[int, typer.Option("--sub-group-size", min=1, help="Work-items per sub-group.")] = 32,
+    sub_group_size: Annotated[int, typer.Option(min=1, help="Work-items per sub-group.")] = 32,
     per: Annotated[
-        Granularity,
-        typer.Option(
-            "--per", help="paper: on-chip work and uniform accesses per sub-group; work-item: executed instances."
-        ),
-    ] = Granularity.paper,
+        Literal["paper", "work-item"],
+        typer.Option(help="paper: on-chip work and uniform accesses per sub-group; work-item: executed instances."),
+    ] = "paper",
     branches: Annotated[
-        Branches | None,
+        Literal["domain", "both"] | None,
         typer.Option(
-            "--branches",
-            help="domain: each branch where its affine condition holds (default); both: all branches everywhere.",
+            help="domain: each branch where its affine condition holds (default); both: all branches everywhere."
         ),
     ] = None,
     subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
     trip_count: Annotated[
-        list[str] | None, typer.Option("--trip-count", help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
+        list[str] | None, typer.Option(help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
     ] = None,
     access: Annotated[
         list[str] | None,
-        typer.Option("--access", help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
+        typer.Option(help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
     ] = None,
     machine: MachineOption = None,
     registers: RegistersOption = None,
     device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            autocompletion=complete_device,
-            help="Build the kernel for this device and also read the machine code.",
-        ),
-    ] = None,
-    code: Annotated[
-        bool, typer.Option("--code", help="Compile for --machine, an NVIDIA GPU, and also read the machine code.")
-    ] = False,
-    cycles: CyclesOption = CyclesName.PORTS,
+        str, typer.Option(autocompletion=complete_device, help="Build the kernel for this device, to read its code.")
+    ] = "",
+    code: Annotated[bool, typer.Option("--code", help="Compile for --machine, a GPU of NVIDIA, to read it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
-    from perflex.cli.footprint_table import HEADING, footprint_lines
     from perflex.features import CountedFootprint, annotate, count_features, extract_scop
     from perflex.features.target import using_code, using_machine
 
@@ -90,24 +71,24 @@ def features(  # noqa: PLR0913 - one argument per option
     if branches or subscripts or trip_count or access:
         loaded = annotate(
             loaded,
-            branches=branches and branches.value,
+            branches=branches,
             subscripts=subscripts or None,
             trip_counts=read_pairs(trip_count or (), "--trip-count", "j=7.5"),
             accesses=read_pairs(access or (), "--access", "x[idx[i]]=4*i"),
         )
-    scop = extract_scop(loaded)
     given = read_sizes(sizes or ())
-    terminal_of(context).warn_of_unknown_sizes(given, scop.parameters)
+    scop = extract_scop(loaded, given)
+    terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])
     wanted = code or (machine is not None and _needs_code(identifier or ()))
-    found = _code(loaded, given, device, machine if wanted else None, asked=code)
-    with using_machine(machine, registers=registers), using_code(found, _cycle_source(cycles, found)):
+    found = _code(loaded, given, device or None, machine if wanted else None, asked=code)
+    with using_machine(machine, registers=registers), using_code(found):
         counted = count_features(
             scop,
             # None leaves counts symbolic; without parameters they are numbers anyway.
             given if given or not scop.parameters else None,
             identifiers=identifier or (),
             sub_group_size=sub_group_size,
-            per_work_item=per is Granularity.work_item,
+            per_work_item=per == "work-item",
         )
     if as_json:
         print_json({entry.identifier: _content(entry) for entry in counted})
@@ -125,19 +106,7 @@ def features(  # noqa: PLR0913 - one argument per option
         if entry.note:
             terminal.show(f"    {entry.note}", style="dim")
     if footprints:
-        terminal.show(HEADING, style="bold")
-        with_sizes = bool(given) or not scop.parameters
-        terminal.show(*footprint_lines(footprints, with_sizes=with_sizes, width=terminal.width))
-
-
-def _cycle_source(cycles: CyclesName, code: tuple[CompiledProgram, ...] | None) -> CycleSource | None:
-    from perflex.cli.arguments import ArgumentError
-    from perflex.compiled.in_core.source import cycle_source
-
-    if cycles is not CyclesName.PORTS and (code is None or any(one.gpu is not None for one in code)):
-        msg = f"--cycles {cycles.value} is about compiled code of a CPU; give --device NAME of a CPU, too"
-        raise ArgumentError(msg)
-    return cycle_source(cycles.value)
+        _show_footprints(terminal, footprints, with_sizes=bool(given) or not scop.parameters)
 
 
 def _needs_code(identifiers: Sequence[str]) -> bool:
@@ -167,7 +136,7 @@ def _code(
         return found
     if machine is None:
         return None
-    from perflex.machines.lookup import load_machine
+    from perflex.machines.files import load_machine
     from perflex.timing.launch.cuda_code import code_for_machine
 
     (job,) = sized_kernels([(kernel, sizes)])
@@ -187,3 +156,101 @@ def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
         # 17 significant digits tell any two doubles apart.
         text += f" = {entry.value:.17g}"
     return f"{text}  ({entry.unit}, {entry.certainty})"
+
+
+def _show_footprints(terminal: Terminal, entries: Sequence[CountedFootprint], *, with_sizes: bool) -> None:
+    """Print the table of footprints: formulas, below them values where sizes are given."""
+    rows: list[tuple[str, ...]] = []
+    relations: set[str] = set()
+    for entry in entries:
+        if entry.note:
+            continue
+        quantities = (entry.accesses, entry.elements, entry.bytes, entry.afr)
+        counted = {quantity.relation for quantity in quantities[:-1]}
+        relations |= {*counted, entry.afr.relation}
+        certainty = "as stated" if "~" in counted else "exact" if counted == {"="} else "upper bound"
+        formulas = [_related(quantity, _formula(quantity, with_sizes=with_sizes)) for quantity in quantities]
+        values = [_value(quantity, as_bytes=quantity is entry.bytes) for quantity in quantities]
+        name = entry.identifier
+        if not with_sizes or formulas[1:] != values[1:]:
+            rows.append((name, *formulas, certainty))
+            name = certainty = ""
+        if with_sizes:
+            rows.append((name, *values, certainty))
+    title = "footprints of global arrays: distinct elements touched (AFR: accesses per element)"
+    terminal.show_table(("", "accesses", "elements", "bytes", "AFR", ""), rows, title=title, indent=2)
+    terminal.show(*(f"  {entry.identifier}  {entry.note}" for entry in entries if entry.note))
+    terminal.show(*(f"  {text}" for relation, text in _LEGEND.items() if relation in relations))
+
+
+def _formula(quantity: Quantity, *, with_sizes: bool) -> str:
+    return quantity.expression if quantity.is_formula else "..." if with_sizes else f"{quantity.expression}; give sizes"
+
+
+def _value(quantity: Quantity, *, as_bytes: bool) -> str:
+    if quantity.value is None:
+        return "-"
+    if as_bytes:
+        for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+            if quantity.value >= 1024**power:
+                return _related(quantity, f"{quantity.value / 1024**power:.4g} {unit}")
+        return _related(quantity, f"{quantity.value:.17g} B")
+    return _related(quantity, f"{quantity.value:.6g}" if quantity.value % 1 else f"{quantity.value:.17g}")
+
+
+def _related(quantity: Quantity, text: str) -> str:
+    return text if quantity.relation == "=" else f"{quantity.relation} {text}"
+
+
+def catalog(
+    context: typer.Context,
+    tags: Annotated[
+        list[str] | None, typer.Argument(metavar="[TAG]...", help="Show generators that have all these tags.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """List the generators of measurement kernels, their tags, arguments and allowed values."""
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    for tag in tags or []:
+        # Such a tag would match no generator, and an empty list explains nothing.
+        if ":" in tag:
+            msg = f"the catalog accepts generator tags only; {tag!r} chooses values of an argument; leave it out"
+            raise TagError(msg, tag=tag)
+    generators = KernelCollection(ALL_GENERATORS).matching_generators(tags or [])
+    if as_json:
+        print_json([_facts(generator) for generator in generators])
+        return
+    terminal = terminal_of(context)
+    for generator in generators:
+        terminal.show(*_lines(generator), "", bold=len(generator.name))
+
+
+def _facts(generator: Generator) -> dict[str, object]:
+    return {
+        "name": generator.name,
+        "tags": sorted(generator.tags),
+        "summary": generator.summary,
+        "arguments": [
+            {
+                "name": argument.name,
+                "type": argument.kind,
+                "allowed": argument.allowed_text,
+                "default": list(argument.values),
+                "meaning": argument.meaning,
+                "size": argument.name in generator.size_arguments,
+            }
+            for argument in generator.arguments
+        ],
+        "constraints": [constraint.description for constraint in generator.constraints],
+    }
+
+
+def _lines(generator: Generator) -> list[str]:
+    others = ", ".join(sorted(generator.tags - {generator.name}))
+    lines = [f"{generator.name}  {generator.summary}", *([f"    tags: {others}"] if others else [])]
+    for argument in generator.arguments:
+        default = ",".join(map(str, argument.values))
+        lines.append(f"    {argument.name}: {argument.allowed_text} (default {default})  {argument.meaning}")
+    return lines + [f"    where {constraint.description}" for constraint in generator.constraints]

@@ -11,19 +11,19 @@ from pathlib import PurePath
 from typing import Any
 
 import typer
+from msgspec import Struct
+from msgspec.structs import asdict
 
 
 def as_json(value: Any) -> Any:
-    """Return dictionaries, lists, texts and numbers that say what an object does.
+    """Return dictionaries, lists, texts and numbers that say what a record, mapping, sequence, array or number does.
 
-    Parameters
-    ----------
-    value
-        A dataclass, whose fields become keys; mappings, sequences and arrays of such; texts, numbers and None. What is
-        not a finite number becomes None, for JSON knows neither nan nor infinity.
+    What is not a finite number becomes None, for JSON knows neither nan nor infinity.
     """
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif isinstance(value, Struct):
+        value = asdict(value)
     elif hasattr(value, "tolist"):  # arrays and numbers of numpy, which need not be imported to be recognised
         value = value.tolist()
     if isinstance(value, Mapping):

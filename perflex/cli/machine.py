@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from perflex.cli.columns import Column
 from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import as_json, picked, print_json
-from perflex.cli.machine_detect import detect
-from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import DeviceOption, JsonOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines.machine import Machine
-    from perflex.machines.units import Source
+    from perflex.cli.terminal import Terminal
+    from perflex.machines.machine import Machine, Source
+    from perflex.studies.machine_detect import Detected
 
 machine = typer.Typer(
-    no_args_is_help=True,
-    help="List machines, show the facts of one with their sources, detect this one.",
-    epilog="Example: perflex machine show V100",
+    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
 )
 
 
 @machine.command("list", epilog="Example: perflex machine list --json")
 def list_(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the machines that come with perflex."""
-    from perflex.machines.lookup import load_machine, machine_names
+    from perflex.machines.files import load_machine, machine_names
 
     machines = [load_machine(name) for name in machine_names()]
     if as_json:
         print_json([picked(entry, "name", "vendor", "kind", "aliases") for entry in machines])
         return
     rows = [(entry.name, f"{entry.vendor} {entry.kind}", ", ".join(entry.aliases)) for entry in machines]
-    columns = [Column("", left=True), Column("", left=True), Column("", left=True, wraps=True)]
-    terminal_of(context).show_table(columns, rows)
+    terminal_of(context).show_table(("", "", ""), rows)
 
 
 @machine.command("show", epilog="Example: perflex machine show A100-40GB")
@@ -51,7 +48,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the hardware facts of a machine, with their sources."""
-    from perflex.machines.lookup import load_machine
+    from perflex.machines.files import load_machine
     from perflex.machines.machine import FACTS
 
     found = load_machine(name)
@@ -65,32 +62,82 @@ def show(
     # Sources are cited by number, as in a paper, for many facts share one.
     numbers = {source: number for number, source in enumerate(dict.fromkeys(found.sources.values()), start=1)}
     width = max(map(len, FACTS))
+    lines = []
     for fact, what in FACTS.items():
         value = getattr(found, fact)
+        source = f"  [{numbers[found.sources[fact]]}]" if fact in found.sources else ""
         # A CPU has no banks of local memory: that is not worth a line, an unknown clock is.
-        if value is None and found.kind not in what.kinds:
-            continue
-        if value is None:
-            terminal.show(f"  {fact.ljust(width)}  not known", style="dim")
-            continue
-        source = f"[{numbers[found.sources[fact]]}]" if fact in found.sources else ""
-        line = f"  {fact.ljust(width)}  {_amount(value, what.unit)}  {source}"
-        terminal.show(line.rstrip())
-    for line in _level_lines(found, numbers):
-        terminal.show(line)
-    for curve, coefficients in found.curves.items():
-        terminal.show(f"  curve {curve}: a, b, c = {coefficients}")
+        if value is not None or found.kind in what.kinds:
+            lines.append(
+                f"  {fact.ljust(width)}  {'not known' if value is None else _amount(value, what.unit)}{source}"
+            )
+    lines += _level_lines(found, numbers)
+    lines += [f"  curve {curve}: a, b, c = {coefficients}" for curve, coefficients in found.curves.items()]
     for level, ceiling in found.ceilings.items():
         unit = "instruction/s" if level == "instructions" else "B/s"
-        line = f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})"
-        terminal.show(line)
-    for origin, number in numbers.items():
-        terminal.show(f"[{number}] {origin.kind}: {origin.text}", style="dim")
+        lines.append(f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})")
+    terminal.show(*lines, *(f"[{number}] {origin.kind}: {origin.text}" for origin, number in numbers.items()))
 
 
-machine.command(
-    "detect", short_help="Describe this CPU in a machine file.", epilog="Example: perflex machine detect --out cpu.yaml"
-)(detect)
+@machine.command(
+    short_help="Describe this CPU in a machine file.", epilog="Example: perflex machine detect --out cpu.yaml"
+)
+def detect(
+    context: typer.Context,
+    *,
+    out: Annotated[Path | None, typer.Option(help="File to write, NAME.yaml.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for a shorter time, with less precision.")] = False,
+    device: DeviceOption = "",
+    overlap: Annotated[
+        Literal["sum", "max"] | None,
+        typer.Option(help="Overlap of cache levels; by default what is usual for the vendor."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe this CPU in a machine file: reported caches, measured clock and bandwidths; takes a minute or two."""
+    from perflex.cli.arguments import ArgumentError, require_writable_file
+    from perflex.studies.machine_detect import cpu_device, detect_machine
+    from perflex.yaml_file import write_yaml
+
+    terminal = terminal_of(context)
+    if out is not None:
+        if out.suffix not in {".yaml", ".yml"}:
+            msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
+            raise ArgumentError(msg, path=out)
+        require_writable_file(out)
+    where = cpu_device(device)
+    terminal.remarks.print(f"device: {where}", markup=False)
+    with terminal.warnings_shown(), terminal.progress("detecting:") as progress:
+        found = detect_machine(where, overlap=overlap, quick=quick, progress=progress)
+    for remark in found.remarks:
+        terminal.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
+    if out is not None:
+        write_yaml(out, found.document)
+    if as_json:
+        print_json(found.document)
+        return
+    _show_detected(terminal, found)
+    if out is not None:
+        terminal.show_paths(out)
+
+
+def _show_detected(terminal: Terminal, found: Detected) -> None:
+    cpu, rates = found.cpu, found.rates
+    terminal.show(f"{cpu.model or 'CPU'}: {cpu.cores} cores, {rates.clock_hz / 1e9:.3g} GHz (measured)")
+    headings = ("", "size", "shared by", "one core: load", "load+store", "all cores: load", "load+store")
+    table = []
+    sizes = {f"L{cache.level}": (f"{cache.size_bytes // 1024} KiB", str(cache.shared_by)) for cache in cpu.caches}
+    for level in (*sizes, "memory"):
+        row = [level, *sizes.get(level, ("", ""))]
+        for cores in ("one core", "all cores"):
+            known = [rates.rate(level, way, cores) for way in ("load", "load+store")]
+            row += ["" if rate is None else f"{rate / 1e9:.1f} GB/s" for rate in known]
+        table.append(row)
+    terminal.show_table(headings, table)
+    streams = [(name, rates.numbers[f"memory {name}"] / 1e9) for name in ("copy", "triad")]
+    terminal.show(*(f"memory, {name}: {rate:.1f} GB/s (all cores)" for name, rate in streams))
+    hypothesis = found.document["levels"][0]["overlap"]["value"]
+    terminal.show(f"overlap of levels: {hypothesis} ({found.document['sources']['overlap']['text']})")
 
 
 def _content(found: Machine) -> dict[str, object]:

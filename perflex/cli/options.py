@@ -1,29 +1,32 @@
-"""Options that several commands share."""
+"""Options that several commands share; those of the launch of a kernel in OpenCL C or CUDA C."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+import inspect
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from perflex.cli.completion import complete_machine
+from perflex.cli.completion import complete_device, complete_machine
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class CyclesName(StrEnum):
-    """Where cycles of machine code come from."""
-
-    PORTS = "ports"
-    LLVM_MCA = "llvm-mca"
-
-
-CyclesOption = Annotated[
-    CyclesName,
-    typer.Option(
-        "--cycles",
-        help="Source of f_code_cycles and f_code_chain_cycles: perflex's own model (ports), or LLVM's (llvm-mca).",
-    ),
-]
+KERNEL_FILES = "KERNEL.cl:name, KERNEL.cu:name, KERNEL.py:function (a loopy kernel), or SCOP.yaml"
+KernelArgument = Annotated[str, typer.Argument(help=f"{KERNEL_FILES}.")]
+KernelsArgument = Annotated[list[str], typer.Argument(help=f"Of each kernel {KERNEL_FILES}; then name=value sizes.")]
+SPACE_FILES = (
+    "SPACE.py:name (a VariantSpace, or a function that returns one), a Kernel Tuner script as it is (SCRIPT.py, "
+    "which is executed up to its call of tune_kernel; 'SCRIPT.py ARGUMENT ...'), a T1 file (.json), or a "
+    "perflex-source file (.yaml)"
+)
+SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
+CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration file.")]
 MachineOption = Annotated[
     str | None,
     typer.Option(
@@ -32,18 +35,101 @@ MachineOption = Annotated[
         help="Machine for features that need one: a name from 'perflex machine list', or a file.",
     ),
 ]
+NeededMachineOption = Annotated[
+    str, typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file.")
+]
+_DEVICE = "Parts of a device's name; see 'perflex devices'."
+DeviceOption = Annotated[str, typer.Option("-D", "--device", autocompletion=complete_device, help=_DEVICE)]
+DevicesOption = Annotated[
+    list[str] | None,
+    typer.Option("-D", "--device", autocompletion=complete_device, help=f"{_DEVICE[:-1]}; may be repeated."),
+]
+TrialsOption = Annotated[
+    int, typer.Option("--trials", min=1, help="Maximum number of undisturbed timings of one kernel.")
+]
+OnlyOption = Annotated[list[str] | None, typer.Option("--only", help="Rows of the table with COLUMN=VALUE[,VALUE].")]
+KernelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--kernels", help="Python file with the functions, or a Scop's YAML file, of the table; may be repeated."
+    ),
+]
+SeriesOption = Annotated[
+    str | None, typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP: sizes to vary, for a table of volumes.")
+]
+OutFolderOption = Annotated[Path | None, typer.Option("--out", help="Folder for files; created if needed.")]
+OutFileOption = Annotated[Path, typer.Option("-o", "--out", help="File to write.")]
 ProbeOption = Annotated[
-    bool, typer.Option("--probe", help="Predict by short launches of parts of each kernel on the calibration's device.")
+    bool, typer.Option("--probe", help="Time each kernel with a small budget on the calibration's device.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; see docs/reference/json.md.")]
 RegistersOption = Annotated[
-    int | None,
-    typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency."),
+    int | None, typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency.")
 ]
 SourceLoadsOption = Annotated[
-    bool,
-    typer.Option("--source-loads", help="Count loads as in the source: no value stays in a register."),
+    bool, typer.Option("--source-loads", help="Count loads as in the source: no value stays in a register.")
 ]
 AcceptNoiseOption = Annotated[
-    bool, typer.Option("--accept-noise", help="Also write calibrations whose times repeat worse than 15 %.")
+    bool, typer.Option("--accept-noise", help="Also write calibrations whose times are too noisy or disturbed.")
 ]
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What commands are told of a kernel's launch."""
+
+    local: Annotated[str | None, typer.Option("--local", help="Work-group, such as 32,8.")] = None
+    groups: Annotated[str | None, typer.Option("--groups", help="Work-groups, such as n/32,4.")] = None
+    extent: Annotated[str | None, typer.Option("--global", help="Work-items in all instead, such as nx,ny.")] = None
+    define: Annotated[list[str] | None, typer.Option("-D", help="Macro NAME=VALUE; may be repeated.")] = None
+    include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="LINE=TRIPS or ARRAY=ELEMENTS, which data decide.")
+    ] = None
+
+
+LAUNCH = tuple(field.name for field in fields(SourceOptions))
+_given: ContextVar[SourceOptions | None] = ContextVar("source options", default=None)
+
+
+class SourceCommand(TyperCommand):
+    """A command whose help shows the options of `SourceOptions` in a group of their own."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write what help says of arguments and options."""
+        own = [parameter for parameter in self.params if parameter.name not in LAUNCH]
+        added = [parameter for parameter in self.params if parameter.name in LAUNCH]
+        self.params = own
+        super().format_options(ctx, formatter)
+        self.params = [*own, *added]
+        with formatter.section("Launch of a kernel in a .cl or .cu file"):
+            formatter.write_dl([record for each in added if (record := each.get_help_record(ctx)) is not None])
+
+
+def launch_given() -> SourceOptions:
+    """Return what the command was told of the launch."""
+    return _given.get() or SourceOptions()
+
+
+def takes_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes the options of `SourceOptions`, too."""
+    signature = inspect.signature(command, eval_str=True)
+    hints = inspect.get_annotations(SourceOptions, eval_str=True)
+
+    def run(*arguments: Any, **options: Any) -> None:
+        token = _given.set(SourceOptions(**{name: options.pop(name) for name in LAUNCH}))
+        try:
+            command(*arguments, **options)
+        finally:
+            _given.reset(token)
+
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name]) for name in LAUNCH
+    ]
+    parameters = [*signature.parameters.values(), *added]
+    changed: Any = update_wrapper(run, command)
+    changed.__signature__ = signature.replace(parameters=parameters)  # which typer reads
+    changed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del changed.__wrapped__  # of which it would read the other's
+    result: Callable[..., None] = changed
+    return result

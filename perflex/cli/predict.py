@@ -3,54 +3,66 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.columns import shortened
 from perflex.cli.json_output import print_json
-from perflex.cli.options import JsonOption, MachineOption, ProbeOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.terminal import terminal_of
+from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, ProbeOption
+from perflex.cli.terminal import sizes_text, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
+    from perflex.features import SourceKernel
     from perflex.search.pruning.ranking import RankedVariant
 
 # Costs of a prediction that are shown by name.
 _MOST_COSTS = 8
-# Letters of a line: terms of a model may fill a page.
-_LONGEST = 111
-_FILE = typer.Argument(help="A calibration file.")
+# Letters of a term that are shown: it may fill a page.
+_LONGEST = 100
+# Variants of a space.
+_SHOWN = 20
 
 
 def predict(
     context: typer.Context,
-    calibration: Annotated[Path, _FILE],
-    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
-    sizes: Annotated[list[str] | None, typer.Argument(help="name=value, or name=value,value,...")] = None,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[CALIBRATION] KERNEL [SIZES]...",
+            help=f"A calibration file, unless --machine names a GPU; {KERNEL_FILES}; "
+            "name=value or name=value,value,...",
+        ),
+    ],
     *,
     machine: MachineOption = None,
     confidence: Annotated[
         float | None,
-        typer.Option(
-            "--confidence", min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."
-        ),
+        typer.Option(min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."),
     ] = None,
     probe: ProbeOption = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Show what each line of a .cl or .cu file does, and its share of the time.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
-    from perflex.calibration.calibration import Calibration
-    from perflex.cli.arguments import load_kernel
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_calibration
+    from perflex.features import SourceKernel
 
-    loaded = Calibration.load(calibration)
+    loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
     unit = load_kernel(kernel)
+    if lines and (probe or not isinstance(unit, SourceKernel)):
+        cause = "a probe knows no lines" if probe else f"{kernel} is none"
+        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {cause}"
+        raise ArgumentError(msg, word=kernel)
     terminal = terminal_of(context)
-    chosen = _combinations(sizes or ())
+    chosen = _combinations(sizes)
     if probe:
         found = _probed(loaded, unit, chosen, confidence, machine)
     else:
@@ -58,6 +70,10 @@ def predict(
         with terminal.warnings_shown():
             name = kernel.rpartition(":")[2]
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
+            if lines:
+                source: Any = unit
+                for entry in found:
+                    entry["lines"] = _lines(source, entry["sizes"], loaded, machine)
     if as_json:
         print_json(found)
         return
@@ -73,7 +89,6 @@ def _predicted(
     from perflex.calibration.row_predictions import known_as, resting_on
 
     values = loaded.feature_values(unit, sizes, machine=machine)
-    factor = loaded.correction(values)
     known = known_as(loaded, unit, sizes, name) if loaded.transferred is not None else []
     entry = {
         "sizes": sizes,
@@ -81,7 +96,7 @@ def _predicted(
         # The sizes are numbers, so that there is one label, or none.
         "knowledge": resting_on(loaded, [label for label, _ in known] or [""])[0],
         "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
-        "terms": {text: float(v * factor) for text, v in loaded.model.terms(loaded.params, values).items()},
+        "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
     }
     if loaded.transferred is not None:
         entry["predicted_s"] = float(interval_at(loaded, values, kernels=known).predicted)
@@ -92,34 +107,43 @@ def _predicted(
     return entry
 
 
+def _lines(
+    unit: SourceKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None
+) -> list[dict[str, Any]]:
+    """Return what `source_lines` says, as `predict` prints it."""
+    from perflex.analysis.source_lines import source_lines
+
+    return [asdict(line) for line in source_lines(unit, sizes, loaded, machine=machine)]
+
+
 def _probed(
     loaded: Calibration, unit: Any, sizes: Sequence[Mapping[str, int]], confidence: float | None, machine: str | None
 ) -> list[dict[str, Any]]:
-    """Return what short launches say of a kernel at some sizes, as `predict` prints it."""
-    from perflex.calibration.probed import probed_interval, probing_device
+    """Return what a probe says of a kernel at some sizes, as `predict` prints it."""
+    from perflex.calibration.device_match import probing_device
     from perflex.cli.arguments import ArgumentError
     from perflex.features.sized_kernel import sized_kernels
-    from perflex.timing.short_launch import ShortLauncher
+    from perflex.timing.probe import Probe, probe_kernels
 
     if machine is not None:
-        msg = "--probe launches the kernel and evaluates no model, so that --machine has no effect; leave one out"
+        msg = "--probe times the kernel and evaluates no model, so that --machine has no effect; leave one out"
         raise ArgumentError(msg)
     found: list[dict[str, Any]] = []
-    with ShortLauncher(probing_device(loaded, probe=True)) as launcher:
-        for job in sized_kernels([(unit, each) for each in sizes]):
-            probe = launcher.probe(job)
-            entry: dict[str, Any] = {"sizes": dict(job.sizes), "predicted_s": probe.seconds, "doubts": [], "terms": {}}
-            entry |= {"knowledge": probe.knowledge, "device_s": probe.device_s, "cost_s": probe.cost_s}
-            if confidence is not None:
-                interval = probed_interval(probe, confidence)
-                entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-                entry |= {"extrapolated": False}
-            found.append(entry)
+    jobs = sized_kernels([(unit, each) for each in sizes])
+    for job, probe in zip(jobs, probe_kernels(jobs, probing_device(loaded, probe=True)), strict=True):
+        if not isinstance(probe, Probe):
+            raise probe.error
+        entry: dict[str, Any] = {"sizes": dict(job.sizes), "predicted_s": probe.seconds, "doubts": [], "terms": {}}
+        entry |= {"knowledge": "timing", "device_s": probe.device_s}
+        if confidence is not None:
+            low, high = probe.interval(confidence)
+            entry |= {"low_s": low, "high_s": high, "confidence": confidence, "extrapolated": False}
+        found.append(entry)
     return found
 
 
 def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
-    at = ", ".join(f"{name}={value}" for name, value in entry["sizes"].items()) or "no sizes"
+    at = sizes_text(entry["sizes"])
     within = f" ({_time(entry['low_s'])} to {_time(entry['high_s'])})" if "low_s" in entry else ""
     mark = " (doubtful)" if entry["doubts"] else ""
     terminal.show(f"{at}: {_time(entry['predicted_s'])}{within}{mark}")
@@ -127,65 +151,73 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
         terminal.show(f"  doubtful: {doubt}")
     if terminal.quiet:
         return
-    if "cost_s" in entry:
-        cost = f"{_time(entry['cost_s'])} in all, {_time(entry['device_s'])} of it on the device"
-        terminal.show(f"  by a {entry['knowledge']}: {cost}")
-    text_width = min(terminal.width or _LONGEST, _LONGEST) - 11
+    if "device_s" in entry:
+        terminal.show(f"  by a {entry['knowledge']} that took {_time(entry['device_s'])} on the device")
     costs = sorted(entry["terms"].items(), key=lambda item: -item[1])
     # A general model has dozens of costs, most of which a kernel does not have.
     told = costs[:_MOST_COSTS] if len(costs) > _MOST_COSTS + 1 else costs
     rest = costs[len(told) :]
-    rows = [(" ".join(text.split()), seconds) for text, seconds in told]
     if rest:
-        rows.append((f"({len(rest)} other costs)", sum(seconds for _, seconds in rest)))
-    for text, seconds in rows:
+        told.append((f"({len(rest)} other costs)", sum(seconds for _, seconds in rest)))
+    for text, seconds in told:
         share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-        terminal.show(f"  {100 * share:5.1f} %  {shortened(text, text_width)}")
+        terminal.show(f"  {100 * share:5.1f} %  {textwrap.shorten(text, _LONGEST, placeholder='...')}")
+    if "lines" in entry:
+        headings = ("line", "source", "accesses", "bytes", "local accesses", "operations", "share")
+        terminal.show_table(headings, [_line_cells(line) for line in entry["lines"]], indent=2)
+        terminal.show("  share: by how much the predicted time is shorter without the line")
+
+
+def _line_cells(line: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = [f"{line[name]:.4g}" for name in ("accesses", "bytes", "local_accesses", "operations")]
+    text = textwrap.shorten(line["text"], _LONGEST // 2, placeholder="...")
+    return (str(line["line"] or ""), text, *numbers, f"{100 * line['share']:.1f} %")
 
 
 def rank(
     context: typer.Context,
-    calibration: Annotated[Path, _FILE],
-    words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each variant, then name=value sizes.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[CALIBRATION] KERNEL... [SIZES]...",
+            help=f"A calibration file, unless --machine names a GPU; "
+            f"of each kernel {KERNEL_FILES}, or one file of a source with tunables; name=value of each size.",
+        ),
+    ],
     *,
     machine: MachineOption = None,
     probe: ProbeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Order variants by predicted run time, fastest first."""
-    from perflex.calibration.calibration import Calibration
-    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+    from perflex.cli.arguments import is_space, load_kernel, load_variants, read_calibration, read_kernels_and_sizes
     from perflex.search.pruning.ranking import rank as ordered
 
-    if not any(map(_is_kernel, words)):
-        msg = "there is no variant to rank; name variants as KERNEL.py:function before the sizes"
-        raise ArgumentError(msg)
-    variants = {word: load_kernel(word) for word in words if _is_kernel(word)}
-    sizes = read_sizes(word for word in words if not _is_kernel(word))
+    loaded, rest = read_calibration(words, machine, KERNEL_FILES)
+    kernels, sizes = read_kernels_and_sizes(rest)
+    alone = len(kernels) == 1 and is_space(kernels[0])
+    variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
     with terminal_of(context).warnings_shown():
-        places = ordered(variants, Calibration.load(calibration), sizes, machine=machine, probe=probe)
+        places = ordered(variants, loaded, sizes, machine=machine, probe=probe)
     if as_json:
         print_json([_row(place) for place in places])
         return
     terminal = terminal_of(context)
-    for place in places:
+    for place in places[: _SHOWN if alone else None]:
         line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
         if place.failure:
-            line = f"{place.rank}. {place.name}: not known, its short launch failed: {place.failure}"
+            line = f"{place.rank}. {place.name}: not known: {place.failure}"
         elif probe:
             line = f"{line}, by a {place.knowledge}"
         terminal.show(line)
+    if alone and len(places) > _SHOWN:
+        terminal.show(f"and {len(places) - _SHOWN} more; --json prints all")
 
 
 def _row(place: RankedVariant) -> dict[str, Any]:
     row = {"rank": place.rank, "name": place.name, "predicted_s": place.predicted, "ratio": place.ratio}
     row |= {"knowledge": place.knowledge}
     return row | ({"failure": place.failure} if place.failure else {})
-
-
-def _is_kernel(word: str) -> bool:
-    # A path may hold an equals sign: what follows the last colon decides.
-    return ":" in word and "=" not in word.rpartition(":")[2]
 
 
 def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:

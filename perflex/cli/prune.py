@@ -1,115 +1,94 @@
-"""``perflex prune``: which few variants of a loopy kernel are worth being compiled and run."""
+"""``perflex prune``, ``prune-table``, ``tune``: the few variants worth being compiled and run, and the fastest."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.child_process import end_forked_with_parent
-from perflex.cli.columns import Column
-from perflex.cli.completion import complete_device
+from perflex.child_process import process_pool
+from perflex.cli.completion import complete_description
 from perflex.cli.json_output import print_json, stamped
-from perflex.cli.options import JsonOption, MachineOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption, OutFolderOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
-    from perflex.search.pruning.keep import Keep
+    from perflex.search.pruning.promise import Keep
     from perflex.search.pruning.pruned import Pruning
+    from perflex.search.pruning.pruning import DescribedPruning
     from perflex.search.pruning.report import PruningCheck
-    from perflex.search.spaces.candidates import Candidates
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.tuning.tuning import TuningResult
 
-SHOWN = 20
-_COLUMNS = (
-    Column(""),
-    Column("variant", left=True, wraps=True),
-    Column("predicted"),
-    Column("95 % interval", spare=2),
-    Column("ratio"),
-    Column("dominates", left=True, wraps=True, spare=1),
-    Column("measured"),
-)
+_SHOWN, _SHOWN_TIMED = 20, 10
+_SPACE_WORDS = "[CALIBRATION] SPACE [SIZES]..."
+_SPACE_HELP = f"A calibration file, unless --machine names a GPU; {SPACE_FILES}; name=value of sizes."
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
-_TABLES = (".json", ".csv", ".json.gz", ".csv.gz")
-
-KeepOption = Annotated[
-    str,
-    typer.Option(
-        "--keep", help="Variants to keep: 5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95."
-    ),
+_TABLES = (".csv", ".json.gz", ".csv.gz")
+_KeepOption = Annotated[
+    str, typer.Option(help="Variants to keep: 5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of random draws.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for a table (CSV) and a picture (PNG).")]
+_SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws.")]
 
 
-def _moved(value: str | None) -> None:
-    """Stop where the command is given what `perflex prune-table` is for, as both were one command once."""
-    if value is not None:
-        from perflex.cli.arguments import ArgumentError
-
-        msg = "for measured configurations use: perflex prune-table TABLE DESCRIPTION"
-        raise ArgumentError(msg, word=value)
-
-
-def prune(  # noqa: PLR0913 - one parameter per option
+def prune(
     context: typer.Context,
-    calibration: Annotated[Path, typer.Argument(help="A calibration file.")],
-    space: Annotated[str, typer.Argument(help="SPACE.py:name of a VariantSpace, or of a function that returns one.")],
-    sizes: Annotated[list[str] | None, typer.Argument(help="name=value sizes.")] = None,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP),
+    ],
     *,
-    keep: KeepOption = "10%",
+    keep: _KeepOption = "10%",
     measure: Annotated[
-        int | None,
-        typer.Option("--measure", min=1, help="Time this many randomly drawn variants first, then the kept ones."),
+        int | None, typer.Option(min=1, help="Time this many randomly drawn variants first, then the kept ones.")
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", autocompletion=complete_device, help="Device for timing; by default the model's."),
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that describe variants.")] = 1,
-    seed: SeedOption = 0,
+    device: DeviceOption = "",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that describe variants.")] = 1,
+    seed: _SeedOption = 0,
     machine: MachineOption = None,
-    out: OutOption = None,
+    out: OutFolderOption = None,
     as_json: JsonOption = False,
-    moved: Annotated[
-        str | None, typer.Option("--description", "--space", hidden=True, is_eager=True, callback=_moved)
-    ] = None,
 ) -> None:
-    """Choose the few variants of a loopy kernel that are worth compiling and running, with the reasons.
+    """Choose the few variants of a kernel that are worth compiling and running, with the reasons.
 
     For configurations of other kernels that a tuner measured, use 'perflex prune-table'.
     """
-    from perflex.calibration.calibration import Calibration
-    from perflex.cli.arguments import read_sizes, require_writable_folder
-    from perflex.search.pruning.batch import random_batch
+    from perflex.cli.arguments import (
+        ArgumentError,
+        load_variants,
+        read_calibration,
+        read_sizes,
+        require_writable_folder,
+    )
+    from perflex.progress import RunOptions
+    from perflex.search.pruning.pruning import random_batch
     from perflex.search.pruning.report import check_pruning, draw_pruning
-    from perflex.search.spaces.candidates import candidates_of
+    from perflex.search.spaces.space import candidates_of
 
-    del moved
-    if space.endswith(_TABLES):
-        _moved(space)
+    tables = [word for word in words if word.endswith(_TABLES)]
+    if tables:
+        msg = "for measured configurations use: perflex prune-table TABLE DESCRIPTION"
+        raise ArgumentError(msg, word=tables[0])
+    loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
         require_writable_folder(out)
-    loaded, found = Calibration.load(calibration), _space(space)
+    found = load_variants(space)
     with terminal.warnings_shown():
-        with _pool(workers) as executor, terminal.progress("prune:") as progress:
-            given = read_sizes(sizes or [])
-            candidates = candidates_of(found, loaded, given, machine=machine, executor=executor, progress=progress)
+        # The space's file was executed here, under a name that only processes forked from this one know.
+        pool = nullcontext() if workers == 1 else process_pool(workers, "fork")
+        with pool as executor, terminal.progress("prune:") as progress:
+            given = read_sizes(sizes)
+            run = RunOptions(executor=executor, progress=progress)
+            candidates = candidates_of(found, loaded, given, machine=machine, run=run)
         batch = [] if measure is None else random_batch(candidates, measure, seed)
-        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device)
+        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device or None)
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
@@ -129,7 +108,7 @@ def _measured(
     device: str | None,
 ) -> tuple[Pruning, dict[str, float]]:
     """Prune, measuring a batch before and the kept variants after where there is a batch."""
-    from perflex.search.pruning.batch import measure_variants
+    from perflex.search.pruning.pruning import measure_variants
     from perflex.search.pruning.pruning import prune as pruned
 
     if not batch:
@@ -144,17 +123,10 @@ def _measured(
 
 
 def read_keep(word: str) -> Keep:
-    """Read how many variants to keep: ``5%``, ``20``, ``promise`` or ``promise:loss,confidence``.
-
-    Raises
-    ------
-    ArgumentError
-        The word has another form, or a number is out of range.
-    """
+    """Return how many variants ``5%``, ``20``, ``promise`` or ``promise:loss,confidence`` keeps."""
     from perflex.cli.arguments import ArgumentError
     from perflex.errors import CalibrationError
-    from perflex.search.pruning.keep import check_keep
-    from perflex.search.pruning.promise import Promise
+    from perflex.search.pruning.promise import Promise, check_keep
 
     form = "write 5%, 20, promise, or promise:0.05,0.95 (loss, confidence)"
     found = _WORD.fullmatch(word.strip())
@@ -167,49 +139,18 @@ def read_keep(word: str) -> Keep:
             return Promise(**given)
         keep = int(found["number"]) if found["number"] else float(found["share"]) / 100
         check_keep(keep)
-    except CalibrationError as error:
-        msg = f"cannot read --keep {word!r}: a number is at least 1, a share above 0 and at most 100 %; {form}"
-        raise ArgumentError(msg, word=word) from error
-    except ValueError as error:
-        msg = f"cannot read --keep {word!r} ({error}); {form}"
+    except (CalibrationError, ValueError) as error:
+        limits = "" if found["kind"] else "a number is at least 1, a share above 0 and at most 100 %; "
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        msg = f"cannot read --keep {word!r}{reason}; {limits}{form}"
         raise ArgumentError(msg, word=word) from error
     return keep
-
-
-def _space(reference: str) -> VariantSpace:
-    from perflex.cli.arguments import ArgumentError, load_object
-    from perflex.search.spaces.space import VariantSpace
-
-    found = load_object(reference)
-    if callable(found) and not isinstance(found, VariantSpace):
-        found = found()
-    if not isinstance(found, VariantSpace):
-        msg = f"{reference} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
-        raise ArgumentError(msg, word=reference)
-    return found
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    if workers == 1:
-        yield None
-        return
-    # The space's file was executed here, under a name that only processes forked from this one know.
-    with ProcessPoolExecutor(
-        workers, get_context("fork"), initializer=end_forked_with_parent, initargs=(os.getpid(),)
-    ) as executor:
-        try:
-            yield executor
-        except BaseException:  # an interrupt, say; the pool would wait for what is at work
-            for worker in active_children():
-                worker.kill()
-            raise
 
 
 def _content(
     pruning: Pruning, check: PruningCheck | None, times: dict[str, float], calibration: Calibration
 ) -> dict[str, Any]:
-    from perflex.reports.pruning_file import FORMAT
+    from perflex.reports.json_files import PRUNING
 
     # The kept variants' times, too, though the decision did not see them.
     rows = [{**row, "measured_s": times.get(row["variant"], row["measured_s"])} for row in pruning.table()]
@@ -224,29 +165,204 @@ def _content(
         "batch": [variant.name for variant in pruning.variants if not math.isnan(variant.measured)],
         "table": rows,
     }
-    return stamped(FORMAT, content if check is None else {**content, "check": check})
+    return stamped(PRUNING, content if check is None else {**content, "check": check})
 
 
 def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
-    rows = []
-    for variant in pruning.kept[:SHOWN]:
-        interval = "" if math.isnan(variant.low) else f"{_ms(variant.low)} to {_ms(variant.high)}"
-        measured = "" if math.isnan(variant.measured) else _ms(variant.measured)
-        dominates = f"{variant.dominating} {100 * variant.share:.0f} %"
-        row = (_ms(variant.predicted), interval, f"{variant.ratio:.2f}", dominates, measured)
-        rows.append((str(variant.rank), variant.name, *row))
-    # An empty column tells nothing.
-    filled = [number for number in range(len(_COLUMNS)) if number < 3 or any(row[number] for row in rows)]
-    terminal.show_table([_COLUMNS[n] for n in filled], [[row[n] for n in filled] for row in rows])
-    lines = [pruning.decision.explanation]
-    if len(pruning.kept) > SHOWN:
-        lines.insert(0, f"and {len(pruning.kept) - SHOWN} more are kept; --out writes all")
+    rows = [
+        (
+            str(v.rank),
+            v.name,
+            _ms(1e3 * v.predicted),
+            "" if math.isnan(v.low) else f"{_ms(1e3 * v.low)} to {_ms(1e3 * v.high)}",
+            f"{v.ratio:.2f}",
+            f"{v.dominating} {100 * v.share:.0f} %",
+            _ms(1e3 * v.measured),
+        )
+        for v in pruning.kept[:_SHOWN]
+    ]
+    terminal.show_table(("", "variant", "predicted", "95 % interval", "ratio", "dominates", "measured"), rows)
+    if len(pruning.kept) > _SHOWN:
+        terminal.show(f"and {len(pruning.kept) - _SHOWN} more are kept; --out writes all")
+    left_out = [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
+    terminal.show(pruning.decision.explanation, *left_out, *([] if check is None else [str(check)]))
+
+
+def _ms(time: float) -> str:
+    return "" if math.isnan(time) else f"{time:.4g} ms"
+
+
+def prune_table(
+    context: typer.Context,
+    table: Annotated[
+        Path, typer.Argument(help="Measured configurations: Kernel Tuner's cache, a T4 file, or a table (CSV).")
+    ],
+    description: Annotated[
+        str,
+        typer.Argument(autocompletion=complete_description, help="Description of the kernel: a name, or a YAML file."),
+    ],
+    *,
+    keep: _KeepOption = "10%",
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="Use this many rows of TABLE as measurements, and the others to judge the result."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Name of the device; by default TABLE's.")] = "",
+    seed: _SeedOption = 0,
+    machine: MachineOption = None,
+    out: OutFolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose the few configurations of a kernel that are worth measuring, from a tuner's measurements of some.
+
+    The kernel need not be a loopy kernel: a description states its tunables, and formulas of its features.
+    """
+    import numpy as np
+
+    from perflex.cli.arguments import require_writable_folder
+    from perflex.machines.files import load_machine
+    from perflex.search.described.space_file import load_described_space
+    from perflex.search.pruning.promise import Promise
+    from perflex.search.pruning.pruning import prune as pruned
+    from perflex.search.pruning.report import draw_times
+
+    terminal, wanted = terminal_of(context), read_keep(keep)
+    if out is not None:
+        require_writable_folder(out)
+    facts = load_machine(machine) if machine is not None else None
+    with terminal.warnings_shown():
+        space = load_described_space(table, description, device=device or None, machine=facts)
+        # Without samples all of the file is the batch, and what it does not hold is what there is to choose from.
+        batch = None if samples is None else space.sample(samples, seed)
+        whole = space.complete() if samples is None else space
+        pruning = pruned(whole, keep=wanted, measured=batch)
+    promised = isinstance(wanted, Promise)
+    if out is not None:
+        pruning.to_csv(out / "pruning.csv")
+        title = f"{len(pruning.kept)} of {len(whole)} configurations of {whole.description.name} kept"
+        kept = np.isin(np.arange(len(whole)), pruning.decision.kept)
+        draw_times(out / "pruning.png", 1e3 * pruning.predicted, whole.known, kept, title)
+    if as_json:
+        print_json(_table_content(pruning, promised=promised))
+    else:
+        _show_configurations(terminal, pruning, promised=promised)
+
+
+def _table_content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
+    decision = pruning.decision
+    return {
+        "description": pruning.candidates.description.name,
+        "configurations": len(pruning.predicted),
+        "batch": int(pruning.batch.sum()),
+        "kept": len(pruning.kept),
+        "explanation": decision.explanation if promised else None,
+        "met": decision.met if promised else None,
+        "covered": pruning.keeps_near_best,
+        "errors": pruning.errors,
+        "excluded": dict(pruning.excluded),
+        "parameters": pruning.parameters,
+        # In seconds: tuners' files have milliseconds.
+        "table": [
+            {
+                f"{name.removesuffix('_ms')}_s" if name.endswith("_ms") else name: (
+                    value / 1e3 if name.endswith("_ms") else value
+                )
+                for name, value in row.items()
+            }
+            for row in pruning.table()
+        ],
+    }
+
+
+def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> None:
+    from perflex.fit.result import describe_errors
+
+    family, rows = pruning.candidates.description, pruning.table()[:_SHOWN]
+    varied = [name for name in family.tunables if len({row[name] for row in rows}) > 1]
+    cells = [
+        (
+            str(rank),
+            *(_ms(row[name]) for name in ("predicted_ms", "measured_ms")),
+            *(f"{row[name]:g}" for name in varied),
+            _ms(row["analytic_ms"]),
+            f"{row['dominates']} {100 * row['share']:.0f} %",
+        )
+        for rank, row in enumerate(rows, start=1)
+    ]
+    terminal.show_table(["", "predicted", "measured", *varied, "analytic", "dominates"], cells)
+    lines = []
+    if alike := ", ".join(f"{name} {rows[0][name]:g}" for name in family.tunables if rows and name not in varied):
+        lines.append(f"the same in all rows: {alike}")
+    kept, measured = len(pruning.kept), int(pruning.batch.sum())
+    lines.append(f"{kept} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured")
+    if kept > _SHOWN:
+        lines.append(f"the first {_SHOWN} are shown; --out writes all")
+    if promised:
+        lines.append(pruning.decision.explanation)
+    lines += [f"{name}: {family.parameters[name].meaning}" for name in sorted({str(row["dominates"]) for row in rows})]
     lines += [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
-    if check is not None:
-        lines.append(str(check))
-    for line in lines:
-        terminal.show(line)
+    lines += [f"relative error, {name}: {describe_errors(errors)}" for name, errors in pruning.relative_errors.items()]
+    near = pruning.keeps_near_best
+    if near is not None:
+        within = f"{100 * pruning.allowed_loss:.3g} %"
+        lines.append(f"a configuration within {within} of the best known is {'' if near else 'not '}kept")
+    terminal.show(*lines)
 
 
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g} ms"
+def tune(
+    context: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP),
+    ],
+    *,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Most variants to time.  [default: 10%, at least 30]")
+    ] = None,
+    device: DeviceOption = "",
+    machine: MachineOption = None,
+    seed: _SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Search a kernel's variants for the fastest: time some, learn, time the most promising, and so on.
+
+    The calibration says what to expect of each variant; what is timed corrects it.
+    """
+    from perflex.cli.arguments import load_variants, read_calibration, read_sizes
+    from perflex.progress import RunOptions
+    from perflex.search.tuning.tuner import SearchOptions
+    from perflex.search.tuning.tuning import tune as searched
+
+    loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
+    terminal, variants = terminal_of(context), load_variants(space)
+    with terminal.warnings_shown(), terminal.progress("tune:") as progress:
+        found = searched(
+            variants,
+            read_sizes(sizes),
+            device=device or None,
+            calibration=loaded,
+            machine=machine,
+            options=SearchOptions(budget=budget, seed=seed),
+            run=RunOptions(progress=progress),
+        )
+    if as_json:
+        print_json(_tuning_content(found))
+        return
+    timed = sorted((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
+    rows = [
+        (str(place), step.name, f"{1e3 * step.seconds:.4g} ms", f"{step.seconds / timed[0].seconds:.2f}")
+        for place, step in enumerate(timed[:_SHOWN_TIMED], start=1)
+    ]
+    terminal.show_table(("", "variant", "measured", "ratio"), rows)
+    terminal.show(str(found))
+
+
+def _tuning_content(found: TuningResult) -> dict[str, Any]:
+    return {
+        "best": {"variant": found.best.name, "settings": dict(found.best.settings), "measured_s": found.best.seconds},
+        "variants": len(found.space),
+        "kept_promise": found.kept_promise,
+        "failures": dict(found.failures),
+        "seconds": {"describing": found.extract_s, "measuring": found.cost_s},
+        "history": [{"variant": step.name, "measured_s": step.seconds} for step in found.history],
+    }

@@ -3,79 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.columns import paged_table
-from perflex.cli.completion import complete_device, complete_machine
 from perflex.cli.json_output import print_json, stamped
-from perflex.cli.options import JsonOption, RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.options import (
+    DeviceOption,
+    JsonOption,
+    KernelsArgument,
+    NeededMachineOption,
+    OutFolderOption,
+    RegistersOption,
+    SourceLoadsOption,
+)
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.roofline.place import RooflinePlace
+    from perflex.analysis.roofline import RooflinePlace
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.machines.machine import Machine
 
 
-class TimeKind(StrEnum):
-    """Where the times come from."""
-
-    measured = "measured"
-    predicted = "predicted"
-    bound = "bound"
-
-
-def roofline(  # noqa: PLR0913 - one parameter per option
+def roofline(
     context: typer.Context,
-    words: Annotated[list[str], typer.Argument(help="KERNEL.py:function of each kernel, then name=value sizes.")],
+    words: KernelsArgument,
     *,
-    machine: Annotated[
-        str,
-        typer.Option(
-            "--machine", autocompletion=complete_machine, help="A GPU: a name from 'perflex machine list', or a file."
-        ),
-    ],
+    machine: NeededMachineOption,
     time: Annotated[
-        TimeKind | None,
-        typer.Option("--time", help="Times: measured on a device, predicted, or the minimum that the ceilings allow."),
+        Literal["measured", "predicted", "bound"] | None,
+        typer.Option(help="Times: measured on a device, predicted, or the minimum that the ceilings allow."),
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="A calibration file, for predicted times and missing ceilings.")
+        Path | None, typer.Option(help="A calibration file, for predicted times and missing ceilings.")
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            autocompletion=complete_device,
-            help="With --time measured: parts of a device's name; see 'perflex devices'.",
-        ),
-    ] = "",
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.01, help="With --time measured: device time for each kernel.")
-    ] = 1.0,
+    device: DeviceOption = "",
+    seconds: Annotated[float, typer.Option(min=0.01, help="With --time measured: device time for each kernel.")] = 1.0,
     registers: RegistersOption = None,
     source_loads: SourceLoadsOption = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the pictures, PNG and SVG; created if needed.")
-    ] = None,
+    out: OutFolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the nearest limit."""
-    from perflex.analysis.roofline.ceilings import ceilings_of
-    from perflex.analysis.roofline.place import place_of
-    from perflex.analysis.roofline.table import absent_lines, ceiling_lines, place_rows
-    from perflex.analysis.roofline.table import as_json as json_of
+    """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the limiter."""
+    from perflex.analysis.roofline import ceilings_of, place_of
+    from perflex.analysis.roofline_report import absent_lines, ceiling_lines, place_rows
+    from perflex.analysis.roofline_report import as_json as json_of
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
-    from perflex.machines.lookup import load_machine, machine_of_device
+    from perflex.machines.files import load_machine, machine_of_device
 
     terminal = terminal_of(context)
     where = load_machine(machine)
@@ -84,57 +64,54 @@ def roofline(  # noqa: PLR0913 - one parameter per option
     if out is not None:
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
-    scops = {name: _scop(kernel) for name, kernel in kernels.items()}
-    terminal.warn_of_unknown_sizes(sizes, (size for scop in scops.values() for size in scop.parameters))
+    scops = {name: _scop(kernel, sizes) for name, kernel in kernels.items()}
+    terminal.warn_of_unknown_sizes(sizes, scops.values(), kernels.values())
     places = [
         place_of(scop, sizes, where, ceilings, name=name, registers=registers, register_reuse=not source_loads)
         for name, scop in scops.items()
     ]
     on = ""
-    if time is TimeKind.measured:
+    if time == "measured":
         places, on = _measured(terminal, kernels, places, device, seconds)
-    elif time is TimeKind.predicted:
+    elif time == "predicted":
         places, on = _predicted(terminal, kernels, places, loaded, where)
-    elif time is TimeKind.bound:
+    elif time == "bound":
         places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
     else:
         terminal.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
     if on and machine_of_device(on) != where:
-        terminal.remarks.print(
-            f"the times are those of {on}, the ceilings those of {where.name}", markup=False, soft_wrap=True
-        )
+        text = f"the times are those of {on}, the ceilings those of {where.name}"
+        terminal.remarks.print(text, markup=False, soft_wrap=True)
     paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
     if as_json:
-        from perflex.reports.roofline_file import FORMAT
+        from perflex.reports.json_files import ROOFLINE
 
-        print_json(stamped(FORMAT, {"device": on or None, **json_of(places, ceilings, where)}))
+        print_json(stamped(ROOFLINE, {"device": on or None, **json_of(places, ceilings, where)}))
         return
-    lines = [*ceiling_lines(ceilings), "", *paged_table(place_rows(places), terminal.width), *absent_lines(places)]
-    terminal.show(*lines)
+    terminal.show(*ceiling_lines(ceilings), "")
+    headings, *rows = place_rows(places)
+    terminal.show_table(headings, rows)
+    terminal.show(*absent_lines(places))
     if paths:
         terminal.show_paths(*paths)
 
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """Return kernels by function, or by the whole word where functions have one name; and the sizes."""
-    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+    from perflex.cli.arguments import load_kernel, read_kernels_and_sizes
 
-    # A path may hold an equals sign: what follows the last colon decides.
-    references = [word for word in words if "=" not in word.rpartition(":")[2]]
-    if not references:
-        msg = "there is no kernel; name one as KERNEL.py:function before the sizes"
-        raise ArgumentError(msg)
-    sizes = read_sizes(word for word in words if word not in references)
+    references, sizes = read_kernels_and_sizes(words)
     functions = [reference.rpartition(":")[2] for reference in references]
     names = functions if len(set(functions)) == len(functions) else references
     return {name: load_kernel(word) for name, word in zip(names, references, strict=True)}, sizes
 
 
-def _scop(kernel: Any) -> Scop:
+def _scop(kernel: Any, sizes: Mapping[str, int]) -> Scop:
     """Return what is counted: branches where they are taken, for predication is part of the picture."""
     from perflex.features import AnnotatedKernel, annotate, extract_scop
 
-    return extract_scop(annotate(kernel, branches="domain") if isinstance(kernel, AnnotatedKernel) else kernel)
+    counted = annotate(kernel, branches="domain") if isinstance(kernel, AnnotatedKernel) else kernel
+    return extract_scop(counted, sizes)
 
 
 def _measured(
@@ -142,16 +119,11 @@ def _measured(
 ) -> tuple[list[RooflinePlace], str]:
     from perflex.devices.listing import find_device
     from perflex.errors import MeasurementError
-    from perflex.features import Scop
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.measuring import measure
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import MeasurementFailure
 
-    described = [name for name, kernel in kernels.items() if isinstance(kernel, Scop)]
-    if described:
-        msg = f"{described[0]} is a description, which cannot be run; name a loopy kernel, or use --time predicted"
-        raise MeasurementError(msg, kernel=described[0])
     on = find_device(device or None)
     terminal.remarks.print(f"device: {on}", markup=False)
     jobs = [SizedKernel(kernels[place.name], dict(place.sizes), place.name) for place in places]
@@ -179,10 +151,8 @@ def _predicted(
         msg = "predicted times need a calibration; give --calibration FILE, or use --time bound"
         raise ArgumentError(msg)
     if not calibration.model.output_feature.startswith("f_cl_wall_time"):
-        msg = (
-            f"the calibration predicts {calibration.model.output_feature}, which is not a time; "
-            "give another --calibration"
-        )
+        what = calibration.model.output_feature
+        msg = f"the calibration predicts {what}, which is not a time; give another --calibration"
         raise ArgumentError(msg)
     with terminal.warnings_shown():
         times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
@@ -190,18 +160,18 @@ def _predicted(
     return timed, str(calibration.device.get("name", "a device without a name"))
 
 
-def _title(machine: Machine, time: TimeKind | None, device: str) -> str:
+def _title(machine: Machine, time: str | None, device: str) -> str:
     times = {
-        TimeKind.measured: f"times measured on {device}",
-        TimeKind.predicted: f"times predicted by a model calibrated on {device}",
-        TimeKind.bound: "minimum times that the ceilings allow, nothing measured",
+        "measured": f"times measured on {device}",
+        "predicted": f"times predicted by a model calibrated on {device}",
+        "bound": "minimum times that the ceilings allow, nothing measured",
         None: "no times: marks on the ceilings show intensities",
     }
     return f"Instruction roofline, {machine.name}: {times[time]}"
 
 
 def _pictures(places: list[RooflinePlace], machine: Machine, out: Path, title: str) -> list[Path]:
-    from perflex.analysis.roofline.draw import MOST_COLUMNS, draw_roofline
+    from perflex.analysis.roofline_report import MOST_COLUMNS, draw_roofline
 
     pages = [places[first : first + MOST_COLUMNS] for first in range(0, len(places), MOST_COLUMNS)]
     written: list[Path] = []

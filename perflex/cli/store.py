@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.columns import Column
-from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import JsonOption  # noqa: TC001 - typer reads the annotations
+from perflex.cli.json_output import print_json
+from perflex.cli.options import DeviceOption, JsonOption
 from perflex.cli.terminal import terminal_of
 from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
-    from perflex.store.overview import KernelOverview
-    from perflex.store.removal import Removal
-    from perflex.store.verify import Verdict
+    from collections.abc import Mapping
 
-store = typer.Typer(
-    no_args_is_help=True,
-    help="List, export, check and prune the stored measurements.",
-    epilog="Example: perflex store list",
-)
+    from perflex.store.contents import KernelOverview
+    from perflex.store.file import Examination
+    from perflex.store.store import Store
 
+store = typer.Typer(no_args_is_help=True, help="List, export, check and prune the stored measurements.")
+
+_AGE = re.compile(r"\s*(\d{1,6})\s*([hdwy])\s*")
+_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The store's file; by default PERFLEX_STORE's, or the cache directory's.")
 ]
@@ -32,18 +33,12 @@ _StoreOption = Annotated[
 @store.command(
     "list", short_help="List the measurements of each kernel and device.", epilog="Example: perflex store list --json"
 )
-def list_(
-    context: typer.Context,
-    *,
-    place: _StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOption = False) -> None:
     """List what was measured of each kernel on each device; the median is that of the undisturbed samples."""
-    from perflex.cli.store_place import existing_store
-    from perflex.store.overview import counts_size, overview
+    from perflex.store.contents import counts_size, overview
 
     terminal = terminal_of(context)
-    kept = existing_store(place)
+    kept = _existing_store(place)
     kernels, counts = overview(kept), counts_size(kept)
     aside = kept.set_asides()
     if as_json:
@@ -60,28 +55,20 @@ def list_(
         rows = [_row(kernel) for kernel in kernels if kernel.device == device]
         terminal.show_table(_COLUMNS, rows, title=device or "(unnamed device)")
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
-    tables = f"{counts.kernels} kernels, {counts.scops} descriptions, {counts.counts} portions"
+    tables = f"{counts['kernels']} kernels, {counts['scops']} descriptions, {counts['counts']} portions"
     lines = [
         f"{kept.path}: {numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
-        f"counts, made again when needed: {tables}, {counts.text_bytes / 1e6:.1f} MB",
+        f"counts, made again when needed: {tables}, {counts['text_bytes'] / 1e6:.1f} MB",
     ]
     lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
     terminal.show(*lines)
 
 
-_COLUMNS = (
-    Column("kernel", left=True, wraps=True),
-    Column("samples"),
-    Column("disturbed"),
-    Column("failures"),
-    Column("first", spare=1),
-    Column("last", spare=2),
-    Column("median"),
-)
+_COLUMNS = ("kernel", "samples", "disturbed", "failures", "first", "last", "median")
 
 
 def _row(kernel: KernelOverview) -> tuple[str, ...]:
-    from perflex.store.overview import utc
+    from perflex.store.contents import utc
 
     median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
     numbers = map(str, (kernel.samples, kernel.disturbed, kernel.failures))
@@ -107,13 +94,12 @@ def export(
     elapsed_s, processor_s, waited_s, stolen_s, others_s (seconds), switches, throttled.
     """
     from perflex.cli.arguments import ArgumentError, require_writable_file
-    from perflex.cli.store_place import existing_store
     from perflex.file_io import writing
-    from perflex.store.overview import write_rows
+    from perflex.store.contents import write_rows
 
     if out is not None:
         require_writable_file(out)
-    kept = existing_store(place)
+    kept = _existing_store(place)
     # JSON lines by the option or by the suffix; standard output has none.
     lines_of_json = as_json or (out is not None and out.suffix in {".json", ".jsonl", ".ndjson"})
     if out is None:
@@ -138,39 +124,30 @@ def verify(
     mend: Annotated[
         bool, typer.Option("--mend", help="Set a damaged file aside and begin a new one with what can be read of it.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Check that the store is sound; the exit code is 0 when it is."""
-    from perflex.cli.store_place import existing_store, verified
-
     terminal = terminal_of(context)
-    kept = existing_store(place)
-    verdict = verified(kept)
+    kept = _existing_store(place)
+    found = kept.examine()
     # Mending is asked for, never done by the way: the damaged file is evidence.
-    if verdict.problems and mend:
-        if not as_json:
-            terminal.show(_unsound(kept.path, verdict))
+    if found.problems and mend:
+        terminal.show(_unsound(kept.path, found))
         with terminal.warnings_shown():
-            kept.set_aside(verdict.problems[0])
-        verdict = verified(kept)
-    if as_json:
-        numbers = picked(verdict, "samples", "failures", "nameless", "problems")
-        print_json({"path": kept.path, "sound": not verdict.problems, **numbers, "set_aside": kept.set_asides()})
-        if verdict.problems:
-            raise typer.Exit(1)
-        return
-    if verdict.problems:
-        terminal.show(_unsound(kept.path, verdict))
-        advice = "'perflex store verify --mend' begins a new file with every row that is whole, and keeps this one"
+            kept.set_aside(found.problems[0])
+        found = kept.examine()
+    if found.problems:
+        terminal.show(_unsound(kept.path, found))
+        advice = "'perflex store verify --mend' makes it anew with the readable rows, and keeps what it was"
         terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    sound = f"{kept.path} is sound: {numbers_in_words(verdict.samples, verdict.failures, verdict.nameless)}"
-    terminal.show(sound)
+    numbers_of = (found.sound[name] for name in ("samples", "failures", "nameless"))
+    terminal.show(f"{kept.path} is sound: {numbers_in_words(*numbers_of)}")
 
 
-def _unsound(path: Path, verdict: Verdict) -> str:
-    lines = [f"{path} is damaged: {numbers_in_words(verdict.samples, verdict.failures)} can be read in order"]
-    return "\n".join([*lines, *(f"    {problem}" for problem in verdict.problems)])
+def _unsound(path: Path, found: Examination) -> str:
+    readable = numbers_in_words(found.sound["samples"], found.sound["failures"])
+    lines = [f"{path} is damaged: {readable} can be read in order"]
+    return "\n".join([*lines, *(f"    {problem}" for problem in found.problems)])
 
 
 @store.command(
@@ -181,52 +158,71 @@ def prune(
     context: typer.Context,
     *,
     place: _StoreOption = None,
-    older_than: Annotated[
-        str, typer.Option("--older-than", help="Started longer ago than this: 90d, 12h, 2w, 1y.")
-    ] = "",
-    device: Annotated[str, typer.Option("-D", "--device", help="Of devices with these parts in the name.")] = "",
+    older_than: Annotated[str, typer.Option(help="Started longer ago than this: 90d, 12h, 2w, 1y.")] = "",
+    device: DeviceOption = "",
     failures: Annotated[bool, typer.Option("--failures", help="Failures only, so that they are tried again.")] = False,
     keep_newest: Annotated[
-        int, typer.Option("--keep-newest", min=0, help="Keep this many samples and failures of each measurement.")
+        int, typer.Option(min=0, help="Keep this many samples and failures of each measurement.")
     ] = 0,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would be deleted.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete the measurements that meet all given conditions; without --yes, only show what would be deleted."""
     from perflex.cli.arguments import ArgumentError
-    from perflex.cli.store_place import existing_store, time_before
-    from perflex.store.removal import Selection, remove, selected
+    from perflex.store.contents import Selection, remove
 
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or device.strip() or failures or keep_newest):
         msg = "choose what to delete: --older-than, --device, --failures or --keep-newest"
         raise ArgumentError(msg)
-    selection = Selection(time_before(older_than) if older_than else None, device, failures, keep_newest)
-    kept = existing_store(place)
-    removal = remove(kept, selection) if yes else selected(kept, selection)
-    if as_json:
-        print_json(_removal_content(removal, done=yes))
-        return
-    terminal_of(context).show(*_removed(removal, done=yes))
+    selection = Selection(_time_before(older_than) if older_than else None, device, failures, keep_newest)
+    kept = _existing_store(place)
+    removed = remove(kept, selection, dry=not yes)
+    terminal_of(context).show(*_removed_lines(removed, done=yes))
 
 
-def _removal_content(removal: Removal, *, done: bool) -> dict[str, Any]:
-    devices = [
-        {"device": device, "samples": samples, "failures": failures}
-        for device, (samples, failures) in sorted(removal.by_device.items())
-    ]
-    return {
-        "deleted": done, "samples": len(removal.samples), "failures": len(removal.failures), "devices": devices,
-    }  # fmt: skip
-
-
-def _removed(removal: Removal, *, done: bool) -> list[str]:
-    verb = "deleted" if done else "would delete"
+def _removed_lines(removed: Mapping[str, tuple[int, int]], *, done: bool) -> list[str]:
     lines = [
-        f"{device or '(unnamed device)'}: {numbers_in_words(samples, failures)}"
-        for device, (samples, failures) in sorted(removal.by_device.items())
+        f"{device or '(unnamed device)'}: {numbers_in_words(*counts)}" for device, counts in sorted(removed.items())
     ]
-    lines.append(f"{verb} {numbers_in_words(len(removal.samples), len(removal.failures))}")
-    if not done and removal.by_device:
+    samples, failures = (sum(counts[place] for counts in removed.values()) for place in (0, 1))
+    lines.append(f"{'deleted' if done else 'would delete'} {numbers_in_words(samples, failures)}")
+    if not done and removed:
         lines.append("nothing was deleted; give --yes to do it")
     return lines
+
+
+def _existing_store(place: Path | None) -> Store:
+    """Return the store in a file, or the one in use; what was named by mistake must not be taken for a damaged one."""
+    from perflex.cli.arguments import ArgumentError
+    from perflex.errors import StoreError
+    from perflex.store.file import is_database
+    from perflex.store.store import required_store
+
+    store = required_store(place)
+    what = ""
+    try:
+        if not store.path.exists():
+            what = f"there is no store at {store.path}; measuring makes one, --store names another"
+        elif store.path.is_dir():
+            what = f"{store.path} is a folder; name a file with --store"
+        elif not store.path.is_file():
+            what = f"{store.path} is a device, a pipe or a socket; name a regular file with --store"
+        elif place is not None and not is_database(store.path):
+            what = f"{store.path} is no store of perflex; name another file with --store"
+    except OSError as error:
+        msg = f"the store {store.path} cannot be used ({error.strerror}); name another file with --store"
+        raise StoreError(msg, path=store.path) from error
+    if what:
+        raise ArgumentError(what, path=store.path)
+    return store
+
+
+def _time_before(age: str) -> float:
+    """Return the time that lies so far back, in seconds since 1970."""
+    from perflex.cli.arguments import ArgumentError
+
+    match = _AGE.fullmatch(age)
+    if match is None:
+        msg = f"cannot read the age {age!r}; write a number of hours, days, weeks or years, such as 90d"
+        raise ArgumentError(msg, word=age)
+    return time.time() - int(match[1]) * _SECONDS[match[2]]

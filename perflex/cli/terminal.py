@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
+import textwrap
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import TextIO
+    from typing import Any, TextIO
 
     import typer
     from rich.console import Console
 
-    from perflex.cli.columns import Column
+    from perflex.features.scop.scop import Scop
 
 # On narrower terminals lines are broken by the terminal.
 _LEAST_WIDTH = 40
+# Characters in a row where there is no terminal: each row is one line.
+_WIDEST = 10_000
+# A cell of a column of numbers: empty, or a number with its relation and unit.
+_NUMBER = re.compile(r"-?|([<>=~]+ )?[-+]?\d[\d.,]*(e[-+]\d+)?( of \d+)?( ?(%|[A-Za-z][A-Za-z/]*))?( \(.*\))?")
 
 
 @dataclass
 class Terminal:
-    """Where one run of the command line prints, by the options that hold for every command.
+    """Where one run of the command line prints, by the options that hold for every command."""
 
-    Attributes
-    ----------
-    debug
-        Show tracebacks of perflex's own errors.
-    quiet
-        Show results only: no progress, no remarks.
-    """
-
+    # Show tracebacks of perflex's own errors.
     debug: bool = False
+    # Show results only: no progress, no remarks.
     quiet: bool = False
 
     @property
@@ -54,39 +54,53 @@ class Terminal:
         return max(output.width, _LEAST_WIDTH) if known else None
 
     def show(self, *lines: str, style: str | None = None, bold: int = 0) -> None:
-        """Print lines of a result, wrapped to the width.
-
-        Parameters
-        ----------
-        lines
-            Lines, or texts of several.
-        style
-            Style of all, as rich has it.
-        bold
-            So many characters at the beginning are bold.
-        """
+        """Print lines of a result, wrapped to the width; the first `bold` characters stand out."""
         from rich.text import Text
 
-        from perflex.cli.columns import wrapped
-
-        width = self.width
-        text = Text("\n".join(one for line in lines for part in line.split("\n") for one in wrapped(part, width)))
+        if not lines:
+            return
+        text = Text("\n".join(self._wrapped(part) for line in lines for part in line.split("\n")))
         if style is not None:
             text.stylize(style)
         text.stylize("bold", 0, bold)
         self.output.print(text, soft_wrap=True)
 
+    def _wrapped(self, line: str) -> str:
+        if self.width is None or len(line) <= self.width:
+            return line
+        start = line[: len(line) - len(line.lstrip(" "))]
+        return textwrap.fill(line, self.width, subsequent_indent=f"{start}    ", break_on_hyphens=False)
+
     def show_paths(self, *paths: Path) -> None:
         """Print the files that were written, each in one line, however long: they are there to be copied."""
         self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
 
-    def show_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-        """Print a table of a result, as `fitted_table` makes it, below its title."""
-        from perflex.cli.columns import fitted_table
+    def show_table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", indent: int = 0
+    ) -> None:
+        """Print a table, each line indented by some blanks; without headings, all empty, there is no such line.
+
+        Numbers end at the right edge of their column; where the terminal is narrow, texts take several lines.
+        """
+        from rich.table import Table
+        from rich.text import Text
 
         if title:
             self.show(title, style="bold")
-        self.output.print("\n".join(fitted_table(columns, rows, self.width)), markup=False, soft_wrap=True)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headings))
+        for heading, *cells in zip(headings, *rows, strict=True):
+            numbers = all(map(_NUMBER.fullmatch, cells)) and any(cells)
+            # Headings of numbers are longer than these.
+            text = heading.replace(" ", "\n") if numbers and self.width is not None else heading
+            table.add_column(Text(text), justify="right" if numbers else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        output = self.output
+        output.width = (_WIDEST if self.width is None else self.width) - indent
+        with output.capture() as captured:
+            output.print(table)
+        lines = [f"{' ' * indent}{line.rstrip()}\n" for line in captured.get().splitlines()]
+        self.output.file.write("".join(lines))
 
     @property
     def remarks(self) -> Console:
@@ -95,9 +109,11 @@ class Terminal:
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
 
-    def warn_of_unknown_sizes(self, given: Iterable[str], known: Iterable[str]) -> None:
+    def warn_of_unknown_sizes(self, given: Iterable[str], scops: Iterable[Scop], kernels: Iterable[Any]) -> None:
         """Remark on sizes that no kernel has, which are of no effect."""
-        there = tuple(dict.fromkeys(known))
+        # Of a kernel that is described for numbers alone the description has no sizes.
+        own = (size for kernel in kernels for size in getattr(kernel, "sizes", None) or ())
+        there = tuple(dict.fromkeys([*(size for scop in scops for size in scop.parameters), *own]))
         unknown = [name for name in given if name not in there]
         if unknown:
             names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
@@ -122,13 +138,7 @@ class Terminal:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
-        """Show a progress bar on standard error while the block runs, unless quiet or not a terminal.
-
-        Yields
-        ------
-        Callable
-            To be called with steps done, steps in all, and what is being done: what `measure` expects.
-        """
+        """Show a progress bar on standard error while the block runs, unless quiet or not a terminal."""
         from perflex.progress import progress_bar
 
         with progress_bar(title, self.remarks, hidden=self.quiet or not sys.stderr.isatty()) as show:
@@ -172,6 +182,11 @@ def discard_full_errors() -> None:
 
 def _discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def sizes_text(sizes: Mapping[str, object]) -> str:
+    """Return sizes as results are headed by them: ``n=1024, m=2``, or that there are none."""
+    return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "no sizes"
 
 
 def terminal_of(context: typer.Context) -> Terminal:

@@ -1,121 +1,87 @@
-"""``perflex volumes``: cache and DRAM traffic of a kernel on a machine, and what limits it."""
+"""``perflex volumes``, ``perflex layers``, ``perflex block``: traffic of caches and DRAM on GPUs and CPUs, blocks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from math import isnan, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.columns import paged_table
-from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import JsonOption, RegistersOption, SourceLoadsOption  # noqa: TC001 - typer reads the annotations
-from perflex.cli.terminal import terminal_of
+from perflex.cli.options import (
+    JsonOption,
+    KernelArgument,
+    NeededMachineOption,
+    RegistersOption,
+    SeriesOption,
+    SizesArgument,
+    SourceLoadsOption,
+)
+from perflex.cli.terminal import sizes_text, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.volumes.limiters import Limits
-    from perflex.features import Scop
-    from perflex.machines.machine import Machine
+    from perflex.analysis.roofline import Limits
+    from perflex.cli.terminal import Terminal
+    from perflex.features.cpu.ecm_result import Condition, EcmEstimate
 
 
-class Variant(StrEnum):
-    """Whose rules."""
-
-    paper2022 = "paper2022"
-    current = "current"
-
-
-class Caches(StrEnum):
-    """What a run finds in the L2 cache."""
-
-    warm = "warm"
-    cold = "cold"
-
-
-def volumes(  # noqa: PLR0913 - one parameter per option
+def volumes(
     context: typer.Context,
-    kernel: Annotated[str, typer.Argument(help="KERNEL.py:function; the function returns a loopy kernel.")],
-    sizes: Annotated[list[str] | None, typer.Argument(help="name=value of each size.")] = None,
+    kernel: KernelArgument,
+    sizes: SizesArgument = None,
     *,
-    machine: Annotated[
-        str,
-        typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file."),
-    ],
+    machine: NeededMachineOption,
     variant: Annotated[
-        Variant, typer.Option("--variant", help="Rules of the 2022 paper, or the current ones.")
-    ] = Variant.current,
-    granule: Annotated[
-        int | None, typer.Option("--granule", min=1, help="Bytes per DRAM transfer; by default the machine's.")
-    ] = None,
+        Literal["paper2022", "current"], typer.Option(help="Rules of the 2022 paper, or the current ones.")
+    ] = "current",
     registers: RegistersOption = None,
     caches: Annotated[
-        Caches | None,
+        Literal["warm", "cold"] | None,
         typer.Option(
-            "--caches",
-            help="L2 at the start of a run: what the same run before has left (warm, the default), or empty (cold).",
+            help="L2 at the start of a run: what the same run before has left (warm, the default), or empty (cold)."
         ),
     ] = None,
     source_loads: SourceLoadsOption = False,
-    series: Annotated[
-        str | None,
-        typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP, sizes to vary; a table of volumes per update."),
-    ] = None,
-    points: Annotated[
-        int | None,
-        typer.Option(
-            "--points", min=1, help="With --series: product of all sizes, which gives the size that is left out."
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
+    from perflex.analysis.roofline import limits_of
     from perflex.cli.arguments import load_kernel, read_sizes
-    from perflex.cli.volume_series import print_series, series_sizes
     from perflex.features import extract_scop
-    from perflex.features.gpu.estimate import estimate_volumes
-    from perflex.machines.lookup import load_machine
+    from perflex.features.gpu.volume_estimate import estimate_volumes
+    from perflex.machines.files import load_machine
 
     where = load_machine(machine)
-    scop = extract_scop(load_kernel(kernel))
     given = read_sizes(sizes or ())
-
-    def estimate(chosen: Mapping[str, int]) -> Any:
-        return estimate_volumes(
-            scop,
-            scop.checked(chosen),
-            where,
-            variant=variant.value,
-            granule=granule,
-            registers=registers,
-            caches=None if caches is None else caches.value,
-            register_reuse=not source_loads,
-        )
+    loaded = load_kernel(kernel)
+    scop = extract_scop(loaded, given)
 
     terminal = terminal_of(context)
-    terminal.warn_of_unknown_sizes(given, scop.parameters)
-    if series is not None:
-        chosen = series_sizes(series, points, given, scop.parameters)
-        rows = [(one, feature_values(estimate(one))) for one in chosen]
-        print_series(terminal, scop, where, rows, registers=registers, as_json=as_json)
-        return
-    found = estimate(given)
+    terminal.warn_of_unknown_sizes(given, [scop], [loaded])
+    found = estimate_volumes(
+        scop,
+        scop.checked(given),
+        where,
+        variant=variant,
+        registers=registers,
+        caches=caches,
+        register_reuse=not source_loads,
+    )
     values = feature_values(found)
-    # Volumes need fewer facts of a machine than limits do, so they are shown without them, too.
-    limits, unknown = _limits({**values, "f_waves": found.waves}, scop, given, where)
+    limits = limits_of({**values, "f_waves": found.waves}, scop, given, where)
     if as_json:
-        asked = {"kernel": scop.name, "machine": where.name, "variant": variant.value, "caches": found.caches or None}
-        parts = picked(found, "arrays", "total")
-        print_json({**asked, **values, **_limit_content(limits, unknown), **parts})
+        asked = {"kernel": scop.name, "machine": where.name, "variant": variant, "caches": found.caches or None}
+        limited = picked(limits, "limiter", "seconds", "missing", "uncounted")
+        print_json({**asked, **values, **limited, **picked(found, "arrays", "total")})
         return
-    at = ", ".join(f"{name}={value}" for name, value in given.items()) or "no sizes"
-    title = f"kernel {scop.name} at {at} on {where.name}, rules: {variant.value}"
-    lines = [title, *_CACHES_LINES[found.caches], *_component_lines(found, terminal.width), *_value_lines(values)]
-    lines += _limit_lines(limits) if limits is not None else [f"limiter: not known: {unknown}"]
-    terminal.show(*lines)
+    at = sizes_text(given)
+    terminal.show(f"kernel {scop.name} at {at} on {where.name}, rules: {variant}", *_CACHES_LINES[found.caches])
+    _show_components(terminal, found)
+    terminal.show(*_value_lines(values), *_limit_lines(limits))
 
 
 _CACHES_LINES = {
@@ -138,42 +104,245 @@ def _parts(volumes: Any) -> dict[str, float]:
     return {name: float(value) for name, value in asdict(volumes).items()}
 
 
-def _limits(
-    values: Mapping[str, float], scop: Scop, sizes: Mapping[str, int], machine: Machine
-) -> tuple[Limits | None, str]:
-    from perflex.analysis.volumes.limiters import limits_of
-    from perflex.errors import MachineError
-
-    try:
-        return limits_of(values, scop, sizes, machine), ""
-    except MachineError as error:
-        # The volumes hold without it.
-        return None, error.message
-
-
-def _limit_content(limits: Limits | None, unknown: str) -> dict[str, object]:
-    if limits is None:
-        return {"limiter": None, "limiter_unknown": unknown}
-    return picked(limits, "limiter", "seconds", "uncounted")
-
-
-def _component_lines(estimate: Any, width: int | None) -> list[str]:
+def _show_components(terminal: Terminal, estimate: Any) -> None:
     arrays = {name: _parts(volumes) for name, volumes in estimate.arrays.items()}
     arrays["(all)"] = _parts(estimate.total)
-    names = list(dict.fromkeys(name for parts in arrays.values() for name in parts))
-    table = [["", *arrays]]
-    table += [[name, *(f"{parts[name]:.6g}" if name in parts else "-" for parts in arrays.values())] for name in names]
-    return paged_table(table, width, indent="  ")
+    rows = [
+        (
+            f"{name} ({'wavefronts' if 'wavefronts' in name else 'B'})",
+            *(_cell(parts, name) for parts in arrays.values()),
+        )
+        for name in dict.fromkeys(name for parts in arrays.values() for name in parts)
+    ]
+    terminal.show_table(["", *arrays], rows, indent=2)
+
+
+def _cell(parts: Mapping[str, float], name: str) -> str:
+    value = parts.get(name, nan)
+    return "-" if isnan(value) else f"{value:.6g}"
 
 
 def _value_lines(values: Mapping[str, float]) -> list[str]:
     from perflex.features import parse_feature
 
-    return [f"{name} = {value:.6g} {parse_feature(name).unit}".removesuffix(" 1") for name, value in values.items()]
+    return [
+        f"{name}: not known" if isnan(value) else f"{name} = {value:.6g} {parse_feature(name).unit}".removesuffix(" 1")
+        for name, value in values.items()
+    ]
 
 
 def _limit_lines(limits: Limits) -> list[str]:
-    lines = [f"  {name}: {1e3 * seconds:.4g} ms" for name, seconds in limits.seconds.items()]
+    from perflex.analysis.roofline import LIMITERS
+
+    lines = []
+    for name in LIMITERS:
+        if name in limits.missing:
+            needed = " and ".join(map(_with_unit, limits.missing[name]))
+            lines.append(f"  {name}: not known; the machine's file needs {needed}")
+        else:
+            lines.append(f"  {name}: {1e3 * limits.seconds[name]:.4g} ms")
     if limits.uncounted:
         lines.append(f"  not in the arithmetic: {', '.join(limits.uncounted)}")
-    return [*lines, f"limiter: {limits.limiter}, {1e3 * limits.predicted_s:.4g} ms"]
+    of = " (of the limits that are known)" if limits.missing else ""
+    return [*lines, f"limiter: {limits.limiter}, {1e3 * limits.predicted_s:.4g} ms{of}"]
+
+
+def _with_unit(fact: str) -> str:
+    from perflex.machines.machine import FACTS
+
+    return f"{fact} ({FACTS[fact].unit})" if fact in FACTS else fact
+
+
+# What JSON tells of a layer condition, and of a conflict.
+_CONDITION = ("level", "loop", "inequality", "largest", "symbol", "met", "needed_bytes", "cache_bytes")
+_CONFLICT = ("level", "array", "loop", "stride_bytes", "lines", "sets", "ways", "lost", "more", "padded_bytes")
+
+
+def layers(
+    context: typer.Context,
+    kernel: KernelArgument,
+    sizes: SizesArgument = None,
+    *,
+    machine: NeededMachineOption,
+    cores: Annotated[int, typer.Option(min=1, help="Active cores, which share caches.")] = 1,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(help="LOOP=SIZE: block a loop; lid0, lid1 are the work-group's axes; may be repeated."),
+    ] = None,
+    fold: Annotated[
+        list[str] | None, typer.Option(help="LOOP=LENGTH: fold a loop into the data layout; may be repeated.")
+    ] = None,
+    convention: Annotated[
+        Literal["reference", "paper"],
+        typer.Option(
+            help="reference: <= in conditions, victim caches like others; paper: < and the factors of the paper."
+        ),
+    ] = "reference",
+    series: SeriesOption = None,
+    out: Annotated[Path | None, typer.Option(help="PNG file for the picture of --series.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show layer conditions, the sizes that meet them, and the bytes per iteration between a CPU's cache levels."""
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes, series_sizes
+    from perflex.features import extract_scop
+    from perflex.features.cpu.ecm_estimate import estimate_ecm
+    from perflex.machines.files import load_machine
+
+    terminal, where = terminal_of(context), load_machine(machine)
+    given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
+    loaded = load_kernel(kernel)
+    scop = extract_scop(loaded, given)
+    terminal.warn_of_unknown_sizes(given, [scop], [loaded])
+    given = {name: value for name, value in given.items() if name in scop.parameters}
+
+    def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
+        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds, convention=convention)
+
+    if series is not None:
+        members = series_sizes(series, given, scop.parameters)
+        # Sizes of a series share one value: the first stands for all of them.
+        name = next(name for name in members[0] if name not in given)
+        if out is not None:
+            _check_picture(out)
+        _show_series(terminal, [(member[name], estimate(member)) for member in members], name, out, as_json=as_json)
+        return
+    if out is not None:
+        msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
+        raise ArgumentError(msg, word="--out")
+    found = estimate(given)
+    if as_json:
+        print_json({**_content(found), "sizes": given, "blocks": blocks})
+    else:
+        _show(terminal, found, given)
+
+
+def _check_picture(out: Path) -> None:
+    from perflex.cli.arguments import ArgumentError, require_writable_file
+
+    if out.suffix.lower() != ".png":
+        msg = f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}"
+        raise ArgumentError(msg, path=out)
+    require_writable_file(out)
+
+
+def _show_series(
+    terminal: Terminal, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, *, as_json: bool
+) -> None:
+    if out is not None:
+        from perflex.analysis.volume_series import draw_layers
+
+        draw_layers(rows, name, out)
+    first = rows[0][1]
+    if as_json:
+        content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
+        print_json({**picked(first, "kernel", "machine"), "series": content})
+        return
+    of = f"kernel {first.kernel} on {first.machine}, {first.cores} core(s)"
+    terminal.show(f"{of}: bytes per iteration to the level before")
+    table = [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
+    terminal.show_table([name, *(level.name for level in first.levels)], table, indent=2)
+    if out is not None:
+        terminal.show(f"picture: {out}")
+
+
+def _volumes(found: EcmEstimate) -> dict[str, float]:
+    return {level.name: float(level.bytes) for level in found.levels}
+
+
+def _content(found: EcmEstimate) -> dict[str, Any]:
+    return {
+        **picked(found, "kernel", "machine", "cores"),
+        "iterations": float(found.iterations),
+        "varying": list(found.varying),
+        "conditions": [picked(entry, *_CONDITION) for entry in found.conditions],
+        "volumes": _volumes(found),
+        "loads": {level.name: float(level.load_bytes) for level in found.levels},
+        "stores": {level.name: float(level.store_bytes) for level in found.levels},
+        "cycles": {level.name: None if level.cycles is None else float(level.cycles) for level in found.levels},
+        "memory_stream": found.memory_stream,
+        "conflicts": [{**picked(entry, *_CONFLICT), "text": str(entry)} for entry in found.conflicts],
+        "approximated": list(found.approximated),
+    }
+
+
+def _show(terminal: Terminal, found: EcmEstimate, sizes: Mapping[str, int]) -> None:
+    at = sizes_text(sizes)
+    terminal.show(f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions")
+    headings = ("cache", "reuse over", "holds if", "up to", "here")
+    terminal.show_table(headings, [_condition_row(entry) for entry in found.conditions], indent=2)
+    if any("lid" in entry.inequality for entry in found.conditions):
+        terminal.show("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
+    if found.varying:
+        loops = ", ".join(found.varying)
+        terminal.show(f"  loops whose range depends on others ({loops}): conditions for the longest, bytes as means")
+    terminal.show(f"bytes per iteration ({found.iterations:.6g} iterations)")
+    table = []
+    for before, level in zip(["registers", *(level.name for level in found.levels)], found.levels, strict=False):
+        cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
+        numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
+        table.append([f"{before} - {level.name}", *numbers, cycles])
+    terminal.show_table(("between", "loads", "stores", "sum", "cycles"), table, indent=2)
+    lines = [f"  bandwidth of the memory: {found.memory_stream}"] if found.memory_stream else []
+    if found.conflicts:
+        lines.append("conflict misses, counted in the bytes above but not in the layer conditions")
+    lines += [f"  {conflict}" for conflict in found.conflicts]
+    if found.approximated:
+        lines.append("not followed exactly")
+    terminal.show(*lines, *(f"  {note}" for note in found.approximated))
+
+
+def _condition_row(entry: Condition) -> list[str]:
+    largest = f"{entry.symbol} = {entry.largest}" if entry.largest is not None else "-"
+    loop = "all data" if entry.loop == "all" else f"loop {entry.loop}"
+    return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
+
+
+def block(
+    context: typer.Context,
+    kernel: KernelArgument,
+    sizes: SizesArgument = None,
+    *,
+    machine: NeededMachineOption,
+    criterion: Annotated[
+        list[str] | None, typer.Option(help="LEVEL=row or LEVEL=plane: what a cache must hold; may be repeated.")
+    ] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Active cores; by default all.")] = None,
+    lanes: Annotated[int, typer.Option(min=1, help="Make rows multiples of this number of points.")] = 1,
+    tiles_per_core: Annotated[int, typer.Option(min=1, help="Minimum number of tiles per core.")] = 1,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Calibration file of blocks, made by calibrate_blocks.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
+    from perflex.analysis.block_choice import choose_block
+    from perflex.calibration.calibration import Calibration
+    from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
+
+    found = choose_block(
+        load_kernel(kernel),
+        read_sizes(sizes or ()),
+        machine,
+        read_pairs(criterion or (), "--criterion", "L3=plane") or None,
+        cores=cores,
+        lanes=lanes,
+        tiles_per_core=tiles_per_core,
+        calibration=None if calibration is None else Calibration.load(calibration),
+    )
+    if as_json:
+        print_json(found)
+        return
+    x, y, z = found.block
+    tiles = f"{found.tiles} tiles, {found.tiles_per_core} per core at most"
+    tiles += f" (imbalance {100 * (found.imbalance - 1):.0f} %)"
+    lines = [
+        f"block: {x} x {y} x {z} points (x, y, z)",
+        f"{tiles}, at most {100 * found.extra_loads:.0f} % more loads because of halos",
+    ]
+    lines += [
+        f"{held.level} holds each {held.reuse}: {held.needed_bytes} B of {held.available_bytes} B per core"
+        for held in found.conditions
+    ]
+    if found.predicted_s is not None:
+        lines.append(f"predicted: {1e3 * found.predicted_s:.4g} ms per launch")
+    terminal_of(context).show(*lines)

@@ -37,39 +37,21 @@ class Section:
 
 @dataclass(frozen=True)
 class Function:
-    """Machine code of one function.
-
-    Attributes
-    ----------
-    name
-        Its symbol.
-    address
-        Of its first byte.
-    code
-        Its bytes.
-    symbols
-        What it may call, by address: functions beside it, and places in its code that a linker fills with the address
-        of a symbol.
-    """
+    """Machine code of one function."""
 
     name: str
     address: int
     code: bytes
+    # What it may call, by address: functions beside it, and places in its code that a linker fills with the address
+    # of a symbol.
     symbols: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class ElfObject:
-    """An ELF object of 64 bits.
+    """An ELF object of 64 bits."""
 
-    Attributes
-    ----------
-    machine
-        Number of the architecture, e.g. 62 for x86-64.
-    sections
-        In the order of the file.
-    """
-
+    # Number of the architecture, e.g. 62 for x86-64.
     machine: int
     sections: tuple[Section, ...]
 

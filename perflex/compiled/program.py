@@ -33,26 +33,14 @@ class Argument:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """Machine code of one device program.
-
-    Attributes
-    ----------
-    name
-        Of the device program.
-    runtime
-        ``"intel"`` or ``"pocl"``: who calls it; ``"cuda"`` for a GPU.
-    functions
-        Its functions on a CPU.
-    arguments
-        In their order.
-    gpu
-        Its code for a GPU; None for a CPU.
-    """
+    """Machine code of one device program."""
 
     name: str
+    # ``"intel"`` or ``"pocl"``: who calls it; ``"cuda"`` for a GPU.
     runtime: str
     functions: tuple[Function, ...]
     arguments: tuple[Argument, ...]
+    # Its code for a GPU; None for a CPU.
     gpu: GpuCode | None = None
 
     def parts(self, local_size: Sequence[int]) -> list[tuple[Function, float]]:
@@ -76,15 +64,7 @@ class CompiledProgram:
     def entry(
         self, sizes: Mapping[str, int], local_size: Sequence[int]
     ) -> tuple[dict[str, Value], dict[tuple[str, int], int | Pointer]]:
-        """Return the values of registers and memory when a function of it begins.
-
-        Parameters
-        ----------
-        sizes
-            Values of scalar arguments, as far as they are known.
-        local_size
-            Work-items of a work-group along each axis.
-        """
+        """Return the values of registers and memory when a function of it begins."""
         sides = [*map(int, local_size), 1, 1, 1][:3]
         registers: dict[str, Value] = {"rsp": Pointer("frame", 0)}
         memory: dict[tuple[str, int], int | Pointer] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from perflex.compiled.conditions import Flags, holds, signed
 from perflex.compiled.instructions import register
 
 if TYPE_CHECKING:
@@ -17,6 +16,46 @@ if TYPE_CHECKING:
 
     from perflex.compiled.control_flow import Block
     from perflex.compiled.instructions import Address, Instruction
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What set the flags."""
+
+    # "compared" for the difference of `left` and `right`, "result" for an operation whose result is `left`.
+    kind: str
+    # The numbers, of which the lowest `bits` count.
+    left: int
+    right: int
+    bits: int
+
+
+def signed(value: int, bits: int) -> int:
+    """Return a number of so many bits as a signed one."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def holds(condition: str, flags: Flags) -> bool | None:
+    """Return whether a condition such as ``"ne"`` holds; None where the flags do not tell."""
+    inverse = {"ne": "e", "nz": "e", "ge": "l", "nl": "l", "g": "le", "nle": "le", "ae": "b", "nb": "b", "nc": "b",
+               "a": "be", "nbe": "be", "ns": "s"}  # fmt: skip
+    if condition in inverse:
+        found = holds(inverse[condition], flags)
+        return None if found is None else not found
+    mask = (1 << flags.bits) - 1
+    left, right = flags.left & mask, flags.right & mask
+    if condition in {"e", "z"}:
+        return left == right
+    if condition == "s":
+        return signed(left - right, flags.bits) < 0
+    if condition in {"l", "le"}:
+        # Of other operations than comparisons only those that cannot overflow are followed.
+        less = signed(left, flags.bits) < signed(right, flags.bits)
+        return less or (condition == "le" and left == right)
+    if flags.kind == "compared" and condition in {"b", "c", "be"}:
+        return left < right or (condition == "be" and left == right)
+    return None
 
 
 @dataclass(frozen=True)
@@ -68,21 +107,15 @@ def join(one: Value, other: Value) -> Value:
 
 
 class Propagation:
-    """The values of a function.
-
-    Attributes
-    ----------
-    before
-        State at the beginning of each block; None for blocks that are never reached.
-    edges
-        Edges that control can take.
-    """
+    """The values of a function."""
 
     def __init__(self, blocks: Sequence[Block], entry: Mapping[str, Value], memory: Memory) -> None:
         self._blocks = blocks
         self._memory = memory
         self._slots: dict[tuple[str, int], Value] = {}
+        # At the beginning of each block; None for blocks that are never reached.
         self.before: list[State | None] = [None] * len(blocks)
+        # Those that control can take.
         self.edges: set[tuple[int, int]] = set()
         self.before[0] = State(dict(entry))
         self._run()

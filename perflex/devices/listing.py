@@ -1,4 +1,7 @@
-"""Devices: which there are, which of them work, and how to name one."""
+"""Devices: which there are, which of them work, how to name one, and the output feature of each.
+
+That is the wall time of a kernel on a device, ``f_cl_wall_time_...`` or ``f_cuda_wall_time_...``.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,37 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.devices.cuda import cuda_absence
-from perflex.devices.device import Device
-from perflex.devices.names import matching, short_names, split_spec
+from perflex.devices.device import API_NAMES, Device, matching, short_names, split_spec
 from perflex.errors import DeviceError
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from perflex.devices.device import DeviceInfo
+    from perflex.devices.device import Api, DeviceInfo
 
 
-def list_devices() -> tuple[DeviceInfo, ...]:
+class DeviceInfos(tuple["DeviceInfo", ...]):
+    """Devices: a tuple that notebooks show as a table."""
+
+    __slots__ = ()
+    _repr_html_ = shown_by("devices.html", named_devices="perflex.devices.listing:named_devices")
+
+
+def named_devices(infos: Sequence[DeviceInfo]) -> list[tuple[str, DeviceInfo, str]]:
+    """Return devices with the words that single each out, and the name of its interface."""
+    names = short_names([info.device for info in infos])
+    return [(name, info, API_NAMES[info.device.api]) for name, info in zip(names, infos, strict=True)]
+
+
+def list_devices() -> DeviceInfos:
     """Return every device of the machine's drivers and the embedded one, probed once per process.
 
     OpenCL's devices come first; a GPU that both OpenCL and CUDA reach is listed for each.
 
     Drivers are tried in child processes, so that one that crashes or hangs is only reported.
     """
-    return _listed()[0]
+    return DeviceInfos(_listed()[0])
 
 
 def driver_problems() -> tuple[str, ...]:
@@ -43,7 +59,7 @@ def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
 
 def mark_default(infos: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Mark the first working GPU, else the embedded CPU runtime, else any device but a simulator."""
-    working = [info for info in infos if info.usable and not info.device.is_simulator]
+    working = [info for info in infos if info.measurable]
     preferences = (
         [info for info in working if info.device.kind == "gpu"],
         [info for info in working if info.embedded],
@@ -54,13 +70,7 @@ def mark_default(infos: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
 
 
 def default_device() -> Device:
-    """Return the device that is taken when none is named.
-
-    Raises
-    ------
-    DeviceError
-        No device works.
-    """
+    """Return the device that is taken when none is named."""
     for info in list_devices():
         if info.default:
             return info.device
@@ -78,7 +88,8 @@ def find_device(spec: str | Device | None = None) -> Device:
     ----------
     spec
         Case-insensitive parts of platform, vendor and device name, separated by spaces, underscores or
-        colons, platform first (``"intel_epyc"``, ``"pocl"``); a device; or None for the default device.
+        colons, platform first (``"intel_epyc"``, ``"pocl"``); a device; or None for the default device. A part of a
+        platform's name means the platform: ``"intel"`` is not PoCL on an Intel processor where Intel's runtime is.
         ``"cuda"`` or ``"opencl"`` in front says what it is reached through (``"cuda_h100"``, ``"cuda:0"``); without,
         OpenCL comes first.
 
@@ -130,3 +141,56 @@ def describe(infos: Sequence[DeviceInfo]) -> str:
         for name, info in zip(names, infos, strict=True)
     ]
     return "; ".join([*items, *driver_problems()]) or "none"
+
+
+# OpenCL's is the paper's name (Section 2.2).
+_PREFIXES: Mapping[Api, str] = {"opencl": "f_cl_wall_time", "cuda": "f_cuda_wall_time"}
+
+
+def is_wall_time(identifier: str) -> bool:
+    """Return whether a feature identifier means a measured time."""
+    return _api_of(identifier) is not None
+
+
+def is_device_specific(identifier: str) -> bool:
+    """Return whether a feature says where it is measured, as all do but ``f_cl_wall_time``: that on any device."""
+    return identifier != _PREFIXES["opencl"]
+
+
+def _api_of(identifier: str) -> Api | None:
+    for api, prefix in _PREFIXES.items():
+        if identifier == prefix or identifier.startswith(f"{prefix}_"):
+            return api
+    return None
+
+
+def device_of(identifier: str) -> Device:
+    """Return the device of ``f_cl_wall_time_<platform>_<device>`` or ``f_cuda_wall_time_<device>``, parts of its names.
+
+    Without them it is the default one of the devices that are reached that way.
+    """
+    api = _api_of(identifier)
+    if api is None:
+        msg = f"{identifier!r} is no wall-time feature; those start with {' or '.join(_PREFIXES.values())}"
+        raise DeviceError(msg, feature=identifier)
+    infos = list_devices()
+    own = [info for info in infos if info.device.api == api]
+    spec = identifier[len(_PREFIXES[api]) :].strip("_")
+    if not spec:
+        found = next((info.device for info in mark_default(own) if info.default), None)
+        if found is not None:
+            return found
+    spec = f"cuda {spec}" if api == "cuda" else spec or "opencl"
+    matches = matching(spec, [info.device for info in own], usable=working(own))
+    numbers = [infos.index(own[match]) for match in matches]  # messages list all devices, whatever they are reached by
+    asked = f"feature {identifier!r}"
+    absence = cuda_absence() if api == "cuda" and not own else ""
+    return pick(infos, numbers, f"{asked} ({absence})" if absence else asked)
+
+
+def wall_time_identifier(device: Device) -> str:
+    """Return a short wall-time feature that means this device and no other of the machine."""
+    api: Api = getattr(device, "api", "opencl")
+    devices = [info.device for info in list_devices() if info.device.api == api]
+    known = devices if device in devices else [*devices, device]
+    return f"{_PREFIXES[api]}_{short_names(known)[known.index(device)].removeprefix('cuda_')}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.child_process import end_with_parent
-from perflex.devices.opencl import names_of, opencl_devices
+from perflex.devices.device import names_of, opencl_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

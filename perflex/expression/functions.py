@@ -21,22 +21,11 @@ _VANISHING = 1e-140
 def smooth_maximum(
     *arguments: Any, exp: Callable[[Any], Any], log: Callable[[Any], Any], largest: Callable[..., Any]
 ) -> Any:
-    """Return a cost between the sum of costs and the largest of them.
+    """Return the (1 + sharpness)-norm of costs that are not negative; the sharpness is the last argument.
 
-    The (1 + sharpness)-norm ``(x**q + y**q + ...)**(1/q)`` with ``q = 1 + sharpness``: the sum at sharpness 0 (nothing
-    is hidden), towards the maximum as it grows (all but the largest is hidden), above which it is by at most the
-    factor ``n**(1/q)`` for n costs. Homogeneous of degree one in the costs, so the same sharpness holds for short and
-    for long kernels; a cost of zero adds nothing.
-
-    Parameters
-    ----------
-    arguments
-        Two or more costs, not negative, in seconds (or whatever the output feature is), then the sharpness:
-        dimensionless, zero or more. At 1000, where fits stop, it is the maximum within 0.11 % for three costs.
-    exp, log
-        Exponential and logarithm for the kind of the arguments.
-    largest
-        The largest of its arguments; a derivative may take it for a constant, since it cancels.
+    The sum at sharpness 0 (nothing is hidden), towards the maximum as it grows, above which it is by at most the
+    factor ``n**(1/q)`` for n costs and ``q = 1 + sharpness``. Homogeneous of degree one in the costs, so the same
+    sharpness holds for short and for long kernels. A derivative may take `largest` for a constant, since it cancels.
     """
     *costs, sharpness = arguments
     norm = 1 + sharpness
@@ -51,24 +40,12 @@ def smooth_maximum(
 def overlap(
     global_cost: Any, on_chip_cost: Any, edge: Any, *, tanh: Callable[[Any], Any], is_zero: Callable[[Any], Any]
 ) -> Any:
-    """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6).
+    """Return the cost when the smaller of two costs is hidden (paper Section 7.4, Eqs. 5 and 6); edge in 1/[cost].
 
     ``g * s(g - o) + o * s(o - g)`` with ``s(x) = (tanh(edge * x) + 1) / 2``. For a large edge this is
     ``max(g, o)``; for finite ones it is below that by at most ``0.14 / edge``, never below the mean of both.
-
     The equations' limit for a vanishing edge, half of the sum, is no overlap of anything. An edge of exactly zero
     stands for devices that do not overlap, as the paper's K40c and C2070: the value is then ``g + o``.
-
-    Parameters
-    ----------
-    global_cost, on_chip_cost
-        The two costs g and o, in seconds (or whatever the output feature is).
-    edge
-        Abruptness of the step, in 1/[cost]; 0 for no overlap.
-    tanh
-        Hyperbolic tangent for the kind of the other arguments.
-    is_zero
-        1 where its argument is zero, else 0; a constant for derivatives.
     """
     total, difference = global_cost + on_chip_cost, global_cost - on_chip_cost
     added = is_zero(edge)
@@ -83,17 +60,6 @@ def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any,
     Section 7.4 suggests. Unlike `overlap` it is homogeneous of degree one in the costs, so the same
     parameters hold for short and for long kernels. With ``hidden = 0`` it is ``g + o``; with ``hidden = 1``
     and a large edge it is ``max(g, o)``, below which it may fall by at most ``0.14 * (g + o) / edge``.
-
-    Parameters
-    ----------
-    global_cost, on_chip_cost
-        The two costs g and o, not negative, in seconds (or whatever the output feature is).
-    edge
-        Abruptness of the step, dimensionless; useful between 1 and 100, to which fits keep.
-    hidden
-        Fraction of the smaller cost that is hidden, between 0 and 1, to which fits keep.
-    tanh
-        Hyperbolic tangent for the kind of the other arguments.
     """
     total = global_cost + on_chip_cost
     imbalance = (global_cost - on_chip_cost) / (total + _VANISHING)
@@ -105,16 +71,8 @@ def partial_overlap(global_cost: Any, on_chip_cost: Any, edge: Any, hidden: Any,
 class ShapeRole:
     """What an argument that is no cost says of how costs overlap, and so what a parameter in its place may be.
 
-    Attributes
-    ----------
-    name
-        ``"edge"`` (unit 1/[cost]), ``"steepness"``, ``"hidden"`` or ``"sharpness"`` (dimensionless).
-    lower, upper
-        Smallest and largest value that mean something; fits keep to them. An edge's come from the outputs.
-    starts
-        Where fits begin, the middle first; empty where that depends on the data.
-    added
-        The value at which nothing is hidden and costs are added; None where there is none.
+    Fits keep to `lower` and `upper` and begin at `starts`; those of an edge depend on the data. Costs are added where
+    the parameter is `added`, which is None where no value does so.
     """
 
     name: str
@@ -133,30 +91,11 @@ SHARPNESS = ShapeRole("sharpness", 0.0, 1000.0, (3.0, 0.5, 15.0), added=0.0)
 
 @dataclass(frozen=True)
 class Function:
-    """One function of model strings.
+    """One function of model strings: how it is called, and its value on numbers (arrays) and on sympy expressions.
 
-    Attributes
-    ----------
-    signature
-        How it is called, for messages.
-    arguments
-        Number of arguments; None for `least` or more.
-    numeric
-        Its value on numbers and arrays.
-    symbolic
-        Its value on sympy expressions.
-    smooth
-        Whether it can be differentiated with respect to parameters in its arguments.
-    least
-        Smallest number of arguments where any number will do.
-    copies
-        How often an argument appears in the written-out function; bounds the size of written-out models.
-    shapes
-        Roles of its last arguments, which are no costs; empty where it does not let costs overlap.
-    costs_at_least_zero
-        Whether it is defined for no other costs.
-    after_costs
-        How many arguments follow the costs, which hide one another; None where nothing is hidden.
+    It takes so many `arguments`, or with None `least` or more. `shapes` are the roles of its last arguments where it
+    lets costs overlap, and `after_costs` says how many arguments follow the costs; None where nothing is hidden. An
+    argument appears `copies` times in the written-out function, which bounds the size of written-out models.
     """
 
     signature: str
@@ -180,20 +119,12 @@ def _sympy(name: str, module: str = "sympy") -> Callable[..., Any]:
 
 
 def _held(name: str) -> Callable[..., Any]:
-    return _sympy(name, "perflex.expression.held")
+    return _sympy(name, "perflex.expression.symbolic")
 
 
 def _saturate(single: Any, memory: Any, cores: Any, *, maximum: Callable[..., Any]) -> Any:
     # Time on some cores that share a memory (YaskSite, Equation 7a).
     return maximum(single / cores, memory)
-
-
-def _smooth_saturate(single: Any, memory: Any, cores: Any, sharpness: Any, **functions: Callable[..., Any]) -> Any:
-    return smooth_maximum(single / cores, memory, sharpness, **functions)
-
-
-def _minimum(*arguments: Any) -> Any:
-    return reduce(np.minimum, arguments)
 
 
 def _maximum(*arguments: Any) -> Any:
@@ -214,7 +145,7 @@ FUNCTIONS: dict[str, Function] = {
     "tanh": Function("tanh(x)", 1, np.tanh, _sympy("tanh")),
     "abs": Function("abs(x)", 1, np.abs, _sympy("Abs")),
     # Derivatives of min and max jump where another argument takes over; Levenberg-Marquardt relies on smooth ones.
-    "min": Function("min(x, y, ...)", None, _minimum, _sympy("Min"), smooth=False),
+    "min": Function("min(x, y, ...)", None, lambda *x: reduce(np.minimum, x), _sympy("Min"), smooth=False),
     "max": Function("max(x, y, ...)", None, _maximum, _sympy("Max"), smooth=False, after_costs=0),
     "smooth_max": Function(
         "smooth_max(x, y, ..., p_sharp)",
@@ -234,16 +165,6 @@ FUNCTIONS: dict[str, Function] = {
         partial(_saturate, maximum=_sympy("Max")),
         smooth=False,
         after_costs=1,
-    ),
-    "smooth_saturate": Function(
-        "smooth_saturate(t_single, t_mem, cores, p_sharp)",
-        4,
-        partial(_smooth_saturate, **_OF_NUMBERS),
-        partial(_smooth_saturate, **_OF_SYMBOLS),
-        copies=8,
-        shapes=(SHARPNESS,),
-        costs_at_least_zero=True,
-        after_costs=2,
     ),
     "overlap": Function(
         "overlap(g, o, p_edge)",

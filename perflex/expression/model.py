@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from perflex.errors import ModelSyntaxError, PerflexError
-from perflex.expression.contributions import contributions
+from perflex.expression.compiled import CompiledExpression, contributions
 from perflex.expression.functions import FUNCTIONS
-from perflex.expression.parser import parse_expression
-from perflex.expression.tokens import tokenize
+from perflex.expression.parser import parse_expression, tokenize
 from perflex.expression.tree import Call, Name, Node, names, walk
 from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.expression.compiled import CompiledExpression
     from perflex.features.target import Target
 
 _WALL_TIME = re.compile(r"f_(cl|cuda)_wall_time(_|$)")
@@ -49,9 +47,8 @@ class Model:
         parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6; the sum at 0),
         ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
         (p_sharp 0) and the maximum and, unlike ``max``, can be fitted; ``saturate(t_single, t_mem, cores)``, the time
-        on some cores that share a memory, ``max(t_single / cores, t_mem)``, and ``smooth_saturate(t_single, t_mem,
-        cores, p_sharp)``, which can be fitted (`perflex.ecm_model` writes out all of an ECM model). Blanks and line
-        breaks may stand between names, never inside one.
+        on some cores that share a memory, ``max(t_single / cores, t_mem)`` (`perflex.ecm_model` writes out all of an
+        ECM model). Blanks and line breaks may stand between names, never inside one.
 
     Raises
     ------
@@ -103,9 +100,13 @@ class Model:
         lines.append(f"  features: {', '.join(self.input_features()) or 'none'}")
         return "\n".join(lines)
 
-    _repr_html_ = shown_by("perflex.expression.latex:model_html")
+    _repr_html_ = shown_by("model.html")
 
-    _repr_latex_ = shown_by("perflex.expression.latex:model_latex_shown")
+    def _repr_latex_(self) -> str:
+        from perflex.expression.symbolic import latex_of
+
+        names = [*self.params(), *self.input_features()]
+        return f"$\\displaystyle {latex_of(self.output_feature, self.tree, names)}$"
 
     @cached_property
     def tree(self) -> Node:
@@ -114,10 +115,7 @@ class Model:
 
     @cached_property
     def compiled(self) -> CompiledExpression:
-        """The expression in sympy and as functions of arrays; made when first used."""
-        # Sympy takes long to load, and a model that is only shown or counted does not need it.
-        from perflex.expression.compiled import CompiledExpression
-
+        """The expression as functions of arrays, and in sympy, which is loaded when it is first asked for."""
         return CompiledExpression(self.tree, tuple(self.params()))
 
     def all_features(self) -> list[str]:
@@ -154,11 +152,6 @@ class Model:
     def symbolic(self) -> Any:
         """The expression in sympy, over symbols named like the features and parameters."""
         return self.compiled.symbolic
-
-    @property
-    def jacobian(self) -> tuple[Any, ...]:
-        """The symbolic derivative by each of `params`, in sympy: a tuple of as many, in their order."""
-        return self.compiled.jacobian
 
     def evaluate(
         self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
@@ -239,7 +232,7 @@ class Model:
         PerflexWarning
             The kernel does something that a model of this kind should count but has no feature for.
         """
-        from perflex.features.coverage import warn_uncounted
+        from perflex.features.report import warn_uncounted
         from perflex.features.values import feature_values, with_own_sizes
 
         kernel, sizes = with_own_sizes(kernel, sizes)

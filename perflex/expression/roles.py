@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perflex.expression.functions import EDGE, FUNCTIONS
-from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, walk
+from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, rebuilt, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,15 +19,7 @@ _MAX_TERMS = 10_000
 
 @dataclass(frozen=True)
 class Monomial:
-    """A product of powers of features and parameters with a coefficient.
-
-    Attributes
-    ----------
-    powers
-        Exponent of each feature and parameter.
-    hidden
-        Names inside factors that are no powers (functions, powers of sums).
-    """
+    """A product of powers of features and parameters; `hidden` are names inside other factors, such as functions."""
 
     coefficient: float
     powers: dict[str, float] = field(default_factory=dict)
@@ -44,42 +36,24 @@ class Monomial:
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of each parameter.
+    """The role of each parameter of the model `tree`."""
 
-    Attributes
-    ----------
-    relaxed
-        The model without its interplay of costs: overlaps replaced by sums; linear in the costs.
-    costs
-        Parameters that multiply features in `relaxed`, all of them linear together.
-    edges
-        Parameters that are the edge of an `overlap`: unit 1/[output].
-    shapes
-        Dimensionless parameters of `partial_overlap` and `smooth_max`, with the values to start them from.
-    monomials
-        For each cost, what it multiplies: coefficient and exponents of features, one entry per term. None
-        where some of it is no monomial of features alone.
-    bounds
-        Smallest and largest meaningful value of each of `edges` and `shapes`, as `ShapeRole` has them.
-    added
-        Those of them that have a value at which costs are added, with that value.
-    never_negative
-        Costs inside functions that are not defined for negative ones.
-    tree
-        The model that all of this is said of.
-    rates
-        Parameters that stand for reciprocals in it, see `roles_with_costs_for_rates`.
-    """
-
+    # The model without its interplay of costs: overlaps replaced by sums; linear in the costs.
     relaxed: Node
+    # Parameters that multiply features there, all of them linear together.
     costs: tuple[str, ...]
+    # The edges of an `overlap` (unit 1/[output]); dimensionless parameters with values to start from.
     edges: tuple[str, ...]
     shapes: dict[str, tuple[float, ...]]
+    # What each cost multiplies, an entry per term; None where some of it is no monomial of features alone.
     monomials: dict[str, tuple[Monomial, ...] | None]
+    # Range of each of `edges` and `shapes`, and the values at which costs are added, as `ShapeRole` has them.
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     added: dict[str, float] = field(default_factory=dict)
+    # Costs inside functions that are not defined for negative ones.
     never_negative: frozenset[str] = frozenset()
     tree: Node = field(default_factory=lambda: Number(0, 0, 0.0))
+    # Parameters that stand for reciprocals, see `roles_with_costs_for_rates`.
     rates: tuple[str, ...] = ()
 
 
@@ -145,25 +119,14 @@ def _occurrences(node: Node, exponent: int) -> Iterator[tuple[str, bool]]:
 
 def _reciprocals(node: Node, rates: set[str]) -> Node:
     """Return a tree with divisors of these names as factors."""
+    changed = rebuilt(node, lambda child: _reciprocals(child, rates))
+    if not isinstance(changed, Product):
+        return changed
 
-    def inner(child: Node) -> Node:
-        return _reciprocals(child, rates)
+    def sign(exponent: int, factor: Node) -> int:
+        return -exponent if isinstance(factor, Name) and factor.identifier in rates else exponent
 
-    def factor_of(exponent: int, factor: Node) -> tuple[int, Node]:
-        flipped = isinstance(factor, Name) and factor.identifier in rates
-        return (-exponent if flipped else exponent), inner(factor)
-
-    match node:
-        case Sum():
-            return Sum(node.start, node.end, tuple((sign, inner(term)) for sign, term in node.terms))
-        case Product():
-            return Product(node.start, node.end, tuple(factor_of(e, factor) for e, factor in node.factors))
-        case Power():
-            return Power(node.start, node.end, inner(node.base), inner(node.exponent))
-        case Call():
-            return Call(node.start, node.end, node.function, tuple(map(inner, node.arguments)))
-        case _:
-            return node
+    return replace(changed, factors=tuple((sign(exponent, factor), factor) for exponent, factor in changed.factors))
 
 
 def _shape_parameters(tree: Node) -> dict[str, list[ShapeRole]]:
@@ -190,13 +153,8 @@ def _relax(node: Node) -> Node:
 
     def relax(inner: Node) -> Node:
         match inner:
-            case Sum():
-                return Sum(inner.start, inner.end, tuple((sign, relax(term)) for sign, term in inner.terms))
-            case Product():
-                return Product(inner.start, inner.end, tuple((e, relax(factor)) for e, factor in inner.factors))
-            case Call(function="smooth_saturate", arguments=(single, memory, cores, _)):
-                shared = Product(single.start, cores.end, ((1, relax(single)), (-1, cores)))
-                return Sum(inner.start, inner.end, ((1, shared), (1, relax(memory))))
+            case Sum() | Product():
+                return rebuilt(inner, relax)
             case Call() if shapes := FUNCTIONS[inner.function].shapes:
                 costs = inner.arguments[: -len(shapes)]
                 return Sum(inner.start, inner.end, tuple((1, relax(cost)) for cost in costs))

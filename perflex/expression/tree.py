@@ -6,7 +6,7 @@ their members side by side, so a tree is never deeper than the string's parenthe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from perflex.expression.functions import FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -93,6 +93,21 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
 
 
+def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a node with each of the nodes directly below it changed."""
+    match node:
+        case Sum():
+            return replace(node, terms=tuple((sign, change(term)) for sign, term in node.terms))
+        case Product():
+            return replace(node, factors=tuple((exponent, change(factor)) for exponent, factor in node.factors))
+        case Power():
+            return replace(node, base=change(node.base), exponent=change(node.exponent))
+        case Call():
+            return replace(node, arguments=tuple(map(change, node.arguments)))
+        case _:
+            return node
+
+
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, in the order of the string."""
     yield node
@@ -106,15 +121,7 @@ def names(node: Node) -> tuple[str, ...]:
 
 
 def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
-    """Return the value of a tree; arrays broadcast, what is undefined becomes nan or inf.
-
-    Parameters
-    ----------
-    node
-        The tree.
-    values
-        The value of each feature and parameter in it.
-    """
+    """Return the value of a tree at values of its features and parameters; what is undefined becomes nan or inf."""
     with np.errstate(all="ignore"):
         return _evaluate(node, values)
 

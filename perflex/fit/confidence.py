@@ -1,7 +1,6 @@
 """Confidence intervals of parameters that bounds may hold: profile likelihood with Feldman and Cousins' limits.
 
-Without bounds ``value +- t * standard error`` is exact for a linear model. Where costs must not be negative it is not:
-of two costs that the kernels hardly tell apart the bound holds one at zero, and the linearised error of the other then
+Of two costs that the kernels hardly tell apart a bound holds one at zero, and the linearised error of the other then
 takes that zero for certain. What is known is the sum of both, and so each lies between zero and the sum.
 
 The interval of a parameter holds each value v at which the fit with the parameter kept at v, all bounds in force, has a
@@ -9,21 +8,21 @@ sum of squares that is larger than the best one by no more than a limit c(v). Be
 follow the distribution of ``t**2`` (Self and Liang, J. Am. Stat. Assoc. 82, 605, 1987), and its quantile would hold the
 truth nearly always. So c(v) is the quantile of the same difference among simulated measurements of the model at v, the
 other parameters where the fit puts them (Feldman and Cousins, Phys. Rev. D 57, 3873, 1998; with nuisance parameters:
-Cranmer, PHYSTAT 2005). Unlike a bootstrap over rows this needs no refit, and no row that alone informs a
-parameter can be missing from a sample. The model is linearised at its solution, as for standard errors, but in
-the coordinates that the fit moves (`perflex.fit.coordinates`): an interval of a rate is that of its cost.
+Cranmer, PHYSTAT 2005). The model is linearised at its solution, as for standard errors, but in the coordinates that
+the fit moves (`perflex.fit.coordinates`): an interval of a rate is that of its cost.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from perflex.fit.noise import residual_noise
+from perflex.fit.problem import robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +33,139 @@ if TYPE_CHECKING:
     from perflex.fit.problem import Problem
 
     Array = NDArray[np.float64]
+
+Kind = Literal["constant", "measured", "power"]
+
+# Half a decade: the length scale, as a standard deviation of log time, within which rows tell of each other's noise.
+_BANDWIDTH = math.log(10) / 2
+_STEP = _BANDWIDTH / 20
+# Of the typical noise, the least that a row may have: none of the few samples differed, which is chance.
+_LEAST_NOISE = 1e-2
+# A spread beyond the time itself (two ways to run, say) tells no more of how the median of the samples varies.
+_MOST_NOISE = 1.0
+_RATIOS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 81)])
+# Noise of a fixed size in seconds has the power -2; the other sign is for absolute residuals.
+_POWERS = np.linspace(-2.0, 2.0, 81)
+# The 95 % quantile of chi-squared with one degree of freedom, for twice the logarithm of a ratio of likelihoods.
+_BEYOND_CHANCE = 3.841
+# Deviations beyond which a residual counts as this large under a robust loss.
+_CLIPPED = 3.0
+# Variances decide how much of the errors is left in residuals, and that the variances.
+_PASSES = 3
+_LEAST_LEFT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualNoise:
+    """Standard deviation of residuals as a function of the output, usually a time."""
+
+    kind: Kind
+    # Standard deviation of a residual where the shape is one; relative, or in the output's unit.
+    scale: float
+    # Share of measured noise beside what the model leaves out (kind measured), or the power of the variance.
+    ratio: float
+    # Of the rows whose noise is known, shape ``(k,)``; empty for other kinds.
+    log_output: NDArray[np.float64]
+    log_noise: NDArray[np.float64]
+    # Range of log output within which a power holds; beyond it the ends' values stay.
+    limits: tuple[float, float]
+    relative: bool
+
+    def shape(self, output: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the standard deviation over `scale` at each output, shape ``(r,)``; one for a constant."""
+        shape: Array = np.sqrt(_squared_shape(self.kind, self.ratio, self.basis(output)))
+        return shape
+
+    def deviation(self, output: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the standard deviation of a residual at each output, shape ``(r,)``."""
+        return self.scale * self.shape(output)
+
+    def basis(self, output: Array) -> Array:
+        """Return what the ratio multiplies: squares of measured noise, or log output; shape ``(r,)``."""
+        if self.kind == "constant":
+            return np.zeros(len(output))
+        # No time is zero or below; a prediction may be, and takes the noise of the shortest rows.
+        log_output = np.log(np.clip(output, *np.exp(self.limits)))
+        if self.kind == "power":
+            return log_output - sum(self.limits) / 2
+        places, smoothed = self._table
+        squared: Array = np.exp(2 * np.interp(log_output, places, smoothed))
+        return squared if self.relative else squared * output**2
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """Smoothed log noise over log output: a mean over the rows, weighted by their distance."""
+        # Much finer than the smoothing is wide; predictions of many thousand variants look it up.
+        places = np.linspace(*self.limits, 2 + int((self.limits[1] - self.limits[0]) / _STEP))
+        distance = ((places[:, None] - self.log_output) / _BANDWIDTH) ** 2 / 2
+        weight = np.exp(distance.min(axis=1, keepdims=True) - distance)
+        return places, weight @ self.log_noise / weight.sum(axis=1)
+
+
+def _squared_shape(kind: Kind, ratio: float | Array, basis: Array) -> Array:
+    return np.exp(ratio * basis) if kind == "power" else 1.0 + ratio * basis
+
+
+def residual_noise(problem: Problem, residual: Array, basis: Array, deviation: float) -> ResidualNoise:
+    """Return how large residuals are, shape ``(m,)``, if `deviation` is that of all.
+
+    Residuals lack what lies in the orthonormal columns of the basis, which span those of the fit's Jacobian. Their
+    variance is taken as ``a + b n**2``, n the measured noise of rows with similar times; where none was measured, it
+    follows a power of the time if residuals show that it does, else it is the same for all (variance functions: Carroll
+    and Ruppert, Transformation and Weighting in Regression, 1988, chapter 3).
+    """
+    output, robust = problem.output, problem.loss is not None
+    nothing = np.zeros(0)
+    positive = bool((output > 0).all())
+    logs = np.log(output) if positive else nothing
+    limits = (float(logs.min()), float(logs.max())) if positive else (0.0, 0.0)
+    constant = ResidualNoise("constant", deviation, 0.0, nothing, nothing, limits, problem.relative)
+    if not positive or not deviation > 0:
+        return constant
+    judged = np.clip(residual, -_CLIPPED * deviation, _CLIPPED * deviation) if robust else residual
+    # The share of the rows' errors that is left in each residual; what noisy rows do to the parameters is in it, too.
+    left = (np.eye(len(output)) - basis @ basis.T) ** 2
+    spare = left.sum(axis=1)
+    found = constant
+    for _ in range(_PASSES):
+        squares = found.shape(output) ** 2
+        error = judged / np.sqrt(np.maximum(left @ squares / squares, _LEAST_LEFT))
+        found = _found(constant, logs, problem.noise, error, spare)
+    if found.kind == "constant":
+        return constant
+    standard = error / found.shape(output)
+    scale = math.sqrt(float(spare @ standard**2) / float(spare.sum()))
+    if robust:
+        scale = robust_loss(standard * np.sqrt(spare), round(float(spare.sum())), 0.0)[1]
+    return replace(found, scale=scale)
+
+
+def _found(constant: ResidualNoise, logs: Array, noise: Array | None, error: Array, spare: Array) -> ResidualNoise:
+    """Return the noise that makes errors likeliest: measured, a power if that is better beyond chance, or constant."""
+    output = np.exp(logs)
+    best, best_gain = constant, 0.0
+    if noise is not None:
+        known = np.isfinite(noise)
+        least = _LEAST_NOISE * float(np.median(noise[known & (noise > 0)]))
+        log_noise = np.log(np.clip(noise[known], least, max(_MOST_NOISE, 2 * least)))
+        measured = replace(constant, kind="measured", log_output=logs[known], log_noise=log_noise)
+        # The ratio of noise to the rest in a typical row.
+        ratios = _RATIOS / float(np.median(measured.basis(output)))
+        ratio, best_gain = _likeliest(measured, ratios, output, error, spare)
+        best = replace(measured, ratio=ratio) if ratio > 0 else constant
+    power = replace(constant, kind="power")
+    ratio, gain = _likeliest(power, _POWERS, output, error, spare)
+    return replace(power, ratio=ratio) if 2 * (gain - best_gain) > _BEYOND_CHANCE else best
+
+
+def _likeliest(noise: ResidualNoise, ratios: Array, output: Array, error: Array, spare: Array) -> tuple[float, float]:
+    """Return the likeliest ratio for normal errors, and the log likelihood that it gains over equal variances."""
+    shapes = np.sqrt(_squared_shape(noise.kind, ratios[:, None], noise.basis(output)))
+    # Each row counts by what its residual leaves over; the scale is the likeliest one.
+    surprise = float(spare.sum()) / 2 * np.log((error / shapes) ** 2 @ spare) + np.log(shapes) @ spare
+    best, equal = int(np.argmin(surprise)), int(np.argmin(np.abs(ratios)))
+    return float(ratios[best]), float(surprise[equal] - surprise[best])
+
 
 LEVEL = 0.95
 # Standard errors from its bound at which a parameter no longer feels it.
@@ -52,112 +184,66 @@ _END_TOLERANCE = 0.1
 _ALLOWED = 4.0
 
 
-@dataclass(frozen=True, eq=False)
-class LinearisedFit:
-    """A fit at its solution, without its bounds: what the intervals of its parameters follow from.
+def parameter_intervals(problem: Problem, x: Array, determined: Sequence[int], coordinates: Coordinates) -> Array:
+    """Return the 95 % confidence interval of each parameter of a fit, shape ``(n, 2)``; nan where not determined."""
+    chosen = list(determined)
+    jacobian, residual = _without_bounds(problem, x, len(chosen))
+    jacobian = jacobian[:, chosen]
+    found = np.full((len(x), 2), np.nan)
+    freedom = len(residual) - len(chosen)
+    if freedom > 0 and chosen:
+        basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
+        spare = residual - basis @ (basis.T @ residual)
+        noise = residual_noise(problem, spare, basis, float(np.linalg.norm(spare)) / np.sqrt(freedom))
+        deviation = noise.deviation(problem.output)
+        found[chosen] = _in_coordinates(jacobian, residual, deviation, x, chosen, coordinates)
+    return found
 
-    Attributes
-    ----------
-    problem
-        What was fitted.
-    x
-        All parameters, shape ``(n,)``.
-    determined
-        Columns of those that the rows determine, whether a bound holds them or not.
-    coordinates
-        What the fit moved: intervals are taken there, where models are nearly linear, and have its bounds.
-    noise
-        Measured relative noise of each row, as for `residual_noise`.
-    """
 
-    problem: Problem
-    x: NDArray[np.float64]
-    determined: tuple[int, ...]
-    coordinates: Coordinates
-    noise: NDArray[np.float64] | None
+def _without_bounds(problem: Problem, x: Array, used: int) -> tuple[Array, Array]:
+    """Return Jacobian, shape ``(m, n)``, and residual, shape ``(m,)``, of the fit without bounds."""
+    predicted = problem.predict(x)
+    if problem.loss is not None or not problem.relative or not (predicted > 0).all():
+        return problem.regression(x, used)
+    # Residuals divided by their own measurement pull a fit down by twice their variance: a row measured too small
+    # counts too much. Divided by the prediction they do not (McCullagh and Nelder, Generalized Linear Models,
+    # 1989, chapter 9), so that intervals hold the true costs however many rows there are.
+    ratio = problem.output / predicted
+    return problem.jacobian(x) * ratio[:, None], 1.0 - ratio
 
-    def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return Jacobian, shape ``(m, n)``, and residual, shape ``(m,)``, of the fit without bounds."""
-        problem = self.problem
-        predicted = problem.predict(self.x)
-        if problem.loss is not None or not problem.logarithmic or not (predicted > 0).all():
-            return problem.regression(self.x, len(self.determined))
-        # Residuals divided by their own measurement pull a fit down by twice their variance: a row measured too small
-        # counts too much. Divided by the prediction they do not (McCullagh and Nelder, Generalized Linear Models,
-        # 1989, chapter 9), so that intervals hold the true costs however many rows there are.
-        ratio = problem.output / predicted
-        return problem.jacobian(self.x) * ratio[:, None], problem.root * (1.0 - ratio)
 
-    @cached_property
-    def intervals(self) -> NDArray[np.float64]:
-        """The 95 % confidence interval of each parameter, shape ``(n, 2)``; nan where it is not determined."""
-        chosen = list(self.determined)
-        jacobian, residual = self.regression()
-        jacobian = jacobian[:, chosen]
-        found = np.full((len(self.x), 2), np.nan)
-        freedom = len(residual) - len(chosen)
-        if freedom > 0 and chosen:
-            basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
-            spare = residual - basis @ (basis.T @ residual)
-            noise = residual_noise(
-                self.problem.output,
-                spare,
-                basis,
-                self.noise,
-                relative=self.problem.logarithmic,
-                deviation=float(np.linalg.norm(spare)) / np.sqrt(freedom),
-                robust=self.problem.loss is not None,
-            )
-            deviation = noise.deviation(self.problem.output)
-            found[chosen] = self._within_bounds(jacobian, residual, deviation)
-        return found
-
-    def _within_bounds(self, jacobian: Array, residual: Array, deviation: Array) -> Array:
-        """Return the intervals of the determined parameters, shape ``(k, 2)``."""
-        chosen = list(self.determined)
-        places = (np.cumsum(self.coordinates.moving) - 1)[chosen]
-        point = self.coordinates.inner(self.x)
-        u, slopes = point[places], self.coordinates.slopes(point)[places]
-        lower, upper = (bound[places] for bound in self.coordinates.bounds())
-        # What must not be negative is the distance from the nearer bound; ends are cut off at the other one.
-        side = np.where(upper - u < u - lower, -1.0, 1.0)
-        bound = np.where(side > 0, lower, upper)
-        bounded = np.isfinite(bound)
-        origin = np.where(bounded, bound, 0.0)
-        found = confidence_intervals(jacobian * slopes * side, residual, side * (u - origin), bounded, deviation)
-        found = np.clip(np.sort(origin[:, None] + side[:, None] * found, axis=1), lower[:, None], upper[:, None])
-        ends = np.empty_like(found)
-        for end in (0, 1):
-            point[places] = found[:, end]
-            ends[:, end] = self.coordinates.outer(point)[chosen]
-        # Of a rate whose cost may be zero or below, no largest value is known.
-        vanishing = [self.coordinates.kinds[i] == "rate" for i in chosen] & (found[:, 0] <= 0)
-        ends[:, 0] = np.where(vanishing, np.inf, ends[:, 0])
-        return np.sort(ends, axis=1)
+def _in_coordinates(
+    jacobian: Array, residual: Array, deviation: Array, x: Array, chosen: list[int], coordinates: Coordinates
+) -> Array:
+    """Return the intervals of the chosen parameters, shape ``(k, 2)``."""
+    places = (np.cumsum(coordinates.moving) - 1)[chosen]
+    point = coordinates.inner(x)
+    u, slopes = point[places], coordinates.slopes(point)[places]
+    lower, upper = (bound[places] for bound in coordinates.bounds())
+    # What must not be negative is the distance from the nearer bound; ends are cut off at the other one.
+    side = np.where(upper - u < u - lower, -1.0, 1.0)
+    bound = np.where(side > 0, lower, upper)
+    bounded = np.isfinite(bound)
+    origin = np.where(bounded, bound, 0.0)
+    found = confidence_intervals(jacobian * slopes * side, residual, side * (u - origin), bounded, deviation)
+    found = np.clip(np.sort(origin[:, None] + side[:, None] * found, axis=1), lower[:, None], upper[:, None])
+    ends = np.empty_like(found)
+    for end in (0, 1):
+        point[places] = found[:, end]
+        ends[:, end] = coordinates.outer(point)[chosen]
+    # Of a rate whose cost may be zero or below, no largest value is known.
+    vanishing = [coordinates.kinds[i] == "rate" for i in chosen] & (found[:, 0] <= 0)
+    ends[:, 0] = np.where(vanishing, np.inf, ends[:, 0])
+    return np.sort(ends, axis=1)
 
 
 def confidence_intervals(
     jacobian: Array, residual: Array, values: Array, bounded: NDArray[np.bool_], deviation: Array
 ) -> Array:
-    """Return the 95 % confidence interval of each parameter of a linearised fit.
+    """Return the 95 % confidence interval of each parameter of a linearised fit, shape ``(n, 2)``.
 
-    Parameters
-    ----------
-    jacobian
-        Shape ``(m, n)``, of full column rank.
-    residual
-        Shape ``(m,)``, at `values`.
-    values
-        The fitted parameters, shape ``(n,)``.
-    bounded
-        Which of them must not be negative, shape ``(n,)``.
-    deviation
-        Standard deviation of each row's residual, shape ``(m,)``, known from as many rows as there are to spare.
-
-    Returns
-    -------
-    Array
-        Shape ``(n, 2)``, in the parameters' units.
+    The Jacobian has full column rank; the residual is at `values`, those `bounded` must not be negative, and
+    `deviation` is that of each row's residual, known from as many rows as there are to spare.
     """
     rows, count = jacobian.shape
     freedom = rows - count
@@ -169,8 +255,8 @@ def confidence_intervals(
     free = values * length - directions.T @ (left.T @ residual / singular)
     root = directions.T / singular @ (left * deviation[:, None]).T
     error = np.linalg.norm(root, axis=1)
-    reach = float(student.ppf((1 + LEVEL) / 2, freedom))
-    found = np.column_stack([free - reach * error, free + reach * error])
+    half_width = float(student.ppf((1 + LEVEL) / 2, freedom)) * error
+    found = np.column_stack([free - half_width, free + half_width])
     # An exact fit leaves nothing open.
     if (error > 0).all():
         near = _near_bounds(free, error, bounded)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.fit.coordinates import Coordinates
+    from perflex.fit.minimise import Solution
+
     Array = NDArray[np.float64]
 
 # Of singular values of columns of length one, relative to the largest.
@@ -27,24 +30,14 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class Identification:
-    """What a Jacobian determines.
-
-    Attributes
-    ----------
-    without_effect
-        Parameters on which the output does not depend.
-    groups
-        Sets of columns that are linearly dependent: only combinations of these parameters are determined.
-    null_space
-        Orthonormal directions that change nothing, in parameters whose columns have length one; shape
-        ``(n, k)``.
-    condition_number
-        Of the determined columns, each of length one.
-    """
+    """What a Jacobian determines."""
 
     without_effect: tuple[int, ...]
+    # Sets of columns that are linearly dependent: only combinations of these parameters are determined.
     groups: tuple[tuple[int, ...], ...]
+    # Orthonormal directions that change nothing, in parameters whose columns have length one; shape ``(n, k)``.
     null_space: NDArray[np.float64]
+    # Of the determined columns, each of length one.
     condition_number: float
 
     @property
@@ -53,18 +46,19 @@ class Identification:
         return tuple(sorted({*self.without_effect, *(i for group in self.groups for i in group)}))
 
 
-def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Identification:
-    """Find the parameters that a Jacobian leaves undetermined.
+def undecided(best: Solution, coordinates: Coordinates) -> list[int]:
+    """Return the parameters that no bound clearly decides.
 
-    Parameters
-    ----------
-    jacobian
-        Shape ``(m, n)``.
-    reference
-        Column lengths to compare with, shape ``(n,)``: a column shorter than 1e-9 of it counts as zero.
-    considered
-        Columns to look at; the others are held fixed.
+    Where the residual presses a parameter against its bound, its value is known, whatever its column looks like.
     """
+    # The pull is the gradient of |r|**2 / 2: above zero where the fit would rather have a value beyond the bound.
+    pull = best.jacobian.T @ best.residual * coordinates.sides(best.x)
+    pressed = pull > 1e-9 * np.linalg.norm(best.jacobian, axis=0) * np.linalg.norm(best.residual)
+    return np.flatnonzero(~(best.at_bound & pressed) & coordinates.moving).tolist()
+
+
+def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Identification:
+    """Find which considered columns a Jacobian leaves undetermined; shorter than 1e-9 of its reference, one is zero."""
     length = np.linalg.norm(jacobian, axis=0)
     without_effect = tuple(i for i in considered if length[i] <= _NEGLIGIBLE * reference[i])
     effective = [i for i in considered if i not in without_effect]
@@ -83,17 +77,10 @@ def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Id
 
 
 def condition_without_bounds(jacobian: Array, determined: Sequence[int]) -> tuple[float, tuple[int, ...]]:
-    """Return the condition number of a Jacobian with columns of length one, and the columns that make it large.
+    """Return the condition number of columns of a Jacobian, of length one each, and those that make it large.
 
     Belsley, Kuh and Welsch, Regression Diagnostics (1980), section 3.2: above 30 columns are strongly dependent, and
     those are concerned half of whose variance, or more, comes from the weakest direction.
-
-    Parameters
-    ----------
-    jacobian
-        Shape ``(m, n)``.
-    determined
-        Columns to look at, whether bounds hold their parameters or not.
     """
     columns = jacobian[:, list(determined)]
     length = np.linalg.norm(columns, axis=0)
@@ -111,16 +98,12 @@ def condition_without_bounds(jacobian: Array, determined: Sequence[int]) -> tupl
 
 def _groups(projector: Array) -> tuple[tuple[int, ...], ...]:
     """Return the columns that take part in the null space, split into sets that do not mix."""
+    from scipy.sparse.csgraph import connected_components
+
     # The diagonal holds squares: 1e-8 is a part of 1e-4 in a null direction.
-    members = [i for i in range(len(projector)) if projector[i, i] > 1e-8]
-    groups: list[set[int]] = []
-    for i in members:
-        linked = {i, *(j for j in members if abs(projector[i, j]) > 1e-6)}
-        for group in [g for g in groups if g & linked]:
-            groups.remove(group)
-            linked |= group
-        groups.append(linked)
-    return tuple(tuple(sorted(group)) for group in groups)
+    members = np.flatnonzero(np.diag(projector) > 1e-8)
+    count, number = connected_components(np.abs(projector[np.ix_(members, members)]) > 1e-6, directed=False)
+    return tuple(sorted((tuple(members[number == group].tolist()) for group in range(count)), key=max))
 
 
 def ambiguous(
@@ -128,20 +111,8 @@ def ambiguous(
 ) -> tuple[int, ...]:
     """Return the parameters that may be changed a good deal without the fit getting worse.
 
-    A derivative sees only the neighbourhood. Where another start ended at other values, just as good, and the
-    way between the two is just as good, the parameters that differ are not determined. Solutions that merely
-    exchange equal terms have worse ones between them.
-
-    Parameters
-    ----------
-    best, others
-        Solutions with the same residual norm, shape ``(n,)`` each.
-    deviation
-        Standard errors at the best one, shape ``(n,)``; nan counts as zero.
-    norm_at
-        Residual norm at given parameter values.
-    allowed
-        Largest norm that counts as just as good.
+    Where another start ended at other values, just as good, and the way between the two is just as good, the parameters
+    that differ are not determined. Solutions that merely exchange equal terms have worse ones between them.
     """
     found: set[int] = set()
     for other in others:

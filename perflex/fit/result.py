@@ -1,217 +1,142 @@
-"""What a fit hands back."""
+"""What a fit hands back: parameters with their units and the rates they stand for, and how well they fit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from perflex.fit.confidence import parameter_intervals
+from perflex.fit.coordinates import coordinates_of
+from perflex.fit.problem import robust_loss
 from perflex.html import shown_by
-from perflex.text_table import table_lines
+from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.fit.confidence import LinearisedFit
-    from perflex.fit.loss import Loss
-    from perflex.fit.prior import Prior
+    from perflex.expression.model import Model
+    from perflex.expression.roles import Monomial, Roles
+    from perflex.fit.coordinates import Coordinates
+    from perflex.fit.options import Loss, Prior
+    from perflex.fit.problem import Problem
+    from perflex.fit.table import FeatureInfo
 
 _LEAST_ERROR = 1e-6
+# The 97.5 % quantile of a normal distribution: spreads of priors are widened for few devices already.
+_NORMAL_95 = 1.959964
 
 
 def geometric_mean_error(errors: object) -> float:
-    """Return the geometric mean of the sizes of relative errors, as in the paper's Section 8.
+    """Return the geometric mean of the sizes of relative errors (paper Section 8), a fraction; nan if there are none.
 
-    Parameters
-    ----------
-    errors
-        Relative errors, any shape; nan is left out. Errors below 1e-6 count as 1e-6, so that one chance
-        hit does not make the mean zero.
-
-    Returns
-    -------
-    float
-        A fraction (0.043 is 4.3 %); nan if there are no errors.
+    nan is left out. Errors below 1e-6 count as 1e-6, so that one chance hit does not make the mean zero.
     """
-    sizes = np.abs(np.asarray(errors, dtype=np.float64)).ravel()
-    sizes = sizes[~np.isnan(sizes)]
+    sizes = _sizes(errors)
     return float(np.exp(np.mean(np.log(np.maximum(sizes, _LEAST_ERROR))))) if sizes.size else math.nan
 
 
 def describe_errors(errors: object) -> str:
-    """Return geometric mean, median, root mean square and maximum of the sizes of relative errors, in percent.
-
-    Parameters
-    ----------
-    errors
-        Relative errors, any shape; nan is left out.
-    """
-    sizes = np.abs(np.asarray(errors, dtype=np.float64)).ravel()
-    sizes = sizes[~np.isnan(sizes)]
-    if not sizes.size:
+    """Return geometric mean, median, root mean square and maximum of the sizes of relative errors, in percent."""
+    if not (measures := _measures(_sizes(errors))):
         return "no errors known"
-    measures = {
-        "geometric mean": geometric_mean_error(sizes),
-        "median": float(np.median(sizes)),
-        "rms": float(np.sqrt(np.mean(sizes**2))),
-        "maximum": float(sizes.max()),
-    }
-    return ", ".join(f"{name} {100 * value:.3g} %" for name, value in measures.items())
+    named = zip(("geometric mean", "median", "rms", "maximum"), measures, strict=True)
+    return ", ".join(f"{name} {100 * size:.3g} %" for name, size in named)
 
 
-@dataclass(frozen=True)
-class ParameterEstimate:
-    """A fitted parameter.
+def _measures(sizes: NDArray[np.float64]) -> list[float]:
+    if not sizes.size:
+        return []
+    return [geometric_mean_error(sizes), *map(float, (np.median(sizes), np.sqrt(np.mean(sizes**2)), sizes.max()))]
 
-    Attributes
-    ----------
-    name, value, unit
-        E.g. ``"p_f32madd"``, ``3.1e-12``, ``"s per sub-group operation"``; the unit is ``"1"`` for a pure
-        number and empty where it is not known.
-    standard_error
-        In the same unit; nan if there is none (no rows to spare, held at its bound, or not determined).
-    rate, rate_unit
-        What a cost, or a rate, amounts to per second, e.g. ``1.0e13`` and ``"op/s"`` (paper Table 3); None where the
-        notion makes no sense.
-    kind
-        ``"cost"`` for what multiplies features, ``"rate"`` for what divides them, ``"shape"`` for all else.
-    negative
-        Whether this is a cost below zero: not physical, a sign that the model or the kernels are lacking.
-    at_bound
-        Whether its value is that of a bound which holds it: zero for a cost, 1 for all of a cost hidden.
-    determined
-        Whether the measurement kernels determine it.
-    """
 
+def _sizes(errors: object) -> NDArray[np.float64]:
+    sizes = np.abs(np.asarray(errors, dtype=np.float64)).ravel()
+    known: NDArray[np.float64] = sizes[~np.isnan(sizes)]
+    return known
+
+
+class ParameterEstimate(Fields, frozen=True, omit_defaults=True):
+    """A fitted parameter, as it stands in a calibration's file, too."""
+
+    # E.g. ``"p_f32madd"``, ``3.1e-12``, ``"s per sub-group operation"``; the unit is ``"1"`` for a pure number and
+    # empty where it is not known.
     name: str
-    value: float
+    value: Finite
     unit: str
+    # In the same unit; nan if there is none (no rows to spare, held at its bound, or not determined).
     standard_error: float
-    rate: float | None = None
+    # What a cost, or a rate, amounts to per second, e.g. ``1.0e13`` and ``"op/s"`` (paper Table 3); None where the
+    # notion makes no sense.
+    rate: Finite | None = None
     rate_unit: str = ""
-    kind: str = "cost"
-    negative: bool = False
+    # ``"cost"`` for what multiplies features, ``"rate"`` for what divides them, ``"shape"`` for all else.
+    kind: Literal["cost", "rate", "shape"] = "cost"
+    # Whether its value is that of a bound which holds it: zero for a cost, 1 for all of a cost hidden.
     at_bound: bool = False
+    # Whether the measurement kernels determine it.
     determined: bool = True
+
+    @property
+    def negative(self) -> bool:
+        """Whether this is a cost below zero: not physical, a sign that the model or the kernels are lacking."""
+        return self.kind != "shape" and self.value < 0 and self.determined
 
     @property
     def flags(self) -> str:
         """Its particularities in words."""
-        bound = f"at bound {self.value:g}"
         # Such as of an edge or sharpness beyond which larger ones fit as well.
         vague = self.kind == "shape" and self.standard_error > abs(self.value)
         words = {
             "negative cost": self.negative,
-            bound: self.at_bound,
+            f"at bound {self.value:g}": self.at_bound,
             "undetermined": not self.determined,
             "error above value": vague,
         }
         return ", ".join(word for word, holds in words.items() if holds)
 
 
-@dataclass(frozen=True)
-class FitStatus:
-    """How the minimisation went.
+class FitStatus(Fields, frozen=True):
+    """How the minimisation went."""
 
-    Attributes
-    ----------
-    valid
-        Whether a minimum was reached.
-    reason
-        Why it ended.
-    evaluations
-        Evaluations of the residual, all starts together.
-    starts
-        Number of starts.
-    starts_at_optimum
-        How many of them reached the best minimum.
-    """
-
+    # Whether a minimum was reached.
     valid: bool
     reason: str
+    # Evaluations of the residual, all starts together.
     evaluations: int
     starts: int
+    # How many of them reached the best minimum.
     starts_at_optimum: int
 
 
 # Compared as the mapping it is: a generated comparison would fail on the covariance, for arrays have no truth value.
 @dataclass(frozen=True, eq=False)
 class FitResult(Mapping[str, float]):
-    """Fitted parameters: a mapping from parameter to value, with everything needed to judge them.
+    """Fitted parameters: a mapping from parameter to value, with everything needed to judge them."""
 
-    Attributes
-    ----------
-    parameters
-        One estimate per parameter, in the model's order.
-    residual_norm
-        Euclidean norm of the residual at the solution (paper Section 7.2); of relative errors if the table
-        was scaled by its output, else in the output's unit. Under the loss soft_l1 that is the norm of what the
-        loss was taken of: logarithms of predicted over measured if the table was scaled by its output.
-    scaled
-        Whether it was.
-    kernels, relative_errors
-        Label and (predicted - measured) / measured of each row.
-    status
-        How the minimisation went.
-    covariance
-        Shape ``(n, n)``, in products of the parameters' units; nan where there is none.
-    condition_number
-        Of the Jacobian with columns of length one, over the determined parameters, those at bounds included: of the
-        problem without bounds, which hide that features grow together.
-    degrees_of_freedom
-        Rows less the parameters determined by them.
-    undetermined
-        Parameters that the measurement kernels do not determine.
-    sub_group_size
-        Work-items per sub-group that the features were counted with.
-    nonnegative
-        Whether costs, edges and hidden fractions were kept at or above zero; None where that is not known, as
-        in files of earlier versions.
-    loss
-        What was minimised, as for `fit_model`.
-    loss_scale
-        Size of residual beyond which the loss grows in proportion; None for the sum of squares.
-    robust_deviation
-        Standard deviation of the residuals that is right where they are normal, and that a few wrong rows raise
-        little (Huber's Proposal 2); None for the sum of squares, or where it is not known.
-    collinear
-        Parameters that the rows hardly tell apart, one of them held by its bound.
-    linearised
-        What intervals follow from; None for fits from files.
-    kept_intervals
-        Intervals that were computed before, by parameter.
-    no_overlap
-        Edges, hidden fractions and sharpnesses of 0, which say that nothing is hidden: costs are those of their sum.
-    bounds
-        Smallest and largest values by parameter that were given to `fit_model` in place of those of its role.
-    prior
-        What was known of the parameters before; None for a fit to the rows alone. Parameters are then the mode of the
-        posterior in their logarithms, and covariance and intervals are the posterior's.
-    """
-
+    # One estimate per parameter, in the model's order.
     parameters: tuple[ParameterEstimate, ...]
-    residual_norm: float
-    scaled: bool
-    kernels: tuple[str, ...]
-    relative_errors: tuple[float, ...]
+    # What was fitted: the model, the rows, and the loss with its scale.
+    problem: Problem
     status: FitStatus
+    # Shape ``(n, n)``, in products of the parameters' units; nan where there is none. With a prior that of the
+    # posterior.
     covariance: NDArray[np.float64]
+    # Of the Jacobian with columns of length one, over the determined parameters, those at bounds included: of the
+    # problem without bounds, which hide that features grow together.
     condition_number: float
-    degrees_of_freedom: int
-    undetermined: tuple[str, ...] = ()
-    sub_group_size: int = 32
-    nonnegative: bool | None = None
-    loss: Loss = "squared"
-    loss_scale: float | None = None
-    robust_deviation: float | None = None
+    # Parameters that the rows hardly tell apart, one of them held by its bound.
     collinear: tuple[str, ...] = ()
-    linearised: LinearisedFit | None = None
-    kept_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    no_overlap: tuple[str, ...] = ()
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    # Whether costs were kept at or above zero.
+    nonnegative: bool = True
+    # Work-items per sub-group that the features were counted with.
+    sub_group_size: int = 32
+    # What was known of the parameters before; None for a fit to the rows alone. Parameters are then the mode of the
+    # posterior in their logarithms.
     prior: Prior | None = None
 
     def __getitem__(self, name: str) -> float:
@@ -227,33 +152,119 @@ class FitResult(Mapping[str, float]):
         return len(self.parameters)
 
     def parameter(self, name: str) -> ParameterEstimate:
-        """Return the estimate of a parameter.
-
-        Raises
-        ------
-        KeyError
-            There is no such parameter.
-        """
+        """Return the estimate of a parameter; a KeyError where there is none."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
         raise KeyError(name)
+
+    @cached_property
+    def vector(self) -> NDArray[np.float64]:
+        """The parameters' values, shape ``(n,)``."""
+        return np.array([parameter.value for parameter in self.parameters], dtype=np.float64)
+
+    @property
+    def free(self) -> list[int]:
+        """Columns of the parameters that the fit could move: determined, and not held at a bound."""
+        return [i for i, parameter in enumerate(self.parameters) if parameter.determined and not parameter.at_bound]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Label of each row."""
+        return self.problem.kernels
+
+    @property
+    def relative(self) -> bool:
+        """Whether errors relative to the output were minimised."""
+        return self.problem.relative
+
+    @cached_property
+    def relative_errors(self) -> tuple[float, ...]:
+        """(predicted - measured) / measured of each row."""
+        with np.errstate(all="ignore"):
+            ratio = self.problem.predict(self.vector) / self.problem.output
+        return tuple(map(float, np.where(self.problem.output != 0, ratio - 1, np.nan)))
+
+    @property
+    def residual_norm(self) -> float:
+        """Euclidean norm of the residual (paper Section 7.2), relative or in the output's unit.
+
+        Under the loss soft_l1 that of what the loss was taken of: of relative errors the logarithms of predicted over
+        measured.
+        """
+        return float(np.linalg.norm(self.problem.plain_residual(self.vector)))
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Rows less the parameters determined by them; with a prior all rows, for it counts as much as parameters."""
+        return len(self.kernels) - (0 if self.prior is not None else len(self.free))
+
+    @property
+    def loss(self) -> Loss:
+        """What was minimised."""
+        return "squared" if self.problem.loss is None else "soft_l1"
+
+    @property
+    def loss_scale(self) -> float | None:
+        """Size of residual beyond which the loss grows in proportion; None for the sum of squares."""
+        return None if self.problem.loss is None else self.problem.loss.scale
+
+    @property
+    def robust_deviation(self) -> float | None:
+        """Standard deviation of the residuals, which a few wrong rows raise little (Huber's Proposal 2).
+
+        None for the sum of squares, and with a prior, which says it beforehand.
+        """
+        if self.problem.loss is None or self.prior is not None:
+            return None
+        return robust_loss(self.problem.plain_residual(self.vector), self.degrees_of_freedom, 0.0)[1]
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """Parameters that the measurement kernels do not determine."""
+        return tuple(parameter.name for parameter in self.parameters if not parameter.determined)
+
+    @property
+    def no_overlap(self) -> tuple[str, ...]:
+        """Edges, hidden fractions and sharpnesses of 0, which say that costs are those of their sum."""
+        added = self.problem.roles.added
+        return tuple(p.name for p in self.parameters if p.name in added and added[p.name] == p.value)
+
+    @cached_property
+    def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Jacobian and residual of the linear least-squares problem with the same estimates and variances."""
+        return self.problem.regression(self.vector, len(self.free))
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """What the fit moved: not the edges that were chosen, of costs that are added or of their maximum."""
+        found = coordinates_of(self.problem, nonnegative=self.nonnegative)
+        for index, parameter in enumerate(self.parameters):
+            chosen = parameter.name in self.no_overlap or not parameter.determined
+            if chosen and parameter.name in self.problem.roles.edges:
+                found = found.with_fixed(index, parameter.value)
+        return found
+
+    @cached_property
+    def intervals(self) -> NDArray[np.float64]:
+        """The 95 % confidence interval of each parameter, shape ``(n, 2)``; nan where there is none."""
+        if self.prior is not None:
+            with np.errstate(all="ignore"):
+                errors = np.array([parameter.standard_error for parameter in self.parameters]) / self.vector
+            factor = np.exp(_NORMAL_95 * np.nan_to_num(errors))
+            return np.column_stack([self.vector / factor, self.vector * factor])
+        moving = zip(self.parameters, self.coordinates.moving, strict=True)
+        determined = [i for i, (parameter, moves) in enumerate(moving) if moves and parameter.determined]
+        return parameter_intervals(self.problem, self.vector, determined, self.coordinates)
 
     def interval(self, name: str) -> tuple[float, float]:
         """Return the 95 % confidence interval of a parameter, in its unit; nan where there is none.
 
         It accounts for bounds (`perflex.fit.confidence`), as ``value +- t * standard_error`` does not: a bound that
         holds one of two costs at zero makes the other's standard error small.
-
-        Raises
-        ------
-        KeyError
-            There is no such parameter.
         """
         self.parameter(name)
-        if self.linearised is None:
-            return self.kept_intervals.get(name, (math.nan, math.nan))
-        low, high = self.linearised.intervals[list(self).index(name)]
+        low, high = self.intervals[list(self).index(name)]
         return float(low), float(high)
 
     @property
@@ -284,8 +295,11 @@ class FitResult(Mapping[str, float]):
         for p in self.parameters:
             rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
             rows.append((p.name, f"{p.value:.6g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
-        lines = table_lines(rows, left={0, 3, 4, 5})
-        kind = "relative residual" if self.scaled else "residual"
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        # Numbers end at the right edge of their column, words begin at the left one.
+        forms = [f"{'>' if i in {1, 2} else '<'}{width}" for i, width in enumerate(widths)]
+        lines = ["  ".join(map(format, row, forms)).rstrip() for row in rows]
+        kind = "relative residual" if self.relative else "residual"
         kind += "" if self.loss == "squared" else f" ({self.loss})"
         lines.append(
             f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
@@ -307,4 +321,111 @@ class FitResult(Mapping[str, float]):
         )
         return "\n".join(lines)
 
-    _repr_html_ = shown_by("perflex.fit.fit_html:fit_html")
+    _repr_html_ = shown_by(
+        "fit.html", fit_notices="perflex.fit.result:fit_notices", error_rows="perflex.fit.result:error_rows"
+    )
+
+
+def error_rows(errors: Mapping[str, object]) -> list[tuple[str, float, *tuple[float | None, ...]]]:
+    """Return number, geometric mean, median, root mean square and maximum of relative errors by what predicted."""
+    rows: list[tuple[str, float, *tuple[float | None, ...]]] = []
+    for name, found in errors.items():
+        sizes = _sizes(found)
+        rows.append((name, sizes.size, *(_measures(sizes) or (None,) * 4)))
+    return rows
+
+
+def fit_notices(fit: FitResult) -> Iterator[tuple[str, str]]:
+    """Yield severity and text of what to know before the numbers are used."""
+    if not fit.status.valid:
+        yield "problem", f"the fit did not converge: {fit.status.reason}"
+    if fit.undetermined:
+        yield "problem", f"the kernels do not determine {', '.join(fit.undetermined)}"
+    if fit.negative_costs:
+        yield "problem", f"negative costs: {', '.join(fit.negative_costs)}"
+    if fit.collinear:
+        yield "warning", f"the kernels hardly tell {', '.join(fit.collinear)} apart"
+
+
+@dataclass(frozen=True)
+class ParameterUnit:
+    """Unit of a parameter."""
+
+    # E.g. ``"s per sub-group operation"``; ``"1"`` for a pure number, empty where it is not known.
+    unit: str
+    # How much work one unit of cost pays for: the rate is amount / value; None where there is no rate.
+    amount: float | None = None
+    rate_unit: str = ""
+
+
+def output_unit(output: str, info: Mapping[str, FeatureInfo]) -> str:
+    """Return the unit of the output feature."""
+    if output in info:
+        return info[output].unit
+    return "s" if output.startswith(("f_cl_wall_time", "f_cuda_wall_time")) else output
+
+
+def parameter_units(model: Model, roles: Roles, info: Mapping[str, FeatureInfo]) -> dict[str, ParameterUnit]:
+    """Return the unit of each parameter of a model; features that `info` lacks are named in it by themselves."""
+    seconds = output_unit(model.output_feature, info)
+    units = {}
+    for name in model.params():
+        if name in roles.edges:
+            units[name] = ParameterUnit(f"1/{seconds}")
+        elif name in roles.shapes:
+            units[name] = ParameterUnit("1")
+        else:
+            monomials = roles.monomials.get(name)
+            rate = name in roles.rates
+            units[name] = _cost_unit(monomials, seconds, info, rate=rate) if monomials else ParameterUnit("")
+    return units
+
+
+def parameter_estimate(
+    roles: Roles, name: str, value: float, unit: ParameterUnit, error: float, *, at_bound: bool, determined: bool = True
+) -> ParameterEstimate:
+    """Return the estimate of a parameter; a rate is an amount over a cost (paper Table 3), if that is above zero."""
+    cost = value if name not in roles.rates or value == 0 else 1.0 / value
+    rate = unit.amount / cost if unit.amount is not None and cost > 0 else None
+    kind: Literal["cost", "rate", "shape"] = (
+        "rate" if name in roles.rates else "cost" if name in roles.costs else "shape"
+    )
+    unit_of_rate = unit.rate_unit if rate is not None else ""
+    return ParameterEstimate(name, value, unit.unit, error, rate, unit_of_rate, kind, at_bound, determined)
+
+
+def _cost_unit(
+    monomials: tuple[Monomial, ...], seconds: str, info: Mapping[str, FeatureInfo], *, rate: bool
+) -> ParameterUnit:
+    texts = {_monomial_unit(monomial, info) for monomial in monomials}
+    # A cost of different things, such as loads and stores, has no one unit and no rate.
+    if len(texts) != 1:
+        return ParameterUnit("")
+    text = texts.pop()
+    unit = f"{seconds} per {text}" if text else seconds
+    if rate:
+        unit = f"{text or 1}/{seconds}"
+    amounts = {_amount(monomial, info) for monomial in monomials}
+    amount, amount_unit = amounts.pop() if len(amounts) == 1 else (None, "")
+    if amount is None or not amount_unit:
+        return ParameterUnit(unit)
+    return ParameterUnit(unit, amount, f"{amount_unit}/{seconds}")
+
+
+def _monomial_unit(monomial: Monomial, info: Mapping[str, FeatureInfo]) -> str:
+    parts = []
+    for feature, exponent in monomial.powers.items():
+        part = info[feature].unit if feature in info else feature
+        parts.append(part if exponent == 1 else f"{part}^{exponent:g}")
+    return parts[0] if len(parts) == 1 else f"({' * '.join(parts)})" if parts else ""
+
+
+def _amount(monomial: Monomial, info: Mapping[str, FeatureInfo]) -> tuple[float | None, str]:
+    if len(monomial.powers) != 1:
+        return None, ""
+    ((feature, exponent),) = monomial.powers.items()
+    if exponent != 1 or feature not in info or info[feature].amount is None or monomial.coefficient <= 0:
+        return None, ""
+    # In ``p * 2 * f`` a unit of f costs 2 p, so that its rate is amount / (2 p).
+    amount = info[feature].amount
+    return (None, "") if amount is None else (amount / monomial.coefficient, info[feature].amount_unit)

@@ -1,25 +1,35 @@
-"""From a problem to the best of its minima: several starts, of which the best end is refined."""
+"""From a problem to the best of its minima: several starts, of which the best end is refined; under a loss, too.
+
+Under a robust loss the sum of squares is minimised first, from all starts. From its best end the loss is minimised and
+its scale, which comes from the residuals themselves, renewed in turns until it stays. Other ends and other starts
+follow under that scale, since a loss of this kind may have several minima even where the model is linear.
+
+Where a device does not overlap (the paper's K40c and C2070, Section 7.4), the overlap of Eqs. 5 and 6 fits the sum of
+costs as well as the sum itself does: at an edge near zero it is half of the sum, with every cost at twice its value.
+The sum, ``overlap`` with an edge of zero here, is a nested model with one parameter less, and is kept unless the
+overlap explains the measurements better beyond chance.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.fit.coordinates import start_points
 from perflex.fit.minimise import minimise_in
-from perflex.fit.robust import solve_robustly
-from perflex.fit.starts import start_points
+from perflex.fit.problem import SoftL1, robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from perflex.expression.roles import Roles
     from perflex.fit.coordinates import Coordinates
+    from perflex.fit.minimise import Solution
     from perflex.fit.problem import Problem
-    from perflex.fit.scaled import Solution
 
     Array = NDArray[np.float64]
 
@@ -27,19 +37,24 @@ if TYPE_CHECKING:
 _SAME_OPTIMUM = 1e-6
 # Below this size of residual relative to the output, fits differ by rounding only.
 _EXACT = 1e-10
+# Renewals of a loss's scale, and the relative change below which it stays. With all but a few rows exact it shrinks to
+# the least scale by a factor each time.
+_RENEWALS = 25
+_SETTLED = 1e-3
+# Standard deviation relative to the outputs that a scale is made of at least: rows known better than that are few.
+_LEAST_DEVIATION = 1e-4
+# Solutions whose parameters differ by less than this share are one.
+_SAME_POINT = 1e-5
+# Automatic starts that are tried under a loss beside the ends of the sum of squares.
+_FURTHER_STARTS = 2
 
 
-def all_starts(problem: Problem, roles: Roles, given: Sequence[Mapping[str, float]], count: int) -> list[Array]:
-    """Return at most `count` automatic starts, best residual first, and the given ones.
-
-    Raises
-    ------
-    CalibrationError
-        A given start names what is no parameter.
-    """
+def all_starts(problem: Problem, given: Sequence[Mapping[str, float]], count: int) -> list[Array]:
+    """Return at most `count` automatic starts, best residual first, and the given ones."""
+    roles = problem.roles
     # A linear least-squares problem has one minimum, which every start leads to.
     linear = len(roles.costs) == len(problem.parameters) and roles.relaxed == roles.tree
-    points = start_points(problem, roles, 1 if linear else count)
+    points = start_points(problem, 1 if linear else count)
     fallback = points[0] if points else np.ones(len(problem.parameters))
     for start in given:
         unknown = [name for name in start if name not in problem.parameters]
@@ -53,20 +68,9 @@ def all_starts(problem: Problem, roles: Roles, given: Sequence[Mapping[str, floa
 
 
 def solve(problem: Problem, coordinates: Coordinates, points: Sequence[Array]) -> list[Solution]:
-    """Return where rough minimisations from each point ended.
-
-    Raises
-    ------
-    CalibrationError
-        The model is not finite at any of them.
-    """
-    solutions, causes = [], []
+    """Return where rough minimisations from each point ended."""
     # Roughly first: of all these ends only the best is refined to the last digits.
-    for point in points:
-        try:
-            solutions.append(minimise_in(problem, coordinates, point, precise=False))
-        except ArithmeticError as error:
-            causes.append(str(error))
+    solutions, causes = _ends(problem, coordinates, points)
     if not solutions:
         raise _no_beginning(problem, causes[0] if causes else "the model is not finite at any automatic start")
     return solutions
@@ -75,15 +79,26 @@ def solve(problem: Problem, coordinates: Coordinates, points: Sequence[Array]) -
 def solve_under_loss(
     problem: Problem, coordinates: Coordinates, ends: Sequence[Solution], points: Sequence[Array]
 ) -> tuple[Problem, list[Solution]]:
-    """Return the problem under the robust loss, and its rough solutions; see `solve_robustly`."""
+    """Return the problem under the robust loss with its final scale, and rough solutions; under a loss it is renewed.
+
+    `ends` are where the minimisation of the sum of squares ended, at least one, and `points` where it started.
+    """
+    ranked = sorted(ends, key=lambda end: end.norm)
+    first = ranked[0]
     try:
-        return solve_robustly(problem, ends, points, coordinates)
+        posed, best = _settled(problem, first.x, coordinates)
     except ArithmeticError as error:
         raise _no_beginning(problem, str(error)) from error
+    # What the sum of squares took belongs to the fit.
+    best = replace(best, evaluations=best.evaluations + sum(end.evaluations for end in ends))
+    promising = sorted(points, key=lambda point: _norm(posed, point))[:_FURTHER_STARTS]
+    others = _distinct([first.x, *(end.x for end in ranked), *promising])[1:]
+    return posed, [best, *_ends(posed, coordinates, others)[0]]
 
 
-def refined(problem: Problem, coordinates: Coordinates, rough: Solution) -> Solution:
-    """Return the minimum near the best start's end, to the last digits."""
+def refined(problem: Problem, coordinates: Coordinates, solutions: Sequence[Solution]) -> Solution:
+    """Return the minimum near the best of rough solutions, to the last digits."""
+    rough = min(solutions, key=lambda solution: solution.norm)
     try:
         precise = minimise_in(problem, coordinates, rough.x)
     except ArithmeticError:
@@ -97,6 +112,122 @@ def as_good(problem: Problem, best: Solution) -> float:
     return best.norm * (1 + _SAME_OPTIMUM) + _EXACT * problem.size
 
 
+def _ends(problem: Problem, coordinates: Coordinates, points: Sequence[Array]) -> tuple[list[Solution], list[str]]:
+    """Return where rough minimisations ended, and why others could not begin."""
+    solutions, causes = [], []
+    for point in points:
+        try:
+            solutions.append(minimise_in(problem, coordinates, point, precise=False))
+        except ArithmeticError as error:
+            causes.append(str(error))
+    return solutions, causes
+
+
+def _settled(problem: Problem, x: Array, coordinates: Coordinates) -> tuple[Problem, Solution]:
+    """Return the problem under the loss with a settled scale, and its solution near `x`."""
+    least = _LEAST_DEVIATION * problem.size / np.sqrt(len(problem.kernels))
+    # What the loss is taken of does not depend on its scale.
+    residual = problem.under(SoftL1(1.0)).plain_residual(x)
+    loss, _ = robust_loss(residual, len(residual) - len(x), least)
+    evaluations = 0
+    for _ in range(_RENEWALS):
+        posed = problem.under(loss)
+        solution = minimise_in(posed, coordinates, x, precise=False)
+        x, evaluations = solution.x, evaluations + solution.evaluations
+        freedom = len(residual) - int(np.sum(~solution.at_bound))
+        renewed, _ = robust_loss(posed.plain_residual(x), freedom, least)
+        if abs(renewed.scale - loss.scale) <= _SETTLED * loss.scale:
+            break
+        loss = renewed
+    return posed, replace(solution, evaluations=evaluations)
+
+
+def _norm(problem: Problem, point: Array) -> float:
+    norm = float(np.linalg.norm(problem.residual(point)))
+    return norm if np.isfinite(norm) else np.inf
+
+
+def _distinct(points: Sequence[Array]) -> list[Array]:
+    kept: list[Array] = []
+    for point in points:
+        if not any(np.allclose(point, other, rtol=_SAME_POINT, atol=0.0) for other in kept):
+            kept.append(point)
+    return kept
+
+
 def _no_beginning(problem: Problem, cause: str) -> CalibrationError:
     msg = f"the fit of {problem.model.expression!r} cannot begin: {cause}; give starts=[{{parameter: value}}]"
     return CalibrationError(msg, model=problem.model)
+
+
+# Risk of taking costs that are added for overlapping. Small, since overlaps that matter exceed it by far: with 50
+# kernels of 3 % noise by factors of hundreds.
+_RISK = 1e-3
+# Difference in Akaike's criterion up to which sum and maximum, with as many parameters, are both supported (Burnham and
+# Anderson, Model Selection and Multimodel Inference, 2002, section 2.6: beyond 10 there is essentially no support).
+_SUPPORTED = 10.0
+# Automatic starts of each fit with an edge held.
+_STARTS = 4
+
+
+def without_needless_overlaps(
+    problem: Problem, coordinates: Coordinates, points: Sequence[Array], best: Solution
+) -> tuple[Solution, Coordinates, tuple[int, ...]]:
+    """Return the fit with the sum of costs wherever an overlap is not needed.
+
+    Where the measurements support sum and maximum alike, the fit has the maximum, and the edge is not identified.
+    """
+    unidentified = []
+    for name in problem.roles.edges:
+        index = problem.parameters.index(name)
+        added = _held_at(problem, coordinates, points, best, index, 0.0)
+        if added is None or _explains_more(problem, best, added):
+            continue
+        abrupt = _held_at(problem, coordinates, points, best, index, float(coordinates.upper[index]))
+        if abrupt is None or _against(problem, added, abrupt) > _SUPPORTED:
+            best, coordinates = added, coordinates.with_fixed(index, 0.0)
+        else:
+            best, coordinates = abrupt, coordinates.with_fixed(index, float(coordinates.upper[index]))
+            unidentified.append(index)
+    return best, coordinates, tuple(unidentified)
+
+
+def _against(problem: Problem, model: Solution, other: Solution) -> float:
+    """Return by how much Akaike's criterion prefers one fit to another with as many parameters."""
+    scatter = problem.scatter(model.x) + as_good(problem, model) ** 2 - model.norm**2
+    return len(model.residual) * float(np.log(max(1 + (other.norm**2 - model.norm**2) / scatter, 1e-300)))
+
+
+def _held_at(
+    problem: Problem, coordinates: Coordinates, points: Sequence[Array], best: Solution, index: int, value: float
+) -> Solution | None:
+    """Return the best fit with one parameter at a value; None if there is none."""
+    if not np.isfinite(value):
+        return None
+    held = coordinates.with_fixed(index, value)
+    # Costs of half a sum are twice those of the sum.
+    try:
+        solutions = solve(problem, held, [*points[:_STARTS], best.x, best.x / 2])
+    except CalibrationError:
+        return None
+    return refined(problem, held, solutions)
+
+
+def _explains_more(problem: Problem, model: Solution, nested: Solution) -> bool:
+    """Return whether a fit is better than that of a nested model, beyond what its further parameters do by chance.
+
+    The F test of nested models (Bates and Watts, Nonlinear Regression Analysis and Its Applications, 1988, section
+    3.10); under a robust loss the tau test (Hampel et al., Robust Statistics, 1986, chapter 7). The edge is at its
+    limit under the nested model, where the risk is at most the nominal one.
+    """
+    from scipy.stats import f as fisher
+
+    if nested.norm <= as_good(problem, model):
+        return False
+    freedom = len(model.residual) - int(np.sum(~model.at_bound))
+    if freedom <= 0:
+        return False
+    scatter = problem.scatter(model.x) / freedom
+    further = max(1, int(np.sum(~model.at_bound)) - int(np.sum(~nested.at_bound)))
+    gained = (nested.norm**2 - model.norm**2) / further
+    return bool(gained > float(fisher.isf(_RISK, further, freedom)) * scatter)

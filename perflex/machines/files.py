@@ -2,22 +2,133 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from perflex.machines.ceilings import CEILING_LEVELS, PublishedCeiling
-from perflex.machines.entries import LEVEL_UNITS, MachineFile
-from perflex.machines.levels import CacheLevel, MemoryStream
-from perflex.machines.machine import FACTS, Machine
-from perflex.machines.units import UNITS, Source
-from perflex.yaml_file import read_yaml
+import msgspec
+
+from perflex.errors import MachineError
+from perflex.machines.machine import (
+    CEILING_LEVELS,
+    FACTS,
+    UNITS,
+    CacheLevel,
+    Machine,
+    MemoryStream,
+    PublishedCeiling,
+    Source,
+)
+from perflex.yaml_file import Fields, Finite, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-    from perflex.machines.entries import Entry, Level, Quantity, Stream
     from perflex.yaml_file import Section
+
+
+class Entry(Fields, frozen=True):
+    """What every fact has: the key of its source."""
+
+    source: str
+
+
+class Quantity(Entry, frozen=True):
+    """A number in any unit of its dimension."""
+
+    value: Finite
+    unit: str
+
+
+class Flag(Entry, frozen=True):
+    """Whether something is so."""
+
+    value: bool
+
+
+class Overlap(Entry, frozen=True):
+    """How a level's time composes with that of the levels beyond it."""
+
+    value: Literal["sum", "max"]
+
+
+class L1Rules(Entry, frozen=True):
+    """Whose rules the first cache of a GPU follows; see `perflex.machines.machine.L1_RULES`."""
+
+    value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks"]
+
+
+class Curve(Entry, frozen=True):
+    """Coefficients of a capacity curve."""
+
+    a: Finite
+    b: Finite
+    c: Finite
+
+
+class SourceEntry(Fields, frozen=True):
+    """An entry of ``sources``."""
+
+    kind: Literal["datasheet", "reported", "measured", "derived", "assumed"]
+    text: str
+
+
+class Level(Fields, frozen=True, kw_only=True):
+    """An entry of ``levels``; see `perflex.machines.machine.CacheLevel`."""
+
+    name: str
+    size_bytes: Quantity
+    shared_by: Quantity
+    line_bytes: Quantity
+    ways: Quantity | None = None
+    write_allocate: Flag
+    victim: Flag
+    load_bytes_per_cycle: Quantity | None = None
+    store_bytes_per_cycle: Quantity | None = None
+    duplex: Flag
+    overlap: Overlap
+    hashed: Flag | None = None
+
+
+# SI unit of each quantity of a level, and whether it is a whole number.
+LEVEL_UNITS = {
+    "size_bytes": ("B", True),
+    "shared_by": ("core", True),
+    "line_bytes": ("B", True),
+    "ways": ("way", True),
+    "load_bytes_per_cycle": ("B/cycle", False),
+    "store_bytes_per_cycle": ("B/cycle", False),
+}
+
+
+class Stream(Fields, frozen=True):
+    """An entry of ``memory_streams``; see `perflex.machines.machine.MemoryStream`."""
+
+    name: str
+    loads: int
+    stores: int
+    write_allocates: int
+    bandwidth: Quantity
+
+
+class MachineFile(Fields, frozen=True, kw_only=True):
+    """The content of a machine's file."""
+
+    name: str
+    aliases: tuple[str, ...]
+    vendor: str
+    kind: Literal["gpu", "cpu"]
+    sources: dict[str, SourceEntry]
+    facts: dict[str, Quantity]
+    l1_rules: L1Rules | None = None
+    levels: tuple[Level, ...] = ()
+    memory_streams: tuple[Stream, ...] = ()
+    curves: dict[str, Curve]
+    ceilings: dict[str, Quantity] = msgspec.field(default_factory=dict)
+
 
 FORMAT = "perflex-machine/1"
 # Names that results use for what is no cache.
@@ -25,13 +136,7 @@ _NO_CACHE = ("mem", "memory")
 
 
 def read_machine(path: Path | str) -> Machine:
-    """Read a machine from a file.
-
-    Raises
-    ------
-    FileFormatError
-        The file cannot be read, or a field is missing, unknown or wrong; it is named with its line.
-    """
+    """Read a machine from a file."""
     return _Reader(read_yaml(path, FORMAT)).machine()
 
 
@@ -161,3 +266,68 @@ def _misplaced(level: CacheLevel, before: list[CacheLevel]) -> tuple[str, str]:
     if before and level.line_bytes != before[0].line_bytes:
         return f"lines of {level.line_bytes} B beyond lines of {before[0].line_bytes} B are not described", "line_bytes"
     return "", ""
+
+
+_SUFFIXES = (".yaml", ".yml")
+_HOME = "perflex.calib_data"
+
+
+@lru_cache(maxsize=1)
+def machine_names() -> tuple[str, ...]:
+    """Return the names of the machines that come with perflex, sorted."""
+    folder = files(_HOME) / "machines"
+    return tuple(sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+@lru_cache(maxsize=64)
+def _shipped(name: str) -> Machine:
+    with as_file(files(_HOME) / "machines" / f"{name}.yaml") as path:
+        return read_machine(path)
+
+
+def load_machine(place: str | Path | Machine) -> Machine:
+    """Return a machine.
+
+    Parameters
+    ----------
+    place
+        The name of a shipped machine or one of its aliases (upper and lower case mean the same), or a YAML file
+        (a path, or a name that ends in ``.yaml``).
+
+    Raises
+    ------
+    MachineError
+        No machine has that name; the message lists those there are.
+    FileFormatError
+        The file cannot be read, or a field of it is missing, unknown or wrong.
+    """
+    if isinstance(place, Machine):
+        return place
+    if isinstance(place, Path) or place.endswith(_SUFFIXES):
+        return read_machine(place)
+    by_name = {name.casefold(): name for name in machine_names()}
+    if place.casefold() in by_name:
+        return _shipped(by_name[place.casefold()])
+    found = machine_of_device(place)
+    if found is not None:
+        return found
+    # difflib rates a short beginning of a long name low, though it is the likelier meaning.
+    begun = [name for name in by_name if name.startswith(place.casefold())] if place else []
+    near = begun or difflib.get_close_matches(place.casefold(), by_name, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(by_name[name] for name in near)}? " if near else ""
+    msg = f"no machine is called {place!r}; {hint}there are {', '.join(machine_names())}, or name a file NAME.yaml"
+    raise MachineError(msg, machine=place)
+
+
+def machine_of_device(device: str) -> Machine | None:
+    """Return the shipped machine that a device's name stands for, None if there is none."""
+    # Processors' brand strings, which drivers pass on, may hold runs of blanks.
+    wanted = " ".join(device.split()).casefold()
+    return next(
+        (
+            machine
+            for machine in map(_shipped, machine_names())
+            if wanted in {alias.casefold() for alias in machine.aliases}
+        ),
+        None,
+    )

@@ -6,13 +6,129 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines.ceilings import PublishedCeiling
-    from perflex.machines.levels import CacheLevel, MemoryStream
-    from perflex.machines.units import Source
+# What each unit is in SI units; units of one dimension can stand for one another in a file.
+UNITS: Mapping[str, Mapping[str, float]] = {
+    unit: group
+    for group in (
+        {"1": 1.0},
+        {"work-item": 1.0},
+        {"work-group": 1.0},
+        {"work-group/s": 1.0, "Mwork-group/s": 1e6},
+        {"register": 1.0},
+        {"s": 1.0, "ns": 1e-9},
+        {"Hz": 1.0, "MHz": 1e6, "GHz": 1e9},
+        {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+        {"B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12},
+        {"B/cycle": 1.0},
+        {"op/cycle": 1.0},
+        {"instruction/s": 1.0, "Ginstruction/s": 1e9},
+        {"core": 1.0},
+        {"domain": 1.0},
+        {"way": 1.0},
+        {"cycle": 1.0},
+    )
+    for unit in group
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a fact comes from."""
+
+    # "datasheet" (the maker's documents), "reported" (by the operating system), "measured", "derived" from other facts,
+    # or "assumed".
+    kind: str
+    # The document or measurement.
+    text: str
+
+
+# Warp-level instructions, and the levels that transactions go to.
+CEILING_LEVELS = ("instructions", "l1", "local", "l2", "dram")
+
+
+@dataclass(frozen=True)
+class PublishedCeiling:
+    """The most of something that a machine does in a second."""
+
+    # In instructions of sub-groups per second, or in B/s.
+    rate: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class CacheLevel:
+    """A cache level of a CPU (Alappat et al., YaskSite, Section V, Eq. 6 and 9)."""
+
+    # "L1", "L2", ...; features call it so in lower case.
+    name: str
+    # Of one instance, and how many cores share it.
+    size_bytes: int
+    shared_by: int
+    line_bytes: int
+    # Associativity; None where it is not known.
+    ways: int | None
+    # Whether a store that misses fetches the line first.
+    write_allocate: bool
+    # Whether it is filled by evictions from the level before it.
+    victim: bool
+    # Of a core, from this level to the one before it (for the first level: to the registers), and the other way.
+    load_bytes_per_cycle: float | None
+    store_bytes_per_cycle: float | None
+    # Whether both directions go at once: the time is the larger of the two, otherwise their sum.
+    duplex: bool
+    # How this level's time composes with that of the levels beyond it: "sum" or "max".
+    overlap: str
+    # Whether a hash of the whole address chooses the set, so that no stride keeps to a few of them; None where it is
+    # not known.
+    hashed: bool | None = None
+
+    def sets(self, cores: int) -> tuple[int, int] | None:
+        """Return the number of sets that address bits choose and the ways each of some working cores has of them.
+
+        None where no stride can favour a set: with a hash, without known associativity, or with one set.
+        """
+        # Slices of Intel's last-level caches are chosen by a hash of the address (Maurice et al., RAID 2015), the sets
+        # of first and second levels by the bits above those of the line.
+        hashed = self.shared_by > 1 if self.hashed is None else self.hashed
+        if hashed or self.ways is None:
+            return None
+        count = self.size_bytes // (self.line_bytes * self.ways)
+        ways = max(1, self.ways // min(cores, self.shared_by))
+        return (count, ways) if count > 1 else None
+
+    def bytes_per_core(self, cores: int) -> int:
+        """Return the part of an instance, in bytes, that each of some working cores has; they fill one after another.
+
+        The sets are divided by the number of cores that share an instance and work; what is left over is nobody's.
+        """
+        users = min(cores, self.shared_by)
+        set_bytes = self.line_bytes * (self.ways or 1)
+        return self.size_bytes // set_bytes // users * set_bytes
+
+
+@dataclass(frozen=True)
+class MemoryStream:
+    """A measured bandwidth of the memory."""
+
+    # Of the benchmark, such as "copy".
+    name: str
+    # Arrays it loads, stores, and fetches only because it stores them.
+    loads: int
+    stores: int
+    write_allocates: int
+    # B/s of all of its traffic, write-allocate included, of one domain with all its cores working.
+    bandwidth: float
+
+    @property
+    def stored_part(self) -> float:
+        """The part of its traffic that goes to the memory."""
+        return self.stores / (self.loads + self.stores + self.write_allocates)
+
 
 KINDS = ("gpu", "cpu")
 L1_RULES = ("nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks")
@@ -21,21 +137,13 @@ L1_RULES = ("nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks")
 
 @dataclass(frozen=True)
 class Fact:
-    """What a machine's fact is.
+    """What a machine's fact is."""
 
-    Attributes
-    ----------
-    unit
-        Its SI unit.
-    whole, zero
-        Whether it is a whole number, and whether it may be zero.
-    kinds
-        Machines that it is about.
-    """
-
+    # In SI.
     unit: str
     whole: bool = True
     zero: bool = False
+    # Machines that it is about.
     kinds: tuple[str, ...] = ("gpu",)
 
 
@@ -196,13 +304,7 @@ class Machine:
         return value
 
     def need_l1_rules(self) -> str:
-        """Return whose rules the first cache follows, which must be known.
-
-        Raises
-        ------
-        MachineError
-            They are not known for this machine.
-        """
+        """Return whose rules the first cache follows, which must be known."""
         if self.l1_rules not in L1_RULES:
             msg = (
                 f"machine {self.name} has no fact l1_rules, without which cycles of its L1 cache are not known; give a "
@@ -212,13 +314,7 @@ class Machine:
         return self.l1_rules
 
     def need_levels(self) -> tuple[CacheLevel, ...]:
-        """Return the cache levels, which must be known.
-
-        Raises
-        ------
-        MachineError
-            They are not known for this machine.
-        """
+        """Return the cache levels, which must be known."""
         if not self.levels:
             msg = f"machine {self.name} has no cache levels; give a machine file of a CPU that has a field levels"
             raise MachineError(msg, machine=self.name, fact="levels")
@@ -229,7 +325,18 @@ class Machine:
         values = {name: getattr(self, name) for name in FACTS}
         return {name: value for name, value in values.items() if value is not None}
 
+    _repr_html_ = shown_by("machine.html", fact_rows="perflex.machines.machine:fact_rows")
+
 
 FACTS: Mapping[str, Fact] = {
     entry.name: entry.metadata["fact"] for entry in fields(Machine) if "fact" in entry.metadata
 }
+
+
+def fact_rows(machine: Machine) -> list[tuple[str, float, str, str | None]]:
+    """Return name, value, unit and source of each fact that is known."""
+    known = [(name, value, FACTS[name].unit, name) for name, value in machine.known().items()]
+    known += [(f"{level.name} size", level.size_bytes, "B", f"{level.name}.size_bytes") for level in machine.levels]
+    known += [(f"memory {s.name}", s.bandwidth, "B/s", f"memory.{s.name}") for s in machine.memory_streams]
+    sources = {name: f"{source.kind}: {source.text}" for name, source in machine.sources.items()}
+    return [(name, value, unit, sources.get(key)) for name, value, unit, key in known]

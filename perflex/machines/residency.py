@@ -1,66 +1,90 @@
-"""Residency: how many work-groups a compute unit holds at once, and what limits them."""
+"""What a built kernel takes of a device, and residency: how many work-groups a compute unit holds at once.
+
+A kernel takes registers, and memory that its work-items have for themselves.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from math import ceil
 from typing import TYPE_CHECKING
 
 from perflex.errors import MachineError, WorkGroupTooLargeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from perflex.machines.machine import Machine
+
+_FUNCTION = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)'?")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SPILLS = re.compile(r"(\d+) bytes spill stores")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes on one device; None where the driver does not tell."""
+
+    # 32-bit registers per work-item.
+    registers: int | None = None
+    # Memory of each work-item beside its registers: spilt registers and private arrays.
+    private_bytes: int | None = None
+    # That each work-item stores for want of registers.
+    spill_bytes: int | None = None
+    # Local memory of a work-group.
+    local_bytes: int | None = None
+
+
+def most_of(programs: Iterable[Resources]) -> Resources:
+    """Return what a kernel of several device programs takes: of each resource the most that any of them does."""
+    found = list(programs)
+    most: dict[str, int | None] = {}
+    for name in (field.name for field in fields(Resources)):
+        known = [value for program in found if (value := getattr(program, name)) is not None]
+        # A program that nothing is known of may take more than the others.
+        most[name] = max(known) if len(known) == len(found) and found else None
+    return Resources(**most)
+
+
+def resources_in_log(log: str) -> Mapping[str, Resources]:
+    """Return registers and spilt bytes that NVIDIA's assembler (``ptxas -v``) tells of each kernel, by its name."""
+    found: dict[str, Resources] = {}
+    spills: dict[str, int] = {}
+    entry = function = ""
+    for line in log.splitlines():
+        if named := _FUNCTION.search(line):
+            function = named[1]
+            # Called functions have properties of their own; the registers that follow them are the entry's.
+            if "entry" in line:
+                entry = function
+        elif spilt := _SPILLS.search(line):
+            spills[function] = int(spilt[1])
+        elif (used := _REGISTERS.search(line)) and entry:
+            found[entry] = Resources(registers=int(used[1]), spill_bytes=spills.get(entry))
+    return found
 
 
 @dataclass(frozen=True)
 class Residency:
-    """Work-groups of one kernel on one compute unit.
+    """Work-groups of one kernel on one compute unit."""
 
-    Attributes
-    ----------
-    groups_per_unit
-        Work-groups that a compute unit holds at once.
-    limit
-        What allows no more: ``"work-items"``, ``"work-groups"``, ``"local memory"`` or ``"registers"``.
-    occupancy
-        Resident sub-groups as a fraction of the most that a compute unit can hold.
-    wave_groups
-        Work-groups that the machine holds at once: a wave.
-    """
-
+    # Work-groups that a compute unit holds at once.
     groups_per_unit: int
+    # What allows no more: ``"work-items"``, ``"work-groups"``, ``"local memory"`` or ``"registers"``.
     limit: str
+    # Resident sub-groups as a fraction of the most that a compute unit can hold.
     occupancy: float
+    # Work-groups that the machine holds at once: a wave.
     wave_groups: int
 
 
 def residency(
     machine: Machine, items_per_group: int, local_bytes: int = 0, registers_per_item: int | None = None
 ) -> Residency:
-    """Return how many work-groups a compute unit holds at once.
+    """Return how many work-groups a compute unit holds at once; ``registers_per_item`` None if they limit nothing.
 
-    Parameters
-    ----------
-    machine
-        The machine.
-    items_per_group
-        Work-items of a work-group.
-    local_bytes
-        Local memory of a work-group, in bytes.
-    registers_per_item
-        32-bit registers of a work-item; None if they limit nothing.
-
-    Returns
-    -------
-    Residency
-        Of several limits of the same strength, the first of work-items, work-groups, local memory, registers.
-
-    Raises
-    ------
-    WorkGroupTooLargeError
-        A work-group exceeds a limit of the machine.
-    MachineError
-        A fact is not known, or the amounts are not positive.
+    Of several limits of the same strength the first of work-items, work-groups, local memory, registers is named.
     """
     _check(machine, items_per_group, local_bytes, registers_per_item)
     size = int(machine.need("sub_group_size"))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FileFormatError, PerflexError
-from perflex.file_io import writing
-from perflex.reports import pruning_file, roofline_file
-from perflex.reports.json_file import read_json, schema_of
-from perflex.reports.page import Part, page
-from perflex.reports.pictures import Pictures
+from perflex.file_io import saving
+from perflex.html import render
+from perflex.pictures import svg_text
+from perflex.reports import json_files
+from perflex.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.progress import Progress
+    from perflex.reports.part import Part, Picture
 
 _KNOWN = (
     "a calibration (YAML), a folder of perflex evaluate, or output of perflex prune --json or perflex roofline --json"
@@ -46,8 +48,15 @@ def report(paths: Sequence[Path | str], *, progress: Progress | None = None) -> 
     if not paths:
         msg = f"there is nothing to report; name {_KNOWN}"
         raise PerflexError(msg)
-    pictures = Pictures(count(1))
-    return page([_part(Path(path), pictures, progress) for path in paths])
+    numbers = count(1)
+
+    def picture(figure: Any, meaning: str) -> str:
+        # Identifiers of its own for each picture.
+        return svg_text(figure, f"picture-{next(numbers)}-", meaning)
+
+    parts = [_part(Path(path), picture, progress) for path in paths]
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return render("page.html", parts=parts, version=__version__, made=made)
 
 
 def write_report(paths: Sequence[Path | str], out: Path, *, progress: Progress | None = None) -> None:
@@ -59,54 +68,33 @@ def write_report(paths: Sequence[Path | str], out: Path, *, progress: Progress |
         Besides: the page cannot be written.
     """
     text = report(paths, progress=progress)
-    try:
-        with writing(out) as stream:
-            stream.write(text)
-    except OSError as error:
-        msg = f"cannot write {out}: {error.strerror or error}; name another file"
-        raise FileFormatError(msg, path=out) from error
+    with saving(out) as stream:
+        stream.write(text)
 
 
-def _part(path: Path, pictures: Pictures, progress: Progress | None) -> Part:
-    if path.is_dir() or path.suffix == ".csv":
-        return _evaluation(path, pictures)
-    if path.suffix == ".json":
-        return _from_json(path, pictures)
+def _part(path: Path, picture: Picture, progress: Progress | None) -> Part:
     if path.suffix in {".yaml", ".yml"}:
-        from perflex.calibration.calibration import Calibration
         from perflex.reports.calibration_part import calibration_part
 
-        return calibration_part(Calibration.load(path), path, pictures, progress)
-    raise _unknown(path)
+        return calibration_part(path, picture, progress)
+    if path.is_dir() or (path.is_file() and path.suffix == ".csv"):
+        from perflex.reports.evaluation_part import evaluation_part
+        from perflex.studies.evaluation.files import FILES
 
+        # A table alone says too little: errors belong beside baselines, which stand in others.
+        if path.is_dir() or path.name in FILES:
+            return evaluation_part(path if path.is_dir() else path.parent, picture)
+    if path.suffix == ".json":
+        content = json_files.read_json(path)
+        kind = json_files.kind_of(content)
+        if kind == json_files.PRUNING.partition("/")[0]:
+            from perflex.reports.pruning_part import pruning_part
 
-def _unknown(path: Path) -> FileFormatError:
+            return pruning_part(json_files.pruning_from(content, path), path, picture)
+        if kind == json_files.ROOFLINE.partition("/")[0]:
+            from perflex.reports.roofline_part import roofline_part
+
+            return roofline_part(json_files.roofline_from(content, path), path, picture)
     there = f"{path} is no file that a report can show" if path.exists() else f"there is no file {path}"
     msg = f"{there}; name {_KNOWN}"
-    return FileFormatError(msg, path=path)
-
-
-def _evaluation(path: Path, pictures: Pictures) -> Part:
-    from perflex.reports.evaluation_file import is_evaluation_table, read_evaluation
-    from perflex.reports.evaluation_part import evaluation_part
-
-    if path.is_dir():
-        return evaluation_part(read_evaluation(path), pictures)
-    # A table alone says too little: errors belong beside baselines, which stand in others.
-    if path.is_file() and is_evaluation_table(path):
-        return evaluation_part(read_evaluation(path.parent), pictures)
-    raise _unknown(path)
-
-
-def _from_json(path: Path, pictures: Pictures) -> Part:
-    content = read_json(path)
-    name = schema_of(content).partition("/")[0]
-    if name == pruning_file.FORMAT.partition("/")[0]:
-        from perflex.reports.pruning_part import pruning_part
-
-        return pruning_part(pruning_file.pruning_from(content, path), path, pictures)
-    if name == roofline_file.FORMAT.partition("/")[0]:
-        from perflex.reports.roofline_part import roofline_part
-
-        return roofline_part(roofline_file.roofline_from(content, path), path, pictures)
-    raise _unknown(path)
+    raise FileFormatError(msg, path=path)

@@ -2,58 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from perflex.analysis.roofline.draw import MOST_COLUMNS, roofline_figure
-from perflex.analysis.roofline.place import MEMORY_LEVELS
-from perflex.analysis.roofline.table import LEVEL_NAMES
-from perflex.features.instructions.instructions import INSTRUCTION_CLASSES
-from perflex.html import Column, Html, element, facts, joined, notice, percent, significant, table, times, whole
-from perflex.reports.page import Part
+from perflex.analysis.roofline import LIMIT_NAMES, MEMORY_LEVELS
+from perflex.analysis.roofline_report import MEMORY_NAMES, MOST_COLUMNS, absent_lines, roofline_figure, transaction_unit
+from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES
+from perflex.html import fixed, number, percent, render
+from perflex.reports.part import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from perflex.html import Cell
-    from perflex.reports.pictures import Pictures
-    from perflex.reports.roofline_file import RooflineFile
+    from perflex.analysis.roofline import RooflinePlace
+    from perflex.html import Column
+    from perflex.reports.json_files import RooflineFile
+    from perflex.reports.part import Picture
 
-_MEMORY_NAMES = {"global": "global memory", **LEVEL_NAMES}
-_KINDS_NAMED = {"ldst_global": "global loads and stores", "ldst_local": "local loads and stores", "int": "integer"}
+_CLASS_NAMES = {"ldst_global": "global loads and stores", "ldst_local": "local loads and stores", "int": "integer"}
 _KINDS = {"measured": "measured on {}", "predicted": "predicted by a model calibrated on {}"}
 
 
-def roofline_part(file: RooflineFile, path: Path, pictures: Pictures) -> Part:
+def roofline_part(file: RooflineFile, path: Path, picture: Picture) -> Part:
     """Return what a report says of kernels on a roofline: pictures, limits, counts and ceilings."""
     places = file.places
-    drawn = []
-    for first in range(0, len(places), MOST_COLUMNS):
-        shown = slice(first, first + MOST_COLUMNS)
-        names = ", ".join(place.name for place in places[shown])
-        figure = roofline_figure(places[shown], file.walls[shown], file.words)
-        drawn.append(pictures.show(figure, f"Instruction roofline of {names}; the numbers stand in the tables"))
-    return Part(
-        f"Instruction roofline of {file.ceilings.machine}",
-        list(_notices(file)),
-        joined(
-            element("h3", "Summary"),
-            _limits(file),
-            drawn,
-            _intensities(file),
-            _counts(file),
-            _ceilings(file),
-        ),
-        facts(
-            {
-                "file": str(path),
-                "made on": file.date,
-                "made by": f"perflex {file.perflex}",
-                "machine of the ceilings": file.ceilings.machine,
-                "times": _times_are(file),
-            }
-        ),
+    pages = [slice(first, first + MOST_COLUMNS) for first in range(0, len(places), MOST_COLUMNS)]
+    body = render(
+        "roofline_report.html",
+        places=places,
+        machine=file.ceilings.machine,
+        ceilings=file.ceilings.known,
+        names=LIMIT_NAMES,
+        timed=any(place.seconds is not None and place.seconds_kind != "bound" for place in places),
+        tables=list(_tables(places)),
+        picture=picture,
+        figures=[
+            (roofline_figure(places[shown], file.walls[shown], file.words), ", ".join(p.name for p in places[shown]))
+            for shown in pages
+        ],
     )
+    provenance = {
+        "file": str(path),
+        "made on": file.date,
+        "made by": f"perflex {file.perflex}",
+        "machine of the ceilings": file.ceilings.machine,
+        "times": _times_are(file),
+    }
+    return Part(f"Instruction roofline of {file.ceilings.machine}", list(_notices(file)), body, [("", provenance)])
+
+
+def _tables(places: Sequence[RooflinePlace]) -> Iterator[tuple[str, list[Column | str], list[tuple[Any, ...]]]]:
+    """Yield caption, columns and rows of what kernels execute and move."""
+    labels = {level: f"all, {LIMIT_NAMES[level]}" for level in MEMORY_LEVELS}
+    labels |= {space: f"{space} loads and stores" for space in ("global", "local")}
+    rows: list[tuple[Any, ...]] = [(p.name, *(p.intensities.get(name) for name in labels)) for p in places]
+    yield "Instructions per transaction", ["kernel", *map(number, labels.values())], rows
+    counts = {"f_inst_total": fixed("instructions of sub-groups")}
+    for kind in INSTRUCTION_CLASSES:
+        if any(place.instructions[f"f_inst_{kind}"] for place in places):
+            counts[f"f_inst_{kind}"] = fixed(_CLASS_NAMES.get(kind, kind))
+    counts["f_inst_predication"] = percent("active work-items")
+    rows = [(p.name, *(p.instructions[name] for name in counts)) for p in places]
+    yield "Instructions per run", ["kernel", *counts.values()], rows
+    levels = {f"f_txn_{level}": level for level in ("global", "local", *MEMORY_LEVELS)}
+    units = {level: next((transaction_unit(place, level) for place in places), "") for level in levels.values()}
+    moved = [fixed(MEMORY_NAMES[level], unit=unit) for level, unit in units.items()]
+    rows = [(p.name, *(p.transactions.get(name) for name in levels)) for p in places]
+    yield "Transactions per run", ["kernel", *moved], rows
 
 
 def _times_are(file: RooflineFile) -> str:
@@ -64,98 +79,13 @@ def _times_are(file: RooflineFile) -> str:
     return "; ".join(words) or "none"
 
 
-def _notices(file: RooflineFile) -> Iterator[Html]:
-    absent = dict.fromkeys(f"no {name}: {why}" for place in file.places for name, why in place.absent.items())
-    for text in absent:
-        yield notice("warning", text)
+def _notices(file: RooflineFile) -> Iterator[tuple[str, str]]:
+    for text in absent_lines(file.places):
+        yield "warning", text
     for level, why in file.ceilings.absent.items():
-        yield notice("warning", f"no ceiling of {LEVEL_NAMES.get(level, level)}: {why}")
+        yield "warning", f"no ceiling of {LIMIT_NAMES.get(level, level)}: {why}"
     kinds = {place.seconds_kind for place in file.places}
     if kinds == {"bound"}:
-        yield notice("remark", f"times are {_times_are(file)}")
+        yield "remark", f"times are {_times_are(file)}"
     elif kinds == {""}:
-        yield notice("remark", "there are no times: only intensities and the least time by the ceilings are shown")
-
-
-def _limits(file: RooflineFile) -> Html:
-    bounds = [place.bound_s for place in file.places]
-    timed = any(place.seconds is not None and place.seconds_kind != "bound" for place in file.places)
-    columns = [
-        Column("kernel"),
-        Column("sizes"),
-        Column("nearest limit", meaning="the ceiling that takes the longest"),
-        times("least time", bounds, meaning="the least that the ceilings allow"),
-    ]
-    if timed:
-        columns += [
-            times("time", [place.seconds for place in file.places]),
-            percent("of the limit", digits=0, meaning="least time over time"),
-            Column("work-items", significant, "GIPS", meaning="work-item instructions over the sub-group size"),
-            Column("sub-groups", significant, "GIPS", meaning="instructions of sub-groups"),
-        ]
-    rows = []
-    for place in file.places:
-        sizes = ", ".join(f"{name}={value}" for name, value in place.sizes.items())
-        times_of = (
-            place.seconds,
-            place.bound_s / place.seconds if place.seconds else None,
-            place.gips,
-            place.warp_gips,
-        )
-        rows.append((place.name, sizes, LEVEL_NAMES[place.nearest], place.bound_s, *(times_of if timed else ())))
-    return table(columns, rows, caption="Kernels and their limits")
-
-
-def _intensities(file: RooflineFile) -> Html:
-    labels = {level: f"all, {LEVEL_NAMES[level]}" for level in MEMORY_LEVELS}
-    labels |= {space: f"{space} loads and stores" for space in ("global", "local")}
-    columns = [Column("kernel"), *(Column(label, significant) for label in labels.values())]
-    rows = [(place.name, *(place.intensities.get(name) for name in labels)) for place in file.places]
-    return table(columns, rows, caption="Instructions per transaction")
-
-
-def _counts(file: RooflineFile) -> Html:
-    kinds = [kind for kind in INSTRUCTION_CLASSES if any(p.instructions[f"f_inst_{kind}"] for p in file.places)]
-    transactions = ("f_txn_global", "f_txn_local", *MEMORY_LEVELS.values())
-    columns = [
-        Column("kernel"),
-        Column("instructions of sub-groups", whole),
-        *(Column(_KINDS_NAMED.get(kind, kind), whole) for kind in kinds),
-        percent("active work-items"),
-    ]
-    rows: list[tuple[Cell, ...]] = [
-        (
-            place.name,
-            place.instructions["f_inst_total"],
-            *(place.instructions[f"f_inst_{kind}"] for kind in kinds),
-            place.instructions["f_inst_predication"],
-        )
-        for place in file.places
-    ]
-    levels = [name.removeprefix("f_txn_") for name in transactions]
-    moved = [Column("kernel"), *(Column(_MEMORY_NAMES.get(level, level), whole) for level in levels)]
-    moved_rows: list[tuple[Cell, ...]] = [
-        (place.name, *(place.transactions.get(name) for name in transactions)) for place in file.places
-    ]
-    return joined(
-        table(columns, rows, caption="Instructions per run"), table(moved, moved_rows, caption="Transactions per run")
-    )
-
-
-def _ceilings(file: RooflineFile) -> Html:
-    columns = [
-        Column("ceiling"),
-        Column("rate", significant, "10⁹/s", 1e-9),
-        Column("of"),
-        Column("source"),
-    ]
-    rows = [
-        (
-            LEVEL_NAMES.get(level, level),
-            found.rate,
-            f"transactions of {found.transaction_bytes} B" if found.transaction_bytes else "instructions",
-            found.source,
-        )
-        for level, found in file.ceilings.known.items()
-    ]
-    return table(columns, rows, caption=f"Ceilings of {file.ceilings.machine}")
+        yield "remark", "there are no times: only intensities and the least time by the ceilings are shown"

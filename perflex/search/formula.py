@@ -49,28 +49,10 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What the parts of a formula mean.
+    """What the parts of a formula mean; `what` and `example` are for messages.
 
-    Attributes
-    ----------
-    what
-        What its formulas are called in messages.
-    example
-        One of them, for messages.
-    constant
-        Makes the value of a number (or text).
-    binary
-        Applies an operator to two values.
-    compare
-        The comparisons there are.
-    negate
-        The logical not.
-    every, some, choose
-        ``and``, ``or`` and ``if else`` of parts that are not computed yet.
-    functions
-        Least and largest number of arguments of each function, and the function.
-    texts
-        Whether there are texts, tuples and lists.
+    `every`, `some` and `choose` are ``and``, ``or`` and ``if else`` of parts that are not computed yet; functions have
+    their least and largest number of arguments. With `texts` there are texts, tuples and lists, too.
     """
 
     what: str
@@ -106,10 +88,6 @@ def _first_that(holds: bool, parts: Sequence[Part], values: Values) -> Any:
         if bool(found) is holds:
             break
     return found
-
-
-def _power_of_two(x: Any) -> Any:
-    return np.exp2(np.floor(np.log2(x)))
 
 
 def _gcd(x: Any, y: Any) -> Any:
@@ -160,7 +138,7 @@ COLUMNS = Arithmetic(
         "log2": (1, 1, np.log2),
         "max": (2, None, lambda *values: reduce(np.maximum, values)),
         "min": (2, None, lambda *values: reduce(np.minimum, values)),
-        "power_of_two": (1, 1, _power_of_two),
+        "power_of_two": (1, 1, lambda x: np.exp2(np.floor(np.log2(x)))),
         "sqrt": (1, 1, np.sqrt),
     },
 )
@@ -168,19 +146,7 @@ COLUMNS = Arithmetic(
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula over names.
-
-    Attributes
-    ----------
-    text
-        As written.
-    names
-        The names in it, each once, in order of appearance.
-    value
-        Computes it from the values of the names.
-    arithmetic
-        What its arithmetic is called: ``what`` of `COLUMNS` or `SCALARS`.
-    """
+    """A formula over names, which are listed in order of appearance; `arithmetic` is ``what`` of its arithmetic."""
 
     text: str
     names: tuple[str, ...]
@@ -188,10 +154,7 @@ class Formula:
     arithmetic: str = COLUMNS.what
 
     def __call__(self, columns: Values) -> Any:
-        """Return the value on columns (or single numbers) of the names; conditions give 1 or 0.
-
-        What is undefined (a division by zero) becomes nan or inf.
-        """
+        """Return the value on columns (or single numbers) of the names, nan or inf where it is undefined."""
         with np.errstate(all="ignore"):
             # [()] makes a number of an array without axes, and leaves others alone.
             return np.asarray(self.value(columns), dtype=np.float64)[()]
@@ -207,20 +170,9 @@ def _parsed_again(text: str, arithmetic: str) -> Formula:
 
 
 def parse_formula(text: str, arithmetic: Arithmetic = COLUMNS) -> Formula:
-    """Read a formula.
+    """Read a formula; a ModelSyntaxError names the place where the text is none.
 
-    Parameters
-    ----------
-    text
-        Numbers and names with ``+ - * / // % **``, comparisons, ``and or not``, ``a if condition else b``, and the
-        functions of the arithmetic: for columns ``abs ceil ceil_div exp floor gcd log log2 max min power_of_two sqrt``.
-    arithmetic
-        What its parts mean.
-
-    Raises
-    ------
-    ModelSyntaxError
-        The text is no such formula; the message names the place.
+    Numbers and names with ``+ - * / // % **``, comparisons, ``and or not``, ``a if condition else b``, and functions.
     """
     if len(text) > _MAX_LENGTH:
         msg = f"a {arithmetic.what} of {len(text)} characters is refused; {_MAX_LENGTH} are the most"

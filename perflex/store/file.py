@@ -1,4 +1,4 @@
-"""The store's file: opened when first used, reopened when another process replaced it, replaced when damaged."""
+"""The store's file: opened when first used, set aside and made anew where it is damaged."""
 
 from __future__ import annotations
 
@@ -9,250 +9,346 @@ import threading
 import time
 import warnings
 import weakref
-from contextlib import suppress
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from perflex.errors import PerflexWarning
-from perflex.store.connection import abandon, companion, connect, is_damage, transaction
-from perflex.store.faults import DamageError, UnusableError
-from perflex.store.lock import folder_lock
-from perflex.store.records import numbers_in_words
+from perflex.store.records import APPLICATION, CHECKED, CREATE_STATEMENTS, FORMAT, DamageError, insert, is_sound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from perflex.store.recovery import Salvaged
 
 _Result = TypeVar("_Result")
 
-_COMPANIONS = ("-wal", "-shm")
-# Marks a damaged file until the new one is complete: a process that is killed in between can be followed by another.
-_PENDING = ".pending"
+# So long SQLite waits for other processes that write.
+BUSY_S = 30.0
 _PAUSE_S = 0.005
-# More often than anything but another program that fights for the same file replaces it.
-_MOST_REPLACEMENTS = 10
+# Of the write-ahead log so much stays when it has been copied into the file.
+_LOG_BYTES = 16 * 2**20
+_MAGIC = b"SQLite format 3\x00"
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# What is raised at damage; sqlite3 fails to read SQLite's own message where that shows a damaged name.
+_FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
+# Counts are not: they are made again.
+_CARRIED_OVER = ("samples", "failures", "unfinished_work", "measurement_keys")
+# No sample's row is shorter.
+_LEAST_ROW_BYTES = 50
+_COMPANIONS = ("-wal", "-shm")
+_MOST_PROBLEMS = 20
+
+
+class UnusableError(Exception):
+    """The file is not for this version to use; never leaves the store."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that the file is damaged."""
+    return isinstance(error, (DamageError, UnicodeDecodeError)) or error_kind(error) in _DAMAGE
+
+
+def error_kind(error: BaseException) -> int:
+    """Return SQLite's primary code of an error; 0 for others."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is one of SQLite's, or empty; to be asked before this process opens it otherwise."""
+    with path.open("rb") as stream:
+        return stream.read(len(_MAGIC)) in {_MAGIC, b""}
 
 
 class StoreFile:
     """One SQLite file, used by any thread.
 
-    A file found damaged is renamed, and a new one begun that has the measurements which the damaged one still shows.
-    While another process has the old file open it may write there: after every commit it is made sure that the file
-    is still the one of that name, else the work is done again in the new one.
-
-    Parameters
-    ----------
-    path
-        The file; it and its folder are made when needed.
+    A damaged file is copied to another name, and made anew with its readable rows: in one transaction, so that other
+    processes may write before and after it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
+        self._opened = 0
+        self._was_set_aside = False
         _files.add(self)
 
-    def use(
-        self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = False, patience_s: float = 0.0
-    ) -> _Result:
-        """Return what `work` makes of the connection; it may be called again.
+    def __del__(self) -> None:
+        # Python warns of connections that nobody closed.
+        with suppress(sqlite3.Error):
+            self.close()
 
-        Parameters
-        ----------
-        work
-            Reads, or writes in one transaction.
-        writes
-            Give it a transaction.
-        patience_s
-            Try for so long when other processes are writing all the time.
-
-        Raises
-        ------
-        UnusableError, DamageError, sqlite3.Error, OSError
-            The file cannot be used.
-        """
+    def use(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = False) -> _Result:
+        """Return what `work` makes of the connection, in a transaction where it writes; it may be called again."""
         with self._lock:
             try:
-                return self._attempt(work, writes=writes, patience_s=patience_s)
-            except (sqlite3.DatabaseError, DamageError, UnicodeDecodeError) as error:
-                if not is_damage(error):
-                    raise
+                return self._attempt(work, writes=writes)
+            except (*_FAULTS, DamageError) as error:
                 # Once only: if the new file is damaged, too, the caller is told.
+                if not is_damage(error) or self._was_set_aside:
+                    raise
                 self.set_aside(str(error))
-            return self._attempt(work, writes=writes, patience_s=patience_s)
+            return self._attempt(work, writes=writes)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether this process has the file open; then nothing but SQLite may read it, or its locks are gone."""
-        return self._connection is not None
-
-    def set_asides(self) -> list[Path]:
-        """Return the damaged files that were set aside and are still there."""
-        if not self.path.parent.is_dir():
-            return []
-        start = f"{self.path.name}.damaged-"
-        names = (path for path in self.path.parent.iterdir() if path.name.startswith(start))
-        return sorted(path for path in names if not path.name.endswith(_COMPANIONS))
-
-    def is_pending(self) -> bool:
-        """Return whether a damaged file was set aside and no new one has been begun yet."""
-        return not self.path.exists() and bool(self._pending())
+    def examine(self) -> Examination:
+        """Check the file, which is not changed."""
+        with closing(_connected(self.path, "ro")) as connection:
+            return _examined(connection)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is used again."""
         with self._lock:
-            if self._connection is None:
-                return
-            # While the lock is held nobody renames the file: closing deletes the write-ahead log by its name.
-            with suppress(TimeoutError), folder_lock(self.path.parent, alone=False):
-                if self._is_current():
-                    self._connection.close()
-                    self._connection = None
-            self._abandon_connection()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def set_asides(self) -> list[Path]:
+        """Return the damaged files that were set aside and are still there."""
+        found = self.path.parent.glob(f"{self.path.name}.damaged-*")
+        return sorted(path for path in found if not path.name.endswith(_COMPANIONS))
 
     def set_aside(self, reason: str) -> None:
-        """Rename the damaged file, begin a new one with what the old one still shows, and say so.
-
-        Raises
-        ------
-        sqlite3.Error, OSError
-            The file cannot be renamed, or a new one not be written; what was measured is tried again at the next use.
-        """
-        with self._lock, folder_lock(self.path.parent, alone=True):
-            if self._inode is None and self.path.exists():
-                self._inode = self.path.stat().st_ino
-            # Another process may have done it.
-            aside = self._rename() if self._is_current() else None
-            self._abandon_connection()
-            found = None if aside is None else self._begin_anew(aside)
-        if aside is not None:
-            msg = f"the store {self.path} is damaged ({reason}); it is now {aside}{_salvaged_text(found)}"
-            warnings.warn(msg, PerflexWarning, stacklevel=2)
-
-    def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool, patience_s: float) -> _Result:
-        deadline, replaced = time.monotonic() + patience_s, 0
-        while True:
+        """Copy a damaged file to another name, make it anew with its readable rows, and say so; leave a sound one."""
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}-{os.getpid()}")
+        with self._lock:
+            self.close()
+            inode, rows = _inode(self.path), None
             try:
-                connection = self._opened()
-                if not writes:
-                    return work(connection)
-                with transaction(connection):
-                    result = work(connection)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                with closing(_connected(self.path)) as connection, closing(_connected(self.path, "ro")) as reader:
+                    rows = _mended(connection, reader, aside)
+            except (*_FAULTS, DamageError) as error:
+                if not is_damage(error):
                     raise
-                time.sleep(_PAUSE_S)
-                continue
-            if self._is_current():
-                return result
-            replaced += 1
-            if replaced == _MOST_REPLACEMENTS:
-                msg = "is replaced again and again by other processes"
-                raise UnusableError(msg)
+                # SQLite can no longer write to it, and nobody else either; another process may have been faster.
+                if _inode(self.path) == inode:
+                    for suffix in (*_COMPANIONS, ""):
+                        with suppress(FileNotFoundError):
+                            self.path.with_name(self.path.name + suffix).rename(aside.with_name(aside.name + suffix))
+                    rows = _made_anew(self.path, aside)
+            if rows is None:
+                return
+            self._was_set_aside = True
+        samples, failures = (len(rows.get(table, ())) for table in ("samples", "failures"))
+        msg = (
+            f"the store {self.path} is damaged ({reason}); it is now {aside}; a new one has its readable rows: "
+            f"{samples} samples and {failures} failures"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=2)
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is not None and not self._is_current():
-            self._abandon_connection()
+    def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool) -> _Result:
+        if self._connection is not None and _inode(self.path) != self._opened:
+            # Somebody removed the file, or put another in its place.
+            self.close()
         if self._connection is None:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 msg = f"cannot be made ({error.strerror}: {error.filename})"
                 raise UnusableError(msg) from None
-            # Before connecting, which makes an empty file: then nothing would be pending any more.
-            self._finish_pending()
-            # So that the connection and the inode are of the same file.
-            with folder_lock(self.path.parent, alone=False):
-                self._inode = None
-                try:
-                    self._connection = connect(self.path)
-                finally:
-                    # After a failure, too: `set_aside` must know which file was found damaged.
-                    with suppress(OSError):
-                        self._inode = self.path.stat().st_ino
-            _open_files.add(self)
-        return self._connection
-
-    def _is_current(self) -> bool:
-        """Return whether the file is still the one of its name."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
-
-    def _abandon_connection(self) -> None:
-        abandon(self._connection)
-        self._connection = None
-        _open_files.discard(self)
-
-    def _rename(self) -> Path:
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}-{os.getpid()}")
-        self.path.rename(companion(aside, _PENDING))
-        return aside
-
-    def _finish_pending(self) -> None:
-        """Begin the new file where another process was killed after it had set the damaged one aside."""
-        if not self.is_pending():
-            return
-        with folder_lock(self.path.parent, alone=True):
-            # Another process may have been faster.
-            for pending in [] if self.path.exists() else self._pending()[-1:]:
-                self._begin_anew(pending.with_name(pending.name.removesuffix(_PENDING)))
-
-    def _pending(self) -> list[Path]:
-        return [path for path in self.set_asides() if path.name.endswith(_PENDING)]
-
-    def _begin_anew(self, aside: Path) -> Salvaged:
-        from perflex.store.recovery import salvage
-
-        pending = companion(aside, _PENDING)
-        # SQLite would replay a log that lies beside a new file of the old name.
-        for suffix in _COMPANIONS:
-            with suppress(FileNotFoundError):
-                companion(self.path, suffix).rename(companion(aside, suffix))
-        fresh = self.path.with_name(f"{self.path.name}.new-{os.getpid()}")
-        try:
-            connection = connect(fresh)
-            try:
-                with transaction(connection):
-                    found = salvage(pending, companion(aside, "-wal"), connection)
-            finally:
-                # Before the rename: closing copies the log into the file and deletes it.
-                connection.close()
-            fresh.rename(self.path)
-        finally:
-            for suffix in ("", *_COMPANIONS):
-                companion(fresh, suffix).unlink(missing_ok=True)
-        pending.rename(aside)
-        return found
+            self._connection = _opened_store(self.path)
+            self._opened = _inode(self.path)
+        if not writes:
+            return work(self._connection)
+        with _transaction(self._connection):
+            return work(self._connection)
 
     def forget_connection(self) -> None:
-        """Begin afresh in a forked process: SQLite forbids to use, or even close, an inherited connection."""
-        self._abandon_connection()
+        """Begin afresh in a forked process: SQLite forbids to use an inherited connection, or to close it."""
+        _inherited.append(self._connection)
+        self._connection = None
         # Another thread of the parent may have held the old one, and will never give it back here.
         self._lock = threading.RLock()
 
 
-def _salvaged_text(found: Salvaged | None) -> str:
-    if found is None or not (found.samples or found.failures):
-        return "; a new one was begun"
-    return (
-        f"; a new one has what could be read of it: {numbers_in_words(found.samples, found.failures, found.nameless)}"
+def _inode(path: Path) -> int:
+    """Return what tells files of one name apart; 0 where there is none."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _connected(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+    # Quoted: a "?" or "#" in the path would end it. No isolation level: sqlite3 would begin transactions of its own.
+    # Threads take turns by the lock of `StoreFile`.
+    place = f"file:{quote(str(path))}?mode={mode}"
+    connection = sqlite3.connect(place, timeout=BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+    # sqlite3 would fail at a damaged text with an error that does not say so; this way its checksum is wrong.
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    return connection
+
+
+def _opened_store(path: Path) -> sqlite3.Connection:
+    """Open a file, and make the tables of a new one."""
+    if path.exists() and not path.is_file():
+        msg = "is no regular file"
+        raise UnusableError(msg)
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        connection = _connected(path)
+        try:
+            # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+            if not _has_tables(connection):
+                # Before the transaction, in which the mode cannot change; the file keeps it.
+                connection.execute("PRAGMA journal_mode=WAL")
+                with _transaction(connection):
+                    # Another process may have been faster.
+                    if not _has_tables(connection):
+                        _make_tables(connection)
+        except BaseException as error:
+            connection.close()
+            # SQLite does not wait by itself while several processes turn a new file into a store.
+            if error_kind(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return connection
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    """Return whether a file has the store's tables; a new one has none, and others are an error."""
+    # In this order: another process may just be making the tables.
+    found = {text for (text,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    version, application = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id")
     )
+    if found and application != APPLICATION:
+        msg = "is another program's SQLite file"
+        raise UnusableError(msg)
+    if version > FORMAT:
+        msg = f"was written by a newer perflex (format {version}, this one knows {FORMAT}); update perflex"
+        raise UnusableError(msg)
+    if found and found != set(CREATE_STATEMENTS):
+        msg = f"its tables are those of format {version}" if 0 < version < FORMAT else "its tables are no store's"
+        raise DamageError(msg)
+    return bool(found)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in CREATE_STATEMENTS:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id={APPLICATION}")
+    connection.execute(f"PRAGMA user_version={FORMAT}")
+
+
+class Examination(NamedTuple):
+    """How many sound rows there are, by table, and what is wrong, in words."""
+
+    sound: Mapping[str, int]
+    problems: tuple[str, ...]
+
+
+def _examined(connection: sqlite3.Connection) -> Examination:
+    sound: Counter[str] = Counter()
+    problems: list[str] = []
+    try:
+        _has_tables(connection)
+        problems.extend(text for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"))
+        for table in CHECKED:
+            for number, *row in connection.execute(f"SELECT rowid, * FROM {table}"):  # noqa: S608
+                sound[table] += is_sound(row)
+                if not is_sound(row) and len(problems) < _MOST_PROBLEMS:
+                    problems.append(f"row {number} of {table} is not what was written")
+        lost = "SELECT key FROM samples UNION SELECT key FROM failures EXCEPT SELECT number FROM measurement_keys"
+        sound["nameless"] = len(connection.execute(lost).fetchall())
+    except (*_FAULTS, DamageError) as error:
+        if not is_damage(error):
+            raise
+        problems.append(str(error))
+    return Examination(sound, tuple(problem for problem in dict.fromkeys(problems) if problem != "ok"))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write in the block: all of it or, after an error, nothing."""
+    # Takes the write lock at once: a transaction that begins by reading fails without waiting where another one wrote.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        # SQLite has often done so itself.
+        if connection.in_transaction:
+            connection.rollback()
+        raise
+
+
+def _mended(
+    connection: sqlite3.Connection, reader: sqlite3.Connection, aside: Path
+) -> dict[str, list[tuple[Any, ...]]] | None:
+    """Copy a damaged file aside, make it anew, and return the rows that were carried over; None where it is sound."""
+    # So SQLite reads a file that was cut off as far as it goes.
+    connection.execute("PRAGMA writable_schema=ON")
+    with _transaction(connection):
+        # Another process may have been faster.
+        if not _examined(connection).problems:
+            return None
+        # By another connection: a backup waits for ever for the transaction of its own.
+        with closing(sqlite3.connect(aside)) as copy:
+            reader.backup(copy)
+        rows = _readable_rows(connection, aside.stat().st_size)
+        connection.execute("DELETE FROM sqlite_master")
+        connection.execute("PRAGMA writable_schema=RESET")
+        _make_tables(connection)
+        _put_rows(connection, rows)
+    # The pages of the old tables go.
+    connection.execute("VACUUM")
+    return rows
+
+
+def _made_anew(path: Path, aside: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Make a store of the readable rows of a file that SQLite cannot write to, and return them."""
+    with closing(_connected(aside, "ro")) as damaged, closing(_opened_store(path)) as connection:
+        with suppress(*_FAULTS):
+            damaged.execute("PRAGMA writable_schema=ON")
+        rows = _readable_rows(damaged, aside.stat().st_size)
+        with _transaction(connection):
+            _put_rows(connection, rows)
+    return rows
+
+
+def _put_rows(connection: sqlite3.Connection, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
+    for table, found in rows.items():
+        for row in found:
+            insert(connection, table, row[:-1])
+
+
+def _readable_rows(connection: sqlite3.Connection, size_bytes: int) -> dict[str, list[tuple[Any, ...]]]:
+    """Return by table the rows of a damaged file that SQLite can read and that are what was written."""
+    tables: dict[str, dict[int, tuple[Any, ...]]] = {}
+    for table in _CARRIED_OVER:
+        found = tables[table] = {}
+        # From both ends, for a damaged page hides what lies behind it; between two of them rows are found by number.
+        _read_into(found, connection, f"{table} ORDER BY rowid")
+        _read_into(found, connection, f"{table} ORDER BY rowid DESC")
+        numbers: Iterable[int] = range(1, max(found, default=0) + size_bytes // _LEAST_ROW_BYTES)
+        if table == "measurement_keys":  # whose numbers are digests
+            numbers = {row[1] for other in ("samples", "failures") for row in tables[other].values()}
+        for number in numbers:
+            if number not in found:
+                _read_into(found, connection, f"{table} WHERE rowid = ?", number)
+    return {table: [found[number] for number in sorted(found)] for table, found in tables.items()}
+
+
+def _read_into(found: dict[int, tuple[Any, ...]], connection: sqlite3.Connection, rest: str, *values: int) -> None:
+    with suppress(*_FAULTS):
+        for number, *row in connection.execute(f"SELECT rowid, * FROM {rest}", values):  # noqa: S608
+            if is_sound(row):
+                found[number] = tuple(row)
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()
-# Referenced here so that none is garbage-collected: that would close the connection without looking whether the file
-# was renamed meanwhile, and SQLite would delete the write-ahead log of the file that has its name now.
-_open_files: set[StoreFile] = set()
+_inherited: list[sqlite3.Connection | None] = []
 
 
 def _close_all() -> None:
-    for file in list(_open_files):
+    for file in list(_files):
         with suppress(sqlite3.Error):
             file.close()
 
@@ -260,9 +356,7 @@ def _close_all() -> None:
 def _after_fork() -> None:
     for file in list(_files):
         file.forget_connection()
-    _open_files.clear()
 
 
-# Before the interpreter closes all connections at its end, those of renamed files, too (see `abandon`).
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from perflex.store.rows import WORK_COLUMNS, insert_statement, is_sound_work, require_sound, work_row
+from perflex.store.records import checked_rows, insert
+from perflex.store.store import current_store
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
     from perflex.store.records import Failure, MeasurementKey, Recorder, Sample
-    from perflex.store.samples import MeasurementStore
+    from perflex.store.store import Store
 
 
 def work_digest(device: str, labels: Iterable[str]) -> str:
@@ -21,56 +22,37 @@ def work_digest(device: str, labels: Iterable[str]) -> str:
     return hashlib.sha256("\n".join([device, *sorted(labels)]).encode()).hexdigest()
 
 
-def recorder_for(device: str, labels: Iterable[str]) -> RunRecorder | None:
-    """Return what keeps the samples of a piece of work, or None where the store is switched off.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be used.
-    """
-    from perflex.store.samples import MeasurementStore
-    from perflex.store.store import current_store
-
-    return None if current_store() is None else RunRecorder(MeasurementStore(), work_digest(device, labels))
+_RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording(device: str, labels: Iterable[str], given: Recorder | None = None) -> Iterator[Recorder | None]:
+def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
     """Yield what keeps the samples of a piece of work, and say at the end of the block that the work is done.
 
-    Parameters
-    ----------
-    device, labels
-        As for `work_digest`.
-    given
-        Of a larger piece of work that this is a part of: it is taken as it is, and the work is not done with the block.
-
-    Yields
-    ------
-    Recorder or None
-        None where the store is switched off.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be used.
+    Within the block of a larger piece of work its recorder is yielded. None is yielded where the store is switched off;
+    one that cannot be used is a StoreError.
     """
-    own = None if given is not None else recorder_for(device, labels)
-    yield given or own
+    store, larger = current_store(), _RECORDER.get()
+    if store is None or larger is not None:
+        yield larger
+        return
+    own = RunRecorder(store, work_digest(device, labels))
+    token = _RECORDER.set(own)
+    try:
+        yield own
+    finally:
+        _RECORDER.reset(token)
     # Not after an error: a run that was cut short is to go on.
-    if own is not None:
-        own.finish()
+    own.finish()
+
+
+def current_recorder() -> Recorder | None:
+    """Return what keeps samples in the block around the call; None where nothing is kept."""
+    return _RECORDER.get()
 
 
 class RecordOnly:
-    """Keeps what is measured, and gives nothing back: for what is to be measured anew within a run.
-
-    Parameters
-    ----------
-    recorder
-        Where samples and failures go.
-    """
+    """Keeps what is measured, and gives nothing back: for what is to be measured anew within a run."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -96,31 +78,15 @@ class RunRecorder:
     """Keeps what is measured, and gives back what runs of the same work measured that did not come to their end.
 
     Work that was finished is measured anew when it is begun again: who calibrates twice wants to know twice. No clock
-    decides: a run is known by the sessions that it consisted of.
-
-    Parameters
-    ----------
-    store
-        Where samples and failures are kept.
-    work
-        From `work_digest`.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be used; every method raises it, too.
+    decides: a run is known by the sessions that it consisted of. Every method raises StoreError where the store cannot
+    be used.
     """
 
-    def __init__(self, store: MeasurementStore, work: str) -> None:
+    def __init__(self, store: Store, work: str) -> None:
         self._store = store
         self._work = work
-        self._sessions = set(store.use(self._unfinished))
-
-    def _unfinished(self, connection: sqlite3.Connection) -> list[str]:
-        query = "SELECT work, session, checksum FROM unfinished_work WHERE work = ?"
-        rows = connection.execute(query, (self._work,)).fetchall()
-        require_sound(rows, is_sound_work)
-        return [session for _, session, _ in rows]
+        rows = store.use(lambda connection: checked_rows(connection, "unfinished_work", "WHERE work = ?", (work,)))
+        self._sessions = {session for _, session, _ in rows}
 
     def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
         """Return the samples of a key from unfinished runs of this work."""
@@ -135,8 +101,7 @@ class RunRecorder:
 
     def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
         """Keep a sample."""
-        self._note_session(sample.session)
-        self._store.add(key, sample, label)
+        self.add_many([(key, sample)], {key: label})
 
     def add_many(
         self, samples: Iterable[tuple[MeasurementKey, Sample]], labels: Mapping[MeasurementKey, str] | None = None
@@ -154,22 +119,13 @@ class RunRecorder:
 
     def finish(self) -> None:
         """Say that the work is done: its samples stay, and the next run of it measures anew."""
-        if not self._sessions:
-            return
-
-        def forget(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM unfinished_work WHERE work = ?", (self._work,))
-
-        self._store.use(forget, writes=True)
-        self._sessions.clear()
+        if self._sessions:
+            delete = "DELETE FROM unfinished_work WHERE work = ?"
+            self._store.use(lambda connection: connection.execute(delete, (self._work,)), writes=True)
+            self._sessions.clear()
 
     def _note_session(self, session: str) -> None:
-        if session in self._sessions:
-            return
-
-        def add(connection: sqlite3.Connection) -> None:
-            connection.execute(insert_statement("unfinished_work", WORK_COLUMNS), work_row(self._work, session))
-
-        # Before the session's first sample, so that a process killed in between loses nothing.
-        self._store.use(add, writes=True)
-        self._sessions.add(session)
+        if session not in self._sessions:
+            # Before the session's first sample, so that a process killed in between loses nothing.
+            self._store.use(lambda c: insert(c, "unfinished_work", (self._work, session)), writes=True)
+            self._sessions.add(session)

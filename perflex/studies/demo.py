@@ -8,9 +8,9 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.calibration.acceptance import save_if_repeatable
+from perflex.calibration.acceptance import save_if_acceptable
 from perflex.errors import FileFormatError, MeasurementError
-from perflex.studies.evaluation.pictures import draw_study
+from perflex.studies.evaluation.files import draw_study
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
 
@@ -32,27 +32,15 @@ VARIANTS = tuple(STUDIES["matmul"].variants)
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One variant at one size.
-
-    Attributes
-    ----------
-    size
-        Rows and columns of the matrices.
-    variant
-        One of `VARIANTS`.
-    predicted_s, measured_s
-        Times in seconds.
-    relative_error
-        predicted/measured - 1.
-    predicted_rank, measured_rank
-        Among the variants of this size, 1 for the fastest.
-    """
+    """One variant at one size."""
 
     size: int
     variant: str
     predicted_s: float
     measured_s: float
+    # predicted/measured - 1
     relative_error: float
+    # Among the variants of this size, 1 for the fastest.
     predicted_rank: int
     measured_rank: int
 
@@ -82,26 +70,7 @@ def run_demo(
 ) -> DeviceEvaluation:
     """Calibrate on measurement kernels, predict both variants, and only then measure them.
 
-    Parameters
-    ----------
-    device
-        Where to run.
-    sizes
-        Matrix sizes, multiples of 16; by default six that suit the device's speed.
-    timing
-        How kernels are timed.
-    progress
-        Called with (done, total, what) as work proceeds.
-
-    Returns
-    -------
-    DeviceEvaluation
-        Of the study alone.
-
-    Raises
-    ------
-    PerflexError
-        The device does not run the kernels, or they do not determine the model.
+    Sizes are multiples of 16; by default six that suit the device's speed.
     """
     study = demo_study(sizes or ())
     evaluation = evaluate_device(device, [study], timing=timing, progress=progress)
@@ -168,13 +137,8 @@ def _plain(measures: dict[str, float]) -> dict[str, float | None]:
 def write_demo(evaluation: DeviceEvaluation, folder: Path, *, accept_noise: bool = False) -> list[Path]:
     """Write ``table.csv``, ``matmul.png``, ``calibration.yaml`` and ``summary.json`` into a folder; return their paths.
 
-    A calibration whose times do not repeat (`perflex.calibration.acceptance`) is not written unless `accept_noise` says
-    so; a `PerflexWarning` tells.
-
-    Raises
-    ------
-    FileFormatError
-        The folder cannot be written.
+    A calibration with bad times (`perflex.calibration.acceptance`) is not written unless `accept_noise` says so; a
+    `PerflexWarning` tells.
     """
     (result,) = evaluation.studies
     table, picture, calibration, summary = paths = [
@@ -191,6 +155,6 @@ def write_demo(evaluation: DeviceEvaluation, folder: Path, *, accept_noise: bool
     except OSError as error:
         msg = f"cannot write the demo's results to {folder}: {error.strerror or error}"
         raise FileFormatError(msg, path=folder) from error
-    if not save_if_repeatable(result.calibrations[result.model], calibration, accept_noise=accept_noise):
+    if not save_if_acceptable(result.calibrations[result.model], calibration, accept_noise=accept_noise):
         paths.remove(calibration)
     return paths

@@ -22,8 +22,9 @@ from perflex.file_io import read_bytes, writing
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits
-from perflex.timing.launch.code_settings import compiled_for
-from perflex.timing.launch.request import launch_request
+from perflex.timing.launch.opencl_code import compiled_for
+from perflex.timing.launch.request import launch_request, request_for
+from perflex.timing.measuring import open_backend
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.features.sized_kernel import SizedKernel
+    from perflex.machines.residency import Resources
     from perflex.progress import Progress
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
@@ -52,27 +54,6 @@ def compiled_code(
     """Build kernels for a device and return their machine code, without running them.
 
     Code stays in perflex's cache folder, by kernel, sizes, device and driver version.
-
-    Parameters
-    ----------
-    jobs
-        The kernels with their sizes.
-    device
-        Where to build.
-    options
-        How long a build may take; it is always done in a process of its own.
-    progress
-        Called, from threads, one call at a time, with kernels done, kernels in all, and the label of the one at work.
-
-    Returns
-    -------
-    list
-        The device programs of each kernel in launch order, or why it does not build, in the order of the jobs.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot be opened, or it is none that kernels are built for.
     """
     if not isinstance(device, Device):
         msg = f"{device} builds no machine code; leave out f_code features"
@@ -225,3 +206,31 @@ def _gpu_code(entry: dict[str, Any] | None) -> GpuCode | None:
         tuple(map(int, entry["work_group"])),
         None if spilt is None else int(spilt),
     )
+
+
+def resource_use(
+    jobs: Sequence[SizedKernel],
+    device: TimedDevice,
+    options: TimingOptions | None = None,
+    progress: Progress | None = None,
+) -> list[Resources | MeasurementFailure]:
+    """Build kernels on a device, without running them."""
+    found: list[Resources | MeasurementFailure] = []
+    with closing(open_backend(device, options or TimingOptions())) as backend:
+        for number, job in enumerate(jobs):
+            if progress is not None:
+                progress(number, len(jobs), f"building {job.label}")
+            try:
+                runnable = backend.build(request_for(job, backend.device))
+            except DeviceError:
+                raise  # without the device no other kernel would build either
+            except PerflexError as error:
+                found.append(MeasurementFailure(job.label, error.message, "prepare", error))
+                continue
+            # A fake device builds nothing that could take anything.
+            resources: Resources | None = getattr(runnable, "resources", None)
+            if resources is None:
+                msg = f"{device} does not tell what kernels take; leave out features such as f_registers"
+                raise DeviceError(msg, device=device)
+            found.append(resources)
+    return found

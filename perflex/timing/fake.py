@@ -88,13 +88,7 @@ class FakeBackend:
         self.timer_resolution_s = device.timer_resolution_s
 
     def build(self, request: SizedKernel) -> FakeRunnable:
-        """Evaluate the cost law for a kernel's label and sizes; nothing is built.
-
-        Raises
-        ------
-        MeasurementError
-            The law gives no positive time, or raises this itself.
-        """
+        """Evaluate the cost law for a kernel's label and sizes; nothing is built."""
         label, sizes = request.label, request.sizes
         seconds = self.device.law(label, sizes)
         # Not `<= 0`, which nan is not either.

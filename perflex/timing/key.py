@@ -7,6 +7,9 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import MeasurementError, UnsupportedKernelError
+from perflex.features.from_source.launching import identity_of
+from perflex.features.from_source.source import SourceKernel
 from perflex.features.scop.whole_sizes import is_whole
 from perflex.store.records import MeasurementKey
 from perflex.timing.isolation.affinity import affinity_of
@@ -28,22 +31,8 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
     """Return the key of a kernel with sizes on a device.
 
     The kernel is its loopy description and loopy's version, without generating code, which takes a hundred times as
-    long. Where code comes from Python functions that came with the kernel, the description does not say which, and the
-    code counts, too.
-
-    Parameters
-    ----------
-    job
-        A kernel with the value of each size parameter, and of other scalars.
-    device
-        A `Device` or anything with its names.
-    options
-        How it is timed.
-
-    Raises
-    ------
-    MeasurementError
-        loopy cannot generate the code that is to count.
+    long; of one from source code it is the text, its headers and its launch. Where code comes from Python functions
+    that came with the kernel, the description does not say which, and the code counts, too.
     """
     # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
     whole = {name: int(value) for name, value in job.sizes.items() if is_whole(value)}
@@ -67,8 +56,13 @@ def with_affinity(key: MeasurementKey, setting: str) -> MeasurementKey:
 
 
 def _digest(kernel: Any, api: Api) -> str:
-    from perflex.features.kept.kernel_key import kernel_key
+    from perflex.features.kept import kernel_key
 
+    if isinstance(kernel, SourceKernel):
+        try:
+            return identity_of(kernel)
+        except UnsupportedKernelError as error:
+            raise MeasurementError(error.message, kernel=kernel.name) from error
     # Another version may generate other code from the same description.
     loopy = f"loopy {version('loopy')}"
     if not _brings_functions(kernel):

@@ -4,60 +4,102 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from perflex.devices.device import Device
-from perflex.devices.listing import find_device
-from perflex.devices.wall_time import device_of
-from perflex.errors import MeasurementError
+from perflex.devices.listing import device_of, find_device
+from perflex.errors import MeasurementError, PerflexError
+from perflex.features.sized_kernel import SizedKernel
+from perflex.features.values import EXECUTOR_FAULTS
+from perflex.timing.disturbance import assess_drift, full_use, used_samples
 from perflex.timing.disturbance import disturbed as disturbed_samples
-from perflex.timing.disturbance import full_use, used_samples
-from perflex.timing.drift import assess_drift
-from perflex.timing.generating import GeneratedAhead
 from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits, backend_of
-from perflex.timing.launch.request import LaunchRequest
+from perflex.timing.launch.request import LaunchRequest, launch_request
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
-from perflex.timing.statistics import estimate
-from perflex.timing.stopping import level_of_look
+from perflex.timing.statistics import estimate, level_of_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from numpy.typing import NDArray
 
-    from perflex.features.sized_kernel import SizedKernel
     from perflex.progress import Progress
     from perflex.store.records import Recorder
     from perflex.timing.launch.backend import Backend, TimedDevice
     from perflex.timing.results import FailureKind
+
+_Generated: TypeAlias = "LaunchRequest | PerflexError"
+
+
+class GeneratedAhead:
+    """Code of kernels, in the making.
+
+    Parameters
+    ----------
+    entries
+        Kernels to be built, in this order.
+    device
+        Where; only for a `Device` code is generated.
+    executor
+        Whose workers generate it; with None nothing is done ahead.
+    """
+
+    def __init__(self, entries: Sequence[Entry], device: TimedDevice, executor: Executor | None) -> None:
+        self._pending: dict[int, tuple[Future[list[_Generated]], int]] = {}
+        if executor is None or not isinstance(device, Device):
+            return
+        # One kernel at all its sizes goes to one worker: its code is the same.
+        by_kernel: dict[int, list[tuple[Entry, SizedKernel]]] = {}
+        for entry in entries:
+            if isinstance(entry.job, SizedKernel):
+                by_kernel.setdefault(id(entry.job.kernel), []).append((entry, entry.job))
+        try:
+            for group in by_kernel.values():
+                future = executor.submit(_generate, [job for _, job in group], device)
+                self._pending |= {id(entry): (future, place) for place, (entry, _) in enumerate(group)}
+        except EXECUTOR_FAULTS:
+            return  # what was not handed over is generated here
+
+    def take(self, entry: Entry) -> PerflexError | None:
+        """Give an entry its code if that was made; return why it cannot be."""
+        if id(entry) not in self._pending:
+            return None
+        future, place = self._pending.pop(id(entry))
+        try:
+            found = future.result()[place]
+        except EXECUTOR_FAULTS:
+            return None  # building generates it here
+        if isinstance(found, PerflexError):
+            return found
+        entry.job = found
+        return None
+
+
+def _generate(jobs: Sequence[SizedKernel], device: Device) -> list[_Generated]:
+    """Generate code in a worker, which may be another process."""
+    made: list[_Generated] = []
+    for job in jobs:
+        try:
+            made.append(launch_request(job, device))
+        except PerflexError as error:
+            made.append(error)
+    return made
+
 
 # Failures that cost a process each time.
 _NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}
 
 
 def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
-    """Return the device that is asked for: one as it is, or by parts of its name.
-
-    Parameters
-    ----------
-    device
-        What was asked for; None if nothing was.
-    output
-        The wall-time feature that then says which; without it, the default device.
-
-    Raises
-    ------
-    DeviceError
-        No working device fits, or several do.
-    """
+    """Return the device that is asked for: one as it is, or by parts of its name."""
     if device is None and output is not None:
         return device_of(output)
     return find_device(device) if device is None or isinstance(device, str) else device
@@ -77,33 +119,6 @@ def measure(
     time of each is known to the precision asked for or its trials or budget are spent. Reference kernels take part in
     every round, and drift of the device's speed is reported, and corrected where that helps (see `Drift`). On real
     devices kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
-
-    Parameters
-    ----------
-    jobs
-        The kernels with their sizes.
-    device
-        Where to run: a `Device`, or a `FakeDevice`.
-    options
-        How; the defaults of `TimingOptions` if not given.
-    progress
-        Called with steps done, steps in all, and the label of the kernel at work.
-    recorder
-        Is told each sample and failure at once. Samples it has from before count, kernels with enough of them are not
-        run (but for references), and kernels that crashed or hung before are not tried again.
-    executor
-        Whose workers generate kernels' code while others are built here; by default that is done here. Nothing is left
-        for them to do when timing begins.
-
-    Returns
-    -------
-    Measured
-        A `Timing` or a `MeasurementFailure` per job, in the order of the jobs; and the drift.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot be opened, or no more.
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
@@ -111,20 +126,20 @@ def measure(
     # A run that is resumed may have nothing left to do; then the device need not even be there.
     if any(entry.is_due(options) for entry in entries):
         with closing(open_backend(device, options)) as backend:
-            _run(entries, backend, session, progress, executor)
+            time_entries(entries, backend, session, progress, executor)
     if progress is not None:
         progress(2 * len(jobs), 2 * len(jobs), "")
     return outcomes_of(entries, options, affinity_of(device, isolate=options.isolate).said)
 
 
-def _run(
+def time_entries(
     entries: Sequence[Entry],
     backend: Backend,
     session: Session,
-    progress: Progress | None,
-    executor: Executor | None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> None:
-    """Start all kernels, then time them; each half of that counts one step for each kernel."""
+    """Start all kernels, then time them; each half of that counts one step for each kernel; see `measure`."""
     count = len(entries)
     steps = 0
 
@@ -157,15 +172,7 @@ def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice,
 
 
 def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
-    """Return what runs kernels on a device, those of a `Device` in a process of their own where that is asked for.
-
-    Raises
-    ------
-    DeviceError
-        The process does not start, or this process cannot reach the device.
-    MissingExtraError
-        The device is reached through a package that is not installed.
-    """
+    """Return what runs kernels on a device, those of a `Device` in a process of their own where that is asked for."""
     if not isinstance(device, Device):
         return device.backend()
     if not options.isolate:
@@ -213,17 +220,16 @@ def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:
     """Summarize the samples of a kernel that are used, drift corrected if at all."""
-    found = estimate(values, options.statistic, level_of_look(options.trials))
+    found = estimate(values, level_of_look(options.trials))
     return Timing(
         label=entry.label,
         seconds=found.seconds,
         spread=found.spread,
         samples=tuple(sample.seconds for sample in entry.samples),
-        statistic=options.statistic,
         # Earlier sessions may have averaged over another number of launches.
         launches=entry.samples[-1].launches,
         interval=found.interval,
-        strays=found.strays,
+        outliers=found.outliers,
         second_mode=found.second_mode,
         # How well a correction for what was lacking is known, no interval tells.
         precise=found.known_to(options.precision) and not disturbed,

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 from perflex.errors import MeasurementError
-
-Statistic: TypeAlias = Literal["median", "mean", "lower_quartile", "minimum"]
-STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 
 @dataclass(frozen=True)
@@ -25,9 +21,6 @@ class TimingOptions:
     warmups
         Untimed launches before each timing: caches and worker threads are then in the state that repeated
         launches leave, whichever kernel ran before.
-    statistic
-        What a kernel's time is of its undisturbed timings: ``"median"``, ``"mean"`` (the paper's, Section 6.1.4),
-        ``"lower_quartile"`` or ``"minimum"``.
     precision
         A kernel is timed no further when half the width of its interval is at most this fraction of its time;
         0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 and 60 undisturbed timings.
@@ -50,7 +43,6 @@ class TimingOptions:
     trials: int = 60
     min_trials: int = 5
     warmups: int = 1
-    statistic: Statistic = "median"
     precision: float = 0.02
     budget_s: float = 1.0
     limit_s: float = 10.0
@@ -60,9 +52,6 @@ class TimingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.statistic not in STATISTICS:
-            msg = f"statistic must be one of {', '.join(map(repr, STATISTICS))}, not {self.statistic!r}"
-            raise MeasurementError(msg)
         if not 1 <= self.min_trials <= self.trials or self.warmups < 0:
             msg = (
                 f"timing needs 1 <= min_trials <= trials and warmups >= 0, "

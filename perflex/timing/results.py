@@ -25,26 +25,22 @@ class Timing:
     label
         Which kernel and sizes.
     seconds
-        Time of one launch: the chosen statistic of the samples that are used, in seconds.
+        Time of one launch: the median of the samples that are used, in seconds.
     spread
-        Interquartile range of the samples that are used, without strays, divided by their median; nan for one sample.
+        Interquartile range of the samples that are used, without outliers, divided by their median; nan for one sample.
     samples
-        Every timing in seconds per launch, in the order taken, strays and disturbed ones included, without correction
+        Every timing in seconds per launch, in the order taken, outliers and disturbed ones included, without correction
         of drift.
-    statistic
-        ``"median"``, ``"mean"``, ``"lower_quartile"`` or ``"minimum"``.
     launches
         Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
     interval
-        Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. That of a quantile
-        holds the true value for at least 95 % of the kernels though timing ends when it is narrow
-        (`perflex.timing.stopping`), if their samples are undisturbed and independent. A mean's is Student's, and a
-        minimum's is that of the lower decile (`perflex.timing.statistics.interval_of`).
-    strays
-        How many samples lie so far above the others that they are accidents. They hardly move a quantile; a mean
-        leaves them out.
+        Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. It holds the true
+        value for at least 95 % of the kernels though timing ends when it is narrow (`perflex.timing.statistics`), if
+        their samples are undisturbed and independent.
+    outliers
+        How many samples lie so far above the others that they are accidents. They hardly move the median.
     second_mode
-        Whether so many samples lie above the others that they are a way the kernel runs and not strays.
+        Whether so many samples lie above the others that they are a way the kernel runs and not outliers.
     precise
         Whether the interval is as narrow as was asked for.
     repeatability
@@ -60,10 +56,9 @@ class Timing:
     seconds: float
     spread: float
     samples: tuple[float, ...]
-    statistic: str
     launches: int = 1
     interval: tuple[float, float] = (math.nan, math.nan)
-    strays: int = 0
+    outliers: int = 0
     second_mode: bool = False
     precise: bool = False
     repeatability: float = math.nan
@@ -112,8 +107,8 @@ class Drift:
     references
         Labels of the reference kernels.
     held_out
-        The other kernels' spread after the correction over that before, the median of them; not a number where
-        nothing was tried.
+        The other kernels' spread after the correction over that before, the median of them; None where nothing was
+        tried.
     """
 
     found: bool = False
@@ -121,7 +116,7 @@ class Drift:
     corrected: bool = False
     rounds: int = 0
     references: tuple[str, ...] = ()
-    held_out: float = math.nan
+    held_out: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +129,8 @@ class TimingSummary:
         The reference kernels' longest time over their shortest, smoothed over rounds; 1 where no drift was found.
     drift_corrected
         Whether the times are corrected for it.
-    stray_samples
-        How many samples of all kernels are strays.
+    outliers
+        How many samples of all kernels are outliers.
     kernels_precise
         How many kernels' times are known as precisely as was asked for.
     samples_resumed
@@ -157,7 +152,7 @@ class TimingSummary:
 
     drift_ratio: float = 1.0
     drift_corrected: bool = False
-    stray_samples: int = 0
+    outliers: int = 0
     kernels_precise: int = 0
     samples_resumed: int = 0
     samples: int = 0
@@ -207,7 +202,7 @@ class Measured(list["Timing | MeasurementFailure"]):
         return TimingSummary(
             drift_ratio=self.drift.size if self.drift.found else 1.0,
             drift_corrected=self.drift.corrected,
-            stray_samples=sum(timing.strays for timing in timings),
+            outliers=sum(timing.outliers for timing in timings),
             kernels_precise=sum(timing.precise for timing in timings),
             samples_resumed=self.samples_resumed,
             samples=sum(len(timing.samples) for timing in timings),

@@ -12,13 +12,11 @@ import numpy as np
 
 from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
-from perflex.timing.disturbance import disturbed
-from perflex.timing.drift import reference_count
+from perflex.timing.disturbance import disturbed, reference_count
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
-from perflex.timing.statistics import is_known_to
-from perflex.timing.stopping import level_of_look, looks
+from perflex.timing.statistics import is_known_to, level_of_look, looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +128,7 @@ class Entry:
         seen = max((look for look in looks(options.trials) if look <= len(clean)), default=0)
         if seen < options.min_trials:
             return False
-        return is_known_to(options.precision, np.array(clean[:seen]), options.statistic, level_of_look(options.trials))
+        return is_known_to(options.precision, np.array(clean[:seen]), level_of_look(options.trials))
 
     def is_due(self, options: TimingOptions) -> bool:
         """Return whether it is to be timed: it did not fail, and more samples are wanted."""
@@ -146,13 +144,7 @@ class Entry:
 
 
 def start(entry: Entry, backend: Backend, session: Session) -> None:
-    """Build a kernel, run it for a first time, and decide how many launches make a sample.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot be opened.
-    """
+    """Build a kernel, run it for a first time, and decide how many launches make a sample."""
     stage = "prepare"
     try:
         entry.runnable = backend.build(request_for(entry.job, backend.device))
@@ -196,22 +188,6 @@ def time_in_rounds(
 
     Kernels that are known drop out of later rounds. A few of them, the reference kernels, take part in every round
     all the same, so that a change of the device's speed from round to round shows.
-
-    Parameters
-    ----------
-    entries
-        Kernels; those that are known already are only considered as references.
-    backend
-        Where they run.
-    session
-        How.
-    progress
-        Called with the share done, from 0 to 1, and the label of the kernel at work.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot be opened any more.
     """
     options = session.options
     order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret

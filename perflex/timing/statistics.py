@@ -1,4 +1,4 @@
-"""A kernel's time from its samples: statistic, interval, stray samples, and how well the statistic repeats."""
+"""A kernel's time, the median of its samples: interval, outliers, and how well it repeats."""
 
 from __future__ import annotations
 
@@ -13,21 +13,17 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from perflex.timing.options import Statistic
-
-# Statistics that are quantiles of the distribution of timings; their intervals need to know nothing else of it.
-_QUANTILES = {"median": 0.5, "lower_quartile": 0.25}
-# A stray sample lies so many standard deviations (estimated from the median absolute deviation) and at least this
-# fraction above the median, and strays are at most this share of all samples.
+# An outlier lies so many standard deviations (estimated from the median absolute deviation) and at least this
+# fraction above the median, and outliers are at most this share of all samples.
 _DEVIATIONS = 5.0
 _LEAST_DISTANCE = 0.05
-_MOST_STRAYS = 0.1
+_MOST_OUTLIERS = 0.1
 # Of a normal distribution the standard deviation is so many median absolute deviations: 1 / quantile(3/4).
 _MAD_TO_DEVIATION = 1.4826
 _FEWEST_IN_MODE = 3
 # Sums of binomials are replaced by the normal distribution above so many samples.
 _EXACT_UP_TO = 200
-# Halves of fewer samples say nothing of how a statistic repeats.
+# Halves of fewer samples say nothing of how a median repeats.
 _FEWEST_IN_HALVES = 4
 
 
@@ -39,7 +35,7 @@ class Estimate:
     interval: tuple[float, float]
     spread: float
     repeatability: float
-    strays: int
+    outliers: int
     second_mode: bool
 
     def known_to(self, precision: float) -> bool:
@@ -47,35 +43,25 @@ class Estimate:
         return _is_narrow(self.interval, precision * self.seconds)
 
 
-def estimate(samples: NDArray[np.float64], statistic: Statistic, level: float = 0.95) -> Estimate:
-    """Evaluate samples.
-
-    Parameters
-    ----------
-    samples
-        Times in seconds in the order taken, shape ``(n,)`` with n at least 1.
-    statistic
-        One of `perflex.timing.options.STATISTICS`.
-    level
-        Confidence level of the interval.
-    """
-    strays, second_mode = stray_samples(samples)
-    kept = samples[~strays]
+def estimate(samples: NDArray[np.float64], level: float = 0.95) -> Estimate:
+    """Evaluate samples."""
+    outliers, second_mode = find_outliers(samples)
+    kept = samples[~outliers]
     low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75))
     return Estimate(
-        seconds=time_of(samples, statistic),
-        interval=interval_of(samples, statistic, level),
+        seconds=time_of(samples),
+        interval=interval_of(samples, level),
         # One sample has no width, which is not the same as none.
         spread=float((high - low) / middle) if middle > 0 and len(kept) > 1 else math.nan,
-        repeatability=repeatability_of(samples, statistic),
-        strays=int(strays.sum()),
+        repeatability=repeatability_of(samples),
+        outliers=int(outliers.sum()),
         second_mode=second_mode,
     )
 
 
-def is_known_to(precision: float, samples: NDArray[np.float64], statistic: Statistic, level: float) -> bool:
+def is_known_to(precision: float, samples: NDArray[np.float64], level: float) -> bool:
     """Return the same of samples as `Estimate.known_to`, without all else that `estimate` finds."""
-    return _is_narrow(interval_of(samples, statistic, level), precision * time_of(samples, statistic))
+    return _is_narrow(interval_of(samples, level), precision * time_of(samples))
 
 
 def _is_narrow(interval: tuple[float, float], allowed: float) -> bool:
@@ -83,146 +69,101 @@ def _is_narrow(interval: tuple[float, float], allowed: float) -> bool:
     return allowed > 0 and (interval[1] - interval[0]) / 2 <= allowed
 
 
-def time_of(samples: NDArray[np.float64], statistic: Statistic) -> float:
-    """Return a statistic of samples; the mean leaves stray samples out, which hardly move a quantile."""
-    if statistic == "minimum":
-        return float(samples.min())
-    if statistic == "mean":
-        return float(samples[~stray_samples(samples)[0]].mean())
-    return float(np.quantile(samples, _QUANTILES[statistic]))
+def time_of(samples: NDArray[np.float64]) -> float:
+    """Return the median of samples."""
+    return float(np.quantile(samples, 0.5))
 
 
-def interval_of(samples: NDArray[np.float64], statistic: Statistic, level: float) -> tuple[float, float]:
-    """Return the confidence interval of a statistic, in seconds.
+def interval_of(samples: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Return the confidence interval of the median, in seconds.
 
-    That of a quantile goes from one sorted sample to another and holds for every distribution. That of the mean is
-    Student's, which takes the samples for normally distributed. The minimum of a distribution cannot be known from
-    samples: its interval goes to the end of that of the lower decile, and has the level for that only.
-
-    Parameters
-    ----------
-    samples
-        Times in seconds, shape ``(n,)``.
-    statistic
-        One of `perflex.timing.options.STATISTICS`.
-    level
-        Confidence level, between 0 and 1.
-
-    Returns
-    -------
-    tuple
-        Both ends; nan where so few samples have no interval of this level.
+    It goes from one sorted sample to another and holds for every distribution.
     """
     ordered = np.sort(samples)
-    if statistic == "mean":
-        return _students_interval(samples[~stray_samples(samples)[0]], level)
-    ranks = interval_ranks(len(ordered), _QUANTILES.get(statistic, 0.1), level, one_sided=statistic == "minimum")
+    ranks = interval_ranks(len(ordered), level)
     return (math.nan, math.nan) if ranks is None else (float(ordered[ranks[0]]), float(ordered[ranks[1]]))
 
 
-def _students_interval(kept: NDArray[np.float64], level: float) -> tuple[float, float]:
-    from scipy.stats import t as student
+def repeatability_of(samples: NDArray[np.float64]) -> float:
+    """Return by which fraction the median differs from one such series of samples to the next.
 
-    if len(kept) < 2:
-        return math.nan, math.nan
-    half = float(student.ppf((1 + level) / 2, len(kept) - 1) * kept.std(ddof=1) / math.sqrt(len(kept)))
-    return float(kept.mean()) - half, float(kept.mean()) + half
-
-
-def repeatability_of(samples: NDArray[np.float64], statistic: Statistic) -> float:
-    """Return by which fraction the statistic differs from one such series of samples to the next.
-
-    It is estimated from the statistics of the earlier and the later half, so that a change of the device's speed from
+    It is estimated from the medians of the earlier and the later half, so that a change of the device's speed from
     the one to the other counts. A half of the samples scatters by the square root of two more than all of them.
-
-    Parameters
-    ----------
-    samples
-        Times in seconds in the order taken, shape ``(n,)``.
-    statistic
-        One of `perflex.timing.options.STATISTICS`.
-
-    Returns
-    -------
-    float
-        The logarithm of the ratio of two such series' statistics, without its sign; nan for fewer than 4 samples.
     """
     half = len(samples) // 2
     if len(samples) < _FEWEST_IN_HALVES:
         return math.nan
-    early, late = time_of(samples[:half], statistic), time_of(samples[-half:], statistic)
+    early, late = time_of(samples[:half]), time_of(samples[-half:])
     return abs(math.log(late / early)) / math.sqrt(2) if early > 0 and late > 0 else math.nan
 
 
-def stray_samples(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool]:
-    """Tell stray samples from a second way in which a kernel runs.
+def find_outliers(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool]:
+    """Tell outliers from a second way in which a kernel runs.
 
-    A sample is stray when it lies more than 5 standard deviations and 5 % above the median; the deviation is that of
-    the median absolute deviation, which strays do not widen. Samples below the median are never stray: nothing makes
-    a kernel faster by accident. If more than a tenth of the samples lie above that threshold, they are no accident
-    either (a second clock rate, say), and all are kept. So fewer than ten samples have no strays.
-
-    Parameters
-    ----------
-    samples
-        Times in seconds, shape ``(n,)``.
-
-    Returns
-    -------
-    tuple
-        Which samples are stray, shape ``(n,)``; and whether there is a second mode: at least three samples, more
-        than a tenth of all, above the threshold.
+    A sample is an outlier when it lies more than 5 standard deviations and 5 % above the median; the deviation is that
+    of the median absolute deviation, which outliers do not widen. Samples below the median are never outliers: nothing
+    makes a kernel faster by accident. If more than a tenth of the samples lie above that threshold, they are no
+    accident either (a second clock rate, say), and all are kept. So fewer than ten samples have no outliers.
     """
     middle = float(np.median(samples))
     deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(samples - middle)))
     # Where most samples have the same number of timer ticks the deviation is 0: the least distance alone decides.
     above = samples > middle + max(_DEVIATIONS * deviation, _LEAST_DISTANCE * middle)
     count = int(above.sum())
-    if count <= _MOST_STRAYS * len(samples):
+    if count <= _MOST_OUTLIERS * len(samples):
         return above, False
     return np.zeros_like(above), count >= _FEWEST_IN_MODE
 
 
 # Asked after every look at every kernel, for the same few counts.
 @lru_cache(maxsize=512)
-def interval_ranks(count: int, quantile: float, level: float, *, one_sided: bool = False) -> tuple[int, int] | None:
-    """Return between which sorted samples a quantile of their distribution lies.
+def interval_ranks(count: int, level: float) -> tuple[int, int] | None:
+    """Return between which sorted samples the median of their distribution lies.
 
-    How many of n samples lie below the quantile p is binomial with n and p, whatever the distribution, so that the
+    How many of n samples lie below it is binomial with n and one half, whatever the distribution, so that the
     interval between two sorted samples has an exact level (David and Nagaraja, Order Statistics, 2003, Section 7.1).
-
-    Parameters
-    ----------
-    count
-        Number of samples, at least 1.
-    quantile
-        Which quantile, between 0 and 1.
-    level
-        Confidence level, between 0 and 1.
-    one_sided
-        Whether the interval begins at the least sample and only its other end is to be found.
-
-    Returns
-    -------
-    tuple or None
-        Positions of both ends, from 0; None where even all samples do not reach the level.
     """
-    tail = (1 - level) if one_sided else (1 - level) / 2
+    tail = (1 - level) / 2
     if count > _EXACT_UP_TO:
-        half = NormalDist().inv_cdf(1 - tail) * math.sqrt(count * quantile * (1 - quantile))
-        first, last = math.floor(count * quantile - half) - 1, math.ceil(count * quantile + half)
-        return (0 if one_sided else max(first, 0)), min(last, count - 1)
-    below = _binomial_sums(count, quantile)
-    # The j-th sample from 0 lies above the quantile if at most j samples lie below it.
-    first = 0 if one_sided else max((j for j in range(count) if below[j] <= tail), default=-1)
+        half = NormalDist().inv_cdf(1 - tail) * math.sqrt(count) / 2
+        first, last = math.floor(count / 2 - half) - 1, math.ceil(count / 2 + half)
+        return max(first, 0), min(last, count - 1)
+    below = _binomial_sums(count)
+    # The j-th sample from 0 lies above the median if at most j samples lie below it.
+    first = max((j for j in range(count) if below[j] <= tail), default=-1)
     # And below it if more than j do.
     last = next((j for j in range(count) if 1 - below[j] <= tail), -1)
     return None if min(first, last) < 0 else (first, last)
 
 
-def _binomial_sums(count: int, probability: float) -> list[float]:
-    """Return the probabilities of at most 0, 1, ... hits among `count` draws."""
-    terms = [
-        math.comb(count, hits) * probability**hits * (1 - probability) ** (count - hits) for hits in range(count + 1)
-    ]
+def _binomial_sums(count: int) -> list[float]:
+    """Return the probabilities of at most 0, 1, ... hits among `count` fair draws."""
+    terms = [math.comb(count, hits) * 0.5**count for hits in range(count + 1)]
     return [math.fsum(terms[: hits + 1]) for hits in range(count + 1)]
+
+
+# Risk of all looks together that the interval of the last one does not hold the median's true value.
+RISK = 0.05
+# With 8 samples the interval of a median from the least to the largest has the level of one of six looks.
+_FIRST_LOOK = 8
+_GROWTH = 1.5
+
+
+@lru_cache(maxsize=64)
+def looks(trials: int) -> tuple[int, ...]:
+    """Return at which numbers of samples a kernel with so many trials at most is looked at, ascending.
+
+    The last is the number of trials itself. Nothing that was measured decides on them.
+    """
+    counts = [min(_FIRST_LOOK, trials)]
+    while counts[-1] < trials:
+        counts.append(min(trials, math.ceil(_GROWTH * counts[-1])))
+    return tuple(counts)
+
+
+def level_of_look(trials: int) -> float:
+    """Return the confidence level of each look's interval, between 0 and 1.
+
+    A kernel whose device time is spent before the next look is looked at a last time in place of that look.
+    """
+    return 1 - RISK / len(looks(trials))

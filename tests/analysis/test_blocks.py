@@ -16,8 +16,7 @@ import yaml
 
 from perflex import choose_block, load_machine
 from perflex.__main__ import main
-from perflex.analysis.blocks.grids import read_grids
-from perflex.analysis.blocks.required_cache import needed_bytes
+from perflex.analysis.block_quantities import needed_bytes, read_grids
 from perflex.errors import BlockError, UnsupportedKernelError
 from perflex.features import extract_scop
 from uipick import ALL_GENERATORS, KernelCollection

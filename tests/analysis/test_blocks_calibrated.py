@@ -11,10 +11,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from perflex import Calibration, TimingOptions, calibrate_blocks, choose_block, load_machine
+from perflex import Calibration, TimingOptions, choose_block, load_machine
 from perflex.__main__ import main
-from perflex.analysis.blocks.grids import read_grids
-from perflex.analysis.blocks.quantities import block_quantities
+from perflex.analysis.block_choice import calibrate_blocks
+from perflex.analysis.block_quantities import block_quantities, read_grids
 from perflex.errors import BlockError, CalibrationError, FeatureError
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.testing import FakeDevice

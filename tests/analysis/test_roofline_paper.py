@@ -9,10 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from perflex import load_machine
-from perflex.analysis.roofline.ceilings import ceilings_of
-from perflex.analysis.roofline.place import place_of
-from perflex.analysis.roofline.table import place_rows
-from perflex.analysis.roofline.walls import global_walls, local_walls, pattern_transactions
+from perflex.analysis.roofline import ceilings_of, global_walls, local_walls, pattern_transactions, place_of
+from perflex.analysis.roofline_report import place_rows
 from perflex.errors import MachineError
 from perflex.features import annotate, extract_scop
 from uipick import ALL_GENERATORS, KernelCollection
@@ -57,7 +55,7 @@ def test_ceilings_from_facts_say_so() -> None:
     assert found.known["l1"].rate == pytest.approx(80 * 1.38e9 * 4)
     assert "compute_units x schedulers_per_unit x clock_hz" in found.known["instructions"].source
     assert "white paper" in found.known["instructions"].source
-    without = ceilings_of(load_machine("H100-SXM"))
+    without = ceilings_of(replace(V100, ceilings={}, l2_bandwidth=None))
     assert "l2" not in without.known
     assert "no fact l2_bandwidth" in without.absent["l2"]
     nothing = ceilings_of(replace(V100, ceilings={}, schedulers_per_unit=None))
@@ -79,7 +77,8 @@ class StubModel:
 
 
 def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
-    machine, params = load_machine("H100-SXM"), {"p_l2": 1 / 60e9, "p_dram": 1e-10}
+    machine = replace(load_machine("H100-SXM"), l2_bandwidth=None)
+    params = {"p_l2": 1 / 60e9, "p_dram": 1e-10}
 
     def calibrated(seconds):
         return ceilings_of(

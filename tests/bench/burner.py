@@ -23,24 +23,9 @@ _STARTED = "burning"
 
 @contextlib.contextmanager
 def burning(on_s: float, off_s: float, processes: int = 1) -> Iterator[tuple[int, ...]]:
-    """Keep processors busy while the block runs.
+    """Keep processors busy while the block runs, and yield the numbers of the processes, all of which burn already.
 
-    Parameters
-    ----------
-    on_s, off_s
-        Each process burns one processor for `on_s` seconds, then sleeps for `off_s`, and so on.
-    processes
-        How many; their periods are not in step.
-
-    Yields
-    ------
-    tuple
-        The numbers of the processes, all of which burn already.
-
-    Raises
-    ------
-    RuntimeError
-        A process did not start.
+    Each of them, not in step, burns one processor for `on_s` seconds, then sleeps for `off_s`, and so on.
     """
     if not (on_s > 0 and off_s >= 0 and processes >= 1):
         msg = f"burning needs on_s > 0, off_s >= 0 and a process at least, got {on_s}, {off_s} and {processes}"

@@ -28,9 +28,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 
 from perflex.features import ScopCounts, count_features, extract_scop
-from perflex.features.kept.kernel_key import kernel_key
-from perflex.features.kept.scops_and_counts import counting_version
-from perflex.store.store import current_store
+from perflex.features.kept import counting_version, kernel_key
 from uipick import ALL_GENERATORS
 
 if TYPE_CHECKING:
@@ -85,10 +83,10 @@ def warm(first: int) -> dict[str, list[float]]:
     """Return what each kernel takes in this process, beginning with the kernel of that number.
 
     By generator: everything, everything again, the key alone. Under an empty name: what is done once, reading the
-    sources and opening the store.
+    sources.
     """
     kernels = catalog()
-    taken = {"": [milliseconds(counting_version), milliseconds(lambda: current_store().read("SELECT 1"))]}
+    taken = {"": [milliseconds(counting_version)]}
     for kernel in kernels[first:] + kernels[:first]:
 
         def everything(kernel: MeasurementKernel = kernel) -> None:
@@ -137,11 +135,10 @@ def main() -> None:
             f"  warm {first:5.2f} ms (key {key:4.2f})  again {again:4.2f} ms"
             f"{'' if footprints else '  (loopy: no footprints)'}"
         )
-    version, opening = remembered.pop("")
+    [version] = remembered.pop("")
     slowest = max(remembered, key=lambda name: remembered[name][0])
     print(f"median ratio {statistics.median(ratios):.2f}; slowest warm {slowest} {remembered[slowest][0]:.2f} ms")
-    once = f"sources {version:.2f} ms, opening the store {opening:.2f} ms, the first kernel {more:.2f} ms more"
-    print(f"once per process: {once}")
+    print(f"once per process: sources {version:.2f} ms, the first kernel {more:.2f} ms more")
 
 
 if __name__ == "__main__":

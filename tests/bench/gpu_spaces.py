@@ -8,10 +8,11 @@ N random configurations (different kernels) are measured; then, of the rest:
 * log_error: exp(mean |log predicted / measured|) - 1, which weighs too fast and too slow alike;
 * spearman: rank correlation of predicted and measured;
 * share_to_keep: rank, in the method's order, of the first configuration of the rest within 5 % of the best of the
-  rest, as a share of the rest; the order is that of the predicted times, for the hybrid that of both its predictions;
+  rest, as a share of the rest; the order is that of the predicted times, of the hybrid that of both its predictions;
 * best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
-  at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and the tuner
-  choose all N + 10 themselves.
+  at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and both tuners
+  choose all N + 10 themselves. ``perflex source tuner`` has no description: it reads the source (``--sources``), of a
+  large space 1000 variants, as the strategy for Kernel Tuner does.
 
 A run that is started again goes on where the file ends.
 """
@@ -19,30 +20,161 @@ A run that is started again goes on where the file ends.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
+import io
+import json
 import os
+import pickle
+import random
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from gpu_kernel_tuner import STRATEGIES, SimulatedSpace
-from measured_spaces import KEY, kernel_and_gpu, known_keys, read_rows, run_all, space_of, spaces
+from judging import table
 
-from perflex import tune
-from perflex.search.described.hybrid import HybridPredictor
-from perflex.search.tuning.described_search import most_promising
+from perflex import (
+    DescribedSpace,
+    PerflexWarning,
+    SearchOptions,
+    Tuner,
+    load_described_space,
+    load_description,
+    load_machine,
+    load_space,
+    tune,
+)
+from perflex.errors import FileFormatError
+from perflex.search.gaussian_process import GaussianProcess
+from perflex.search.spaces.extraction import EnumeratedSpace
+from perflex.search.tuning.kernel_tuner_strategy import expected_variants
+from perflex.search.tuning.search import most_promising
 
+KEY = ("kernel", "gpu", "method", "samples", "seed")
 FIELDS = [*KEY, "log_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
-METHODS = [*PREDICTORS, "perflex tuner", "random search", *list(STRATEGIES)[:3]]
+STRATEGIES = {
+    "kernel_tuner genetic": "genetic_algorithm",
+    "kernel_tuner annealing": "simulated_annealing",
+    "kernel_tuner bayesian": "bayes_opt",
+}
+TUNERS = ["perflex tuner", "perflex source tuner"]
+METHODS = [*PREDICTORS, *TUNERS, "random search", *STRATEGIES]
+# What a space's source is called in benchmark_hub (AutoTuningAssociation), and the sizes that it does not state.
+SOURCES = {
+    "convolution_milo": ("kernels/convolution_milo.json", {}),
+    "gemm": ("currently_unused/kernels/gemm.py any", {}),
+    "pnpoly": ("currently_unused/kernels/pnpoly.json", {"n": 20_000_000}),
+}
+MACHINES = {
+    "A100": "A100-40GB",
+    "A4000": "RTX-A4000",
+    "RTX_2080_Ti": "RTX-2080-Ti",
+    "RTX_3060_laptop": "RTX-3060-Laptop",
+}
+# As many as the strategy for Kernel Tuner describes at most.
+DESCRIBED = 1000
 NEAR = 1.05
 MORE = 10
 
 
+def spaces(folder):
+    """Return the files ``<kernel>/<gpu>.csv``, ``.json``, or ``.gz`` of them, whose kernel has a description."""
+    found = []
+    for path in sorted(folder.glob("*/*")):
+        if path.name.removesuffix(".gz").endswith((".csv", ".json")):
+            with contextlib.suppress(FileFormatError):
+                load_description(path.parent.name)
+                found.append(str(path))
+    return found or sys.exit(f"there is no measured space of a described kernel in {folder}; give --data")
+
+
+def kernel_and_gpu(path):
+    return Path(path).parent.name, Path(path).name.split(".")[0]
+
+
 @lru_cache(maxsize=2)
-def simulated(path: str):
-    # All rows, not one per kernel: Kernel Tuner does not know which settings change nothing.
+def space_of(path):
+    """Return a measured space and its times, shape ``(n,)``, one per kernel."""
+    kernel, gpu = kernel_and_gpu(path)
+    measured = load_described_space(path, load_description(kernel))
+    return DescribedSpace(measured.description, measured.settings, gpu), measured.times
+
+
+@lru_cache(maxsize=2)
+def simulated(path):
+    """Return a space as a cache file that Kernel Tuner reads instead of running kernels, and its tunables' values.
+
+    All of its settings, not one per kernel: Kernel Tuner does not know which settings change nothing.
+    """
     space, times = space_of(path)
-    return SimulatedSpace(space.description, space.settings, times)
+    names, settings, whole = list(space.description.tunables), space.settings, space.description.space()
+    values = {name: sorted({int(value) for value in settings[name]}) for name in names}
+
+    def rows(columns):
+        return zip(*(columns[name].astype(int).tolist() for name in names), strict=True)
+
+    entries = {
+        row: "CompilationFailedConfig"
+        for row in rows(whole)
+        if all(value in values[name] for name, value in zip(names, row, strict=True))
+    }
+    entries |= dict(zip(rows(settings), map(float, times), strict=True))
+    document = {
+        "schema_version": "1.0.0", "device_name": "simulated", "kernel_name": "kernel", "problem_size": [1],
+        "tune_params_keys": names, "tune_params": values, "objective": "time",
+        "cache": {
+            ",".join(map(str, row)): {**dict(zip(names, row, strict=True)), "time": entry}
+            for row, entry in entries.items()
+        },
+    }  # fmt: skip
+    folder = tempfile.TemporaryDirectory()
+    (Path(folder.name) / "cache.json").write_text(json.dumps(document))
+    constants = {
+        name: float(np.unique(settings[name])[0]) if name in settings else value
+        for name, value in space.description.constants.items()
+    }
+    texts = [constraint.text for constraint in space.description.constraints]
+    for name, value in constants.items():
+        texts = [re.sub(rf"\b{name}\b", f"{value:g}", text) for text in texts]
+    return folder, values, texts
+
+
+def kernel_tuner(path, method, evaluations, seed):
+    """Return the best time that a strategy found after so many different configurations."""
+    from kernel_tuner import tune_kernel
+
+    folder, values, restrictions = simulated(path)
+    np.random.seed(seed)  # noqa: NPY002  # Kernel Tuner draws from the global generators
+    random.seed(seed)
+    nowhere = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        warnings.simplefilter("ignore")
+        found, _ = tune_kernel(
+            "kernel",
+            "__global__ void kernel(){}",
+            (1,),
+            [],
+            values,
+            restrictions=list(restrictions),
+            simulation_mode=True,
+            cache=f"{folder.name}/cache.json",
+            strategy=STRATEGIES[method],
+            strategy_options={"max_fevals": evaluations},
+            quiet=True,
+            lang="CUDA",
+        )
+    times = {}
+    for result in found:
+        times.setdefault(tuple(result[name] for name in values), result["time"])
+    return min(each for each in list(times.values())[:evaluations] if isinstance(each, int | float))
 
 
 def measures(times, predicted, order, taken):
@@ -77,6 +209,10 @@ def predictor(method, space, seed):
     return lambda index, times: np.exp(learner(method, seed).fit(table[index], np.log(times)).predict(table))
 
 
+def hybrid(space, taken, times):
+    return GaussianProcess().forecast(space.fit_analytic(taken, times[taken]), taken, times[taken])
+
+
 def further(times, taken, predicted, refit):
     """Return the best time after ten more measurements: predicted fastest first, fitted again after each four."""
     known = list(taken)
@@ -90,13 +226,13 @@ def further(times, taken, predicted, refit):
 def run_predictor(method, space, times, samples, seed):
     taken = np.random.default_rng(seed).choice(len(times), samples, replace=False)
     if method == "hybrid":
-        found = HybridPredictor(space, seed).predict(taken, times[taken])
-        first, order = found.predicted, found.order
+        found = hybrid(space, taken, times)
+        first, order = np.exp(found.logs), found.order
         known = list(taken)
         for count in (4, 3, 3):
-            known += list(most_promising(space, found, np.array(known), count, seed))
+            known += most_promising(found, np.log(times[known].min()), set(known), len(known), count)
             if len(known) < samples + MORE:
-                found = HybridPredictor(space, seed).predict(np.array(known), times[known])
+                found = hybrid(space, np.array(known), times)
         best = times[known].min()
     else:
         fit = predictor(method, space, seed)
@@ -109,19 +245,58 @@ def run_predictor(method, space, times, samples, seed):
 def run_tuner(space, times, samples, seed):
     """Rows of one run of the tuner, read off at every number of samples."""
     budget = max(samples) + MORE
-    found = tune(space, measure=lambda variant: float(times[variant.number]), budget=budget, seed=seed)
+    options = SearchOptions(budget=budget, seed=seed)
+    found = tune(space, device=lambda variant: float(times[variant.number]), options=options)
     measured = np.array([step.seconds for step in found.history])
     return {count: float(np.nanmin(measured[: count + MORE]) / times.min()) for count in samples}
 
 
+def source_variants(path, sources, cache):
+    """Return variants of the source (of many, some drawn at random), what is expected of them, and their times."""
+    if cache.exists():
+        return pickle.loads(cache.read_bytes())
+    kernel, gpu = kernel_and_gpu(path)
+    described, times = space_of(path)
+    file, sizes = SOURCES[kernel]
+    space = load_space(f"{sources}/{file}")
+    drawn = sorted(np.random.default_rng(0).permutation(len(times))[:DESCRIBED].tolist())
+    stated = {name: values[0] for name, values in space.values.items()}
+    settings = [{name: described.configurations[n].get(name, stated[name]) for name in stated} for n in drawn]
+    every = EnumeratedSpace(kernel, space.build, len(settings), settings, Counter(), {**space.sizes, **sizes})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        variants, prior = expected_variants(every, load_machine(MACHINES[gpu]))
+    numbers = {id(each): number for number, each in zip(drawn, settings, strict=True)}
+    own = times[[numbers[id(each)] for each in variants.settings]]
+    cache.write_bytes(pickle.dumps((replace(variants, build=None), prior, own)))
+    return source_variants(path, sources, cache)
+
+
+def run_source_tuner(path, sources, samples, seed):
+    """Rows of one run of the tuner that knows the source, read off at every number of samples."""
+    folder, out = sources
+    variants, prior, times = source_variants(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
+    tuner = Tuner(variants, prior=prior, options=SearchOptions(budget=max(samples) + MORE, seed=seed))
+    while proposals := tuner.ask():
+        for each in proposals:
+            tuner.tell(each, float(times[each.number]))
+    measured = np.array([step.seconds for step in tuner.history])
+    return {count: float(measured[: count + MORE].min() / space_of(path)[1].min()) for count in samples}
+
+
 def task(job):
-    path, method, samples, seed = job
+    path, method, samples, seed, *sources = job
     space, times = space_of(path)
     kernel, gpu = kernel_and_gpu(path)
     nothing = ["", "", ""]
     rows = []
-    if method == "perflex tuner":
-        for count, best in run_tuner(space, times, samples, seed).items():
+    if method in TUNERS:
+        own = (
+            run_tuner(space, times, samples, seed)
+            if method == TUNERS[0]
+            else run_source_tuner(path, sources, samples, seed)
+        )
+        for count, best in own.items():
             rows.append([kernel, gpu, method, count, seed, *nothing, best])
         return rows
     for count in samples:
@@ -129,88 +304,99 @@ def task(job):
             drawn = np.random.default_rng(seed).permutation(len(times))[: count + MORE]
             values = [*nothing, float(times[drawn].min() / times.min())]
         elif method in STRATEGIES:
-            values = [*nothing, simulated(path).run(method, count + MORE, seed)]
+            values = [*nothing, kernel_tuner(path, method, count + MORE, seed) / float(times.min())]
         else:
             values = run_predictor(method, space, times, count, seed)
         rows.append([kernel, gpu, method, count, seed, *values])
     return rows
 
 
-def jobs_left(arguments, samples):
-    known = known_keys(arguments.out)
-    paths = spaces(arguments.data)
+def read_rows(out):
+    if not out.exists():
+        return []
+    with out.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def jobs_left(arguments, samples, known):
     # Seed by seed, so that a run that is cut short leaves a balanced table.
     for seed in range(arguments.seeds):
         for method in arguments.methods.split(","):
-            for path in paths:
+            for path in spaces(arguments.data):
+                # Machine files of the other GPUs lack facts.
+                if method == TUNERS[1] and kernel_and_gpu(path)[1] not in MACHINES:
+                    continue
                 row = (*kernel_and_gpu(path), method)
                 left = [n for n in samples if (*row, str(n), str(seed)) not in known]
                 if left:
-                    yield path, method, samples if method == "perflex tuner" else left, seed
+                    every = samples if method in TUNERS else left
+                    yield path, method, every, seed, arguments.sources, arguments.out
+
+
+def one_core():
+    """Keep linear algebra of a worker on one core."""
+    import scipy.linalg  # noqa: F401  # brings its own library, which must be there to be limited
+    import sklearn.ensemble  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+
+
+def run_all(jobs, known, out, workers):
+    """Run jobs in processes and append the rows that each returns, but for those that the file holds already."""
+    with ProcessPoolExecutor(workers, initializer=one_core) as pool, out.open("a", newline="") as stream:
+        writer = csv.writer(stream)
+        if stream.tell() == 0:
+            writer.writerow(FIELDS)
+        for rows in pool.map(task, jobs):
+            writer.writerows(row for row in rows if tuple(map(str, row[: len(KEY)])) not in known)
+            stream.flush()
 
 
 def summary(out):
     """Print two tables: how well methods predict, and what they find; median (worst) of the seeds."""
-    groups = {}
+    found = defaultdict(lambda: defaultdict(list))
     for row in read_rows(out):
-        groups.setdefault((row["kernel"], row["gpu"], int(row["samples"])), {}).setdefault(row["method"], []).append(
-            row
-        )
-    methods = [name for name in [*PREDICTORS, *METHODS, *STRATEGIES] if any(name in found for found in groups.values())]
-    methods = list(dict.fromkeys(methods))
-    predictors = [name for name in methods if name in PREDICTORS]
-    _print_table(
-        groups,
-        {f"error, %: {' / '.join(predictors)}": lambda found: _medians(found, predictors, "log_error", 100, "{:.1f}")}
-        | {"Spearman": lambda found: _medians(found, predictors, "spearman", 1, "{:.2f}")}
-        | {f"keep, %: {name}": _column(name, "share_to_keep", 100, "{:.2g}") for name in predictors},
-    )
-    print()
-    _print_table(groups, {name: _column(name, "best_after_n_plus_10", 1, "{:.2f}") for name in methods}, more=MORE)
-    print()
-    for name in methods:
-        counts = {len(found[name]) for found in groups.values() if name in found}
-        print(f"{name}: {min(counts)} to {max(counts)} seeds")
+        for name in FIELDS[len(KEY) :]:
+            if row[name]:
+                found[row["kernel"], row["gpu"], int(row["samples"])][row["method"], name].append(float(row[name]))
+    there = {method for every in found.values() for method, _ in every}
+    predictors = [name for name in PREDICTORS if name in there]
+    keep = [f"keep, %: {name}" for name in predictors]
+    rows, best = [], []
+    for (kernel, gpu, samples), own in sorted(found.items()):
+        space = f"{kernel} {gpu.replace('_', ' ')}"
+
+        def medians(field, scale, form, own=own):
+            values = [own[name, field] for name in predictors]
+            return " / ".join(form.format(scale * np.median(each)) if each else "-" for each in values)
+
+        cells = [_cell(own[name, "share_to_keep"], 100, "{:.2g}") for name in predictors]
+        first = [medians("log_error", 100, "{:.1f}"), medians("spearman", 1, "{:.2f}")]
+        rows.append([space, str(samples), *first, *cells])
+        cells = [_cell(own[name, "best_after_n_plus_10"], 1, "{:.2f}") for name in METHODS if name in there]
+        best.append([space, str(samples + MORE), *cells])
+    print(table(["space", "N", f"error, %: {' / '.join(predictors)}", "Spearman", *keep], rows))
+    print(table(["space", "measured", *(name for name in METHODS if name in there)], best))
 
 
-def _print_table(groups, columns, more=0):
-    head = ["space", "measured" if more else "N", *columns]
-    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
-    for (kernel, gpu, samples), found in sorted(groups.items()):
-        cells = [f"{kernel} {gpu.replace('_', ' ')}", str(samples + more), *(make(found) for make in columns.values())]
-        print(f"| {' | '.join(cells)} |")
-
-
-def _medians(found, methods, field, scale, form):
-    values = [[scale * float(row[field]) for row in found.get(name, []) if row[field]] for name in methods]
-    return " / ".join(form.format(np.median(each)) if each else "-" for each in values)
-
-
-def _column(method, field, scale, form):
-    def cell(found):
-        values = [scale * float(row[field]) for row in found.get(method, []) if row[field]]
-        return f"{form.format(np.median(values))} ({form.format(max(values))})" if values else "-"
-
-    return cell
+def _cell(values, scale, form):
+    return f"{form.format(scale * np.median(values))} ({form.format(scale * max(values))})" if values else "-"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/gpu_tuning"))
+    parser.add_argument("--sources", type=Path, default=Path("../shared/data/kernel_sources/hub"))
     parser.add_argument("--samples", default="50,100,200")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results.csv"))
-    parser.add_argument(
-        "--methods",
-        default=",".join(METHODS),
-        help=f"of {', '.join([*PREDICTORS, 'perflex tuner', 'random search', *STRATEGIES])}",
-    )
+    parser.add_argument("--methods", default=",".join(METHODS), help=f"of {', '.join(METHODS)}")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no further run begins")
     arguments = parser.parse_args()
     samples = [int(part) for part in arguments.samples.split(",")]
-    jobs = jobs_left(arguments, samples)
-    run_all(task, jobs, arguments.out, FIELDS, arguments.jobs, arguments.limit)
+    known = {tuple(row[name] for name in KEY) for row in read_rows(arguments.out)}
+    run_all(jobs_left(arguments, samples, known), known, arguments.out, arguments.jobs)
     summary(arguments.out)
 
 

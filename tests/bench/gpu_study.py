@@ -1,152 +1,174 @@
 """One run for a GPU machine: everything that a GPU is needed for, within a budget of time.
 
-    python tests/bench/gpu_study.py --out DIR --budget 8min [--device NAME] [--only PART,...] [--machine NAME]
+    python tests/bench/gpu_study.py --out DIR --budget 25min [--device NAME] [--only STEP,...]
 
-Parts, in this order: `device` (facts), `launch` (timer, cost of a launch), `ceilings` (bandwidths and arithmetic rates
-against calibrated parameters), `evaluation` (the paper's three studies), `stencil` (25-point stencil in 168 work-group
-shapes and foldings), `matmul` (a space of more than 300 tiled matrix multiplications). Each has a share of the budget;
-what one leaves over the next ones have. Results are CSV and YAML files in DIR, each row on disk as soon as it is known;
-`report.md` says what was run, what was not and why, with goals beside results. The run ends by itself: a part whose
-time is up keeps what it has; SIGTERM, or the end of the budget, ends it within seconds, status 124; a driver that hangs
-does not keep it. Samples are kept in DIR/store.sqlite, so that another run with the same DIR goes on with an evaluation
-that was cut. Nothing about the device is changed.
+Each step is a command with a share of what is left of the budget; what one leaves over the next ones have. A step that
+outlasts its share is ended, and what it wrote stays. Output goes to DIR/STEP.log, results to DIR, and DIR/report.md
+says of each step how it ended. Another run with the same DIR goes on: steps that ended well are not repeated, samples
+are kept in DIR/store.sqlite. Nothing about the device is changed.
 
-On a GPU machine without network
---------------------------------
-Wheels are prepared where there is a network, for the GPU machine's Python (3.11 or 3.12): loopy, islpy-barvinok (not
-islpy), pyopencl, what these need (Mako is easily forgotten), and whatever else of pyproject.toml is missing there; for
-perflex itself `pip wheel --no-deps --wheel-dir WHEELS .` in the top folder. Then::
+On a GPU machine without network, prepare wheels where there is one, for that machine's Python: loopy, islpy-barvinok
+(not islpy), pyopencl, what these need, whatever else of pyproject.toml is missing there, and perflex itself
+(``pip wheel --no-deps --wheel-dir WHEELS .``). Then::
 
     python3 -m pip install --no-index --no-deps --target SITE WHEELS/*.whl
-    PYTHONPATH=SITE python3 tests/bench/gpu_study.py --out OUT --budget 8min
-
-The device is chosen by name (`--device cuda`, `--device nvidia`, ...), through OpenCL where the driver offers it and
-CUDA where it does not; by default it is the first GPU that works. `python3 -m perflex devices` says which there are.
-With cores to spare, code is generated in other processes (`--workers`).
-
-On a CPU device all parts run with small sizes, `--budget 3min`, as a test of this program; one machine's volumes stand
-in for the volumes that a CPU does not have, and that part's prediction means nothing there.
+    PYTHONPATH=SITE python3 tests/bench/gpu_study.py --out OUT --budget 25min
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
+import subprocess
 import sys
-import warnings
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from gpu_parts.budget import Budget, CutShortError, parse_seconds
-from gpu_parts.ceilings import ceilings
-from gpu_parts.ending import CUT_STATUS, ends_by_itself
-from gpu_parts.evaluations import evaluations
-from gpu_parts.facts import device_facts
-from gpu_parts.keeping import set_earlier_aside, write_text
-from gpu_parts.launch_cost import launch_cost
-from gpu_parts.matmul import matmul_space
-from gpu_parts.needs import missing
-from gpu_parts.parts import Part, Setting, run_parts
-from gpu_parts.report import report_text
-from gpu_parts.stencil import stencil_shapes
-from gpu_parts.workers import default_workers
+HERE = Path(__file__).parent
+TOP = HERE.parents[1]
+PERFLEX = (sys.executable, "-m", "perflex")
+# Of a step's share, for its process to end by itself after a signal.
+GRACE_S = 5.0
 
-from perflex.errors import PerflexError, PerflexWarning
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+class Step(NamedTuple):
+    """A command, its share of the time beside the shares of the later ones, and the steps whose results it needs."""
 
-    from gpu_parts.parts import PartRun
+    name: str
+    share: float
+    command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
-PARTS = (
-    Part("device", "Device", 1, device_facts),
-    Part("launch", "Timer and launches", 3, launch_cost),
-    Part("ceilings", "Ceilings and calibrated rates", 14, ceilings),
-    Part("evaluation", "Evaluation", 36, evaluations),
-    Part("stencil", "25-point stencil over work-group shapes", 22, stencil_shapes),
-    Part("matmul", "Space of tiled matrix multiplications", 24, matmul_space),
-)
-# Of the end of the budget, for the report and for what a part needs to stop.
-RESERVE = 0.03
-GRACE_S = 8.0
-STAND_IN = "V100"
+
+def steps(device: str) -> tuple[Step, ...]:
+    """Return the steps; paths are relative to the folder of results."""
+    own = ("--device", device)
+    record, half = (sys.executable, str(HERE / "any_kernel.py")), ("--half", "report")
+    judged = ("--times", "families.jsonl", "--calibration", "general_gpu=general.yaml", "--out", "families")
+    return (
+        Step("devices", 1, (*PERFLEX, "devices")),
+        Step("doctor", 2, (*PERFLEX, "doctor", *own)),
+        Step("calibrate", 20, (*PERFLEX, "calibrate", "general", *own, "--out", "general.yaml")),
+        Step("times", 1, (*PERFLEX, "export-times", "general.yaml", "--out", "general_times.csv"), ("calibrate",)),
+        Step("demo", 8, (*PERFLEX, "demo", *own, "--out", "demo")),
+        Step("space", 12, (sys.executable, str(Path(__file__)), "--space", device), ("calibrate",)),
+        Step("families", 25, (*record, "record", *half, *own, "--out", "families.jsonl")),
+        Step("judge", 6, (*record, "judge", *half, *judged), ("calibrate", "families")),
+        Step("evaluate", 20, (*PERFLEX, "evaluate", *own, "--out", "evaluation")),
+    )
+
+
+def run(step: Step, folder: Path, seconds: float) -> str:
+    """Run a step and return how it ended, ``"done"`` or why not."""
+    environment = os.environ | {"PERFLEX_STORE": str(folder / "store.sqlite"), "PYTHONUNBUFFERED": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TOP), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with (folder / f"{step.name}.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            step.command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(max(seconds - GRACE_S, 1.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+            code = None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if code is None:
+        return f"its {seconds:.0f} s were over"
+    if code == 0:
+        return "done"
+    lines = (folder / f"{step.name}.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f"exit {code}: {lines[-1] if lines else 'no output'}"
+
+
+def space(device: str) -> None:
+    """Time a space of tiled matrix multiplications until SIGINT, and judge its predictions by `general.yaml`."""
+    import warnings
+
+    from judging import Method, judged, write_cases
+
+    from perflex import Calibration, PerflexError, TimingOptions, find_device
+    from perflex.features.sized_kernel import sized_kernels
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import Timing
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    warnings.simplefilter("ignore")
+    where, calibration = find_device(device), Calibration.load("general.yaml")
+    n = 2048 if where.kind == "gpu" else 256
+    tags = f"matmul_rb dtype:float32 rows:1,2,4,8 columns:1,2,4,8 lsize:4,8,16 groups_fit:True n:{n}".split()
+    method, measured = Method("general", "nothing"), {}
+    try:
+        for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags):
+            [timing] = measure(sized_kernels([kernel]), where, TimingOptions(budget_s=0.1))
+            if isinstance(timing, Timing):
+                measured[kernel.name] = timing.seconds
+                try:
+                    method.seconds[kernel.name] = float(calibration.predict(kernel, kernel.sizes))
+                except PerflexError as error:
+                    method.refused[kernel.name] = str(error)
+    except KeyboardInterrupt:
+        print("cut short")
+    print(judged([method], measured, lambda _: "space"))
+    write_cases(Path("space.csv"), [method], measured)
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds that ``90``, ``90s`` or ``25min`` stand for."""
+    number = text.removesuffix("min").removesuffix("s")
+    return float(number) * (60.0 if text.endswith("min") else 1.0)
 
 
 def main() -> int:
-    """Run the parts; 0 if all that were wanted ran to their end, 1 if not, 124 if the run was cut."""
-    arguments = _arguments()
-    if absent := missing():
-        print(f"error: {'; '.join(absent)}; install what pyproject.toml and its packages ask for", file=sys.stderr)
-        return 1
-    folder = arguments.out
-    folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("PERFLEX_STORE", str(folder / "store.sqlite"))
-    set_earlier_aside(folder / "report.md")
-    budget = Budget(arguments.budget, reserve=RESERVE * arguments.budget)
-    runs: Sequence[PartRun] = []
-    name = arguments.device or "the default device"
-
-    def changed(now: Sequence[PartRun], ended: str = "") -> None:
-        nonlocal runs
-        runs = now
-        text = report_text(name, now, budget_s=budget.seconds, used_s=budget.used, ended=ended, folder=folder)
-        write_text(folder / "report.md", text)
-        for part in now:
-            if part.state == "begun":
-                print(f"{budget.used:6.0f} s  {part.name}: {part.allotted:.0f} s", flush=True)
-
-    try:
-        with ends_by_itself(budget.seconds, GRACE_S, lambda reason: changed(runs, reason)), warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerflexWarning)  # kernels that are left out are told in the results
-            setting = _setting(arguments)
-            name = str(setting.device)
-            wanted = [part for part in PARTS if not arguments.only or part.name in arguments.only]
-            run_parts(wanted, setting, budget, changed)
-            changed(runs)
-    except CutShortError as error:
-        changed(runs, str(error))
-        print(f"ended early: {error}; {folder / 'report.md'}", file=sys.stderr)
-        return CUT_STATUS
-    except PerflexError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        return 1
-    print(f"{budget.used:6.0f} s  {folder / 'report.md'}")
-    return 0 if all(part.state == "done" for part in runs) else 1
-
-
-def _setting(arguments: argparse.Namespace) -> Setting:
-    from perflex import find_device
-    from perflex.machines.lookup import machine_of_device
-
-    device = find_device(arguments.device)
-    own = machine_of_device(device.name)
-    on_gpu = device.kind == "gpu"
-    machine = arguments.machine or (own.name if own is not None else None if on_gpu else STAND_IN)
-    workers = default_workers(on_gpu=on_gpu) if arguments.workers is None else arguments.workers
-    is_own = bool(arguments.machine) if own is None else machine == own.name
-    return Setting(device, arguments.out.resolve(), machine, own_machine=is_own, workers=workers, small=arguments.small)
-
-
-def _arguments() -> argparse.Namespace:
+    """Run the steps; 0 if all ended well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results; made if it is not there")
-    parser.add_argument("--budget", type=parse_seconds, default=480.0, help="time of the whole run, e.g. 8min")
-    parser.add_argument("--device", help="parts of the device's name; by default the first GPU that works")
-    parser.add_argument("--only", type=_part_names, default=(), help=f"of {','.join(part.name for part in PARTS)}")
-    parser.add_argument("--machine", help="machine file or name for volumes; by default the device's own")
-    parser.add_argument("--workers", type=int, help="processes that generate code; by default 0 on CPU devices")
-    parser.add_argument("--small", action="store_true", help="sizes of a CPU device on a GPU, to try this program")
-    return parser.parse_args()
+    parser.add_argument("--out", type=Path, help="folder of the results; made if it is not there")
+    parser.add_argument("--budget", type=seconds_of, default=1500.0, help="time of the whole run, e.g. 25min")
+    parser.add_argument("--device", default="", help="parts of the device's name; by default the default device")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--space", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.space is not None:
+        space(arguments.space)
+        return 0
+    folder = arguments.out.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    state_file = folder / "state.json"
+    states: dict[str, str] = json.loads(state_file.read_text(encoding="utf-8")) if state_file.exists() else {}
+    begun = time.monotonic()
+    name = arguments.device
+    if not name:
+        from perflex import find_device
 
-
-def _part_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    known = [part.name for part in PARTS]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        msg = f"no part is called {', '.join(unknown)}; there are {', '.join(known)}"
-        raise argparse.ArgumentTypeError(msg)
-    return names
+        name = str(find_device().name)
+    every = [step for step in steps(name) if not arguments.only or step.name in arguments.only]
+    for number, step in enumerate(every):
+        left = arguments.budget - (time.monotonic() - begun)
+        if states.get(step.name) == "done":
+            continue
+        missing = [needed for needed in step.needs if states.get(needed) != "done"]
+        share = left * step.share / sum(other.share for other in every[number:] if states.get(other.name) != "done")
+        if missing:
+            states[step.name] = f"needs {', '.join(missing)}"
+        elif share < 2 * GRACE_S:
+            states[step.name] = "no time was left"
+        else:
+            print(f"{time.monotonic() - begun:6.0f} s  {step.name}: {share:.0f} s", flush=True)
+            states[step.name] = run(step, folder, share)
+        state_file.write_text(json.dumps(states, indent=2), encoding="utf-8")
+        rows = "".join(f"| {each} | {state} |\n" for each, state in states.items())
+        report = f"# GPU study of {name}\n\n| step | how it ended |\n| --- | --- |\n{rows}"
+        (folder / "report.md").write_text(report, encoding="utf-8")
+    print(f"{time.monotonic() - begun:6.0f} s  {folder / 'report.md'}")
+    return 0 if all(states.get(step.name) == "done" for step in every) else 1
 
 
 if __name__ == "__main__":

@@ -3,54 +3,173 @@
 DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants``, ``neusight``, ``hub`` and ``simulated_gpu``
 (``--sets`` names some). Of each tuning space of ``hub`` ``--configurations`` are drawn; a folder ``gpu_tuning`` in DIR
 or beside it has their times on further GPUs. Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if
-not given):
+not given) `general_gpu` predicts:
 
-* one program is left out after another and predicted by a fit to the GPU's other programs;
-* 0, 5, 10 and 20 random rows (seeds 0 to 4) are given and all others predicted, with the other GPUs' times and without;
-* data of few programs (``sgemm_variants``, ``hub``) are predicted from the programs of ``nvbench`` and ``gpuperf``, of
-  the same GPU or of the others;
-* of simulated GPUs, the studies' kernels are predicted from microbenchmarks;
-* of ``neusight``, element-wise operators on the GPU from those of the other GPUs, with 0 and 5 samples.
+* one program after another, from a fit to the GPU's other programs;
+* all rows but 0, 5, 10 and 20 random ones (seeds 0 to 4) from those, with the other GPUs' times and without;
+* data of few programs (``sgemm_variants``, ``hub``) from the programs of ``nvbench`` and ``gpuperf``, of the same GPU
+  or of the others;
+* of simulated GPUs, the studies' kernels from microbenchmarks that are no parts of them;
+* of ``nvbench``, ``gpuperf`` and ``sgemm_variants`` together, each program on each GPU from other programs on other
+  GPUs: what the calibration `general_gpu` that comes with perflex knows of a kernel (``--calibration`` writes it);
+* of ``neusight``, element-wise operators on the GPU from those of the other GPUs, with 0 and 5 samples. NeuSight
+  publishes mean errors of 14.0 and 19.3 % without samples (Lee, Phanishayee and Mahajan, ASPLOS 2025,
+  doi:10.1145/3669940.3707265); which rows each is of was not looked up.
 
-Beside perflex's model (``--model``, `general_gpu`) stand in the same run: one factor per device on the same
-configuration's time on the nearest other GPU (nearest by the sum of what the logarithms of DRAM bandwidth and
-single-precision peak differ by); a roofline of the machine file's peaks; and extremely randomised trees on the same
-features and rows. ``--method`` names some: perflex, transfer, factor, roofline, trees, trees_elsewhere.
+Beside it stand in the same run: one factor per device on the same configuration's time on the nearest other GPU
+(nearest by the sum of what the logarithms of DRAM bandwidth and single-precision peak differ by); a roofline of the
+machine file's peaks; and extremely randomised trees on the same features and rows. ``--method`` names some: perflex,
+transfer, factor, roofline, trees, trees_elsewhere.
 
-A GPU needs a machine file, perflex's own or one in ``--machines DIR``. Features are kept in ``--cache FILE`` and
-counted again only where the code, the machine or the row changed; rows that are refused, or take longer than
-``--limit`` seconds, are listed with the reason. It writes one CSV (errors and losses are fractions) and prints tables
-in Markdown. A run that is ended early goes on where it ended.
+Counts are kept in the store. It prints tables in Markdown; ``--out`` has a line per method and predicted row.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
-import time
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from real_gpus_parts.experiments import SEEDS
-from real_gpus_parts.reading import CONFIGURATIONS, read_rows
-from real_gpus_parts.running import Options, run
+from judging import HEADINGS, Method, row_of, table, write_cases
+from real_gpus_parts.counting import count
+from real_gpus_parts.methods import PREDICTORS, answer, general_calibration
+from real_gpus_parts.rows import CONFIGURATIONS, choose, read_rows
+from real_gpus_parts.trials import EVERYTHING, SEEDS, data_sets, trials
 
 from perflex import PerflexError, load_model
+from perflex.progress import progress_shown
 
-_EVERY_S = 5.0
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from real_gpus_parts.methods import Answer, DataSet
+    from real_gpus_parts.rows import MeasuredRow
+    from real_gpus_parts.trials import Trial
+
+    from perflex.progress import Progress
 
 
-class Progress:
-    """Shows how far work is on standard error, a line every few seconds."""
+class Case(NamedTuple):
+    """A row that is predicted: in which study, from what, and which; choices are among rows of one group and seed."""
 
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    study: str
+    data: str
+    gpu: str
+    samples: str
+    seed: int | None
+    group: str
+    program: str
+    label: str
 
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """Show a line, unless the last one was just now."""
-        now = time.monotonic()
-        if now - self._last > _EVERY_S or done == total:
-            self._last = now
-            print(f"{done}/{total} {what}", file=sys.stderr, flush=True)
+
+# What forked workers take from their parent: it is too large to be sent with each trial.
+_TRIALS: list[Trial] = []
+
+
+def _answer(number: int) -> Answer:
+    trial = _TRIALS[number]
+    return answer(trial.predictor, trial.data, trial.question)
+
+
+def answers(
+    what: Sequence[Trial], workers: int = 2, progress: Progress | None = None
+) -> tuple[list[Method], Mapping[Case, float]]:
+    """Return what each predictor with each knowledge said of all cases, and the measured times."""
+    _TRIALS[:] = what
+    for trial in what:
+        # Here once, not in each worker: sympy and scipy take long to load.
+        _ = trial.data.model.compiled.symbolic
+    import_module("scipy.optimize")
+    # One thread each: the processes fill the processors.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    methods: dict[tuple[str, str], Method] = {}
+    measured: dict[Case, float] = {}
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        for number, found in enumerate(pool.map(_answer, range(len(what)), chunksize=4)):
+            trial = what[number]
+            name = (trial.predictor.name, trial.knows)
+            method = methods.setdefault(name, Method(*name))
+            for place, row_number in enumerate(trial.question.judged):
+                row = trial.data.rows[row_number]
+                case = Case(trial.study, row.data, row.gpu, trial.samples, trial.seed, row.case, row.program, row.label)
+                measured[case] = row.seconds
+                # A time that is not positive and finite is no prediction.
+                if not 0 < found.seconds[place] < math.inf:
+                    method.refused[case] = found.reason or "not positive and finite"
+                    continue
+                method.seconds[case] = float(found.seconds[place])
+                if found.low is not None and found.high is not None:
+                    method.limits[case] = float(found.low[place]), float(found.high[place])
+            if progress is not None:
+                progress(number + 1, len(what), f"{trial.question.gpu}, {trial.predictor.name}, {trial.study}")
+    return list(methods.values()), measured
+
+
+def counted_sets(
+    rows: Sequence[MeasuredRow],
+    gpus: Sequence[str] = (),
+    model: str = "general_gpu",
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> list[DataSet]:
+    """Return the data sets with the features of their rows; a PerflexError as `predictions`."""
+    made = load_model(model).model()
+    chosen, short = choose(rows, gpus)
+    values, roofline = count(chosen, tuple(made.input_features()), workers, progress)
+    return data_sets(chosen, short, values, roofline, made)
+
+
+def predictions(
+    rows: Sequence[MeasuredRow],
+    gpus: Sequence[str] = (),
+    names: Sequence[str] = (),
+    model: str = "general_gpu",
+    draws: int = len(SEEDS),
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> tuple[list[Method], Mapping[Case, float]]:
+    """Count and predict, and return what `answers` does.
+
+    Raises
+    ------
+    PerflexError
+        A GPU is not in the data or has no machine file, or there is no such method.
+    """
+    for name in names:
+        if name not in PREDICTORS:
+            msg = f"no method is called {name!r}; there are {', '.join(PREDICTORS)}"
+            raise PerflexError(msg)
+    sets = counted_sets(rows, gpus, model, workers, progress)
+    what = [
+        trial
+        for trial in trials(sets, [PREDICTORS[name] for name in names or PREDICTORS], gpus)
+        if trial.seed is None or trial.seed < draws
+    ]
+    return answers(what, workers, progress)
+
+
+def report(methods: Sequence[Method], measured: Mapping[Case, float]) -> str:
+    """Return a table in Markdown for each study and data set, of all GPUs and of each."""
+    text = "# Times of real GPUs, predicted\n"
+    for study, data in dict.fromkeys((case.study, case.data) for case in measured):
+        own = {case: seconds for case, seconds in measured.items() if (case.study, case.data) == (study, data)}
+        text += f"\n## {data}: {study}\n\n{table(('GPU', 'samples', *HEADINGS), _lines(methods, own))}"
+    return text
+
+
+def _lines(methods: Sequence[Method], measured: Mapping[Case, float]) -> Iterator[list[str]]:
+    for gpu in ("all", *dict.fromkeys(case.gpu for case in measured)):
+        for samples in dict.fromkeys(case.samples for case in measured if gpu in {"all", case.gpu}):
+            part = {c: s for c, s in measured.items() if c.samples == samples and gpu in {"all", c.gpu}}
+            for method in methods:
+                if not part.keys().isdisjoint(method.seconds) or not part.keys().isdisjoint(method.refused):
+                    yield [gpu, samples, *row_of(method, part, lambda case: (case.gpu, case.group, case.seed))]
 
 
 def main() -> int:
@@ -60,40 +179,31 @@ def main() -> int:
     parser.add_argument("--gpu", nargs="*", default=[], help="as in the data")
     parser.add_argument("--sets", default="", help="folders, separated by commas; all that are there if not given")
     parser.add_argument("--method", nargs="*", default=[])
-    parser.add_argument("--model", default="general_gpu", help="a ready model's name, or its file")
-    parser.add_argument("--intervals", action="store_true", help="of the model fitted to the GPU alone, too; slow")
-    parser.add_argument("--most", type=int, default=0, help="rows of each program and GPU; all if not given")
-    parser.add_argument("--host-cost", action="store_true", help="a cost of launches that were timed with host code")
-    parser.add_argument("--programs-alike", action="store_true", help="in fits, however many rows each has")
     parser.add_argument("--draws", type=int, default=len(SEEDS), help="of samples; the first seeds")
     parser.add_argument("--configurations", type=int, default=CONFIGURATIONS, help="drawn of each tuning space")
-    parser.add_argument("--machines", type=Path, help="folder of machine files NAME.yaml")
-    parser.add_argument("--cache", type=Path)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for counting a row")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--calibration", type=Path, help="write the calibration that comes with perflex, and stop")
     given = parser.parse_args()
     try:
-        options = Options(
-            load_model(given.model).model(),
-            tuple(given.gpu),
-            tuple(given.method),
-            given.intervals,
-            given.most,
-            given.draws,
-            given.machines,
-            given.cache,
-            given.workers,
-            given.limit,
-            Progress(),
-            given.host_cost,
-            given.programs_alike,
-        )
         rows = read_rows(given.data, [name for name in given.sets.split(",") if name], given.configurations)
-        print(run(rows, options, given.out))
+        with progress_shown(True, "predict:") as progress:
+            if given.calibration is not None:
+                sets = counted_sets(rows, workers=given.workers, progress=progress)
+                general_calibration(next(one for one in sets if one.name == EVERYTHING)).save(given.calibration)
+                return 0
+            methods, measured = predictions(
+                rows, given.gpu, given.method, draws=given.draws, workers=given.workers, progress=progress
+            )
     except PerflexError as error:
         print(error, file=sys.stderr)
         return 1
+    print(report(methods, measured))
+    for method in methods:
+        for reason in dict.fromkeys(method.refused.values()):
+            print(f"- {method.name}: {sum(one == reason for one in method.refused.values())} rows: {reason}")
+    if given.out is not None:
+        write_cases(given.out, methods, measured)
     return 0
 
 

@@ -6,12 +6,11 @@
 
 ``record`` calls public names and the command line only, so that it runs unchanged where modules were moved or renamed:
 
-* fit: the shipped calibrations, fitted again to the tables they carry, to the last digit; their predictions and
-  diagnoses; the shipped models, descriptions and machines;
+* fit: the shipped calibrations, fitted again to their tables, to the last digit; their predictions and diagnoses; the
+  shipped models and machines;
 * counts: everything counted in four variants of each generator of the catalog, at two sizes;
-* volumes: data volumes, residency and instructions on three GPUs; caches, ECM models and blocks on three CPUs;
-* commands: what the commands print that time nothing, their exit codes and the tables they write;
-* fake: calibrating, pruning and tuning with times that are computed, and the described spaces of ../shared/data.
+* volumes: data volumes, residency and instructions on three GPUs; caches and ECM models on three CPUs;
+* commands: what the commands print that time nothing, their exit codes and the tables they write.
 
 Nothing is timed and nothing is kept (PERFLEX_STORE is off). A result that fails is recorded as its error. ``compare``
 prints each value that differs and ends with 1 if there is one; sections that only one file has are named, not compared.
@@ -21,20 +20,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import importlib
 import io
 import itertools
 import json
-import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -128,10 +123,7 @@ def outcome(compute: Callable[[], Any]) -> Any:
 
 
 def shipped_calibrations() -> dict[str, Path]:
-    try:
-        folder = Path(str(files("perflex.calib_data")))
-    except ModuleNotFoundError:
-        folder = TOP / "calib_data"
+    folder = Path(str(files("perflex.calib_data")))
     return {path.stem: path for path in sorted((folder / "calibrations").glob("*.yaml"))}
 
 
@@ -182,45 +174,43 @@ def volume_kernels() -> dict[str, tuple[Any, dict[str, int]]]:
 
 def record_fit() -> Results:
     """Fit stored tables again, predict, diagnose; list what is shipped."""
-    from perflex import Calibration, diagnose, fit_model, load_description, load_machine
+    from perflex import Calibration, FitOptions, diagnose, fit_model, load_machine
     from perflex.models import load_model, model_names
 
     kernels = {name: volume_kernels()[name] for name in ("matmul naive", "matmul prefetching", "transpose tiled")}
+    kernels |= {made.name: (made.kernel, dict(made.sizes)) for made in some_matmuls()}
     for name, path in shipped_calibrations().items():
         calibration = Calibration.load(path)
         model, table = calibration.model, calibration.table
-        yield f"{name}/loaded", outcome(lambda c=calibration: {"text": repr(c), "fit": c.fit, "table": c.table})
+        yield f"{name}/loaded", outcome(lambda c=calibration: {"text": repr(c), "fit": facts(c.fit), "table": c.table})
         yield f"{name}/saved", outcome(lambda c=calibration: saved_text(c))
-        if table is None:
-            continue
-        for kept in (True, False):
-            again = outcome(lambda m=model, t=table, k=kept: fit_facts(fit_model(m, t, nonnegative=k, max_starts=4)))
-            yield f"{name}/fitted again/nonnegative={kept}", again
-        fewer = table.take(range(0, len(table), 2))
-        half = outcome(lambda m=model, t=fewer: fit_facts(fit_model(m, t, nonnegative=True, on_undetermined="warn")))
-        yield f"{name}/fitted to every second row", half
+        ways = {
+            "as it is": (table, FitOptions()),
+            "any sign": (table, FitOptions(nonnegative=False)),
+            "absolute errors": (table, FitOptions(relative=False)),
+            "a loss that few wrong times do not move": (table, FitOptions(loss="soft_l1")),
+            "every second row": (table.take(range(0, len(table), 2)), FitOptions(on_undetermined="warn")),
+        }
+        for way, (rows, options) in ways.items():
+            again = outcome(lambda m=model, r=rows, o=options: facts(fit_model(m, r, o, max_starts=4)))
+            yield f"{name}/fitted again, {way}", again
         yield f"{name}/diagnosis", outcome(lambda c=calibration: {"text": repr(diagnose(c)), **diagnose(c).as_dict()})
-        own = {variant: kernels_of_calibration(name)[variant] for variant in kernels_of_calibration(name)}
-        for label, (kernel, sizes) in {**kernels, **own}.items():
+        for label, (kernel, sizes) in kernels.items():
             yield f"{name}/predicted/{label}", outcome(lambda c=calibration, k=kernel, s=sizes: predictions(c, k, s))
     for name in model_names():
-        shipped = load_model(name)
-        made = shipped.model()
-        yield (
-            f"model {name}",
-            outcome(
-                lambda d=shipped, m=made: {
-                    "file": d,
-                    "model": repr(m),
-                    "features": m.all_features(),
-                    "params": m.params(),
-                }
-            ),
-        )
-    for name in ("convolution", "gemm", "pnpoly"):
-        yield f"description {name}", outcome(lambda n=name: described_facts(load_description(n)))
+        yield f"model {name}", outcome(lambda n=name: model_facts(load_model(n)))
     for name in (*GPU_MACHINES, *CPU_MACHINES):
         yield f"machine {name}", outcome(lambda n=name: load_machine(n))
+
+
+def model_facts(file: Any) -> dict[str, Any]:
+    made = file.model()
+    return {"file": file, "model": repr(made), "features": made.all_features(), "params": made.params()}
+
+
+def some_matmuls() -> list[Any]:
+    generator = generator_named("matmul_sq")
+    return [generator.generate(variant[-1]) for variant in chosen_variants(generator)]
 
 
 def saved_text(calibration: Any) -> str:
@@ -229,23 +219,11 @@ def saved_text(calibration: Any) -> str:
         return (Path(folder) / "saved.yaml").read_text(encoding="utf-8")
 
 
-def fit_facts(fit: Any) -> dict[str, Any]:
-    return {"text": repr(fit), "fit": fit, "correlation": fit.correlation, "error": fit.geometric_mean_error}
-
-
-def described_facts(description: Any) -> dict[str, Any]:
-    space = description.space()
-    digest = hashlib.sha256(json.dumps(plain(space)).encode()).hexdigest()
-    names = ("name", "text", "aliases", "constants", "model", "alternatives", "switches", "feature_names")
-    facts = {name: getattr(description, name) for name in names}
-    return {**facts, "configurations": len(next(iter(space.values()))), "digest": digest}
-
-
-def kernels_of_calibration(name: str) -> dict[str, tuple[Any, dict[str, int]]]:
-    """Return two variants of the generator that a calibration is for."""
-    generator = generator_named({"dg": "dg_diff", "fdiff": "fdiff"}.get(name.partition("_")[0], "matmul_sq"))
-    made = [generator.generate(variant[-1]) for variant in chosen_variants(generator)]
-    return {kernel.name: (kernel.kernel, dict(kernel.sizes)) for kernel in made}
+def facts(fit: Any) -> dict[str, Any]:
+    """Return what a fit found, not the problem that it solved."""
+    names = [field.name for field in fields(fit) if field.name not in {"problem", "model", "table"}]
+    values = {name: getattr(fit, name) for name in names if not name.startswith("_")}
+    return {**values, "correlation": fit.correlation, "error": fit.geometric_mean_error}
 
 
 def predictions(calibration: Any, kernel: Any, sizes: dict[str, int]) -> dict[str, Any]:
@@ -299,12 +277,11 @@ def counted_values(made: Any) -> dict[str, Any]:
 
 
 def record_volumes() -> Results:
-    """Compute volumes and residency on GPUs; caches, ECM models and blocks on CPUs."""
-    from perflex import choose_block, ecm_model, fit_capacity_curve, in_core_cycles, using_machine
+    """Compute volumes and residency on GPUs; caches and ECM models on CPUs."""
+    from perflex import ecm_model, in_core_cycles, using_machine
 
     for machine, (label, (kernel, sizes)) in itertools.product(GPU_MACHINES, volume_kernels().items()):
         yield f"{machine}/{label}", feature_values(machine, GPU_FEATURES, kernel, sizes)
-        yield f"{machine}/{label}/64 registers", feature_values(machine, GPU_FEATURES[:3], kernel, sizes, registers=64)
     small = {"jacobi": (example("jacobi:seven_point"), {"M": 1000, "N": 200})}
     for machine, (label, (kernel, sizes)) in itertools.product(CPU_MACHINES, {**small, **volume_kernels()}.items()):
         yield f"{machine}/{label}", feature_values(machine, CPU_FEATURES, kernel, sizes)
@@ -316,15 +293,6 @@ def record_volumes() -> Results:
                     return {"model": repr(model), "seconds": model.eval_with_kernel({}, k, s)}
 
             yield f"{machine}/{label}/{cores} cores", outcome(composed)
-        if label in small or label.startswith("stencil3d"):
-            for count in (1, 8):
-                yield (
-                    f"{machine}/{label}/block, {count} cores",
-                    outcome(lambda k=kernel, s=sizes, m=machine, c=count: choose_block(k, s, m, cores=c)),
-                )
-    over = [0.1 * number for number in range(1, 30)]
-    rates = [0.9 * math.exp(-5.0 * math.exp(-2.0 * each)) for each in over]
-    yield "capacity curve", outcome(lambda: fit_capacity_curve(over, rates))
 
 
 def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int], **how: Any) -> dict[str, Any]:
@@ -340,141 +308,81 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int],
     return {name: outcome(lambda n=name: value(n)) for name in names}
 
 
+COMMANDS = (
+    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "evaluate", "export-times", "features",
+    "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune", "prune-table", "rank",
+    "report", "roofline", "store", "store export", "store list", "store prune", "transfer", "volumes",
+)  # fmt: skip
+# Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
+LINES = """
+--version
+catalog --json
+catalog matmul_sq
+features NAIVE n=1056 -f f_op_float32_madd -f f_mem_access_tag:aLD -f f_chain_float32_madd_after:48
+features STAR GRID --machine V100 --registers 64
+features NAIVE n=1056 -f f_ops_float32_madd
+features NAIVE n=1000
+features NAIVE m=16 n=32
+features examples/matmul.py:nothing n=16
+predict CALIBRATION NAIVE n=512,1024 --confidence 0.95
+predict CALIBRATION NAIVE n=512,1024 --json --confidence 0.9
+predict CALIBRATION NAIVE
+diagnose CALIBRATION --out FOLDER
+diagnose CALIBRATION --json
+rank CALIBRATION PREFETCHING NAIVE n=1056
+rank CALIBRATION PREFETCHING NAIVE n=1056 --json
+prune CALIBRATION examples/matmul_space.py:space n=512 --keep 5% --out FOLDER
+prune CALIBRATION NAIVE n=512
+export-times CALIBRATION --out FOLDER/times.csv
+machine list --json
+machine show nowhere
+volumes NAIVE --machine V100 n=512 --registers 128
+volumes NAIVE --machine Gold-6248 n=512
+roofline NAIVE PREFETCHING n=1024 --machine v100 --time predicted --calibration CALIBRATION --out FOLDER
+layers JACOBI --machine Gold-6248 M=1000 N=600 --fold k=2 --fold j=4 --convention paper
+layers JACOBI --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300
+layers JACOBI --machine Gold-6248 M=1000 --series N=100:700:100
+block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --tiles-per-core 2 --json
+block JACOBI --machine Gold-6248 M=512 N=512 --criterion L2=plane
+prune-table SPACE convolution --samples 100 --keep promise --out FOLDER
+prune-table SPACE convolution --samples 100 --keep 5% --json
+"""
+WORDS = {
+    "NAIVE": "examples/matmul.py:naive",
+    "PREFETCHING": "examples/matmul.py:prefetching",
+    "STAR": "examples/stencil.py:star25",
+    "JACOBI": "examples/jacobi.py:seven_point",
+    "TRANSPOSES": "examples/transposes.py:naive examples/transposes.py:tiled examples/transposes.py:padded",
+    "GRID": "nx=640 ny=512 nz=512",
+    "SPACE": f"{TOP.parent}/shared/data/gpu_tuning/convolution_milo/A4000.csv.gz",
+}
+
+
 def command_lines() -> list[str]:
-    """Return the commands of the README that time nothing, and variants of them; FOLDER is empty at first."""
-    naive, prefetching = "examples/matmul.py:naive", "examples/matmul.py:prefetching"
-    star = "examples/stencil.py:star25"
-    jacobi, transposes = "examples/jacobi.py:seven_point", "examples/transposes.py"
-    three = " ".join(f"{transposes}:{name}" for name in ("naive", "tiled", "padded"))
-    grid, sq = "nx=640 ny=512 nz=512", "MATMUL_SQ_INTEL"
-    commands = (
-        "demo",
-        "devices",
-        "catalog",
-        "features",
-        "calibrate",
-        "diagnose",
-        "predict",
-        "rank",
-        "prune",
-        "volumes",
-        "layers",
-        "block",
-        "roofline",
-        "compare",
-        "evaluate",
-        "machine",
-        "store",
-    )
-    lines = ["--version", "--help", *(f"{command} --help" for command in commands)]
-    lines += [f"machine {word} --help" for word in ("list", "show", "detect")]
-    lines += [f"store {word} --help" for word in ("list", "export", "verify", "prune")]
-    lines += ["catalog", "catalog --json", "catalog matmul_sq", "catalog stencil", "catalog nothing_has_this"]
-    for kernel, sizes in ((naive, "n=1056"), (prefetching, "n=1056"), (star, grid), (jacobi, "M=100 N=60")):
-        lines += [f"features {kernel}", f"features {kernel} {sizes}", f"features {kernel} {sizes} --json"]
-        lines += [f"features {kernel} {sizes} --per work-item --subscripts --branches domain --sub-group-size 16"]
-    lines += [
-        f"features {naive} n=1056 -f f_op_float32_madd -f f_mem_access_tag:aLD -f f_chain_float32_madd_after:48",
-        f"features {star} {grid} --machine V100 --registers 64",
-        f"features {naive} n=1056 -f f_ops_float32_madd",
-        f"features {naive} n=1000",
-        f"features {naive} m=16 n=32",
-        "features examples/matmul.py:nothing n=16",
-        "features nowhere.py:naive n=16",
-    ]
-    for name in shipped_calibrations():
-        lines += [f"predict CALIBRATION:{name} {prefetching} n=1056"]
-    lines += [
-        f"predict {sq} {naive} n=512,1024 --confidence 0.95",
-        f"predict {sq} {naive} n=512,1024 --json --confidence 0.9",
-        f"predict {sq} {naive}",
-        f"predict nowhere.yaml {naive} n=16",
-        f"diagnose {sq} --out FOLDER",
-        "diagnose CALIBRATION:fdiff_incore_amd_epyc_4cores_pocl",
-        "diagnose CALIBRATION:fdiff_incore_amd_epyc_4cores_pocl --json",
-        f"rank {sq} {prefetching} {naive} n=1056",
-        f"rank {sq} {prefetching} {naive} n=1056 --json",
-        "prune MATMUL_INCORE examples/matmul_space.py:space n=512 --keep 5% --out FOLDER",
-        f"prune MATMUL_INCORE {naive} n=512",
-        "machine list",
-        "machine list --json",
-        "machine show nowhere",
-    ]
+    """Return commands that time nothing."""
+    lines = [f"{command} --help" for command in COMMANDS] + LINES.strip().splitlines()
+    for kernel in ("NAIVE n=1056", "PREFETCHING n=1056", "STAR GRID", "JACOBI M=100 N=60"):
+        lines += [f"features {kernel}", f"features {kernel} --json", f"features {kernel.partition(' ')[0]}"]
+        lines += [f"features {kernel} --per work-item --subscripts --branches domain --sub-group-size 16"]
     for machine in (*GPU_MACHINES, *CPU_MACHINES, "K20", "W7800"):
         lines += [f"machine show {machine}", f"machine show {machine} --json"]
     for machine in GPU_MACHINES:
-        lines += [
-            f"volumes {star} --machine {machine} {grid}",
-            f"volumes {star} --machine {machine} {grid} --variant paper2022 --json",
-            f"roofline {three} n=1024 --machine {machine} --time bound",
-            f"roofline {three} n=1024 --machine {machine} --json",
-        ]
+        lines += [f"volumes STAR --machine {machine} GRID", f"volumes STAR --machine {machine} GRID --json"]
+        lines += [f"roofline TRANSPOSES n=1024 --machine {machine} {more}" for more in ("--time bound", "--json")]
     for machine in CPU_MACHINES:
-        lines += [
-            f"layers {jacobi} --machine {machine} M=10000 N=600",
-            f"layers {jacobi} --machine {machine} M=1000 N=600 --cores 4 --json",
-            f"block {jacobi} --machine {machine} M=512 N=512",
-        ]
-    described = "DATA/gpu_tuning/convolution_milo/A4000.csv.gz convolution --samples 100"
-    lines += [
-        f"volumes {star} --machine V100 --series nx,ny=256:512:256 --points 134217728",
-        f"volumes {naive} --machine V100 n=512 --registers 128 --granule 64",
-        f"volumes {naive} --machine V100",
-        f"volumes {naive} --machine Gold-6248 n=512",
-        f"roofline {naive} {prefetching} n=1024 --machine v100 --time predicted --calibration {sq} --out FOLDER",
-        f"roofline {naive} --machine V10 n=64",
-        f"layers {jacobi} --machine Gold-6248 M=1000 N=600 --fold k=2 --fold j=4 --convention paper",
-        f"layers {jacobi} --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300",
-        f"layers {jacobi} --machine Gold-6248 M=1000 --series N=100:700:100",
-        f"layers {naive} --machine EPYC-7452 n=512",
-        f"layers {jacobi} --machine V100 M=10 N=10",
-        f"block {jacobi} --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --tiles-per-core 2 --json",
-        f"block {jacobi} --machine Gold-6248 M=512 N=512 --criterion L2=plane",
-        "compare LEFT RIGHT --key x --key y --value dram=measured --value l2",
-        "compare LEFT RIGHT --key x --key y --value dram=measured --json",
-        "compare LEFT RIGHT --key x --value nothing",
-        f"prune-table {described} --keep promise --analytic --out FOLDER",
-        f"prune-table {described} --keep 5%",
-        f"prune-table {described} --keep promise:0.05,0.9 --json",
-        "store list --store FOLDER/nothing.sqlite",
-        "calibrate no_such_model -o FOLDER/x.yaml",
-        "no_such_command",
-    ]
+        lines += [f"layers JACOBI --machine {machine} M=10000 N=600", f"block JACOBI --machine {machine} M=512 N=512"]
+        lines += [f"layers JACOBI --machine {machine} M=1000 N=600 --cores 4 --json"]
     return lines
 
 
 def record_commands() -> Results:
     """Run commands: exit code, what they print, the tables they write and the names of pictures."""
-    calibrations = shipped_calibrations()
+    calibration = shipped_calibrations()["matmul_sq_amd_epyc_4cores_intel_opencl"]
     for line in command_lines():
         with tempfile.TemporaryDirectory(prefix="reference_") as folder, contextlib.chdir(TOP):
-            place = Path(folder)
-            words = [word_with_places(word, place, calibrations) for word in line.split()]
-            yield line, outcome(lambda w=words, p=place: command_result(w, p))
-    alone = subprocess.run(
-        [sys.executable, "-m", "perflex", "machine", "show", "V100"],
-        cwd=TOP,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    yield "python -m perflex", plain({"code": alone.returncode, "output": alone.stdout, "remarks": alone.stderr})
-
-
-def word_with_places(word: str, folder: Path, calibrations: dict[str, Path]) -> str:
-    by_name = {"MATMUL_SQ_INTEL": "matmul_sq_amd_epyc_4cores_intel_opencl",
-               "MATMUL_INCORE": "matmul_incore_amd_epyc_4cores_intel_opencl"}  # fmt: skip
-    if word in by_name or word.startswith("CALIBRATION:"):
-        return str(calibrations[by_name.get(word) or word.removeprefix("CALIBRATION:")])
-    if word in {"LEFT", "RIGHT"}:
-        rows = [(x, y, 1.0 + x / 7 + y, 3.0 + math.sqrt(x * y)) for x in (8, 16, 32) for y in (1, 2, 4)]
-        factor = 1.0 if word == "LEFT" else 1.125
-        names = "x,y,dram,l2" if word == "LEFT" else "x,y,measured,l2"
-        text = "\n".join([names, *(f"{x},{y},{factor * d + x / 64!r},{factor * b!r}" for x, y, d, b in rows)])
-        path = folder / f"{word.lower()}.csv"
-        path.write_text(f"{text}\n", encoding="utf-8")
-        return str(path)
-    return word.replace("FOLDER", str(folder)).replace("DATA", str(TOP.parent / "shared" / "data"))
+            places = WORDS | {"FOLDER": folder, "CALIBRATION": str(calibration)}
+            words = re.sub("|".join(places), lambda found, p=places: p[found.group()], line).split()
+            yield line, outcome(lambda w=words, p=Path(folder): command_result(w, p))
 
 
 def command_result(words: list[str], folder: Path) -> dict[str, Any]:
@@ -492,230 +400,11 @@ def command_result(words: list[str], folder: Path) -> dict[str, Any]:
     return {"code": code, "output": output.getvalue(), "remarks": remarks.getvalue(), "written": written}
 
 
-class FakeDevice:
-    """A device whose times are computed from the kernel, its sizes and its label."""
-
-    name, platform, vendor, driver, kind, api = "fake device", "fake platform", "nobody", "0", "cpu", "opencl"
-    sub_group_size = 16
-    timer_resolution_s = 1e-9
-
-    def __init__(self, law: Callable[[Any, Mapping[str, int], str], float], noise: float = 0.02) -> None:
-        self.law, self.noise = law, noise
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.platform})"
-
-    def backend(self) -> FakeDevice:
-        return self
-
-    @property
-    def device(self) -> FakeDevice:
-        return self
-
-    def build(self, job: Any) -> FakeRun:
-        return FakeRun(self.law(job.kernel, job.sizes, job.label), self.noise, job.label)
-
-    def close(self) -> None:
-        pass
-
-
-class FakeRun:
-    """A kernel on the fake device; each launch takes a little more than the law says."""
-
-    def __init__(self, seconds: float, noise: float, label: str) -> None:
-        self.seconds, self.noise, self.label, self.launched = seconds, noise, label, 0
-
-    def run(self, launches: int) -> tuple[float, ...]:
-        found = []
-        for _ in range(launches):
-            self.launched += 1
-            found.append(self.seconds * (1 + self.noise * fraction(f"{self.label} {self.launched}")))
-        return tuple(found)
-
-
-def fraction(text: str) -> float:
-    """Return a number from 0 to 1 that looks like chance and is the same for the same text."""
-    return zlib.crc32(text.encode()) / 2**32
-
-
-def record_fake() -> Results:
-    """Calibrate, prune and tune with times that are computed."""
-    from perflex import Calibration, Model, Promise, calibrate, prune, rank, tune
-
-    path = shipped_calibrations()["matmul_incore_amd_epyc_4cores_intel_opencl"]
-    truth = Calibration.load(path)
-    device = FakeDevice(lambda kernel, sizes, _: float(truth.predict(kernel, sizes)))
-    kernels = measurement_kernels("matmul_incore")
-    model = Model("f_cl_wall_time_fake", truth.model.expression)
-    for label, how in (("all", {}), ("absolute", {"relative": False}), ("budget", {"budget_s": 1.0})):
-        found = outcome(lambda h=how: without_dates(calibrate(model, kernels, device=device, store="off", **h)))
-        yield f"calibrate/{label}", found
-    space = matmul_space()
-    yield "space", outcome(lambda: {"text": repr(space), "settings": list(space), "of": space.combinations})
-    sizes = {"n": 512}
-    yield "rank", outcome(lambda: [{**plain(p), "kernel": ""} for p in rank(space, truth, sizes)])
-    for keep in (5, 0.1, Promise(loss=0.05, confidence=0.9)):
-        yield f"prune/{keep}", outcome(lambda k=keep: pruned_facts(prune(space, truth, sizes, keep=k, store="off")))
-    first = prune(space, truth, sizes, keep=5, store="off")
-    times = {v.name: v.predicted * (1 + fraction(v.name) / 3) for v in first.variants[::4]}
-    promise = Promise(loss=0.05, confidence=0.95)
-    yield (
-        "prune/measured",
-        outcome(lambda: pruned_facts(prune(space, truth, sizes, keep=promise, measured=times, store="off"))),
-    )
-    for calibration in (None, truth):
-        yield (
-            f"tune/{'blind' if calibration is None else 'calibrated'}",
-            outcome(
-                lambda c=calibration: tuned_facts(
-                    tune(space, sizes, device=device, calibration=c, budget=20, first=8, seed=1, store="off")
-                )
-            ),
-        )
-    yield "tuner", outcome(lambda: asked_and_told(times, first))
-    yield "blocks", outcome(fitted_blocks)
-    yield from record_described()
-
-
-def measurement_kernels(name: str) -> list[Any]:
-    from perflex.models import load_model
-    from uipick import ALL_GENERATORS, KernelCollection, MatchCondition
-
-    collection = KernelCollection(ALL_GENERATORS)
-    found: dict[str, Any] = {}
-    for each in load_model(name).measurement_kernels:
-        how = {} if each.match is None else {"generator_match_cond": MatchCondition[each.match.upper()]}
-        made = collection.generate_kernels(list(each.tags), **how)
-        found.update({kernel.name: kernel for kernel in made})
-    return list(found.values())
-
-
-def without_dates(calibration: Any) -> dict[str, Any]:
-    names = ("model", "device", "options", "noise_floor", "dropped", "machine", "table")
-    return {**{name: getattr(calibration, name) for name in names}, **fit_facts(calibration.fit)}
-
-
-def matmul_space() -> Any:
-    from perflex import VariantSpace
-
-    build = example_function("matmul_space", "matmul")
-    values = {"wide": (8, 16), "high": (4, 8), "columns": (1, 2), "rows": (1, 2), "depth": (16, 32), "unroll": (1, 4)}
-    constraints = ["depth % wide == 0 and depth % high == 0", "rows * columns * unroll <= 8"]
-    return VariantSpace(build, values, constraints, name="some matrix multiplications")
-
-
-def example_function(module: str, name: str) -> Any:
-    if str(EXAMPLES) not in sys.path:
-        sys.path.append(str(EXAMPLES))
-    return getattr(importlib.import_module(module), name)
-
-
-def pruned_facts(pruning: Any) -> dict[str, Any]:
-    return {
-        "text": repr(pruning),
-        "table": pruning.table(),
-        "decision": pruning.decision,
-        "excluded": pruning.excluded,
-        "share": pruning.share,
-    }
-
-
-def tuned_facts(found: Any) -> dict[str, Any]:
-    """Return what tuning found; what building cost is another time each time."""
-    steps = [{**plain(step), "cost_s": 0.0} for step in found.history]
-    return {"best": found.best, "history": steps, "promise": found.promise, "failures": found.failures}
-
-
-def asked_and_told(times: dict[str, float], pruning: Any) -> dict[str, Any]:
-    import numpy as np
-
-    from perflex import Tuner
-
-    features = np.array([[v.predicted, *v.costs.values(), *map(float, v.settings.values())] for v in pruning.variants])
-    tuner = Tuner(features, prior=[v.predicted for v in pruning.variants], budget=24, first=8, seed=3)
-    asked: list[str] = []
-    while some := tuner.ask(4):
-        for each in some:
-            variant = pruning.variants[each.number]
-            asked.append(variant.name)
-            tuner.tell(each, times.get(variant.name, variant.predicted * (1 + fraction(variant.name) / 3)))
-    return {"asked": asked, "best": tuner.best, "predicted": tuner.predicted, "promise": tuner.promise}
-
-
-def fitted_blocks() -> dict[str, Any]:
-    from perflex import calibrate_blocks, choose_block
-
-    generator = generator_named("stencil3d")
-    variant = chosen_variants(generator)[0][0]
-    made = generator.generate(variant)
-    jobs = []
-    for number, (nx, ny, nz) in enumerate(itertools.product((64, 128, 256), (64, 128), (32, 64))):
-        block = ((16, 8, 4), (32, 4, 8), (64, 16, 32), (64, 4, 4))[number % 4]
-        jobs.append((made.kernel, {"nx": nx, "ny": ny, "nz": nz}, block))
-
-    def law(_: Any, sizes: Mapping[str, int], label: str) -> float:
-        return 1e-6 + 1e-9 * math.prod(sizes.values()) * (1 + fraction(label))
-
-    calibration = calibrate_blocks(jobs, "Gold-6248", device=FakeDevice(law))
-    sizes = {"nx": 256, "ny": 128, "nz": 64}
-    chosen = choose_block(made.kernel, sizes, "Gold-6248", calibration=calibration)
-    return {**without_dates(calibration), "chosen": chosen}
-
-
-def record_described() -> Results:
-    """Prune and tune measured spaces of described kernels, and count in some configurations."""
-    from perflex import DescribedSpace, Promise, load_described_space, load_description, prune, tune
-    from perflex.features import content_hash, count_features
-
-    data = TOP.parent / "shared" / "data" / "gpu_tuning"
-    spaces = {"convolution": data / "convolution_milo" / "A4000.csv.gz", "gemm": data / "gemm" / "RTX_2080_Ti.csv.gz"}
-    for name, path in spaces.items():
-        for learned, keep in itertools.product((False, True), (0.05, Promise())):
-
-            def pruned(n: str = name, p: Path = path, x: bool = learned, k: Any = keep) -> dict[str, Any]:
-                space = load_described_space(p, load_description(n))
-                found = prune(space, keep=k, learned=x, seed=2, measured=space.sample(100, 2))
-                names = ("kept", "decision", "excluded", "parameters", "errors", "keeps_near_best")
-                facts = {each: getattr(found, each) for each in names}
-                return {"text": repr(found), "predicted": found.prediction.predicted[::50], **facts}
-
-            yield f"described/{name}/learned={learned}, {keep}", outcome(pruned)
-    for name in ("convolution", "gemm"):
-        description = load_description(name)
-        whole = description.space()
-        step = max(1, len(next(iter(whole.values()))) // 400)
-        settings = {key: column[::step] for key, column in whole.items()}
-        space = DescribedSpace(description, settings, "A100")
-        expected = space.expected()
-        yield f"described/{name}/expected", outcome(lambda e=expected: e)
-        yield (
-            f"described/{name}/tuned",
-            outcome(
-                lambda s=space, e=expected: tuner_facts(
-                    tune(s, measure=lambda v: float(e[v.number]) * (1 + fraction(str(v.number)) / 2), budget=50, seed=4)
-                )
-            ),
-        )
-        for row in range(0, len(expected), max(1, len(expected) // 4)):
-            one = {key: float(column[row]) for key, column in settings.items()}
-
-            def counted_scop(d: Any = description, given: Any = one) -> dict[str, Any]:
-                scop = example_function("described_scops", "described_scop")(d, given)
-                return {"scop": content_hash(scop), "counts": {e.identifier: e for e in count_features(scop, {})}}
-
-            yield f"described/{name}/configuration {row}", outcome(counted_scop)
-
-
-def tuner_facts(tuner: Any) -> dict[str, Any]:
-    return {"index": [step.number for step in tuner.history], "times": [step.seconds for step in tuner.history]}
-
-
 SECTIONS: dict[str, Callable[[], Results]] = {
     "fit": record_fit,
     "counts": record_counts,
     "volumes": record_volumes,
     "commands": record_commands,
-    "fake": record_fake,
 }
 
 
@@ -732,11 +421,6 @@ def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def record(path: Path, names: list[str]) -> None:
-    import perflex
-
-    home = Path(perflex.__file__).resolve()
-    if TOP not in home.parents:
-        print(f"warning: perflex comes from {home.parent}, not from {TOP}", file=sys.stderr)
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         begun = time.perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,13 @@ import pytest
 from perflex import Calibration, FeatureTable, Model
 from perflex.calibration.acceptance import (
     doubts,
-    is_repeatable,
+    faults,
     repeatability_of,
-    require_repeatable,
-    save_if_repeatable,
+    require_acceptable,
+    save_if_acceptable,
 )
-from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.record import TimingSummary
 from perflex.errors import CalibrationError, PerflexWarning
+from tests.support.fitted import fitted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,61 +29,59 @@ MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch")
 def calibration(**options: object) -> Calibration:
     rows = np.array([[2e-6, 1.0], [2.1e-6, 1.0], [1.9e-6, 1.0]])
     table = FeatureTable("f_cl_wall_time", ("f_cl_wall_time", "f_sync_kernel_launch"), ("a", "b", "c"), rows)
-    made = calibration_from_table(MODEL, table)
+    made = fitted(MODEL, table)
     return replace(made, options={**made.options, **options})
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), 0.0, 0.15])
 def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value: float | None, tmp_path: Path) -> None:
     found = calibration(repeatability=value)
-    assert is_repeatable(found)
-    assert doubts(found) == []
-    require_repeatable(found)
-    assert save_if_repeatable(found, tmp_path / "c.yaml")
-    assert is_repeatable(calibration())
+    assert faults(found) == doubts(found) == []
+    require_acceptable(found)
+    assert save_if_acceptable(found, tmp_path / "c.yaml")
+    assert faults(calibration()) == []
 
 
 def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together() -> None:
     found = calibration(repeatability=0.5)
-    assert found.table is not None
     rows = replace(found.table, repeatability=np.array([0.02, np.nan, 0.06]))
     assert repeatability_of(replace(found, table=rows)) == pytest.approx(0.04)
     # One of three is one that was disturbed and therefore has more samples: it does not speak for all.
     for few in ([np.nan] * 3, [0.3, np.nan, np.nan]):
         table = replace(found.table, repeatability=np.array(few))
         assert repeatability_of(replace(found, table=table)) == 0.5
-        assert is_repeatable(replace(found, table=table, options={}))
-    assert repeatability_of(replace(found, table=None)) == 0.5
+        assert faults(replace(found, table=table, options={})) == []
 
 
 def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_path: Path) -> None:
     found = calibration(repeatability=0.234)
-    words = r"mine.yaml is not written: .* repeat only to 23.4 %, the limit is 15 %; 'perflex doctor' .* --accept-noise"
+    words = r"mine.yaml is not written: .* repeat only to 23.4 %, the limit is 15 %; end .* --accept-noise"
     with pytest.raises(CalibrationError, match=words):
-        require_repeatable(found, "mine.yaml")
+        require_acceptable(found, "mine.yaml")
     file = tmp_path / "c.yaml"
     with pytest.warns(PerflexWarning, match=r"c\.yaml is not written") as caught:
-        assert not save_if_repeatable(found, file)
+        assert not save_if_acceptable(found, file)
     assert "earlier run" not in str(caught[0].message)
     assert not file.exists()
-    assert save_if_repeatable(found, file, accept_noise=True)
+    assert save_if_acceptable(found, file, accept_noise=True)
     assert Calibration.load(file).options["repeatability"] == 0.234
     # What is there is not touched, and it is said whose it is.
     before = file.read_bytes()
     with pytest.warns(PerflexWarning, match="the file that is there is of an earlier run"):
-        assert not save_if_repeatable(calibration(repeatability=0.5), file)
+        assert not save_if_acceptable(calibration(repeatability=0.5), file)
     assert file.read_bytes() == before
     # Whoever uses the API may save what they like.
     found.save(file)
 
 
-def test_many_disturbed_samples_are_a_doubt_but_no_reason_to_refuse() -> None:
+def test_many_disturbed_samples_are_a_doubt() -> None:
     found = calibration(repeatability=0.05, samples=100, disturbed_samples=40)
-    assert is_repeatable(found)
+    assert faults(found) == []
     (doubt,) = doubts(found)
-    assert re.fullmatch(r"40 of 100 samples were disturbed \(.*clock\), they are not used; 'perflex doctor'.*", doubt)
-    (doubt,) = doubts(calibration(samples=100, disturbed_samples=40, kernels_disturbed=3))
-    assert "used for 3 of the kernels for lack of others;" in doubt
+    words = r"40 of 100 samples \(40 %\) were disturbed \(.*clock\), they are not used; end .*'perflex doctor'.*"
+    assert re.fullmatch(words, doubt)
+    (doubt,) = doubts(calibration(samples=100, disturbed_samples=40, kernels_disturbed=1))
+    assert "used for 1 of 3 kernels for lack of others;" in doubt
     assert doubts(calibration(samples=100, disturbed_samples=4)) == []
     # Of kernels that were timed together a study's model is fitted to some: their number says nothing.
     few = calibration(samples=1000, disturbed_samples=40, kernels=160, kernels_disturbed=17)
@@ -93,10 +89,36 @@ def test_many_disturbed_samples_are_a_doubt_but_no_reason_to_refuse() -> None:
     assert doubts(calibration(samples=1000, disturbed_samples=40, kernels=60, kernels_disturbed=17))
 
 
-def test_making_a_calibration_from_noise_warns() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        noisy = calibration()
-    table = replace(noisy.table, timing=TimingSummary(repeatability=0.3))
-    with pytest.warns(PerflexWarning, match="repeat only to 30.0 %"):
-        calibration_from_table(MODEL, table)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"samples": 100, "disturbed_samples": 64, "kernels_disturbed": 1, "repeatability": 0.031},
+            r"64 of 100 samples \(64 %\) were disturbed .*, used for 1 of 3 kernels for lack of .*, the limit is 50 %",
+        ),
+        ({"samples": 100, "disturbed_samples": 4, "kernels": 8, "kernels_disturbed": 4}, "for 4 of 8 .* is 50 %"),
+        ({"drift_ratio": 1.2, "drift_corrected": False}, "drifted by 20 % meanwhile, the limit is 15 %"),
+    ],
+)
+def test_what_the_doctor_calls_not_fit_is_refused(options: dict[str, object], words: str, tmp_path: Path) -> None:
+    found = calibration(**options)
+    (doubt,) = doubts(found)
+    assert re.search(words, doubt)
+    with pytest.raises(CalibrationError, match=f"c is not written: .*{words}; end .*'perflex doctor'.* --accept-n"):
+        require_acceptable(found, "c")
+    with pytest.warns(PerflexWarning, match=words):
+        assert not save_if_acceptable(found, tmp_path / "c.yaml")
+    assert save_if_acceptable(found, tmp_path / "c.yaml", accept_noise=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"samples": 100, "disturbed_samples": 49},
+        {"samples": 100, "disturbed_samples": 4, "kernels": 9, "kernels_disturbed": 4},
+        {"drift_ratio": 1.14, "drift_corrected": False},
+        {"drift_ratio": 1.5, "drift_corrected": True},
+    ],
+)
+def test_what_is_below_the_limits_is_accepted(options: dict[str, object]) -> None:
+    assert faults(calibration(**options)) == []

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import yaml
 
 from perflex import Calibration, FeatureTable, Model, diagnose
-from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.diagnosis.compare import aicc
 from perflex.calibration.interval import interval_at
-from perflex.errors import CalibrationError, FileFormatError
+from perflex.errors import CalibrationError
+from perflex.fit.problem import SoftL1
+from tests.support.fitted import fitted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +42,7 @@ def test_intervals_hold_new_measurements(seeds: int, wrong: int, most: float) ->
     inside = []
     for seed in range(seeds):
         random = np.random.default_rng(seed)
-        calibration = calibration_from_table(MODEL, measured(random, wrong)[0], loss="soft_l1")
+        calibration = fitted(MODEL, measured(random, wrong)[0], loss="soft_l1")
         new = {name: 10 ** random.uniform(3, 7, 40) for name in MODEL.input_features()}
         seconds = np.asarray(MODEL.evaluate(TRUTH, new)) * np.exp(NOISE * random.normal(size=40))
         found = interval_at(calibration, new, 0.95)
@@ -53,7 +52,7 @@ def test_intervals_hold_new_measurements(seeds: int, wrong: int, most: float) ->
 
 def test_wrong_rows_stand_out_and_decide_nothing() -> None:
     table, wrong = measured(np.random.default_rng(2), 3)
-    found = diagnose(calibration_from_table(MODEL, table, loss="soft_l1"))
+    found = diagnose(fitted(MODEL, table, loss="soft_l1"))
     told = next(finding.text for finding in found.findings if "outliers among the residuals" in finding.text)
     assert all(f"{table.kernels[row]} (" in told for row in wrong)
     assert sorted(np.argsort([-abs(kernel.studentised) for kernel in found.kernels])[:3].tolist()) == wrong
@@ -63,16 +62,16 @@ def test_wrong_rows_stand_out_and_decide_nothing() -> None:
 
 def test_left_out_errors_are_near_those_of_refits() -> None:
     table, _ = measured(np.random.default_rng(3), 3)
-    found = diagnose(calibration_from_table(MODEL, table, loss="soft_l1"))
+    found = diagnose(fitted(MODEL, table, loss="soft_l1"))
     for row in (0, 7, 20, 33):
-        rest = calibration_from_table(MODEL, table.take([i for i in range(ROWS) if i != row]), loss="soft_l1")
+        rest = fitted(MODEL, table.take([i for i in range(ROWS) if i != row]), loss="soft_l1")
         counts = {name: float(table.column(name)[row]) for name in MODEL.input_features()}
         error = float(MODEL.evaluate(rest.fit, counts)) / table.values[row, 0] - 1
-        assert found.kernels[row].left_out_error == pytest.approx(error, abs=0.02)
+        assert found.kernels[row].leave_one_out_error == pytest.approx(error, abs=0.02)
 
 
 def test_the_file_keeps_the_loss(tmp_path: Path) -> None:
-    made = calibration_from_table(MODEL, measured(np.random.default_rng(1), 3)[0], loss="soft_l1")
+    made = fitted(MODEL, measured(np.random.default_rng(1), 3)[0], loss="soft_l1")
     made.save(tmp_path / "c.yaml")
     read = Calibration.load(tmp_path / "c.yaml")
     for name in ("loss", "loss_scale", "robust_deviation", "residual_norm"):
@@ -81,42 +80,7 @@ def test_the_file_keeps_the_loss(tmp_path: Path) -> None:
     assert interval_at(read, at) == interval_at(made, at)
 
 
-def test_files_without_a_loss_are_of_squares(tmp_path: Path) -> None:
-    calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="squared").save(tmp_path / "c.yaml")
-    assert "loss" not in (tmp_path / "c.yaml").read_text()
-    fit = Calibration.load(tmp_path / "c.yaml").fit
-    assert (fit.loss, fit.loss_scale, fit.robust_deviation) == ("squared", None, None)
-
-
-@pytest.mark.parametrize("norm", [1e-300, 1e-160, 1e160, 1.7e308])
-def test_the_criterion_of_any_norm_is_a_number(norm: float) -> None:
-    fit = calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="squared").fit
-    one, other = (aicc(replace(fit, residual_norm=value)) for value in (1.0, norm))
-    assert other - one == pytest.approx(2 * ROWS * np.log(norm))
-
-
-@pytest.mark.parametrize("field", ["residual_norm", "robust_deviation"])
-def test_a_negative_size_of_residuals_is_refused(tmp_path: Path, field: str) -> None:
-    path = tmp_path / "c.yaml"
-    calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1").save(path)
-    content = yaml.safe_load(path.read_text())
-    content["fit"][field]["value"] = -1.0
-    path.write_text(yaml.safe_dump(content))
-    with pytest.raises(FileFormatError, match=f"{field}.*must not be negative"):
-        Calibration.load(path)
-
-
 def test_a_scale_that_is_that_of_no_residual_is_refused(tmp_path: Path) -> None:
-    made = calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1")
+    made = fitted(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1")
     with pytest.raises(CalibrationError, match="the loss's scale, 1e-300"):
-        diagnose(replace(made, fit=replace(made.fit, loss_scale=1e-300)))
-
-
-@pytest.mark.parametrize(("old", "new"), [("loss: soft_l1", "loss: squared"), ("loss: soft_l1", "loss: huber")])
-def test_a_loss_that_contradicts_its_scale_is_refused(tmp_path: Path, old: str, new: str) -> None:
-    path = tmp_path / "c.yaml"
-    calibration_from_table(MODEL, measured(np.random.default_rng(1))[0], loss="soft_l1").save(path)
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(FileFormatError, match="loss"):
-        Calibration.load(path)
+        diagnose(replace(made, fit=replace(made.fit, problem=made.fit.problem.under(SoftL1(1e-300)))))

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.diagnosis.judge import diagnose
-from perflex.calibration.doubts import range_doubts
 from perflex.calibration.interval import interval_at
-from perflex.errors import CalibrationError, PerflexError, PerflexWarning
+from perflex.errors import CalibrationError, PerflexWarning
+from tests.support.fitted import fitted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ def table(*, apart: bool = False) -> FeatureTable:
 
 def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> None:
     with pytest.warns(PerflexWarning, match="no overlap"):
-        calibration = calibration_from_table(MODEL, table())
+        calibration = fitted(MODEL, table())
     calibration.save(tmp_path / "added.yaml")
     loaded = Calibration.load(tmp_path / "added.yaml")
     assert loaded.fit.no_overlap == ("p_edge",)
@@ -46,27 +45,22 @@ def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> No
     assert any("no overlap was found" in finding for finding in findings)
     assert not any("held by their bounds" in finding for finding in findings)
     # The costs are those of a model that adds them, and known as well.
-    added = calibration_from_table(Model(OUTPUT, f"p_mem * {LOADS} + p_add * {ADDS}"), table())
+    added = fitted(Model(OUTPUT, f"p_mem * {LOADS} + p_add * {ADDS}"), table())
     for name in ("p_mem", "p_add"):
         assert loaded.fit.interval(name) == pytest.approx(added.fit.interval(name), rel=1e-6)
     assert all(np.isnan(loaded.fit.interval("p_edge")))
-    text = (tmp_path / "added.yaml").read_text(encoding="utf-8")
     sizes = {LOADS: 1e8, ADDS: 4e8}
     assert interval_at(loaded, sizes) == interval_at(calibration, sizes)
     assert interval_at(loaded, sizes).high == pytest.approx(interval_at(added, sizes).high, rel=1e-6)
-    older = "\n".join(line for line in text.splitlines() if "no_overlap" not in line and line.strip() != "- p_edge")
-    (tmp_path / "older.yaml").write_text(older + "\n", encoding="utf-8")
-    with pytest.raises(PerflexError, match="p_edge is 0 in a file of an earlier version"):
-        Calibration.load(tmp_path / "older.yaml")
 
 
-def test_a_prediction_that_rests_on_an_untold_edge_has_no_interval() -> None:
+def test_a_prediction_that_rests_on_an_unidentified_edge_has_no_interval() -> None:
     with pytest.warns(PerflexWarning, match="do not determine p_edge"):
-        calibration = calibration_from_table(MODEL, table(apart=True))
+        calibration = fitted(MODEL, table(apart=True))
     assert calibration.fit.undetermined == ("p_edge",)
     one_sided, both = ({LOADS: 1e8, ADDS: adds} for adds in (100.0, 4e8))
     assert interval_at(calibration, one_sided).doubts == ()
-    (doubt,) = range_doubts(calibration, both)
+    (doubt,) = calibration.place_of(both).doubts
     # The sum, which the kernels support as well, is the double.
     assert re.match(
         r"p_edge is not determined, and its share is larger than in any measurement kernel: up to 9\d\.?\d* %", doubt

@@ -6,7 +6,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import gather_feature_values, scale_features_by_output
+from perflex import RunOptions, gather_feature_values
 from perflex.errors import (
     CalibrationError,
     MeasurementError,
@@ -126,21 +126,10 @@ def test_features_may_be_counted_for_arrays_of_sizes() -> None:
     assert kernel_feature_values(["f_mem_access_local"], matmul(prefetch=False), {"n": 64}) == {"f_mem_access_local": 0}
 
 
-def test_scaling_by_the_output() -> None:
-    device = FakeDevice(lambda _, sizes: 1e-9 * sizes["n"] ** 2)
-    table = scale_features_by_output(gather_feature_values([TIME, MADD], kernels(), device=device))
-    assert table.scale * table.column(TIME) == pytest.approx(np.ones(3))
-    assert table.scale * table.column(MADD) == pytest.approx([n**3 / 32 / (1e-9 * n**2) for n in (64, 96, 128)])
-    assert table.column(TIME) == pytest.approx([1e-9 * n**2 for n in (64, 96, 128)])
-    part = scale_features_by_output(table.take([2, 0]))
-    assert part.scale * part.column(TIME) == pytest.approx(np.ones(2))
-    with pytest.raises(CalibrationError, match="no output column to scale by"):
-        scale_features_by_output(gather_feature_values([MADD], kernels()))
-
-
 def test_progress_is_told() -> None:
-    steps = []
-    gather_feature_values([MADD], kernels(), progress=lambda done, total, what: steps.append((done, total, what)))
+    steps: list[tuple[int, int, str]] = []
+    run = RunOptions(progress=lambda *step: steps.append(step))
+    gather_feature_values([MADD], kernels(), run=run)
     assert [step[:2] for step in steps] == [(0, 3), (1, 3), (2, 3)]
     assert all("counting matmul_sq" in step[2] for step in steps)
 

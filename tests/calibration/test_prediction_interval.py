@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from perflex import Calibration, FeatureTable, Model, PredictionInterval, fit_model, scale_features_by_output
-from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.generator_term import log_reach
-from perflex.calibration.interval import interval_at
-from perflex.calibration.uncertainty import free_parameters, without_bound
+from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
+from perflex.calibration.cross_validation import log_half_width
+from perflex.calibration.interval import PredictionInterval, interval_at
+from perflex.calibration.prediction_variance import without_bound
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.fit.problem import pose
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
@@ -40,7 +35,7 @@ def calibrated(
 ) -> Calibration:
     columns = (OUTPUT, *FEATURES)
     table = FeatureTable(OUTPUT, columns, tuple(map(str, range(len(counts)))), np.column_stack([seconds, counts]))
-    return calibration_from_table(model, table, relative=relative, nonnegative=nonnegative)
+    return fitted(model, table, relative=relative, nonnegative=nonnegative)
 
 
 def at(adds: float, multiplications: float, divisions: float) -> dict[str, float]:
@@ -55,28 +50,15 @@ def values(counts: np.ndarray) -> dict[str, np.ndarray]:
 Experiments = list[tuple[Calibration, np.ndarray, np.ndarray]]
 
 
-def experiments(
-    model: Model,
-    truth: dict[str, float],
-    *,
-    noise: float = 0.05,
-    relative: bool = True,
-    nonnegative: bool = True,
-    repeats: int = 120,
-    rows: int = 12,
-) -> Experiments:
-    """Return many calibrations, each with new measurements of the same law."""
+def experiments(model: Model, truth: dict[str, float], *, repeats: int = 120, rows: int = 12) -> Experiments:
+    """Return many calibrations, each with new measurements of the same law, of 5 % noise."""
     random = np.random.default_rng(11)
     made = []
     for _ in range(repeats):
         counts, new = draw(random, rows), draw(random, 50)
-        times = []
-        for some in (counts, new):
-            exact = np.asarray(model.evaluate(truth, values(some)))
-            size = exact if relative else 1e-3
-            times.append(exact + noise * size * random.normal(size=len(some)))
-        calibration = calibrated(model, counts, times[0], relative=relative, nonnegative=nonnegative)
-        made.append((calibration, new, times[1]))
+        exact = [np.asarray(model.evaluate(truth, values(some))) for some in (counts, new)]
+        seconds, measured = ((1 + 0.05 * random.normal(size=len(one))) * one for one in exact)
+        made.append((calibrated(model, counts, seconds), new, measured))
     return made
 
 
@@ -97,18 +79,6 @@ def relative_fits() -> Experiments:
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 def test_coverage_of_relative_fits(relative_fits: Experiments, confidence: float) -> None:
     assert coverage(relative_fits, confidence) == pytest.approx(confidence, abs=0.025)
-
-
-@pytest.mark.slow
-def test_coverage_with_much_noise() -> None:
-    assert coverage(experiments(LINEAR, TRUTH, noise=0.2)) == pytest.approx(0.95, abs=0.025)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:negative costs")
-def test_coverage_of_absolute_fits() -> None:
-    found = coverage(experiments(LINEAR, TRUTH, relative=False, nonnegative=False, noise=0.1))
-    assert found == pytest.approx(0.95, abs=0.025)
 
 
 @pytest.mark.slow
@@ -142,10 +112,10 @@ def test_an_absolute_fit_has_the_textbook_interval() -> None:
     solution, squares, *_ = np.linalg.lstsq(counts, seconds, rcond=None)
     variance = squares[0] / 12
     inside = np.einsum("ri,ij,rj->r", new, np.linalg.inv(counts.T @ counts), new)
-    reach = stats.t.ppf(0.95, 12) * np.sqrt(variance * (1 + inside))
+    half_width = stats.t.ppf(0.95, 12) * np.sqrt(variance * (1 + inside))
     np.testing.assert_allclose(found.predicted, new @ solution, rtol=1e-9)
-    np.testing.assert_allclose(found.high - found.predicted, reach, rtol=1e-7)
-    np.testing.assert_allclose(found.predicted - found.low, reach, rtol=1e-7)
+    np.testing.assert_allclose(found.high - found.predicted, half_width, rtol=1e-7)
+    np.testing.assert_allclose(found.predicted - found.low, half_width, rtol=1e-7)
     np.testing.assert_allclose(found.standard_error, np.sqrt(variance * inside), rtol=1e-7)
     np.testing.assert_allclose(found.residual_deviation, np.sqrt(variance))
     assert found.degrees_of_freedom == 12
@@ -159,9 +129,9 @@ def test_a_relative_fit_scales_its_interval_with_the_prediction() -> None:
     solution, squares, *_ = np.linalg.lstsq(weighted, np.ones(15), rcond=None)
     variance = squares[0] / 12
     inside = np.einsum("ri,ij,rj->r", new, np.linalg.inv(weighted.T @ weighted), new) / (new @ solution) ** 2
-    reach = stats.t.ppf(0.975, 12) * np.sqrt(variance * (1 + inside))
-    np.testing.assert_allclose(np.log(found.high / found.predicted), reach, rtol=1e-7)
-    np.testing.assert_allclose(np.log(found.predicted / found.low), reach, rtol=1e-7)
+    half_width = stats.t.ppf(0.975, 12) * np.sqrt(variance * (1 + inside))
+    np.testing.assert_allclose(np.log(found.high / found.predicted), half_width, rtol=1e-7)
+    np.testing.assert_allclose(np.log(found.predicted / found.low), half_width, rtol=1e-7)
     wider = interval_at(calibration, values(new), 0.99)
     assert (wider.low < found.low).all()
     assert (wider.high > found.high).all()
@@ -194,9 +164,7 @@ def bounded() -> tuple[Calibration, np.ndarray, np.ndarray]:
 
 def test_a_released_parameter_is_where_the_unbounded_fit_puts_it() -> None:
     calibration, counts, seconds = bounded()
-    assert calibration.table is not None
-    problem = pose(LINEAR, calibration.table)
-    found = without_bound(problem, calibration.fit, free_parameters(calibration.fit), 1)
+    found = without_bound(calibration.fit, 1)
     weighted = counts / seconds[:, None]
     solution = np.linalg.lstsq(weighted, np.ones(14), rcond=None)[0]
     inverse = np.linalg.inv(weighted.T @ weighted)
@@ -208,10 +176,10 @@ def test_a_released_parameter_is_where_the_unbounded_fit_puts_it() -> None:
     np.testing.assert_allclose(at_bound + found.value * found.direction, solution, rtol=1e-6)
     # E[x**2] of the normal distribution with these two numbers, above zero only.
     density = stats.norm(found.value, found.standard_error).pdf
-    reach = 12 * found.standard_error
-    below = integrate.quad(density, 0, reach, epsabs=0)[0]
-    expected = integrate.quad(lambda x: x * x * density(x), 0, reach, epsabs=0)[0] / below
-    assert found.mean_square == pytest.approx(expected, rel=1e-6)
+    half_width = 12 * found.standard_error
+    below = integrate.quad(density, 0, half_width, epsabs=0)[0]
+    expected = integrate.quad(lambda x: x * x * density(x), 0, half_width, epsabs=0)[0] / below
+    assert found.mean_square() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_cost_at_its_bound_widens_what_depends_on_it() -> None:
@@ -220,30 +188,6 @@ def test_a_cost_at_its_bound_widens_what_depends_on_it() -> None:
     no_b = interval_at(calibration, at(1e4, 0.0, 1e3))
     assert much_b.predicted == pytest.approx(no_b.predicted)
     assert much_b.high > 1.1 * no_b.high
-
-
-def test_an_upper_bound_widens_as_a_lower_one_does() -> None:
-    calibration, _, _ = bounded()
-    assert calibration.table is not None
-    # With the feature negated p_b changes sign, and its bound is the upper one.
-    negated = np.where(np.array(calibration.table.features) == FEATURES[1], -1.0, 1.0)
-    table = replace(calibration.table, values=calibration.table.values * negated)
-    fit = fit_model(LINEAR, table, nonnegative=True, bounds={"p_b": (-np.inf, 0.0)})
-    assert fit.at_bound == ("p_b",)
-    mirrored = Calibration(LINEAR, fit, table=table)
-    for count in (0.0, 1e6):
-        one, other = interval_at(calibration, at(1e4, count, 1e3)), interval_at(mirrored, at(1e4, -count, 1e3))
-        assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-6)
-
-
-def test_without_measured_values_a_bound_is_certain(tmp_path: Path) -> None:
-    calibration, _, _ = bounded()
-    bare = Calibration(calibration.model, calibration.fit)
-    one, other = (at(1e4, count, 1e3) for count in (0.0, 1e6))
-    assert interval_at(bare, one).high == pytest.approx(interval_at(bare, other).high)
-    calibration.save(tmp_path / "kept.yaml")
-    loaded = Calibration.load(tmp_path / "kept.yaml")
-    assert interval_at(loaded, other) == interval_at(calibration, other)
 
 
 def test_a_negative_prediction_keeps_a_plain_interval() -> None:
@@ -273,8 +217,8 @@ def test_no_interval_of_what_depends_on_an_undetermined_parameter() -> None:
     table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES), tuple(map(str, range(12))), np.column_stack([seconds, counts]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = fit_model(LINEAR, scale_features_by_output(table), on_undetermined="warn")
-    calibration = Calibration(LINEAR, fit)
+        fit = fit_model(LINEAR, table, FitOptions(on_undetermined="warn"))
+    calibration = Calibration(LINEAR, fit, table)
     interval_at(calibration, at(1e4, 0.0, 1e4))
     with pytest.raises(CalibrationError, match="depends on p_b, which the measurement kernels do not determine"):
         interval_at(calibration, at(1e4, 1.0, 1e4))
@@ -299,7 +243,7 @@ def test_predict_interval_of_a_kernel() -> None:
     seconds = (counts @ [1e-9, 1e-5]) * (1 + 0.01 * np.random.default_rng(0).normal(size=9))
     columns = tuple(model.all_features())
     table = FeatureTable(OUTPUT, columns, tuple(map(str, range(9))), np.column_stack([seconds, counts]))
-    calibration = calibration_from_table(model, table)
+    calibration = fitted(model, table)
     # On a CPU, conflict misses are looked for at the kernel's own sizes, too.
     calibration = replace(calibration, device={"kind": "cpu", "max_work_group_size": 1024})
     found = calibration.predict_interval(kernel, {})
@@ -311,6 +255,18 @@ def test_predict_interval_of_a_kernel() -> None:
     many = calibration.predict_interval(kernel, sizes, confidence=0.5)
     np.testing.assert_allclose(many.predicted, calibration.predict(kernel, sizes))
     assert many.low[0] > found.low
+
+
+def test_a_model_without_finite_slopes_is_refused() -> None:
+    random = np.random.default_rng(2)
+    counts = draw(random, 15)
+    found = calibrated(LINEAR, counts, counts @ list(TRUTH.values()) * (1 + 0.05 * random.normal(size=15)))
+    # As of a file in which a number was damaged.
+    text = "1e300 * 1e300 * p_a * f_op_float32_add + p_b * f_op_float32_mul + p_c * f_op_float32_div"
+    problem = replace(found.fit.problem, model=Model(OUTPUT, text))
+    damaged = replace(found, fit=replace(found.fit, problem=problem))
+    with pytest.raises(CalibrationError, match="no finite slopes"):
+        damaged.place_of(at(1e5, 1e4, 1e3))
 
 
 NOISE = np.array([0.15, 0.05, 0.02])
@@ -341,7 +297,7 @@ def test_short_and_long_kernels_have_intervals_of_their_own_noise(column: str | 
             np.column_stack([seconds, counts]),
             **({} if column is None else {column: known[column]}),
         )
-        found = interval_at(calibration_from_table(LINEAR, table), values(new))
+        found = interval_at(fitted(LINEAR, table), values(new))
         inside.append((found.low <= measured) & (measured <= found.high))
     for group in range(3):
         assert 0.9 <= np.mean(np.array(inside)[:, group::3]) <= 0.98
@@ -361,14 +317,14 @@ def grouped(seed: int, deviation: float, rows: int = 48) -> tuple[Calibration, n
         np.column_stack([seconds, counts]),
         groups=owners,
     )
-    return calibration_from_table(LINEAR, table), random
+    return fitted(LINEAR, table), random
 
 
 def test_kernels_of_new_generators_are_inside() -> None:
     inside = []
     for seed in range(25):
         calibration, random = grouped(seed, 0.2)
-        assert calibration.generator_term.generators == 8
+        assert calibration.between_generators.generators == 8
         # Each new kernel is of a generator of its own.
         new = draw(random, 30)
         seconds = (new @ list(TRUTH.values())) * np.exp(np.hypot(0.2, 0.02) * random.normal(size=30))
@@ -378,13 +334,13 @@ def test_kernels_of_new_generators_are_inside() -> None:
 
 
 def test_generators_that_agree_widen_nothing() -> None:
-    ratios = [grouped(seed, 0.0)[0].generator_term.ratio for seed in range(5)]
+    ratios = [grouped(seed, 0.0)[0].between_generators.ratio for seed in range(5)]
     assert np.median(ratios) < 0.5
 
 
 def test_without_generators_there_is_no_term() -> None:
     calibration, _, _ = linear_case(relative=True)
-    assert (calibration.generator_term.ratio, calibration.generator_term.generators) == (0.0, 0)
+    assert (calibration.between_generators.ratio, calibration.between_generators.generators) == (0.0, 0)
 
 
 def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider() -> None:
@@ -415,8 +371,8 @@ def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated() -> None:
 
 def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size() -> None:
     # exp of the relative deviation would be exp(100).
-    assert log_reach(np.array(1.0), np.array(100.0), np.array(0.0)) == pytest.approx(np.log(100) + 1)
-    assert log_reach(np.array(2.0), np.array(0.1), np.array(0.1)) == pytest.approx(2 * np.hypot(0.1, 0.1))
+    assert log_half_width(np.array(1.0), np.array(100.0), np.array(0.0)) == pytest.approx(np.log(100) + 1)
+    assert log_half_width(np.array(2.0), np.array(0.1), np.array(0.1)) == pytest.approx(2 * np.hypot(0.1, 0.1))
 
 
 def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,15 +407,3 @@ def test_a_kernel_that_the_device_cannot_run_is_flagged() -> None:
     assert "the device cannot run it: a work-group needs 2048 B of local memory, the device has 2047 B" in found
     exact = replace(shipped, device={**shipped.device, "max_work_group_size": 256, "local_memory_bytes": 2048})
     assert not any("cannot run" in text for text in exact.doubts(kernel, {"n": 480}))
-
-
-def test_a_power_of_two_at_which_caches_conflict_is_flagged() -> None:
-    from perflex import load_calibration
-    from sample_kernels import matmul
-    from uipick import tag_accesses
-
-    calibration = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
-    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
-    with pytest.warns(PerflexWarning, match=r"conflict misses in .*: its size and ways are assumed"):
-        calibration.predict(kernel, {"n": 1024})
-    assert not any("conflict" in text for text in calibration.doubts(kernel, {"n": 1008}))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import pytest
 
-from perflex import Calibration, Model, TimingOptions, calibrate, using_machine
-from perflex.calibration.own_machine import own_cpu
-from perflex.calibration.ready import ready_model
+from perflex import Calibration, FeatureTable, Model, TimingOptions, calibrate, using_machine
+from perflex.calibration.ready import own_cpu, ready_model
 from perflex.errors import CalibrationError, FileFormatError
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
+from tests.support.fitted import fitted
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -85,14 +87,17 @@ def test_a_calibration_keeps_the_machine_it_made(tmp_path: Path, default_device:
     here = own_cpu(replace(default_device, kind="cpu", name="a processor without a file"), VOLUMES)
     assert here is not None
     first, second, *_ = here.caches
-    cpu = replace(here, model="Tiny", caches=(first, replace(second, size_bytes=262144, ways=None)), missing=())
+    second = msgspec.structs.replace(second, size_bytes=262144, ways=None)
+    cpu = msgspec.structs.replace(here, model="Tiny", caches=(first, second), missing=())
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
     model = Model("f_cl_wall_time_fake", "p_group * f_thread_groups")
     plain = calibrate(model, kernels, device=fake())
     assert plain.cpu is None
     path = tmp_path / "c.yaml"
     volumes = Model("f_cl_wall_time_fake", "p_group * f_thread_groups * f_ecm_vol_l2")
-    replace(plain, model=volumes, table=None, cpu=cpu, machine="Tiny").save(path)
+    columns = tuple(volumes.all_features())
+    table = FeatureTable(columns[0], columns, plain.table.kernels, np.column_stack([plain.table.values, [1.0, 3.0]]))
+    replace(fitted(volumes, table), cpu=cpu, machine="Tiny").save(path)
     loaded = Calibration.load(path)
     assert loaded.cpu == cpu
     machine = loaded.target().machine

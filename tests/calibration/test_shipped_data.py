@@ -1,52 +1,38 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-
 import pytest
 
-from perflex import calibration_names, load_calibration
+from perflex import load_calibration
+from perflex.calibration.calibration import calibration_names
 from perflex.errors import FileFormatError
 from perflex.models import load_model
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 
-def _target(name):
-    """A kernel that the calibration is for, two sizes, and how many times as long the larger one takes."""
-    if name.startswith("matmul"):
-        kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
-        return kernel, [{"n": 160}, {"n": 480}], (10, 60)
-    tags = {
-        "dg": ["dg_diff", "variant:plain", "lsize_0:16", "lsize_1:16", "nelements:3200,9600"],
-        "fdiff": ["fdiff", "tile:18", "n:2576,5152"],
-    }[name.partition("_")[0]]
-    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["dtype:float32", "groups_fit:True", *tags])
-    return kernels[0].kernel, [kernel.sizes for kernel in kernels], (2.5, 4.5)
-
-
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-@pytest.mark.parametrize("name", calibration_names())
+@pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
 def test_calibrations_load_and_predict(name):
     calibration = load_calibration(name)
     assert calibration.device["name"]
     assert calibration.noise_floor is not None
     assert len(calibration.fit.kernels) > len(calibration.params)
-    kernel, sizes, growth = _target(name)
-    small, large = (calibration.predict(kernel, size) for size in sizes)
-    assert growth[0] < large / small < growth[1]
+    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
+    small, large = (calibration.predict(kernel, {"n": n}) for n in (160, 480))
+    assert 10 < large / small < 60
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name.startswith("dg") else pytest.mark.slow) for name in calibration_names()],
-)
-def test_files_keep_what_left_out_generators_say(name):
-    """Else each command refits the model for every generator before it predicts."""
-    calibration = load_calibration(name)
-    kept = calibration.kept_generator_term
-    assert kept is not None
-    again = replace(calibration, kept_generator_term=None).generator_term
-    assert asdict(again) == pytest.approx(asdict(kept), rel=1e-3)
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
+def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_intervals():
+    """It has no samples of its own: times of other GPUs, scaled by the peaks of a machine file."""
+    calibration = load_calibration("general_gpu")
+    assert not len(calibration.table)
+    kernel, times = matmul(prefetch=False), {}
+    for name in ("T4", "V100", "H100-SXM"):
+        found = calibration.predict_interval(kernel, {"n": 2048}, machine=name)
+        assert found.low < found.predicted < found.high
+        times[name] = found.predicted
+    assert times["T4"] > times["V100"] > times["H100-SXM"]
 
 
 def test_unknown_calibrations_are_refused_with_those_there_are():
@@ -55,7 +41,7 @@ def test_unknown_calibrations_are_refused_with_those_there_are():
 
 
 def test_the_matmul_model_counts_all_that_both_variants_do():
-    from perflex.features.coverage import uncounted
+    from perflex.features.report import uncounted
 
     features = load_model("matmul_sq").model().input_features()
     for prefetch in ("True", "False"):

@@ -1,4 +1,4 @@
-"""Times with host code in them, and generators that count alike, in calibrations from tables."""
+"""Times with host code in them, in calibrations from tables."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 
 from perflex import (
-    Calibration,
+    FitOptions,
     Model,
-    Prior,
     TimesTable,
     calibrate,
-    fit_model,
     gather_feature_values,
     load_times,
     save_times,
-    scale_features_by_output,
-    weigh_generators_alike,
 )
 from perflex.errors import CalibrationError, FileFormatError, PerflexWarning
 from perflex.features import kernel_feature_values
@@ -81,7 +77,7 @@ def test_without_such_rows_the_cost_is_refused_or_zero(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"p_host is determined by no kernel \(f_host_launch is zero"):
         calibrate(MODEL, times=times)
     with pytest.warns(PerflexWarning, match="p_host"):
-        calibration = calibrate(MODEL, times=times, on_undetermined="warn")
+        calibration = calibrate(MODEL, times=times, fit=FitOptions(on_undetermined="warn"))
     assert calibration.params["p_host"] == 0
     assert calibration.params["p_launch"] == pytest.approx(LAUNCH, rel=1e-6)
 
@@ -91,31 +87,3 @@ def test_what_the_column_may_hold(tmp_path: Path) -> None:
     path.write_text("kernel,n,seconds,host_code\nsquare,64,1,host\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match="line 2: column host_code must hold True or False, not 'host'"):
         load_times(path, KERNELS)
-
-
-def test_generators_count_alike_and_the_file_keeps_that(tmp_path: Path) -> None:
-    times = table(tmp_path, noise=0.05)
-    calibration = calibrate(MODEL, times=times, weights="generators")
-    values = scale_features_by_output(gather_feature_values(MODEL.all_features(), times=times))
-    expected = fit_model(MODEL, weigh_generators_alike(values), nonnegative=True)
-    assert dict(calibration.params) == pytest.approx(dict(expected), rel=1e-9)
-    rows = calibrate(MODEL, times=times)
-    assert dict(calibration.params) != pytest.approx(dict(rows.params), rel=1e-3)
-    calibration.save(tmp_path / "c.yaml")
-    loaded = Calibration.load(tmp_path / "c.yaml")
-    assert loaded.table is not None
-    np.testing.assert_allclose(loaded.table.weights, [13 / 15] * 10 + [13 / 9] * 3)
-    one, other = (each.predict_interval(tiled(), {"n": 512}) for each in (calibration, loaded))
-    assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-6)
-    rows.save(tmp_path / "rows.yaml")
-    assert "weights" not in (tmp_path / "rows.yaml").read_text(encoding="utf-8")
-
-
-def test_what_weights_do_not_go_with(tmp_path: Path) -> None:
-    times = table(tmp_path)
-    with pytest.raises(CalibrationError, match="does not go with a prior"):
-        calibrate(MODEL, times=times, weights="generators", prior=Prior())
-    with pytest.raises(CalibrationError, match="does not go with a budget"):
-        calibrate(MODEL, [(square(), {"n": 64})], weights="generators", budget_s=1.0)
-    with pytest.raises(ValueError, match="weights must be one of rows, generators"):
-        calibrate(MODEL, times=times, weights="kernels")  # type: ignore[arg-type]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perflex import Calibration, calibration_names, load_calibration
+from perflex import Calibration
 from perflex.__main__ import main
-from perflex.cli.terminal import Terminal
-from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
+from perflex.errors import MeasurementError
 from perflex.testing import FakeDevice
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
@@ -23,7 +22,7 @@ def model_file(folder: Path, expression: str, output: str = "f_cl_wall_time", ta
     path.write_text(
         "schema: perflex-model/1\nname: mine\ndescription: mine\n"
         f"output: {output}\nexpression: '{expression}'\n"
-        f"parameters:\n{parameters}measurement_kernels:\n  - tags: {tags}\n"
+        f"fixed_sizes: true\nparameters:\n{parameters}measurement_kernels:\n  - tags: {tags}\n"
     )
     return str(path)
 
@@ -123,7 +122,7 @@ def test_a_model_that_cannot_be_fitted_is_refused_before_anything_is_measured(
         pytest.fail("measured in vain")
 
     monkeypatch.setattr("perflex.timing.measuring.measure", measure)
-    code, _, err = run(capfd, "calibrate", model, "-o", str(tmp_path / "c.yaml"), "--fixed-sizes")
+    code, _, err = run(capfd, "calibrate", model, "-o", str(tmp_path / "c.yaml"))
     assert code == 1
     assert "cannot be differentiated" in err
 
@@ -133,7 +132,7 @@ def test_a_kernel_that_does_not_build_is_left_out_and_named(
 ) -> None:
     target = tmp_path / "c.yaml"
     model = model_file(tmp_path, "p_a * f_op_float32_madd")
-    code, out, err = run(capfd, "calibrate", model, "-o", str(target), "--fixed-sizes")
+    code, out, err = run(capfd, "calibrate", model, "-o", str(target))
     assert code == 0
     (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert warning.count("nelements=65536") == 1
@@ -145,14 +144,6 @@ def test_a_kernel_that_does_not_build_is_left_out_and_named(
     assert calibration.params["p_a"] == pytest.approx(1e-12 * 32, rel=1e-6)
     assert len(calibration.dropped) == 1
     assert calibration.model.output_feature == "f_cl_wall_time_fake"
-
-
-def test_quiet_calibration_prints_the_path_alone(
-    fake: FakeDevice, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "c.yaml"
-    model = model_file(tmp_path, "p_a * f_op_float32_madd")
-    assert run(capfd, "calibrate", model, "-o", str(target), "--quiet") == (0, f"{target}\n", "")
 
 
 def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(
@@ -209,31 +200,3 @@ def test_no_device_at_all(
     assert "perflex[cpu]" in err
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_a_calibration_cut_off_anywhere_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = tmp_path / "whole.yaml"
-    load_calibration(calibration_names()[0]).save(whole)
-    lines = whole.read_text().splitlines(keepends=True)
-    part = tmp_path / "part.yaml"
-    for count in range(0, len(lines), max(1, len(lines) // 12)):
-        part.write_text("".join(lines[:count]))
-        code, out, err = run(capfd, "predict", str(part), f"{EXAMPLE}:naive", "n=512")
-        assert (code, out) == (2, "")
-        assert "part.yaml" in err
-        assert "line" in err
-
-
-def test_warnings_are_shown_before_the_error_they_may_explain(capfd: pytest.CaptureFixture[str]) -> None:
-    import warnings
-
-    def work() -> None:
-        warnings.warn("a kernel is left out", PerflexWarning, stacklevel=1)
-        warnings.warn("a kernel is left out", PerflexWarning, stacklevel=1)
-        msg = "too few kernels"
-        raise CalibrationError(msg)
-
-    for quiet, expected in ((False, "warning: a kernel is left out\n"), (True, "")):
-        with pytest.raises(CalibrationError), Terminal(quiet=quiet).warnings_shown():
-            work()
-        assert capfd.readouterr().err == expected

@@ -57,9 +57,11 @@ def test_json_has_conditions_and_volumes(kernel: str, capsys: pytest.CaptureFixt
 def test_text_says_the_same(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["layers", kernel, "--machine", "rome", "m=100", "n=200", "--cores", "4"]) == 0
     shown = capsys.readouterr().out
-    for text in ("kernel jacobi at m=100, n=200 on EPYC-7452, 4 core(s)", "2*n^2 - n <= 262144", "n = 362", "not met",
-                 "L3 - memory     16     8       24", "L1 - L2         32     8"):  # fmt: skip
+    for text in ("kernel jacobi at m=100, n=200 on EPYC-7452, 4 core(s)", "2*n^2 - n <= 262144", "n = 362", "not"):
         assert text in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["L3", "-", "memory", "16", "8", "24"] in [row[:6] for row in rows]
+    assert ["L1", "-", "L2", "32", "8"] in [row[:5] for row in rows]
 
 
 def test_blocks_folds_and_the_paper_s_convention(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +94,7 @@ def test_a_series_and_its_picture(kernel: str, tmp_path: Path, capsys: pytest.Ca
 
 def test_thresholds_stand_where_the_series_passes_them(kernel: str) -> None:
     from perflex import estimate_ecm
-    from perflex.analysis.ecm.picture import thresholds
+    from perflex.analysis.volume_series import thresholds
     from perflex.cli.arguments import load_kernel
     from perflex.features import extract_scop
 

@@ -1,42 +1,42 @@
-"""``perflex predict`` and ``rank`` with ``--probe``: what they say of short launches, and of launches that fail."""
+"""``perflex predict`` and ``rank`` with ``--probe``: what they say of timings, and of kernels that fail."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import perflex.calibration.probed
+import perflex.calibration.device_match
 from perflex.__main__ import main
 from perflex.errors import MeasurementError
+from perflex.testing import FakeDevice
 from support.saved_calibrations import saved_text
-from support.slab_device import SlabBackend, SlabDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 KERNEL = f"{EXAMPLE}:naive"
 
 
-class Counted(SlabDevice):
+class Counted(FakeDevice):
     """Counts how often it is opened."""
 
     opened = 0
 
-    def backend(self) -> SlabBackend:
+    def backend(self) -> Any:
         type(self).opened += 1
         return super().backend()
 
 
 @pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[SlabDevice], None]:
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeDevice], None]:
     """Make a device that of all calibrations."""
 
-    def place(device: SlabDevice) -> None:
-        monkeypatch.setattr(perflex.calibration.probed, "device_of_calibration", lambda *_: device)
+    def place(device: FakeDevice) -> None:
+        monkeypatch.setattr(perflex.calibration.device_match, "device_of_calibration", lambda *_: device)
 
     return place
 
@@ -48,14 +48,10 @@ def calibration(tmp_path: Path) -> str:
     return str(path)
 
 
-def law(_number: int, _cold: bool) -> float:
-    return 1e-4
-
-
-def test_what_a_launch_told_and_cost_is_said(
-    calibration: str, capfd: pytest.CaptureFixture[str], on: Callable[[SlabDevice], None]
+def test_what_a_probe_told_and_cost_is_said(
+    calibration: str, capfd: pytest.CaptureFixture[str], on: Callable[[FakeDevice], None]
 ) -> None:
-    on(Counted(law))
+    on(Counted(lambda _label, _sizes: 5e-4))
     Counted.opened = 0
     words = ["predict", calibration, KERNEL, "n=512,1024", "--probe", "--confidence", "0.9"]
     assert main(words) == 0
@@ -63,31 +59,27 @@ def test_what_a_launch_told_and_cost_is_said(
     assert err == ""
     assert Counted.opened == 1
     lines = out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "n=512",
-        "  by a short launch",
-        "n=1024",
-        "  by a short launch",
-    ]
-    assert " in all, " in lines[1]
-    assert lines[1].endswith(" of it on the device")
+    assert [line.partition(":")[0] for line in lines[::2]] == ["n=512", "n=1024"]
+    for line in lines[1::2]:
+        assert line.startswith("  by a timing that took ")
+        assert line.endswith(" ms on the device")
     assert main([*words, "--json"]) == 0
     first, second = json.loads(capfd.readouterr().out)
     assert (first["sizes"], second["sizes"]) == ({"n": 512}, {"n": 1024})
-    assert first["knowledge"] == "short launch"
+    assert first["knowledge"] == "timing"
     assert first["device_s"] > 0
     assert second["low_s"] < second["predicted_s"] < second["high_s"]
     assert main(["predict", calibration, KERNEL, "n=512", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)[0]["knowledge"] == "nothing"
 
 
-def test_a_machine_is_not_for_launches(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_is_not_for_probes(calibration: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", calibration, KERNEL, "n=512", "--probe", "--machine", "EPYC-7452"]) == 2
-    assert "--probe launches the kernel and evaluates no model" in capfd.readouterr().err
+    assert "--probe times the kernel and evaluates no model" in capfd.readouterr().err
 
 
-def test_a_variant_whose_launch_fails_is_last_with_the_reason(
-    calibration: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], on: Callable[[SlabDevice], None]
+def test_a_variant_that_fails_is_last_with_the_reason(
+    calibration: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], on: Callable[[FakeDevice], None]
 ) -> None:
     # The device knows kernels by their names.
     text = EXAMPLE.read_text(encoding="utf-8").replace(
@@ -98,25 +90,25 @@ def test_a_variant_whose_launch_fails_is_last_with_the_reason(
     file = tmp_path / "variants.py"
     file.write_text(f"{text}\n\n{broken}", encoding="utf-8")
 
-    def failing(name: str, number: int, cold: bool) -> float:
-        if name == "broken":
+    def failing(name: str, _sizes: Mapping[str, int]) -> float:
+        if "prefetching" in name:
             msg = f"{name} does not run"
             raise MeasurementError(msg)
-        return law(number, cold)
+        return 5e-4
 
-    on(SlabDevice(failing, named=True))
+    on(FakeDevice(failing))
     words = ["rank", calibration, f"{file}:prefetching", f"{file}:naive", "n=512", "--probe"]
     assert main(words) == 0
     out, err = capfd.readouterr()
     first, last = out.splitlines()
     assert first.startswith(f"1. {file}:naive: ")
-    assert first.endswith("(1.00 x), by a short launch")
-    assert last.startswith(f"2. {file}:prefetching: not known, its short launch failed: ")
+    assert first.endswith("(1.00 x), by a timing")
+    assert last.startswith(f"2. {file}:prefetching: not known: ")
     assert last.endswith("does not run")
     assert "inf" not in out
-    assert "the variant is not probed" in err
+    assert "the variant is not timed" in err
     assert main([*words, "--json"]) == 0
     best, worst = json.loads(capfd.readouterr().out)
-    assert (best["knowledge"], worst["predicted_s"]) == ("short launch", None)
+    assert (best["knowledge"], worst["predicted_s"]) == ("timing", None)
     assert worst["failure"].endswith("does not run")
     assert "failure" not in best

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +10,7 @@ import pytest
 
 from perflex import Promise
 from perflex.__main__ import main
-from perflex.cli.arguments import ArgumentError
-from perflex.cli.prune import _pool, read_keep
+from perflex.cli.prune import read_keep
 from support.saved_calibrations import saved_text
 
 if TYPE_CHECKING:
@@ -46,7 +40,7 @@ number = 5
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("prune")
-    text = saved_text("matmul_incore_amd_epyc_4cores_intel_opencl")
+    text = saved_text("matmul_sq_amd_epyc_4cores_intel_opencl")
     (folder / "matmul.yaml").write_text(text, encoding="utf-8")
     (folder / "some_space.py").write_text(SPACE.format(folder=str(TOP / "examples")), encoding="utf-8")
     return [str(folder / "matmul.yaml"), f"{folder / 'some_space.py'}:space", "n=128"]
@@ -114,21 +108,6 @@ def test_how_many_to_keep(word: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["", "five", "0.1", "-3", "5 %%", "promise:x", "promise:0.1,2", "1..2%", "0", "0%", "150%"]
-)
-def test_unreadable_numbers(word: str) -> None:
-    with pytest.raises(ArgumentError, match="cannot read --keep"):
-        read_keep(word)
-
-
-@pytest.mark.parametrize("keep", ["0", "150%"])
-def test_keep_is_read_before_the_space(words: list[str], capfd: pytest.CaptureFixture[str], keep: str) -> None:
-    code, _, err = run(capfd, words[0], "nowhere.py:space", "n=128", "--keep", keep)
-    assert code == 2
-    assert "at most 100 %" in " ".join(err.split())
-
-
-@pytest.mark.parametrize(
     ("ending", "message"),
     [(":nothing", "has no 'nothing'; it has"), (":number", "is a int; it must be"), ("x:space", "there is no file")],
 )
@@ -136,42 +115,3 @@ def test_bad_spaces(words: list[str], capfd: pytest.CaptureFixture[str], ending:
     code, _, err = run(capfd, words[0], words[1].removesuffix(":space") + ending, "n=128")
     assert code == 2
     assert message in " ".join(err.split())
-
-
-def test_an_interrupt_does_not_wait_for_workers() -> None:
-    interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    began = time.monotonic()
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        _sleep_in_a_pool()
-    assert time.monotonic() - began < 10
-
-
-def _sleep_in_a_pool() -> None:
-    with _pool(2) as executor:
-        assert executor is not None
-        executor.submit(time.sleep, 60).result()
-
-
-def test_workers_end_with_a_command_that_is_killed() -> None:
-    script = (
-        "import os, time; from perflex.cli.prune import _pool\n"
-        "with _pool(2) as executor:\n"
-        "    print(executor.submit(os.getpid).result(), flush=True)\n"
-        "    executor.submit(time.sleep, 60).result()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as command:
-        assert command.stdout is not None
-        worker = int(command.stdout.readline())
-        command.kill()
-    end = time.monotonic() + 10
-    while (running := _runs(worker)) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not running
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

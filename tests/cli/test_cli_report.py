@@ -40,14 +40,14 @@ def test_what_roofline_prints_is_read(capsys: pytest.CaptureFixture[str], tmp_pa
     code, shown, errors = run(capsys, "report", tmp_path / "r.json", "--out", tmp_path / "page.html")
     assert (code, shown.strip()) == (0, str(tmp_path / "page.html")), errors
     found = checked((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert found.table("Kernels and their limits").column("nearest limit") == ["L1"]
+    assert found.table("Kernels and their limits").column("limiter") == ["L1"]
     assert found.notices == [
         ("remark", "Remark: times are the least that the ceilings allow; nothing was measured"),
     ]
 
 
 def test_what_prune_prints_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = saved_text("matmul_incore_amd_epyc_4cores_intel_opencl")
+    text = saved_text("matmul_sq_amd_epyc_4cores_intel_opencl")
     (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "space.py").write_text(SPACE.format(folder=str(TOP / "examples")), encoding="utf-8")
     words = ["prune", tmp_path / "c.yaml", f"{tmp_path / 'space.py'}:space", "n=128", "--keep", "2", "--json"]
@@ -85,9 +85,3 @@ def test_errors_are_one_line(
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
     assert not Path("report.html").exists()
-
-
-def test_the_example_stands_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown, _ = run(capsys, "report", "--help")
-    assert code == 0
-    assert "Example: perflex report" in " ".join(shown.split())

@@ -69,7 +69,7 @@ def test_table_and_pictures(capsys, file, tmp_path) -> None:
     lines = {line.split("  ")[0]: line for line in shown.splitlines()}
     assert lines["global loads and stores / transaction"].split()[-2:] == ["0.05556", "0.25"]
     assert lines["local loads and stores / transaction"].split()[-2:] == ["-", "0.06061"]
-    assert "L1 (94 % local memory)" in lines["nearest limit"]
+    assert "L1 (94 % local memory)" in lines["limiter"]
     assert "time" not in lines
     assert (out / "roofline.png").read_bytes().startswith(b"\x89PNG")
     drawn = (out / "roofline.svg").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_json_with_the_least_time(capsys, file, tmp_path) -> None:
 def test_many_kernels_go_to_several_pictures(capsys, file, tmp_path, monkeypatch) -> None:
     drawn = []
     monkeypatch.setattr(
-        "perflex.analysis.roofline.draw.draw_roofline", lambda places, *_, **__: drawn.append(len(places))
+        "perflex.analysis.roofline_report.draw_roofline", lambda places, *_, **__: drawn.append(len(places))
     )
     other = tmp_path / "others.py"
     other.write_text(KERNELS, encoding="utf-8")
@@ -150,12 +150,6 @@ def test_predicted_times(capsys, file) -> None:
     assert "the ceilings those of V100" in remarks
 
 
-def test_a_missing_ceiling_is_absent_and_named(capsys, file) -> None:
-    code, shown, _ = run(capsys, f"{file}:tiled", "n=64", "--machine", "H100-SXM")
-    assert code == 0
-    assert "L2: none: machine H100-SXM has no fact l2_bandwidth" in shown
-
-
 def changed(tmp_path: Path, *lines: tuple[str, str]) -> Path:
     text = V100.read_text(encoding="utf-8")
     for old, new in lines:
@@ -166,11 +160,28 @@ def changed(tmp_path: Path, *lines: tuple[str, str]) -> Path:
     return path
 
 
-def test_a_kernel_without_global_memory_has_instructions_only(capsys, file) -> None:
-    code, shown, _ = run(capsys, f"{file}:alone", "n=64", "--machine", "V100")
+def test_a_missing_ceiling_is_absent_and_named(capsys, file, tmp_path) -> None:
+    stated = (
+        "  l2: {value: 2996, unit: GB/s, source: ding}\n",
+        "  l2_bandwidth: {value: 2500, unit: GB/s, source: ernst}\n",
+    )
+    path = changed(tmp_path, *((line, "") for line in stated))
+    code, shown, _ = run(capsys, f"{file}:tiled", "n=64", "--machine", str(path))
     assert code == 0
-    [row] = [line.split() for line in shown.splitlines() if line.startswith("transactions, global")]
-    assert row[-1] == "0"
+    assert "L2: none: machine V100 has no fact l2_bandwidth" in shown
+
+
+def test_limits_have_the_same_names_and_units_as_in_volumes(capsys, file) -> None:
+    code, shown, _ = run(capsys, f"{file}:tiled", "n=64", "--machine", "V100", "--time", "bound")
+    assert code == 0
+    rows = {line.split("  ")[0] for line in shown.splitlines()}
+    assert {
+        "transactions, global memory (32 B)", "transactions, local memory (128 B)", "transactions, L1 (32 B)",
+        "transactions, L2 (32 B)", "transactions, DRAM (32 B)", "limiter",
+    } <= rows  # fmt: skip
+    (limiter,) = (line.split()[1] for line in shown.splitlines() if line.startswith("limiter"))
+    assert main(["volumes", f"{file}:tiled", "n=64", "--machine", "V100"]) == 0
+    assert f"  {limiter}: " in capsys.readouterr().out
 
 
 def test_bad_input_is_one_line(capsys, file, tmp_path) -> None:
@@ -201,16 +212,10 @@ def test_bad_input_is_one_line(capsys, file, tmp_path) -> None:
         assert text in remarks
 
 
-def test_a_size_that_no_kernel_has_is_remarked_on(capsys, file) -> None:
-    code, _, remarks = run(capsys, f"{file}:naive", "n=64", "x=3", "--machine", "V100")
-    assert code == 0
-    assert "no size x; its sizes are n" in remarks
-
-
 def test_without_l2_facts_the_rest_is_shown(capsys, file, tmp_path) -> None:
     machine = changed(tmp_path, ("  l2_effective_bytes: {value: 6, unit: MiB, source: whole}\n", ""))
     code, shown, _ = run(capsys, f"{file}:naive", "n=64", "--machine", machine, "--out", tmp_path)
     assert code == 0
-    assert "no f_txn_dram" in shown
-    assert "no f_txn_l2: machine V100 has no fact l2_effective_bytes" in shown
+    assert "no transactions of DRAM: " in shown
+    assert "no transactions of L2: machine V100 has no fact l2_effective_bytes" in shown
     assert (tmp_path / "roofline.png").is_file()

@@ -65,7 +65,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     [
         "features {}.yaml n=64", "predict {}.yaml {}.yaml n=64", "machine show {}.yaml", "calibrate {}.yaml -o c.yaml",
         "prune-table {}.json gemm", "prune-table {}.csv gemm", "prune-table {}.json.gz gemm", "prune-table x {}.yaml",
-        "compare {}.csv {}.csv --key x --value y", "diagnose {}.yaml", "features {}.py:kernel",
+        "diagnose {}.yaml", "features {}.py:kernel",
         "volumes {}.yml --machine V100",
         "store list --store {}.sqlite", "store verify --store {}.sqlite", "store export --store {}.sqlite",
     ],
@@ -140,6 +140,20 @@ def test_sizes_beyond_any_memory(size: int, message: str, tmp_path: Path, capfd:
     assert message in refused(capfd, "features", str(path), f"n={size}")
 
 
+@pytest.mark.parametrize("what", ["/dev/null", "pipe"])
+@pytest.mark.parametrize("command", ["calibrate madd_only -o {}", "transfer a.yaml --machine V100 -o {}"])
+def test_a_calibration_goes_into_a_regular_file(
+    command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anything is measured for it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("perflex.calibration.ready.ready_model", lambda *_: pytest.fail("it goes on"))
+    if what == "pipe":
+        os.mkfifo("pipe")
+    message = refused(capfd, *command.format(what).split())
+    assert f"cannot write {what}: it is a device or a pipe" in message
+
+
 def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
     """Run the command with its outputs sent somewhere; return exit code and what it told."""
     command = [sys.executable, "-m", "perflex", *words]
@@ -150,6 +164,7 @@ def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
     return done.returncode, done.stderr or ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])
 def test_a_full_standard_output(words: list[str]) -> None:
@@ -158,12 +173,7 @@ def test_a_full_standard_output(words: list[str]) -> None:
     assert err.startswith("perflex: error: cannot write the output: No space left on device")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_full_outputs_leave_the_exit_code() -> None:
-    assert perflex("machine", "list", to="/dev/full", errors_to="/dev/full")[0] == 1
-    assert perflex("features", "absent.yaml", to=os.devnull, errors_to="/dev/full")[0] == 2
-
-
+@pytest.mark.slow
 def test_an_output_without_the_signs_of_a_text(tmp_path: Path) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(SCOP.replace("name: copy", "name: \u00b5"))
@@ -172,10 +182,3 @@ def test_an_output_without_the_signs_of_a_text(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=120)
     assert (done.returncode, done.stderr) == (0, b"")
     assert rb"kernel \xb5 at n=64" in done.stdout
-
-
-def test_a_named_picture_of_no_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text("x,y,v\n1,1,2\n2,1,3\n")
-    words = ["--key", "x", "--key", "y", "--value", "v", "--shape", "x,y", "--picture", str(tmp_path / "p.xyz")]
-    assert "has no suffix of a picture; known are" in refused(capfd, "compare", str(table), str(table), *words)

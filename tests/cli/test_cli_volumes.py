@@ -1,19 +1,17 @@
-"""``perflex machine``, ``perflex volumes``, ``perflex compare`` and ``--machine``."""
+"""``perflex machine``, ``perflex volumes`` and ``--machine``."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+import perflex.calib_data
 from perflex import machine_names
 from perflex.__main__ import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KERNELS = """
 from uipick import ALL_GENERATORS, KernelCollection
@@ -30,6 +28,7 @@ KEYS = (
     "f_vol_l1_load",
 )  # fmt: skip
 SIZES = ["nx=64", "ny=64", "nz=64"]
+MACHINES = Path(perflex.calib_data.__file__).parent / "machines"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         return FakeVolumes(vol_dram_load=9.0 * points, vol_dram_store=8.0 * points, vol_l2_l1_load=20.0 * points)
 
     # Modules that take the function by name come first: imported by a test, they would keep its stand-in.
-    for module in ("families.machine", "gpu.transactions", "gpu.estimate"):
+    for module in ("families.machine", "gpu.volume_estimate"):
         monkeypatch.setattr(f"perflex.features.{module}.estimate_volumes", estimate_volumes)
     return made
 
@@ -106,7 +105,7 @@ def test_machine_show(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_volumes_as_json(calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["volumes", kernel, *SIZES, "--machine", "A100-40GB", "--json"]
-    assert main([*words, "--variant", "paper2022", "--granule", "64", "--registers", "32"]) == 0
+    assert main([*words, "--variant", "paper2022", "--registers", "32"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(KEYS) < set(found)
     assert found["limiter"] == "DRAM"
@@ -118,17 +117,11 @@ def test_volumes_as_json(calls: list[dict], kernel: str, capsys: pytest.CaptureF
             "sizes": {"nx": 64, "ny": 64, "nz": 64},
             "machine": "A100-40GB",
             "variant": "paper2022",
-            "granule": 64,
             "registers": 32,
             "caches": None,
             "register_reuse": True,
         }
     ]
-
-
-def test_volumes_of_each_load_of_the_source(calls: list[dict], kernel: str) -> None:
-    assert main(["volumes", kernel, *SIZES, "--machine", "A100-40GB", "--source-loads"]) == 0
-    assert [call["register_reuse"] for call in calls] == [False]
 
 
 def test_volumes_as_text(calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,49 +139,55 @@ def test_volumes_as_text(calls: list[dict], kernel: str, capsys: pytest.CaptureF
     assert calls[0]["variant"] == "current"
 
 
-def test_volumes_hold_where_the_limiter_is_not_known(
-    calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]
+def test_limits_that_are_known_are_shown_where_a_fact_is_missing(
+    calls: list[dict], kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["volumes", kernel, *SIZES, "--machine", "W6600"]) == 0
-    assert "limiter: not known: machine W6600 has no fact l2_bandwidth" in capsys.readouterr().out
-    assert main(["volumes", kernel, *SIZES, "--machine", "W6600", "--json"]) == 0
+    shipped = (MACHINES / "A100-40GB.yaml").read_text(encoding="utf-8")
+    line = next(one for one in shipped.splitlines(keepends=True) if one.startswith("  l2_bandwidth:"))
+    path = tmp_path / "mine.yaml"
+    path.write_text(shipped.replace(line, ""), encoding="utf-8")
+    assert main(["volumes", kernel, *SIZES, "--machine", str(path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "  L2: not known; the machine's file needs l2_bandwidth (B/s)" in shown
+    known = ("DRAM", "L1", "local memory", "arithmetic", "group start", "latency")
+    for name in known:
+        assert any(re.fullmatch(rf"  {name}: [\d.e-]+ ms", text) for text in shown)
+    assert re.fullmatch(r"limiter: DRAM, [\d.]+ ms \(of the limits that are known\)", shown[-1])
+    assert main(["volumes", kernel, *SIZES, "--machine", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["limiter"] is None
-    assert "l2_bandwidth" in found["limiter_unknown"]
+    assert (found["limiter"], found["missing"]) == ("DRAM", {"L2": ["l2_bandwidth"]})
+    assert tuple(found["seconds"]) == known
     assert len(calls) == 2
 
 
-def test_a_series_over_domain_sizes(calls: list[dict], kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["volumes", kernel, "--machine", "A100-40GB", "--series", "nx,ny=256:512:128", "--points", str(2**27)]
-    assert main([*words, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert (
-        [row["sizes"] for row in rows]
-        == [{"nx": n, "ny": n, "nz": 2**27 // n**2} for n in (256, 384, 512)]
-        == [call["sizes"] for call in calls]
-    )
-    assert all(row["dram_load"] == 9 and row["dram_store"] == 8 and row["l2_load"] == 20 for row in rows)
-    assert [row["layers_fit"] for row in rows] == [True, False, False]
-    # 1728 work-groups are resident: four, two and one layers of 256**2, 384**2 and 512**2 points.
-    assert [row["wave_depth"] for row in rows] == [4, 2, 1]
-    assert [row["level"] for row in rows] == [24, 40, 72]
-    assert main(words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5
-    assert lines[2].split() == ["256", "256", "2048", "9", "8", "20", "4", "24", "yes"]
+def test_volumes_of_a_gpu_whose_rules_of_l1_are_not_known(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["volumes", kernel, *SIZES, "--machine", "W7800"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "f_l1_wavefronts: not known" in shown
+    assert "  L1: not known; the machine's file needs l1_rules" in shown
+    assert any(re.fullmatch(r"  L2: [\d.]+ ms", text) for text in shown)
+    (row,) = (text.split() for text in shown if text.lstrip().startswith("l1_wavefronts (wavefronts)"))
+    assert set(row[2:]) == {"-"}
+    assert main(["volumes", kernel, *SIZES, "--machine", "W7800", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["f_l1_wavefronts"] is None
+    assert found["missing"]["L1"] == ["l1_rules"]
+
+
+@pytest.mark.parametrize("name", ["H100-SXM", "MI250X", "W6600", "W7800"])
+def test_bandwidth_of_l2_is_a_limit_of_every_gpu(
+    calls: list[dict], kernel: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["volumes", kernel, *SIZES, "--machine", name, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["seconds"]["L2"] > 0
+    assert found["seconds"]["DRAM"] > 0
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--series", "nx=1"], "write e.g. nx,ny=128:1024:64"),
-        (["--series", "nx,ny=64:32:32", "--points", "999"], "is empty"),
-        (["--series", "nx,ny=64:64:0", "--points", "999"], "is empty"),
-        (["nx=64", "--series", "nx,ny=64:64:1", "--points", "999"], "given twice"),
-        (["--series", "nx,nx=64:64:1", "--points", "999"], "given twice"),
-        (["--series", "n=64:64:1"], "none of the kernel's: nx, ny, nz"),
-        (["--series", "nx,ny=64:64:1"], "size nz has no value"),
-        (["nz=64", "--series", "nx,ny=64:64:1", "--points", "99"], "none has no value"),
         (["nx=64"], "needs a value for size ny, nz"),
     ],
 )
@@ -200,15 +199,6 @@ def test_sizes_that_do_not_fit_are_refused(
     assert not calls
 
 
-def test_a_machine_file_can_be_given(
-    calls: list[dict], kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text("schema: perflex-machine/1\nname: Bad\n")
-    assert main(["volumes", kernel, *SIZES, "--machine", str(path)]) != 0
-    assert "bad.yaml, line 1" in " ".join(capsys.readouterr().err.split())
-
-
 def test_features_with_a_machine(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["features", kernel, *SIZES, "-f", "f_waves", "-f", "f_su_v_smx", "--json"]
     assert main([*words, "--machine", "K20", "--registers", "64"]) == 0
@@ -217,19 +207,3 @@ def test_features_with_a_machine(kernel: str, capsys: pytest.CaptureFixture[str]
     assert found["f_su_v_smx"]["value"] == 64**3 * (17 + 2 * 8 + 1) * 8
     assert main(words) != 0
     assert "f_waves needs a machine" in " ".join(capsys.readouterr().err.split())
-
-
-def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    left, right, picture = tmp_path / "left.csv", tmp_path / "right.csv", tmp_path / "picture.png"
-    left.write_text("x,y,z,dram\n32,4,1,10\n64,2,1,22\n2,2,2,8\n")
-    right.write_text("x,y,z,measured\n64,2,1,20\n32,4,1,10\n")
-    words = ["compare", str(left), str(right), "--key", "x", "--key", "y", "--key", "z", "--value", "dram=measured"]
-    assert main([*words, "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["configurations"], row["unmatched"]) == (2, 1)
-    assert row["worst"] == pytest.approx(0.1)
-    assert main([*words, "--shape", "x,y,z", "--picture", str(picture)]) == 0
-    assert "dram: 1 configurations are in one table only" in capsys.readouterr().out
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main([*words, "--picture", str(picture)]) != 0
-    assert "--shape" in capsys.readouterr().err

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import Device, DeviceInfo, machine_names
+from perflex import Device, machine_names
 from perflex.__main__ import main
 from perflex.cli.completion import complete_description, complete_device, complete_machine, complete_model
+from perflex.devices.device import DeviceInfo
 from perflex.models import model_names
 
 if TYPE_CHECKING:

@@ -8,27 +8,28 @@ from pathlib import Path
 import pytest
 import typer
 
-from perflex import Device, DeviceInfo
+from perflex import Device
 from perflex.__main__ import main
-from perflex.cli.app import app
+from perflex.cli.app import application
+from perflex.devices.device import DeviceInfo
 
 TOP = Path(__file__).parents[2]
 # Examples that measure on a device, with what makes them shorter. None needs a GPU or a cluster.
 MEASURING = {
     "demo": "--sizes 64,96 --trials 3 --accept-noise",
     "doctor": "--seconds 5",
-    "calibrate": "--trials 3 --precision 0.2 --accept-noise",
+    "calibrate": "--budget 2s --accept-noise",
     "evaluate": "--model linear --trials 3 --accept-noise",
     "machine detect": "--quick",
 }
 # Those that describe dozens of kernels, or fit a model many times.
-LONG = ("diagnose", "prune")
+LONG = ("diagnose", "prune", "tune")
 GROUPS = ("", "machine", "store")
 
 
 def examples() -> dict[str, str]:
     """Return the example of each command, of the groups and of the program itself, by the command's words."""
-    top = typer.main.get_command(app)
+    top = typer.main.get_command(application())
     found = {"": top.epilog}
     for name, command in top.commands.items():
         found[name] = command.epilog
@@ -89,7 +90,6 @@ MORE = [
     "machine show Gold-6248",
     "machine list",
     "features examples/jacobi.py:seven_point M=1000 N=600",
-    "volumes examples/stencil.py:star25 --machine V100 nz=512 --series nx,ny=128:256:64",
     "layers examples/jacobi.py:seven_point --machine Gold-6248 --series M=1000:2000:500 N=600",
     "roofline examples/transposes.py:naive examples/transposes.py:tiled n=1024 --machine V100 --time bound",
 ]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 
-from perflex.cli.app import app
+from perflex.cli.app import application
 from support.pages import TOP, blocks, commands, pages
 
-COMMAND_LINE: Any = typer.main.get_command(app)
+COMMAND_LINE: Any = typer.main.get_command(application())
 OF_ALL_COMMANDS = {"--help", "--quiet", "-q", "--debug"}
 
 

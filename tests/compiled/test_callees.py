@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from perflex.compiled.callees import callee, with_callees
+from perflex.compiled.code_values import callee, with_callees
 from perflex.compiled.elf import Function, elf_object
 from perflex.compiled.instructions import disassembled
 
@@ -16,23 +16,18 @@ from perflex.compiled.instructions import disassembled
     [
         ("__ocl_svml_z0_expf16", "exp", 1),
         ("__ocl_svml_z1_exp16", "exp", 2),
-        ("__ocl_svml_z1_exp1", "exp", 1),
         ("__ocl_svml_z1_exp2f16", "exp", 1),
         ("__ocl_svml_z1_log10f16", "log", 1),
-        ("__ocl_svml_z1_log1p8", "log", 1),
         ("__ocl_svml_z1_sincosf16", "trig", 1),
-        ("__ocl_svml_z1_tanhf16", "tanh", 1),
         ("__ocl_svml_z1_pow16", "pow", 2),
         ("__ocl_svml_z1_rsqrtf16", "root", 1),
         ("__ocl_svml_z1_irem16", "integer", 1),
         ("_ZGVeN16v_expf", "exp", 1),
         ("_ZGVeN16v_sin", "trig", 2),
         ("_Z7_cl_sind", "trig", 1),
-        ("_Z7_cl_powff", "pow", 1),
         ("_Z20__pocl_argReductionSPU9CLprivatefS0_f", "trig", 1),
         ("_Z28__pocl_remainder_piby2_largedPU9CLprivatedS0_PU9CLprivatel", "trig", 1),
         ("_Z12__pocl_expep7v2float", "pow", 1),
-        ("_Z8_cl_tanhf", "tanh", 1),
         ("printf", "other", 1),
         ("", "other", 1),
     ],

@@ -7,10 +7,9 @@ from math import ceil
 
 import pytest
 
-from perflex.compiled.nvidia import compiler, disassembly
-from perflex.compiled.nvidia.compiler import compile_cuda, supported_architectures
+from perflex.compiled.nvidia import cubin
 from perflex.compiled.nvidia.counts import launch_counts
-from perflex.compiled.nvidia.cubin import GpuCode, kernel_facts
+from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts, supported_architectures
 from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.errors import MissingExtraError
 
@@ -151,13 +150,13 @@ def test_a_kernel_that_is_not_there():
 
 
 def test_what_is_missing_is_told_with_the_command_that_installs_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(compiler, "_libraries", lambda: ())
+    monkeypatch.setattr(cubin, "_libraries", lambda: ())
     with pytest.raises(MissingExtraError, match=r"pip install 'perflex\[cuda-code\]'"):
         compile_cuda("", "sm_90")
-    monkeypatch.setattr(disassembly.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(cubin.sysconfig, "get_path", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"pip install 'perflex\[cuda-code\]'"):
-        disassembly.disassembled(GpuCode("sm_90", b"none", "k", (1,), (1,)))
+        cubin.disassembled(GpuCode("sm_90", b"none", "k", (1,), (1,)))
 
 
 @needs_tools

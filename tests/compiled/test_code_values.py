@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex.compiled.code_values import group_values
-from perflex.compiled.control_flow import blocks_of, loops_of
+from perflex.compiled.code_values import group_values, trip_count
+from perflex.compiled.control_flow import Totals, blocks_of, loops_of
 from perflex.compiled.elf import Function, elf_object
-from perflex.compiled.executions import Totals
-from perflex.compiled.instructions import disassembled
+from perflex.compiled.instructions import chain_cycles, disassembled, port_cycles
 from perflex.compiled.program import Argument, CompiledProgram
-from perflex.compiled.throughput import chain_cycles, port_cycles
-from perflex.compiled.trips import trip_count
 from perflex.compiled.values import Propagation
 
 if TYPE_CHECKING:
@@ -53,11 +50,6 @@ def test_a_loop_and_the_copy_for_what_is_left_over(n: int, vectors: int, scalars
     # Each iteration loads twice, of which one is part of the multiply-add; three arguments and a constant come first.
     assert found.counts["loads"] == pytest.approx(2 * (vectors + scalars) + 4)
     assert found.counts["spills"] == 0
-
-
-def test_the_hot_loop_is_the_one_that_runs() -> None:
-    assert group_values(PROGRAM, {"n": 1024}, (1,), totals(1024)).hot == 0x20
-    assert group_values(PROGRAM, {"n": 15}, (1,), totals(15)).hot == 0x43
 
 
 def test_trip_counts_follow_from_sizes_alone() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import perflex.devices.listing as devices_module
-from perflex import Device, DeviceInfo, find_device, list_devices
-from perflex.devices.listing import default_device, mark_default, pick
-from perflex.devices.vendors import embedded_libraries
-from perflex.devices.wall_time import device_of, is_wall_time, wall_time_identifier
+from perflex import Device, find_device, list_devices
+from perflex.devices.device import DeviceInfo
+from perflex.devices.listing import default_device, device_of, is_wall_time, mark_default, pick, wall_time_identifier
+from perflex.devices.survey import embedded_libraries
 from perflex.errors import DeviceError
 
 
@@ -75,6 +75,21 @@ def test_find_device_by_parts(machine: tuple[DeviceInfo, ...]) -> None:
 def test_ambiguous_specification_names_the_choices(machine: tuple[DeviceInfo, ...]) -> None:
     with pytest.raises(DeviceError, match=r"'epyc' fits 2 devices, name one of them: intel_epyc, pocl_epyc"):
         find_device("epyc")
+
+
+def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    infos = mark_default(
+        [
+            info("cpu-haswell-Intel(R) Xeon(R) CPU @ 2.20GHz", "Portable Computing Language (pocl)"),
+            info("Intel(R) Xeon(R) CPU @ 2.20GHz", "Intel(R) OpenCL", embedded=True),
+        ]
+    )
+    monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
+    for spec in ("intel", "INTEL_xeon"):
+        assert find_device(spec) is device_of(f"f_cl_wall_time_{spec}") is infos[1].device
+    assert find_device("pocl") is device_of("f_cl_wall_time_pocl_xeon") is infos[0].device
+    with pytest.raises(DeviceError, match=r"'xeon' fits 2 devices, name one of them: pocl_haswell, intel_xeon"):
+        find_device("xeon")
 
 
 def test_specification_that_fits_nothing_lists_devices_and_problems(machine: tuple[DeviceInfo, ...]) -> None:
@@ -154,7 +169,7 @@ def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
 
 
 def test_devices_are_probed_once_per_process() -> None:
-    assert list_devices() is list_devices()
+    assert list_devices()[0] is list_devices()[0]
 
 
 def test_device_survives_pickling(default_device: Device) -> None:

@@ -13,26 +13,26 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import (
     Device,
-    DeviceInfo,
     Model,
     TimingOptions,
     calibrate,
     find_device,
     gather_feature_values,
     load_machine,
+    using_machine,
+    using_store,
 )
 from perflex.calibration.calibrating import _facts
 from perflex.devices import survey as survey_module
-from perflex.devices.listing import mark_default
-from perflex.devices.names import matching, short_names
-from perflex.devices.wall_time import device_of, wall_time_identifier
+from perflex.devices.device import DeviceInfo, matching, short_names
+from perflex.devices.listing import device_of, mark_default, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
 from perflex.features import SizedKernel, Target, kernel_feature_values
 from perflex.features.values import feature_values
-from perflex.machines.lookup import machine_of_device
-from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.machines.files import machine_of_device
+from perflex.machines.residency import Resources, most_of, resources_in_log
+from perflex.timing.compiled_code import resource_use
 from perflex.timing.key import measurement_key
-from perflex.timing.resource_use import resource_use
 from perflex.timing.results import MeasurementFailure
 from support.cuda_for_tests import fake_cupy, fake_gpu
 
@@ -147,7 +147,8 @@ def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: py
 
     model = Model("f_cuda_wall_time_h100_d0", "p_load * f_mem_access_global_float32_load")
     kernels = [(vector(), {"n": n}) for n in (256, 512)]
-    calibration = calibrate(model, kernels, timing=QUICK, store="off")
+    with using_store("off"):
+        calibration = calibrate(model, kernels, timing=QUICK)
     assert calibration.params["p_load"] > 0
     assert calibration.device["api"] == "cuda"
 
@@ -208,9 +209,8 @@ def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: 
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
     names = ["f_registers", "f_private_bytes", "f_spill_bytes", "f_occupancy", "f_waves"]
     kernels = [(vector(), {"n": 64 * 132})]
-    table = gather_feature_values(
-        ["f_cuda_wall_time_h100", *names], kernels, device=fake_gpu, timing=QUICK, store="off", machine="H100-SXM"
-    )
+    with using_store("off"), using_machine("H100-SXM"):
+        table = gather_feature_values(["f_cuda_wall_time_h100", *names], kernels, device=fake_gpu, timing=QUICK)
     registers, private, spilt, occupancy, _ = table.values[0, 1:]
     assert (registers, private, spilt) == (96, 24, 16)
     # 64K registers in four parts: each holds 5 sub-groups of 32 * 96, of 16 that could be resident.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflex import Device
-from perflex.devices.names import matching, short_names, split_spec
+from perflex.devices.device import matching, short_names, split_spec
 
 
 def device(platform: str, vendor: str, name: str, ordinal: int = 0) -> Device:
@@ -20,6 +20,12 @@ GEFORCE = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA GeForce RTX 3090")
 H100 = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100 80GB HBM3")
 SECOND_H100 = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100 80GB HBM3", ordinal=1)
 RADEON = device("AMD Accelerated Parallel Processing", "Advanced Micro Devices, Inc.", "gfx1030")
+POCL_ON_HASWELL = device(
+    "Portable Computing Language", "The pocl project", "cpu-haswell-Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz"
+)
+H100_OF_POCL = device("Portable Computing Language", "The pocl project", "NVIDIA H100 80GB HBM3")
+ARC = device("rusticl", "Mesa/X.org", "Mesa Intel(R) Arc(tm) A770 Graphics (DG2)")
+RADEON_OF_MESA = device("rusticl", "Mesa/X.org", "AMD Radeon RX 6600 (radeonsi, navi23)")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ def test_parts_are_separated_by_spaces_underscores_and_colons(spec: str, parts: 
         ("nvidia_geforce", [2]),
         ("geforce rtx 3090", [2]),
         ("nvidia", [2]),
-        ("amd", [0, 1, 3]),
+        ("amd", [3]),
         ("amd_gfx1030", [3]),
         ("apple", []),
         ("", []),
@@ -57,6 +63,38 @@ def test_platform_before_device_wins_over_both_in_the_device_name() -> None:
     # "intel" and "xeon" both occur in the name of PoCL's device, too.
     assert matching("intel_xeon", [POCL_ON_XEON, INTEL_ON_XEON]) == [1]
     assert matching("pocl_xeon", [POCL_ON_XEON, INTEL_ON_XEON]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("devices", "spec", "expected"),
+    [
+        # What the documentation writes, on an Intel machine with both runtimes.
+        ([INTEL_ON_XEON, POCL_ON_HASWELL], "intel", [0]),
+        ([POCL_ON_HASWELL, INTEL_ON_XEON], "intel", [1]),
+        ([POCL_ON_HASWELL, INTEL_ON_XEON], "pocl", [0]),
+        ([POCL_ON_HASWELL, INTEL_ON_XEON], "xeon intel", [1]),
+        ([POCL_ON_HASWELL, INTEL_ON_XEON], "xeon", [0, 1]),
+        # Where no platform is called so, the devices' names are left.
+        ([POCL_ON_HASWELL], "intel", [0]),
+        ([POCL_ON_HASWELL, ARC], "intel", [0, 1]),
+        # Intel's runtime has no such device.
+        ([INTEL_ON_XEON, ARC], "intel_arc", [1]),
+        ([INTEL_ON_XEON, ARC], "intel", [0]),
+        ([INTEL_ON_XEON, ARC], "rusticl", [1]),
+        ([H100_OF_POCL, H100], "nvidia", [1]),
+        ([H100_OF_POCL, H100], "nvidia_h100", [1]),
+        ([H100_OF_POCL, H100], "pocl_nvidia", [0]),
+        ([H100_OF_POCL, H100], "h100", [0, 1]),
+        # Two GPUs of one platform; the words of the error must tell them apart.
+        ([H100, GEFORCE], "nvidia", [0, 1]),
+        ([ARC, RADEON_OF_MESA], "rusticl", [0, 1]),
+        ([RADEON_OF_MESA, RADEON], "radeon", [0]),
+    ],
+)
+def test_words_of_a_platform_mean_the_platform(devices: list[Device], spec: str, expected: list[int]) -> None:
+    assert matching(spec, devices) == expected
+    for index, name in enumerate(short_names(devices)):
+        assert matching(name, devices) == [index]
 
 
 def test_full_name_wins_over_parts() -> None:
@@ -75,7 +113,10 @@ def test_short_names_are_readable() -> None:
     assert short_names([INTEL_ON_XEON, POCL_ON_XEON]) == ["intel_xeon", "pocl_xeon"]
 
 
-ALL = (INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, GEFORCE, H100, SECOND_H100, RADEON)
+ALL = (
+    INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, POCL_ON_HASWELL, GEFORCE, H100, SECOND_H100, H100_OF_POCL,
+    RADEON, ARC, RADEON_OF_MESA,
+)  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(ALL), unique=True, max_size=8))

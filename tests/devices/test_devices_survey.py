@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import perflex.devices.survey as survey_module
-from perflex.devices.vendors import Vendor, embedded_libraries, find_vendors, show_to_loader, vendor_folder
+from perflex.devices.survey import Vendor, embedded_libraries, find_vendors, show_to_loader, vendor_folder
 
 
 @pytest.fixture
@@ -64,12 +64,13 @@ def test_vendor_folder_names_exactly_the_drivers_in_order(cache: Path) -> None:
     assert vendor_folder([Vendor("libpocl.so.2", "x")]) != folder
 
 
-def test_damaged_vendor_folder_is_replaced(cache: Path) -> None:
+def test_damaged_vendor_folder_is_not_used(cache: Path) -> None:
     vendors = [Vendor("liba.so", "x")]
     folder = vendor_folder(vendors)
     (folder / "00.icd").write_text("libevil.so\n")
-    assert vendor_folder(vendors) == folder
-    assert (folder / "00.icd").read_text() == "liba.so\n"
+    other = vendor_folder(vendors)
+    assert other.parent != cache
+    assert (other / "00.icd").read_text() == "liba.so\n"
 
 
 def test_many_at_once_agree_on_one_folder(cache: Path) -> None:

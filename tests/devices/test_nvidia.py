@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perflex.devices import nvidia as _nvidia
-from perflex.devices.nvidia import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
-from perflex.devices.vendors import find_vendors
+from perflex.devices import cuda as _nvidia
+from perflex.devices.cuda import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
+from perflex.devices.survey import find_vendors
 
 
 @pytest.fixture(autouse=True)

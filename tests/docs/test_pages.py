@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,14 +13,12 @@ from typing import Any
 import pytest
 
 from support.pages import TOP, blocks, commands, is_notebook, pages, python_source
+from support.saved_calibrations import saved_text
 
-# Files that pages of their own make, and others use: the first two pages of the site.
-MADE_BEFORE = {
-    "here.yaml": "perflex calibrate general -o here.yaml",
-    "matmul.yaml": "perflex calibrate matmul_sq -o matmul.yaml",
-}
+# The calibration that the first pages of the site make, and others use.
+CALIBRATION = "matmul.yaml"
 # Blocks that need a GPU, a cluster, network, or that would change the environment. New ones need a good reason.
-MOST_UNTESTED = 50
+MOST_UNTESTED = 51
 SECONDS = 900
 
 ALL_BLOCKS = [block for page in pages() for block in blocks(page)]
@@ -50,34 +47,17 @@ def run_in(folder: Path, words: list[str]) -> None:
     assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-5000:]}"
 
 
-@pytest.fixture(scope="session")
-def made_before(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that makes a calibration that pages begin with, once."""
-    folder = tmp_path_factory.mktemp("made_before")
-
-    def make(name: str) -> Path:
-        path = folder / name
-        if not path.exists():
-            page = folder / f"{name}.md"
-            page.write_text(f"```console\n$ {MADE_BEFORE[name]}\n```\n")
-            run_in(folder, [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)])
-        return path
-
-    return make
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", page_cases())
-def test_blocks_run(page: Path, tmp_path: Path, made_before: Any) -> None:
+def test_blocks_run(page: Path, tmp_path: Path) -> None:
     shutil.copytree(TOP / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     text = "\n".join(block.code for block in blocks(page) if not block.untested and not block.is_cell)
     if "perflex store" in text:
-        # A store is there once something was measured.
-        made_before("matmul.yaml")
-    for name in MADE_BEFORE:
-        makes = rf"(?:-o|--output)[ =]{name}|save\(.{name}|/{name}"
-        if name in text and not re.search(makes, text):
-            shutil.copy(made_before(name), tmp_path)
+        # A store is there once something was counted.
+        run_in(tmp_path, [sys.executable, "-m", "perflex", "features", "examples/matmul.py:naive", "n=64"])
+    if CALIBRATION in text:
+        shipped = saved_text("matmul_sq_amd_epyc_4cores_intel_opencl")
+        (tmp_path / CALIBRATION).write_text(shipped, encoding="utf-8")
     run_in(tmp_path, [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)])
 
 

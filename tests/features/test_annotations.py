@@ -8,10 +8,8 @@ import pytest
 
 from oracles import oclgrind
 from oracles._oclgrind_child import _input_array
-from oracles.kernels import matmul
 from perflex.errors import UnsupportedKernelError
-from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop, scop_to_yaml
-from perflex.features import scop_from_yaml as read_scop
+from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop
 
 N = 40
 
@@ -73,6 +71,7 @@ TRIPS = float(np.maximum(np.diff(ROWS), 0).mean())
 ROW_WISE = {"vals[start + j]": "5*i + j", "cols[start + j]": "5*i + j", "x": "anywhere"}
 
 
+@pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("bounds", ["length", "start"])
 def test_average_trip_counts_give_what_oclgrind_executes(bounds):
@@ -102,22 +101,6 @@ def test_a_whole_trip_count_is_the_kernel_with_that_constant():
     assert (mine.local_strides, mine.group_strides) == (theirs.local_strides, theirs.group_strides)
     assert mine.work_item_count == theirs.work_item_count
     assert mine.footprint == theirs.footprint
-
-
-def test_a_trip_count_may_depend_on_sizes():
-    stated = annotate(csr("length"), trip_counts={"j": "n + 2"}, accesses=ROW_WISE)
-    assert counted(stated)["f_op_float32_madd"].value == N * (N + 2)
-
-
-def test_a_loop_that_starts_at_a_constant_keeps_its_start():
-    args = [lp.GlobalArg("x,y", np.float32, shape=("2*n",)), lp.GlobalArg("k", np.int32, shape=("n",))]
-    text = "<> m = k[i] {id=m}\ny[i] = sum(j, x[j]) {dep=m}"
-    kernel = parallel(make(["{[i]: 0 <= i < n}", "[i, m] -> {[j]: i <= j < m}"], text, args))
-    item = next(
-        i for i in counts_of(extract_scop(annotate(kernel, trip_counts={"j": 3}))).accesses if i.array.name == "x"
-    )
-    assert item.work_item_count.evaluate({"n": N}) == 3 * N
-    assert item.footprint.evaluate({"n": N}) == N + 2
 
 
 def test_a_split_data_dependent_loop_takes_the_count_of_its_outer_part():
@@ -195,11 +178,6 @@ def test_what_is_not_known_or_makes_no_sense_is_refused_with_the_fix(case):
         extract_scop(annotate(kernel, **stated) if stated else kernel)
 
 
-def test_only_loopy_kernels_are_annotated():
-    with pytest.raises(UnsupportedKernelError, match="not a str"):
-        annotate("kernel", branches="domain")
-
-
 def test_annotations_add_up():
     first = annotate(csr("length"), trip_counts={"j": 2})
     both = annotate(first, accesses=ROW_WISE)
@@ -207,32 +185,3 @@ def test_annotations_add_up():
     again = annotate(both, trip_counts={"j": 4})
     assert counted(again)["f_op_float32_madd"].value == 4 * N
     assert counted(both)["f_op_float32_madd"].value == 2 * N
-
-
-def test_stated_scops_survive_a_file():
-    scop = extract_scop(annotate(csr("length"), trip_counts={"j": 7.5}, accesses=ROW_WISE))
-    text = scop_to_yaml(scop)
-    assert scop_to_yaml(read_scop(text)) == text
-    assert count_features(read_scop(text), {"n": N}) == count_features(scop, {"n": N})
-
-
-def test_barriers_in_loops_of_stated_length_are_as_stated():
-    text = scop_to_yaml(extract_scop(matmul(prefetch=True)))
-    (plain,) = count_features(read_scop(text), {"n": 32}, identifiers=["f_sync_barrier_local"])
-    stated = read_scop(text.replace("stated: ''", "stated: 'k_outer: 2 trips'"))
-    (counted_as_stated,) = count_features(stated, {"n": 32}, identifiers=["f_sync_barrier_local"])
-    assert plain.exact
-    assert not counted_as_stated.exact
-    assert counted_as_stated.value == plain.value
-
-
-def test_a_size_that_is_no_argument_is_named() -> None:
-    # Without "..." loopy adds no argument for n, which nothing in the kernel computes.
-    kernel = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        "y[i] = 2*x[i]",
-        [lp.GlobalArg("x, y", np.float32, shape="n")],
-        lang_version=(2018, 2),
-    )
-    with pytest.raises(UnsupportedKernelError, match=r"by n, which is none of its arguments; put \.\.\. at the end"):
-        extract_scop(kernel)

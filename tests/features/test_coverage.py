@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from perflex import Model
-from perflex.errors import PerflexWarning
-from perflex.features.coverage import uncounted
+from perflex.features.report import uncounted
 from sample_kernels import matmul, pointwise
 
 SIZES = {"n": 64}
@@ -32,13 +28,6 @@ def test_directions_and_spaces_are_separate_matters():
     assert "a_fetch" in stores[0]
 
 
-def test_footprints_cover_accesses():
-    kernel = matmul(prefetch=False)
-    assert uncounted(["f_mem_footprint_load"], kernel, SIZES) == []
-    missed = uncounted(["f_mem_footprint_array:a", "f_mem_access_store"], kernel, SIZES)
-    assert [text.partition(" ")[2] for text in missed] == ["(b[k, j_inner + j_outer*16])"]
-
-
 def test_operations_of_a_counted_type():
     kernel = pointwise("exp(x[i]) * y[i] + x[i]")
     assert uncounted(["f_op_float32_madd"], kernel, SIZES) == ["f_op_float32_exp"]
@@ -54,10 +43,3 @@ def test_instruction_features_count_what_is_of_their_class():
     stores = "f_mem_access_global_float32_store"
     assert uncounted([stores, "f_inst_ldst_global"], matmul(prefetch=False), SIZES) == []
     assert len(uncounted(["f_mem_access_tag:aLD", "f_inst_ldst_local"], matmul(prefetch=False), SIZES)) == 2
-
-
-def test_prediction_warns():
-    model = Model("f_cl_wall_time", "p_a * f_mem_access_tag:aLD")
-    with pytest.warns(PerflexWarning, match=r"no feature for f_mem_access_tag:bLD_global_float32_load.*leaves it out"):
-        seconds = model.eval_with_kernel({"p_a": 1e-9}, matmul(prefetch=False), SIZES)
-    assert seconds == pytest.approx(1e-9 * 64**3 / 32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -53,19 +52,6 @@ def test_reuse_and_missing_strides_are_noted() -> None:
     assert odd["f_mem_access_array:x_global_float32_load_gstrides:{0:0}"].value == 64
 
 
-def test_negative_strides_have_identifiers() -> None:
-    everything = counted(pointwise("x[n - 1 - i]"), {"n": 64})
-    assert everything["f_mem_access_global_float32_load_lstrides:{0:-1}_gstrides:{0:-32}"].value == 64
-
-
-def test_executed_instances() -> None:
-    per_item = counted(matmul(prefetch=True), {"n": 64}, per_work_item=True)
-    assert per_item["f_op_float32_madd"].value == 64**3
-    assert per_item["f_mem_access_local_float32_load_lstrides:{0:0;1:16}"].value == 64**3
-    assert per_item["f_sync_barrier_local"].value == 2 * 4 * 64**2
-    assert {entry.unit for name, entry in per_item.items() if name.startswith("f_op")} == {"operation"}
-
-
 def test_conditions_make_bounds() -> None:
     import numpy as np
 
@@ -82,26 +68,6 @@ def test_picked_features() -> None:
     assert {name: entry.value for name, entry in picked.items()} == {"f_op_float64_add": 0, "f_sub_groups": 512}
     with pytest.raises(UnknownFeatureError):
         counted(matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float32_mad"])
-
-
-def test_command_line_table(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["features", f"{EXAMPLE}:prefetching", "n=64"]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
-    assert "1/32 * n^3 = 8192  (sub-group operation, exact)" in out
-    assert "AFR n/16 = 4" in out
-    assert main(["features", f"{EXAMPLE}:prefetching"]) == 0
-    assert "sizes n; sub-groups of 32" in capfd.readouterr().out
-
-
-def test_command_line_json(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["features", f"{EXAMPLE}:naive", "n=64", "--json", "--per", "work-item", "--sub-group-size", "16"]
-    assert main([*words, "-f", "f_op_float32_madd", "-f", "f_mem_access_tag:none"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert found == {
-        "f_op_float32_madd": {"value": 64**3, "expression": "n^3", "unit": "operation", "exact": True},
-        "f_mem_access_tag:none": {"value": 0, "expression": "0", "unit": "access", "exact": True},
-    }
 
 
 @pytest.mark.parametrize(

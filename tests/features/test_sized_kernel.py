@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, MeasurementError
 from perflex.features import SizedKernel, annotate, extract_scop
 from perflex.features.sized_kernel import sized_kernels
 from sample_kernels import pointwise
@@ -27,21 +27,6 @@ def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
     assert len(set(labels)) == 3
 
 
-def test_labels_of_equal_kernels_are_numbered_from_the_second_on() -> None:
-    rows = sized_kernels([(KERNEL, {"n": 64}), (KERNEL, {"n": 96}), (KERNEL, {"n": 64}), (KERNEL, {"n": 64})])
-    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=96)", "knl(n=64) #2", "knl(n=64) #3"]
-    assert [row.sizes for row in rows] == [{"n": 64}, {"n": 96}, {"n": 64}, {"n": 64}]
-    assert {row.group for row in rows} == {"knl"}
-    assert all(row.kernel is KERNEL for row in rows)
-
-
-def test_pairs_and_measurement_kernels_are_mixed_in_order() -> None:
-    rows = sized_kernels([measurement("knl(n=64)"), (KERNEL, {"n": 64}), measurement("mine"), measurement("mine")])
-    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "mine", "mine #2"]
-    assert [row.group for row in rows] == ["scaling", "knl", "scaling", "scaling"]
-    assert all(type(row) is SizedKernel and row.kernel is KERNEL and dict(row.sizes) == {"n": 64} for row in rows)
-
-
 @pytest.mark.parametrize(
     ("entry", "kind"),
     [
@@ -60,12 +45,6 @@ def test_entries_that_are_neither_are_named(entry: object, kind: str) -> None:
         sized_kernels([(KERNEL, {"n": 64}), entry])
 
 
-@pytest.mark.parametrize("empty", [[], ()])
-def test_no_kernels_are_refused_with_a_way_to_get_some(empty: list | tuple) -> None:
-    with pytest.raises(CalibrationError, match=r"there are no kernels; .*KernelCollection"):
-        sized_kernels(empty)
-
-
 def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
     stated = annotate(KERNEL, branches="both")
     (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
@@ -73,5 +52,9 @@ def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
     assert annotated.kernel is stated
     assert annotated.translation_unit == KERNEL
     assert not hasattr(annotated.translation_unit, "translation_unit")
-    scop = extract_scop(KERNEL)
-    assert SizedKernel(scop, {"n": 64}, "x").translation_unit is scop
+
+
+def test_of_a_scop_nothing_is_built() -> None:
+    with pytest.raises(MeasurementError, match="give a loopy kernel instead") as caught:
+        _ = SizedKernel(extract_scop(KERNEL), {"n": 64}, "x").translation_unit
+    assert caught.value.kernel == "x"

@@ -34,13 +34,6 @@ def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise
     assert target_of(names, 16) == Target(16)
 
 
-def test_the_name_otherwise_is_looked_up_only_for_features_that_need_a_machine() -> None:
-    assert target_of(["f_op_float32_mul"], otherwise="no such machine") == Target()
-    assert target_of([], otherwise="V100") == Target()
-    with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
-        target_of(["f_op_float32_mul", "f_waves"], otherwise="no such machine")
-
-
 def test_values_follow_the_machine() -> None:
     def waves(machine: str | None = None) -> float:
         return kernel_feature_values(["f_waves"], KERNEL, WAVE, machine=machine)["f_waves"]
@@ -64,31 +57,6 @@ def test_the_error_names_the_feature_and_every_machine() -> None:
         Target().need_machine("f_occupancy")
     assert caught.value.feature == "f_occupancy"
     assert Target(machine=load_machine("K20")).need_machine("f_waves") is load_machine("K20")
-
-
-def test_blocks_inside_one_another_restore_what_was_chosen() -> None:
-    with using_machine("K20", registers=40):
-        with using_machine("V100"):
-            assert resolve_target() == Target(machine=load_machine("V100"))
-            with using_machine(None, registers=64) as nothing:
-                assert (nothing, chosen(), resolve_target().registers) == (None, "V100", None)
-            assert chosen() == "V100"
-        assert resolve_target() == Target(machine=load_machine("K20"), registers=40)
-    assert resolve_target() == Target()
-
-
-def test_a_block_that_fails_restores_what_was_chosen() -> None:
-    with using_machine("K20"):
-        with pytest.raises(ZeroDivisionError), using_machine("V100"):
-            _ = 1 / 0
-        assert chosen() == "K20"
-        with (
-            pytest.raises(MachineError, match="no machine is called 'V1000'; did you mean V100"),
-            using_machine("V1000"),
-        ):
-            pytest.fail("the block of an unknown machine is entered")
-        assert chosen() == "K20"
-    assert chosen() is None
 
 
 def test_threads_do_not_see_one_anothers_machine() -> None:

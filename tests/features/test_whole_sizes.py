@@ -10,10 +10,9 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import estimate_ecm, estimate_volumes, gather_feature_values, load_calibration, load_machine, rank
-from perflex.errors import CalibrationError, MissingSizeError
+from perflex import estimate_ecm, estimate_volumes, gather_feature_values, load_calibration, load_machine
+from perflex.errors import MissingSizeError
 from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
-from perflex.features.scop.whole_sizes import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +40,6 @@ WRONG = [
     {"n": 16},
 ]
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
-SEVERAL = [np.array([16, 32]), np.array([16.0, 32.0]), np.array([16, 32], dtype=object)]
 
 
 def kernel() -> lp.TranslationUnit:
@@ -76,24 +74,3 @@ def test_what_is_no_whole_number_is_one_error(use: str) -> None:
 @pytest.mark.parametrize("use", ["values", "predict"])
 def test_whole_numbers_of_any_type_are_the_same_size(use: str) -> None:
     assert len({repr(USES[use](right)) for right in RIGHT}) == 1
-
-
-def test_arrays_of_sizes_give_arrays() -> None:
-    for several in SEVERAL:
-        assert np.asarray(USES["count"](np.asarray(several))).tolist() == [1, 2]
-
-
-def test_ranked_variants_are_refused_before() -> None:
-    for wrong in WRONG:
-        with pytest.raises(
-            (MissingSizeError, CalibrationError), match=r"size n must be a whole|sizes must be one number"
-        ):
-            rank([kernel()], CALIBRATION, {"n": wrong})
-
-
-def test_what_no_index_can_be_is_no_size() -> None:
-    assert is_whole(2**63 - 1)
-    assert is_whole(-(2**63) + 1)
-    assert not is_whole(2**63)
-    assert not is_whole(float(2**63))
-    assert not is_whole([])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from perflex import FeatureTable, FitResult, Model, fit_model, scale_features_by_output
+from perflex import FeatureTable, Model, fit_model
 from perflex.errors import PerflexWarning
-from perflex.fit.confidence import confidence_intervals
-from perflex.fit.noise import measured_noise, residual_noise
+from perflex.fit.confidence import confidence_intervals, residual_noise
+from perflex.fit.problem import Problem
+
+if TYPE_CHECKING:
+    from perflex.fit.result import FitResult
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
@@ -28,14 +33,13 @@ def measured(seed: int, apart: float | None, *, noise: float = 0.05, rows: int =
     counts = np.column_stack([first, second, np.full(rows, 1e4)])
     seconds = counts.sum(axis=1) * 1e-9 * (1 + noise * random.normal(size=rows))
     labels = tuple(map(str, range(rows)))
-    table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
-    return scale_features_by_output(table)
+    return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
 
 
 def fitted(seed: int, apart: float | None, **options: float) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        return fit_model(MODEL, measured(seed, apart, **options), nonnegative=True)
+        return fit_model(MODEL, measured(seed, apart, **options))
 
 
 @pytest.mark.parametrize(("apart", "rows"), [(0.005, 30), (0.05, 30), (None, 30), (None, 140)])
@@ -66,7 +70,7 @@ def test_a_bound_hides_neither_costs_nor_the_pair() -> None:
 
 def test_the_pair_is_named_in_a_warning() -> None:
     with pytest.warns(PerflexWarning, match=r"hardly separate p_a, p_b \(condition number \d+ without bounds\)"):
-        found = fit_model(MODEL, measured(0, 0.005), nonnegative=True)
+        found = fit_model(MODEL, measured(0, 0.005))
     assert "hardly separated: p_a, p_b" in repr(found)
 
 
@@ -120,62 +124,33 @@ def test_one_bounded_mean_has_the_limits_of_feldman_and_cousins(x: float) -> Non
     np.testing.assert_allclose(found[0], (min(inside), max(inside)), atol=0.15)
 
 
-def test_bounded_minima_are_those_of_nonnegative_least_squares() -> None:
-    from perflex.fit.confidence import _LeastSquares
-
-    random = np.random.default_rng(3)
-    columns, targets = random.normal(size=(4, 4)), random.normal(size=(4, 25))
-    squares, where = _LeastSquares(columns, np.ones(4, dtype=bool))(targets)
-    for i in range(25):
-        x, norm = optimize.nnls(columns, targets[:, i])
-        assert squares[i] == pytest.approx(norm**2, abs=1e-9)
-        np.testing.assert_allclose(where[:, i], x, atol=1e-7)
-
-
 def test_noise_is_found_where_it_was_measured_and_where_it_was_not() -> None:
     random = np.random.default_rng(5)
     output = 10 ** random.uniform(-6, -2, 300)
     true = np.where(output < 1e-4, 0.15, 0.02)
-    residual, basis = true * random.normal(size=300), np.zeros((300, 0))
-    options = {"relative": True, "deviation": float(np.sqrt(np.mean(residual**2)))}
-    at = np.array([3e-6, 3e-3])
+    residual, equal, basis = true * random.normal(size=300), random.normal(size=300), np.zeros((300, 0))
+    unknown = Problem(MODEL, (), {}, output)
     # The samples' spread is three times the noise of their median.
-    known = residual_noise(output, residual, basis, 3 * true, **options)
-    assert known.kind == "measured"
-    np.testing.assert_allclose(known.deviation(at), (0.15, 0.02), rtol=0.15)
-    unknown = residual_noise(output, residual, basis, None, **options)
-    assert unknown.kind == "power"
-    np.testing.assert_allclose(unknown.deviation(at), (0.15, 0.02), rtol=0.5)
-    equal = residual_noise(output, random.normal(size=300), basis, None, relative=True, deviation=1.0)
-    assert (equal.kind, equal.scale) == ("constant", 1.0)
+    measured = replace(unknown, noise=3 * true)
+    size, at = float(np.sqrt(np.mean(residual**2))), np.array([3e-6, 3e-3])
+    found = residual_noise(measured, residual, basis, size)
+    assert found.kind == "measured"
+    np.testing.assert_allclose(found.deviation(at), (0.15, 0.02), rtol=0.15)
+    found = residual_noise(unknown, residual, basis, size)
+    assert found.kind == "power"
+    np.testing.assert_allclose(found.deviation(at), (0.15, 0.02), rtol=0.5)
+    found = residual_noise(unknown, equal, basis, 1.0)
+    assert (found.kind, found.scale) == ("constant", 1.0)
     # Measured noise that residuals do not show has no part in them.
-    irrelevant = residual_noise(output, random.normal(size=300), basis, 3 * true, relative=True, deviation=1.0)
-    np.testing.assert_allclose(irrelevant.deviation(at), 1.0, rtol=0.2)
+    np.testing.assert_allclose(residual_noise(measured, equal, basis, 1.0).deviation(at), 1.0, rtol=0.2)
 
 
 def test_repeatability_comes_before_spread() -> None:
     table = measured(0, None, rows=4)
-    columns = {"spread": np.array([0.1, 0.2, 0.3, 0.4]), "repeatability": np.array([0.01, np.nan, 0.03, np.nan])}
-    both = FeatureTable(table.output, table.features, table.kernels, table.values, **columns)
-    assert measured_noise(both) is columns["repeatability"]
-    columns["repeatability"] = np.array([np.nan, np.nan, 0.03, np.nan])
-    rare = FeatureTable(table.output, table.features, table.kernels, table.values, **columns)
-    assert measured_noise(rare) is columns["spread"]
-    assert measured_noise(table) is None
-
-
-@pytest.mark.parametrize("apart", [0.005, None])
-def test_upper_bounds_are_mirrored_lower_ones(apart: float | None) -> None:
-    table = measured(2, apart)
-    columns = table.values * [1, -1, 1, 1]
-    mirrored = FeatureTable(table.output, table.features, table.kernels, columns, scale=table.scale)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerflexWarning)
-        lower = fit_model(MODEL, table, nonnegative=True)
-        upper = fit_model(MODEL, mirrored, nonnegative=True, bounds={"p_a": (-np.inf, 0.0)})
-    low, high = lower.interval("p_a")
-    assert upper.interval("p_a") == pytest.approx((-high, -low), rel=1e-3, abs=1e-15)
-    assert upper.interval("p_b") == pytest.approx(lower.interval("p_b"), rel=1e-3, abs=1e-15)
+    spread, repeated = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.01, np.nan, 0.03, np.nan])
+    assert replace(table, spread=spread, repeatability=repeated).noise is repeated
+    assert replace(table, spread=spread, repeatability=np.where(repeated < 0.02, np.nan, repeated)).noise is spread
+    assert table.noise is None
 
 
 def test_all_that_is_hidden_has_an_interval_below_one() -> None:
@@ -192,7 +167,7 @@ def test_all_that_is_hidden_has_an_interval_below_one() -> None:
         table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)
-            fit = fit_model(model, scale_features_by_output(table), nonnegative=True)
+            fit = fit_model(model, table)
         low, high = fit.interval("p_hidden")
         assert 0.8 < low < fit["p_hidden"] <= high <= 1.0
         held += "p_hidden" in fit.at_bound
@@ -206,7 +181,7 @@ def test_an_interval_of_a_rate_is_that_of_its_cost() -> None:
     rates = Model(OUTPUT, f"p_a * {FEATURES[0]} + {FEATURES[1]} / p_b + p_c * {FEATURES[2]}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        costs, found = (fit_model(model, table, nonnegative=True) for model in (MODEL, rates))
+        costs, found = (fit_model(model, table) for model in (MODEL, rates))
     low, high = costs.interval("p_b")
     assert found.interval("p_b") == pytest.approx((1 / high, 1 / low), rel=1e-4)
 
@@ -220,6 +195,6 @@ def test_a_sharpness_that_only_may_be_larger_is_not_near_zero() -> None:
     table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        low, high = fit_model(model, scale_features_by_output(table), nonnegative=True).interval("p_sharp")
+        low, high = fit_model(model, table).interval("p_sharp")
     # The times are those of a maximum, which the largest sharpness stands for.
     assert 1.0 < low < high == pytest.approx(1000.0)

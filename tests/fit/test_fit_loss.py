@@ -1,4 +1,4 @@
-"""fit_model(loss="soft_l1"): what wrong rows do to it, against scipy, simulated truth and Huber's formulas."""
+"""The loss soft_l1: what wrong rows do to it, against scipy, simulated truth and Huber's formulas."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime, least_squares
+from scipy.optimize import least_squares
 
-from perflex import FeatureTable, Model, fit_model, scale_features_by_output
+from perflex import FeatureTable, FitOptions, Model, fit_model
 from perflex.errors import PerflexWarning
-from perflex.expression.roles import find_roles
-from perflex.fit.loss import SoftL1, robust_loss
-from perflex.fit.problem import pose
+from perflex.fit.problem import SoftL1, pose, robust_loss
 
 OUTPUT = "f_cl_wall_time_test"
 LINEAR = Model(OUTPUT, "p_a * f_thread_groups + p_b * f_waves + p_launch")
@@ -29,11 +27,9 @@ def counted(model: Model, random: np.random.Generator) -> dict[str, np.ndarray]:
     return {name: 10 ** random.uniform(3, 7, ROWS) for name in model.input_features()}
 
 
-def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray, *, scaled: bool = True) -> FeatureTable:
+def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray) -> FeatureTable:
     labels = tuple(f"kernel {i}" for i in range(len(seconds)))
-    columns = np.column_stack([seconds, *inputs.values()])
-    table = FeatureTable(OUTPUT, (OUTPUT, *inputs), labels, columns)
-    return scale_features_by_output(table) if scaled else table
+    return FeatureTable(OUTPUT, (OUTPUT, *inputs), labels, np.column_stack([seconds, *inputs.values()]))
 
 
 def spoilt(seconds: np.ndarray, random: np.random.Generator, factors: str) -> np.ndarray:
@@ -57,7 +53,7 @@ def errors(model: Model, loss: str, noise: float, factors: str = "", count: int 
         seconds = np.asarray(model.evaluate(truth_of(model), inputs))
         noisy = seconds * np.abs(1 + noise * random.normal(size=ROWS))
         table = table_of(model, inputs, spoilt(noisy, random, factors) if factors else noisy)
-        fit = fit_model(model, table, nonnegative=True, on_undetermined="warn", loss=loss)  # type: ignore[arg-type]
+        fit = fit_model(model, table, FitOptions(on_undetermined="warn", loss=loss))  # type: ignore[arg-type]
         found.append(np.asarray(model.evaluate(fit, inputs)) / seconds - 1)
     return np.array(found)
 
@@ -72,9 +68,7 @@ def rms(values: np.ndarray) -> float:
         pytest.param("doubled", LINEAR, 0.02, 10, id="doubled-linear"),
         pytest.param("halved", LINEAR, 0.02, 10, id="halved-linear"),
         pytest.param("any", LINEAR, 0.02, 10, id="any-linear"),
-        pytest.param("doubled", OVERLAP, 0.05, 3, id="doubled-overlap-3"),
-        pytest.param("doubled", OVERLAP, 0.05, 10, id="doubled-overlap", marks=pytest.mark.slow),
-        pytest.param("halved", OVERLAP, 0.05, 10, id="halved-overlap", marks=pytest.mark.slow),
+        pytest.param("doubled", OVERLAP, 0.05, 3, id="doubled-overlap"),
         pytest.param("any", OVERLAP, 0.05, 10, id="any-overlap", marks=pytest.mark.slow),
     ],
 )
@@ -93,8 +87,8 @@ def test_clean_rows_are_fitted_as_well_as_by_squares() -> None:
     assert rms(errors(LINEAR, "soft_l1", 0.05)) < 1.05 * rms(errors(LINEAR, "squared", 0.05))
 
 
-@pytest.mark.parametrize(("noise", "pulled"), [(0.1, -0.02), pytest.param(0.2, -0.08, marks=pytest.mark.slow)])
-def test_noise_in_the_output_does_not_pull_predictions_down(noise: float, pulled: float) -> None:
+def test_noise_in_the_output_does_not_pull_predictions_down() -> None:
+    noise, pulled = 0.1, -0.02
     squared = float(errors(LINEAR, "squared", noise).mean())
     assert squared == pytest.approx(pulled, abs=0.015)
     # The median of the noise is 1; its logarithm's skewness is left, and chance.
@@ -103,11 +97,11 @@ def test_noise_in_the_output_does_not_pull_predictions_down(noise: float, pulled
 
 @pytest.mark.parametrize("model", [LINEAR, OVERLAP], ids=["linear", "overlap"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_exact_data_are_fitted_to_the_last_digits(model: Model, nonnegative: bool, scaled: bool) -> None:
+@pytest.mark.parametrize("relative", [False, True])
+def test_exact_data_are_fitted_to_the_last_digits(model: Model, nonnegative: bool, relative: bool) -> None:
     inputs = counted(model, np.random.default_rng(4))
-    table = table_of(model, inputs, np.asarray(model.evaluate(truth_of(model), inputs)), scaled=scaled)
-    fit = fit_model(model, table, nonnegative=nonnegative, loss="soft_l1")
+    table = table_of(model, inputs, np.asarray(model.evaluate(truth_of(model), inputs)))
+    fit = fit_model(model, table, FitOptions(nonnegative=nonnegative, loss="soft_l1", relative=relative))
     assert dict(fit) == pytest.approx(truth_of(model), rel=1e-8, abs=0)
     assert max(map(abs, fit.relative_errors)) < 1e-11
     assert fit.status.valid
@@ -117,33 +111,34 @@ def test_exact_rows_outvote_wrong_ones() -> None:
     random = np.random.default_rng(1)
     inputs = counted(LINEAR, random)
     seconds = np.asarray(LINEAR.evaluate(truth_of(LINEAR), inputs))
-    fit = fit_model(LINEAR, table_of(LINEAR, inputs, spoilt(seconds, random, "any")), loss="soft_l1")
+    fit = fit_model(LINEAR, table_of(LINEAR, inputs, spoilt(seconds, random, "any")), FitOptions(loss="soft_l1"))
     assert dict(fit) == pytest.approx(truth_of(LINEAR), rel=1e-3, abs=0)
 
 
 @pytest.mark.filterwarnings("ignore:negative costs were fitted")
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_estimates_are_scipys_at_the_same_scale(scaled: bool, seed: int) -> None:
+def test_estimates_are_scipys_at_the_same_scale(relative: bool, seed: int) -> None:
     random = np.random.default_rng(seed)
     inputs = counted(LINEAR, random)
     seconds = spoilt(np.asarray(LINEAR.evaluate(truth_of(LINEAR), inputs)), random, "any")
     seconds *= np.exp(0.05 * random.normal(size=ROWS))
-    fit = fit_model(LINEAR, table_of(LINEAR, inputs, seconds, scaled=scaled), loss="soft_l1")
+    options = FitOptions(nonnegative=False, loss="soft_l1", relative=relative)
+    fit = fit_model(LINEAR, table_of(LINEAR, inputs, seconds), options)
     values = np.array(list(fit.values()))
 
     def residual(factors: np.ndarray) -> np.ndarray:
         model = np.asarray(LINEAR.evaluate(dict(zip(LINEAR.params(), factors * values, strict=True)), inputs))
-        return np.log(model / seconds) if scaled else (model - seconds) / seconds.max()
+        return np.log(model / seconds) if relative else (model - seconds) / seconds.max()
 
-    scale = fit.loss_scale if scaled else fit.loss_scale / seconds.max()  # type: ignore[operator]
+    scale = fit.loss_scale if relative else fit.loss_scale / seconds.max()  # type: ignore[operator]
     found = least_squares(residual, [1.1, 0.9, 1.05], loss="soft_l1", f_scale=scale, xtol=1e-15, ftol=1e-15, gtol=1e-15)
     # Beside what is known of each: in seconds, the launch is next to nothing.
     deviation = np.array([p.standard_error for p in fit.parameters])
     assert (np.abs((found.x - 1) * values) < 1e-4 * deviation).all()
 
 
-def test_a_plain_table_has_no_logarithms() -> None:
+def test_absolute_errors_have_no_logarithms() -> None:
     # Outputs below zero, which have no logarithm.
     random = np.random.default_rng(0)
     inputs = counted(LINEAR, random)
@@ -151,19 +146,10 @@ def test_a_plain_table_has_no_logarithms() -> None:
     exact = 2.0 * inputs["f_thread_groups"] - 5.0 * inputs["f_waves"]
     wrong = exact + 1e3 * random.normal(size=ROWS)
     wrong[:3] += 1e8
-    fit = fit_model(model, table_of(model, inputs, wrong, scaled=False), loss="soft_l1")
+    fit = fit_model(
+        model, table_of(model, inputs, wrong), FitOptions(nonnegative=False, loss="soft_l1", relative=False)
+    )
     assert dict(fit) == pytest.approx({"p_a": 2.0, "p_b": 5.0}, rel=1e-3)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_derivatives_are_the_slopes_of_the_residual_wherever_the_model_goes(scaled: bool) -> None:
-    inputs = {"f_thread_groups": np.array([1.0, 2.0, 3.0, 5.0])}
-    model = Model(OUTPUT, "p_a * f_thread_groups + p_b")
-    problem = pose(model, table_of(model, inputs, np.array([1.0, 2.5, 2.0, 6.0]), scaled=scaled)).under(SoftL1(0.3))
-    for x in ([1.0, 0.1], [1e-4, 1e-5], [-0.5, 0.2], [0.0, 0.0], [40.0, -1.0]):
-        point = np.array(x)
-        slopes = approx_fprime(point, problem.residual, 1e-9 if scaled and abs(point).max() < 1 else 1e-7)
-        np.testing.assert_allclose(problem.jacobian(point), slopes, rtol=1e-3, atol=1e-5)
 
 
 def test_a_cost_that_is_zero_is_held_at_its_bound() -> None:
@@ -171,7 +157,7 @@ def test_a_cost_that_is_zero_is_held_at_its_bound() -> None:
     model = Model(OUTPUT, "p_a * f_thread_groups + p_b * f_waves + p_launch")
     inputs = counted(model, random)
     seconds = (1e-11 * inputs["f_thread_groups"] + 2e-6) * (1 - 0.02 * np.tanh(inputs["f_waves"] / 1e5))
-    fit = fit_model(model, table_of(model, inputs, seconds), nonnegative=True, loss="soft_l1")
+    fit = fit_model(model, table_of(model, inputs, seconds), FitOptions(loss="soft_l1"))
     assert fit.at_bound == ("p_b",)
     problem = pose(model, table_of(model, inputs, seconds)).under(SoftL1(fit.loss_scale))  # type: ignore[arg-type]
     x = np.array(list(fit.values()))
@@ -187,7 +173,7 @@ def test_standard_errors_are_hubers() -> None:
     random = np.random.default_rng(5)
     inputs = counted(LINEAR, random)
     seconds = np.asarray(LINEAR.evaluate(truth_of(LINEAR), inputs)) * np.exp(0.05 * random.standard_t(2, ROWS))
-    fit = fit_model(LINEAR, table_of(LINEAR, inputs, seconds), loss="soft_l1")
+    fit = fit_model(LINEAR, table_of(LINEAR, inputs, seconds), FitOptions(loss="soft_l1"))
     model = np.asarray(LINEAR.evaluate(fit, inputs))
     columns = {"p_a": inputs["f_thread_groups"], "p_b": inputs["f_waves"], "p_launch": np.ones(ROWS)}
     jacobian = np.column_stack([columns[name] * fit[name] for name in LINEAR.params()]) / model[:, None]
@@ -204,7 +190,6 @@ def test_standard_errors_are_hubers() -> None:
     ("factors", "low", "seeds"),
     [
         ("", 0.92, 80),
-        pytest.param("", 0.92, 150, marks=pytest.mark.slow),
         pytest.param("any", 0.90, 150, marks=pytest.mark.slow),
     ],
 )
@@ -215,7 +200,7 @@ def test_intervals_of_parameters_hold_the_truth(factors: str, low: float, seeds:
         inputs = counted(LINEAR, random)
         seconds = np.asarray(LINEAR.evaluate(truth_of(LINEAR), inputs)) * np.exp(0.05 * random.normal(size=ROWS))
         table = table_of(LINEAR, inputs, spoilt(seconds, random, factors) if factors else seconds)
-        fit = fit_model(LINEAR, table, loss="soft_l1")
+        fit = fit_model(LINEAR, table, FitOptions(loss="soft_l1"))
         # 2.012: Student's t with 47 degrees of freedom.
         inside += [abs(p.value - TRUTH[p.name]) < 2.012 * p.standard_error for p in fit.parameters]
     assert low < np.mean(inside) < 0.98
@@ -233,29 +218,3 @@ def test_the_deviation_is_that_of_good_residuals() -> None:
     assert psi @ psi / len(normal) == pytest.approx(0.444845 * deviation**2, rel=1e-6)
     assert robust_loss(np.zeros(5), 3, 1e-3)[1] == 0.0
     assert robust_loss(np.zeros(5), 3, 1e-3)[0].scale == pytest.approx(1.287e-3, rel=1e-3)
-
-
-def test_the_loss_is_soft_l1() -> None:
-    residual = np.array([-3.0, -1e-9, 0.0, 0.2, 40.0])
-    loss = SoftL1(0.5)
-    expected = 2 * 0.25 * (np.sqrt(1 + (residual / 0.5) ** 2) - 1)
-    np.testing.assert_allclose(loss.signed_root(residual) ** 2, expected, rtol=1e-6, atol=1e-16)
-    assert (np.sign(loss.signed_root(residual)) == np.sign(residual)).all()
-
-
-def test_results_do_not_depend_on_the_order_of_rows() -> None:
-    random = np.random.default_rng(2)
-    inputs = counted(OVERLAP, random)
-    seconds = spoilt(np.asarray(OVERLAP.evaluate(truth_of(OVERLAP), inputs)), random, "any")
-    table = table_of(OVERLAP, inputs, seconds * np.exp(0.03 * random.normal(size=ROWS)))
-    fit = fit_model(OVERLAP, table, loss="soft_l1")
-    other = fit_model(OVERLAP, table.take(random.permutation(ROWS).tolist()), loss="soft_l1")
-    costs = find_roles(OVERLAP.tree).costs
-    assert [other[name] for name in costs] == pytest.approx([fit[name] for name in costs], rel=1e-4)
-
-
-def test_an_unknown_loss_is_refused() -> None:
-    inputs = counted(LINEAR, np.random.default_rng(0))
-    table = table_of(LINEAR, inputs, np.asarray(LINEAR.evaluate(truth_of(LINEAR), inputs)))
-    with pytest.raises(ValueError, match="squared, soft_l1"):
-        fit_model(LINEAR, table, loss="huber")  # type: ignore[arg-type]

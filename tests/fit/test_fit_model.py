@@ -10,9 +10,11 @@ import pytest
 from scipy.optimize import nnls
 
 import perflex.features
-from perflex import FeatureInfo, FeatureTable, Model, fit_model, scale_features_by_output
+from perflex import FeatureTable, FitOptions, Model, fit_model
 from perflex.errors import CalibrationError, PerflexWarning
-from perflex.fit.result import describe_errors, geometric_mean_error
+from perflex.fit.minimise import minimise
+from perflex.fit.result import geometric_mean_error
+from perflex.fit.table import FeatureInfo
 
 OUTPUT = "f_cl_wall_time_test"
 
@@ -30,7 +32,7 @@ def counts(features: list[str], rows: int, seed: int = 0) -> dict[str, np.ndarra
     return dict(zip(features, values.T, strict=True))
 
 
-def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray, *, scaled: bool = True) -> FeatureTable:
+def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray) -> FeatureTable:
     info = {
         "f_op": FeatureInfo("sub-group operation", 32, "op"),
         "f_mem": FeatureInfo("access", 4, "B"),
@@ -39,16 +41,13 @@ def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray, *
     }
     labels = tuple(f"kernel {i}" for i in range(len(seconds)))
     columns = np.column_stack([seconds, *inputs.values()])
-    table = FeatureTable(model.output_feature, (model.output_feature, *inputs), labels, columns, info=info)
-    return scale_features_by_output(table) if scaled else table
+    return FeatureTable(model.output_feature, (model.output_feature, *inputs), labels, columns, info=info)
 
 
-def measured(
-    model: Model, params: dict[str, float], rows: int, *, noise: float = 0.0, seed: int = 0, scaled: bool = True
-) -> FeatureTable:
+def measured(model: Model, params: dict[str, float], rows: int, *, noise: float = 0.0, seed: int = 0) -> FeatureTable:
     inputs = counts(model.input_features(), rows, seed)
     seconds = model.evaluate(params, inputs) * (1 + noise * np.random.default_rng(seed + 1).normal(size=rows))
-    return table_of(model, inputs, seconds, scaled=scaled)
+    return table_of(model, inputs, seconds)
 
 
 def assert_recovered(result: dict[str, float], params: dict[str, float], rel: float) -> None:
@@ -56,19 +55,20 @@ def assert_recovered(result: dict[str, float], params: dict[str, float], rel: fl
         assert result[name] == pytest.approx(value, rel=rel, abs=0), name
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_tiny_and_large_parameters_together(scaled: bool) -> None:
+@pytest.mark.parametrize("relative", [True, False])
+def test_tiny_and_large_parameters_together(relative: bool) -> None:
     model = Model(OUTPUT, "p_tiny * f_a + p_small * f_b + p_large * f_c + p_launch")
     params = {"p_tiny": 1e-12, "p_small": 3e-9, "p_large": 1e3, "p_launch": 2e-6}
     inputs = counts(model.input_features(), 40)
     inputs["f_c"] = inputs["f_c"] * 1e-14
-    result = fit_model(model, table_of(model, inputs, model.evaluate(params, inputs), scaled=scaled))
+    options = FitOptions(nonnegative=False, relative=relative)
+    result = fit_model(model, table_of(model, inputs, model.evaluate(params, inputs)), options)
     assert_recovered(result, params, 1e-10)
     assert result.status.valid
     assert max(map(abs, result.relative_errors)) < 1e-10
 
 
-def test_scaling_weighs_rows_as_the_papers_division_does() -> None:
+def test_relative_errors_weigh_rows_as_the_papers_division_by_the_output_does() -> None:
     model = Model(OUTPUT, "p_a * f_a + p_b * f_b")
     table = measured(model, {"p_a": 1e-12, "p_b": 1e-10}, 30, noise=0.2)
     result = fit_model(model, table)
@@ -81,8 +81,7 @@ def test_scaling_weighs_rows_as_the_papers_division_does() -> None:
     errors = [parameter.standard_error for parameter in result.parameters]
     np.testing.assert_allclose(errors, np.sqrt(np.diag(inverse)) / scale, rtol=1e-9)
     assert result.correlation[0, 1] == pytest.approx(inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1]))
-    plain = fit_model(model, measured(model, {"p_a": 1e-12, "p_b": 1e-10}, 30, noise=0.2, scaled=False))
-    assert plain["p_a"] != pytest.approx(result["p_a"], rel=1e-3, abs=0)
+    assert fit_model(model, table, FitOptions(relative=False))["p_a"] != pytest.approx(result["p_a"], rel=1e-3, abs=0)
 
 
 NONLINEAR = [
@@ -105,12 +104,9 @@ NONLINEAR = [
 
 @pytest.mark.parametrize(("expression", "params"), NONLINEAR)
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_nonlinear_models_are_recovered(
-    expression: str, params: dict[str, float], nonnegative: bool, seed: int
-) -> None:
+def test_nonlinear_models_are_recovered(expression: str, params: dict[str, float], nonnegative: bool) -> None:
     model = Model(OUTPUT, expression)
-    result = fit_model(model, measured(model, params, 60, seed=seed), nonnegative=nonnegative)
+    result = fit_model(model, measured(model, params, 60), FitOptions(nonnegative=nonnegative))
     assert result.status.valid
     assert_recovered(result, params, 1e-7)
 
@@ -131,14 +127,8 @@ def test_noise_is_covered_by_the_standard_errors() -> None:
     assert 0.8 <= np.mean(within) <= 1.0
 
 
-def test_fits_are_deterministic() -> None:
-    model = Model(OUTPUT, NONLINEAR[0][0])
-    table = measured(model, NONLINEAR[0][1], 60, noise=0.05)
-    assert dict(fit_model(model, table)) == dict(fit_model(model, table))
-
-
 @pytest.mark.filterwarnings("ignore:the measurement kernels hardly separate")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
     names = [f"p_{i} * f_{i}" for i in range(8)]
     model = Model(OUTPUT, " + ".join(names))
@@ -146,7 +136,7 @@ def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
     inputs = counts(model.input_features(), 40, seed)
     seconds = np.maximum(model.evaluate(params, inputs), 1e-6)
     table = table_of(model, inputs, seconds)
-    result = fit_model(model, table, nonnegative=True)
+    result = fit_model(model, table)
     columns = np.column_stack(list(inputs.values())) / seconds[:, None]
     scale = np.linalg.norm(columns, axis=0)
     expected, norm = nnls(columns / scale, np.ones(40))
@@ -171,7 +161,7 @@ def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions(seed: int
     table = table_of(model, inputs, seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        result = fit_model(model, table, nonnegative=True)
+        result = fit_model(model, table)
     assert result.status.valid
     assert min(result.values()) >= 0
     assert result.at_bound
@@ -181,7 +171,7 @@ def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions(seed: int
     length = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
     slope = jacobian.T @ residual / length / np.linalg.norm(residual)
     slopes = dict(zip(model.params(), slope, strict=True))
-    # An edge that nothing tells is chosen: at its upper bound, where the model is the larger of both sides.
+    # An edge that is not identified is chosen: at its upper bound, where the model is the larger of both sides.
     for name in result.undetermined:
         assert name == "p_edge"
         del slopes[name]
@@ -197,7 +187,7 @@ def test_negative_costs_are_flagged() -> None:
     keep = seconds > 0
     table = table_of(model, {f: v[keep] for f, v in inputs.items()}, seconds[keep])
     with pytest.warns(PerflexWarning, match="negative costs were fitted: p_mem"):
-        result = fit_model(model, table)
+        result = fit_model(model, table, FitOptions(nonnegative=False))
     assert result.negative_costs == ("p_mem",)
     assert result.parameter("p_mem").rate is None
     assert "negative cost" in repr(result)
@@ -205,7 +195,7 @@ def test_negative_costs_are_flagged() -> None:
 
 def refused(expression: str, table: FeatureTable, **options: object) -> CalibrationError:
     with pytest.raises(CalibrationError) as caught:
-        fit_model(Model(OUTPUT, expression), table, **options)  # type: ignore[arg-type]
+        fit_model(Model(OUTPUT, expression), table, FitOptions(**options))  # type: ignore[arg-type]
     return caught.value
 
 
@@ -220,7 +210,7 @@ def test_a_parameter_no_kernel_informs_is_named() -> None:
         assert "p_mem is determined by no kernel (f_mem is zero in all of them)" in error.message
         assert "add kernels" in error.message
     with pytest.warns(PerflexWarning, match="do not determine p_mem"):
-        result = fit_model(model, table, on_undetermined="warn")
+        result = fit_model(model, table, FitOptions(on_undetermined="warn"))
     assert result.undetermined == ("p_mem",)
     assert result["p_mem"] == 0.0
     assert np.isnan(result.parameter("p_mem").standard_error)
@@ -239,23 +229,11 @@ def test_collinear_parameters_are_named_together(nonnegative: bool) -> None:
     assert set(error.parameters) == {"p_op", "p_barrier"}
     assert "only a combination of p_op, p_barrier is determined" in error.message
     with pytest.warns(PerflexWarning, match="p_op, p_barrier"):
-        result = fit_model(model, table, nonnegative=nonnegative, on_undetermined="warn")
+        result = fit_model(model, table, FitOptions(nonnegative=nonnegative, on_undetermined="warn"))
     assert set(result.undetermined) == {"p_op", "p_barrier"}
     # Smallest in columns of equal length: each carries half of the cost.
     assert_recovered(result, {"p_op": 5e-12, "p_barrier": 5e-12 / 3, "p_mem": 2e-10, "p_launch": 1e-6}, 1e-8)
     assert max(map(abs, result.relative_errors)) < 1e-9
-
-
-def test_two_separate_collinear_groups() -> None:
-    expression = " + ".join(f"p_{i} * f_{i}" for i in range(5))
-    model = Model(OUTPUT, expression)
-    inputs = counts(model.input_features(), 30)
-    inputs["f_1"] = 2 * inputs["f_0"]
-    inputs["f_3"] = inputs["f_2"] / 7
-    table = table_of(model, inputs, 1e-11 * sum(inputs.values()) + 1e-9)
-    message = refused(expression, table).message
-    assert "combination of p_0, p_1 is" in message
-    assert "combination of p_2, p_3 is" in message
 
 
 def test_a_cost_hidden_in_all_kernels_is_refused() -> None:
@@ -296,8 +274,22 @@ def test_bad_tables_are_refused() -> None:
     assert "write overlap(g, o, p_edge) instead of max(g, o)" in error.message
     assert "no parameters" in refused("f_op", table).message
     assert "cannot begin" in refused("p_op * log(-1 - f_op) * f_op", table).message
-    with pytest.raises(ValueError, match="on_undetermined"):
-        fit_model(model, table, on_undetermined="ignore")  # type: ignore[arg-type]
+    zero = table_of(model, inputs, np.where(np.arange(20) == 3, 0.0, seconds))
+    assert f"relative to {OUTPUT}, which is not positive for kernel 3" in refused(model.expression, zero).message
+    with pytest.raises(ValueError, match="on_undetermined must be one of error, warn"):
+        FitOptions(on_undetermined="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="squared, soft_l1"):
+        FitOptions(loss="huber")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("steep_from", [0.0, 0.5])
+def test_derivatives_whose_squares_overflow_end_a_start(steep_from: float) -> None:
+    def jacobian(x: np.ndarray) -> np.ndarray:
+        return np.array([[1e200 if x[0] >= steep_from else 1.0]])
+
+    # The start is at 0, and the minimum at 1.
+    with pytest.raises(ArithmeticError, match="not finite"):
+        minimise(lambda x: x - 1, jacobian, np.zeros(1), bounds=(np.full(1, -1.0), np.full(1, 2.0)))
 
 
 def test_given_starts() -> None:
@@ -339,14 +331,6 @@ def test_units_and_rates() -> None:
     assert result.parameter("p_op").rate == pytest.approx(16 / 1e-11, rel=1e-6)
 
 
-def test_table_3_rates_of_the_paper() -> None:
-    """A sub-group multiply-add of the Titan V at 7 Tmadd/s costs 32 / 7e12 s: value and rate are one statement."""
-    model = Model(OUTPUT, "p_madd * f_op")
-    inputs = {"f_op": np.array([1e8, 2e8, 3e8])}
-    result = fit_model(model, table_of(model, inputs, inputs["f_op"] * 32 / 7e12))
-    assert result.parameter("p_madd").rate == pytest.approx(7e12, rel=1e-12)
-
-
 def test_result_is_a_mapping_with_a_table() -> None:
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem")
     result = fit_model(model, measured(model, {"p_op": 1e-11, "p_mem": 1e-10}, 25, noise=0.05))
@@ -381,10 +365,3 @@ def test_geometric_mean_error() -> None:
     assert geometric_mean_error([0.04, 0.0]) == pytest.approx(np.sqrt(0.04 * 1e-6))
     assert geometric_mean_error([0.02, np.nan]) == pytest.approx(0.02)
     assert np.isnan(geometric_mean_error([]))
-
-
-def test_errors_are_described_by_four_measures() -> None:
-    # Sizes 0.01, 0.02, 0.04 and one that is not known: rms is the root of 0.0021 / 3.
-    described = "geometric mean 2 %, median 2 %, rms 2.65 %, maximum 4 %"
-    assert describe_errors([0.01, -0.02, -0.04, np.nan]) == described
-    assert describe_errors([]) == "no errors known"

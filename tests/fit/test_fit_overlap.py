@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, FitResult, Model, fit_model, scale_features_by_output
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex import FeatureTable, FitOptions, Model, fit_model
+from perflex.errors import PerflexWarning
+
+if TYPE_CHECKING:
+    from perflex.fit.result import FitResult
 
 OUTPUT = "f_cl_wall_time"
 FEATURES = ("f_vol_dram_load", "f_vol_l2_l1_load", "f_op_float64_madd")
@@ -29,14 +33,13 @@ def measured(seconds: np.ndarray, costs: np.ndarray, *, noise: float = 0.03, see
     spoilt = seconds * (1 + noise * np.random.default_rng([seed, 1]).normal(size=len(costs)))
     names = (OUTPUT, LAUNCH, *FEATURES)
     labels = tuple(f"kernel {i}" for i in range(len(costs)))
-    table = FeatureTable(OUTPUT, names, labels, np.column_stack([spoilt, inputs]), groups=("a", "b") * 25)
-    return scale_features_by_output(table)
+    return FeatureTable(OUTPUT, names, labels, np.column_stack([spoilt, inputs]), groups=("a", "b") * 25)
 
 
 def quietly(model: Model, table: FeatureTable, **options: object) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        return fit_model(model, table, **options)  # type: ignore[arg-type]
+        return fit_model(model, table, FitOptions(**options))  # type: ignore[arg-type]
 
 
 def costs_in(fit: FitResult) -> np.ndarray:
@@ -45,7 +48,7 @@ def costs_in(fit: FitResult) -> np.ndarray:
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("launch", [0.0, 2e-5])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed: int, launch: float, nonnegative: bool) -> None:
     costs = costs_of(seed, decades=(-5.5, -2.5))
     table = measured(costs.max(axis=1) + launch, costs, seed=seed)
@@ -92,25 +95,24 @@ def test_a_launch_that_explains_everything_is_no_valid_fit() -> None:
     table = measured(1e-9 / costs.sum(axis=1), costs)
     model = Model(OUTPUT, f"p_launch * {LAUNCH} + smooth_max({RATES}, p_sharp)")
     with pytest.warns(PerflexWarning, match="predicts the same time for all kernels"):
-        fit = fit_model(model, table, on_undetermined="warn")
+        fit = fit_model(model, table, FitOptions(on_undetermined="warn"))
     assert not fit.status.valid
 
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
-def test_costs_that_are_added_are_found_and_said(seed: int, nonnegative: bool, loss: str) -> None:
-    costs = costs_of(seed)
-    table = measured(costs.sum(axis=1), costs, seed=seed)
+def test_costs_that_are_added_are_found_and_said(nonnegative: bool, loss: str) -> None:
+    costs = costs_of(0)
+    table = measured(costs.sum(axis=1), costs)
     with pytest.warns(PerflexWarning, match="no overlap was found"):
-        fit = fit_model(OVERLAP, table, nonnegative=nonnegative, loss=loss)  # type: ignore[arg-type]
+        fit = fit_model(OVERLAP, table, FitOptions(nonnegative=nonnegative, loss=loss))  # type: ignore[arg-type]
     assert fit.status.valid
     assert fit.no_overlap == ("p_edge",)
     assert fit.at_bound == ("p_edge",)
     assert fit.undetermined == ()
     assert "no overlap" in repr(fit)
     np.testing.assert_allclose(costs_in(fit), COSTS, rtol=0.05)
-    linear = fit_model(Model(OUTPUT, " + ".join(PRODUCTS)), table, nonnegative=nonnegative, loss=loss)  # type: ignore[arg-type]
+    linear = fit_model(Model(OUTPUT, " + ".join(PRODUCTS)), table, FitOptions(nonnegative=nonnegative, loss=loss))  # type: ignore[arg-type]
     # To the tolerance of the loss's scale.
     np.testing.assert_allclose(costs_in(fit), costs_in(linear), rtol=1e-8 if loss == "squared" else 1e-3)
     assert fit.parameter("p_0").standard_error == pytest.approx(linear.parameter("p_0").standard_error, rel=0.05)
@@ -121,7 +123,7 @@ def test_costs_that_are_added_are_found_and_said(seed: int, nonnegative: bool, l
 
 
 @pytest.mark.parametrize("edge", [3e3, np.inf])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_costs_that_overlap_are_not_taken_for_added(seed: int, edge: float) -> None:
     costs = costs_of(seed)
     one, other = costs[:, 0], costs[:, 1:].sum(axis=1)
@@ -158,31 +160,3 @@ def test_a_hidden_fraction_above_one_is_held_at_one_and_named() -> None:
     assert fit["p_hidden"] == 1.0
     assert fit.at_bound == ("p_hidden",)
     assert fit.parameter("p_hidden").flags == "at bound 1"
-    free = fit_model(PARTIAL, table, bounds={"p_hidden": (-np.inf, np.inf)})
-    assert free["p_hidden"] == pytest.approx(1.34, rel=0.02)
-    assert free.at_bound == ()
-
-
-def test_an_edge_stays_above_zero_unless_it_is_freed() -> None:
-    costs = costs_of(6)
-    one, other = costs[:, 0], costs[:, 1:].sum(axis=1)
-    table = measured((one + other) / 2 - (one - other) / 2 * np.tanh(2e3 * (one - other)), costs, noise=0.001)
-    assert quietly(OVERLAP, table)["p_edge"] >= 0
-    start = {**{f"p_{i}": cost for i, cost in enumerate(COSTS)}, "p_edge": -1.5e3}
-    free = quietly(OVERLAP, table, bounds={"p_edge": (-np.inf, np.inf)}, starts=[start])
-    assert free["p_edge"] == pytest.approx(-2e3, rel=0.05)
-
-
-def test_given_bounds_hold_and_are_kept() -> None:
-    costs = costs_of(7)
-    table = measured(costs.max(axis=1), costs)
-    model = Model(OUTPUT, f"smooth_max({RATES}, p_sharp)")
-    fit = fit_model(model, table, bounds={"p_sharp": (0, 5), "p_0": (1e9, 5e11)})
-    assert fit["p_sharp"] == 5
-    assert fit["p_0"] == 5e11
-    assert fit.at_bound == ("p_0", "p_sharp")
-    assert fit.bounds == {"p_sharp": (0, 5), "p_0": (1e9, 5e11)}
-    with pytest.raises(CalibrationError, match="p_none, which is not a parameter"):
-        fit_model(model, table, bounds={"p_none": (0, 1)})
-    with pytest.raises(CalibrationError, match="give a smaller and a larger number"):
-        fit_model(model, table, bounds={"p_sharp": (1, 1)})

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from perflex import FeatureTable, Model, ParameterPrior, Prior, fit_model, scale_features_by_output
+from perflex import FeatureTable, FitOptions, Model, fit_model
 from perflex.errors import CalibrationError
+from perflex.fit.options import ParameterPrior, Prior
+from perflex.fit.posterior import fit_with_prior
 
 OUTPUT = "f_cl_wall_time"
 INPUTS = ("f_op_float32_madd", "f_op_float64_madd", "f_sync_kernel_launch")
@@ -51,7 +53,7 @@ def _objective(logs: np.ndarray, table: FeatureTable, loss: str) -> float:
 @pytest.mark.parametrize("rows", [1, 2, 12])
 def test_the_mode_is_that_of_the_objective(rows: int, loss: str) -> None:
     table = _table(rows)
-    found = fit_model(MODEL, scale_features_by_output(table), prior=PRIOR, loss=loss)  # type: ignore[arg-type]
+    found = fit_with_prior(MODEL, table, PRIOR, loss=loss)  # type: ignore[arg-type]
     start = np.array([entry.mean for entry in PRIOR.values()])
     best = minimize(_objective, start, (table, loss), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     np.testing.assert_allclose(list(found.values()), np.exp(best.x), rtol=1e-5)
@@ -60,7 +62,7 @@ def test_the_mode_is_that_of_the_objective(rows: int, loss: str) -> None:
 
 
 def test_without_rows_it_is_the_prior() -> None:
-    found = fit_model(MODEL, scale_features_by_output(_table(3).take([])), prior=PRIOR)
+    found = fit_with_prior(MODEL, _table(3).take([]), PRIOR)
     for name, entry in PRIOR.items():
         low, high = found.interval(name)
         assert found[name] == pytest.approx(entry.median)
@@ -73,7 +75,7 @@ def test_one_row_of_one_cost_is_a_weighted_mean() -> None:
     model = Model(OUTPUT, f"p_a * {INPUTS[0]}")
     prior = Prior({"p_a": ParameterPrior(math.log(1e-9), 0.01)}, noise=0.02)
     table = FeatureTable(OUTPUT, (OUTPUT, INPUTS[0]), ("k",), np.array([[1.005e-6, 1e3]]))
-    found = fit_model(model, scale_features_by_output(table), prior=prior, loss="soft_l1")
+    found = fit_with_prior(model, table, prior, loss="soft_l1")
     weights = 1 / 0.01**2, 1 / 0.02**2
     expected = math.log(1e-9) + weights[1] * math.log(1.005) / sum(weights)
     assert math.log(found["p_a"]) == pytest.approx(expected, abs=1e-5)
@@ -82,27 +84,23 @@ def test_one_row_of_one_cost_is_a_weighted_mean() -> None:
 
 def test_a_parameter_held_at_zero_stays() -> None:
     prior = Prior({**PRIOR, "p_c": ParameterPrior(-math.inf, 0.0)}, PRIOR.noise)
-    found = fit_model(MODEL, scale_features_by_output(_table(12)), prior=prior)
+    found = fit_with_prior(MODEL, _table(12), prior)
     assert found["p_c"] == 0.0
     assert found.at_bound == ("p_c",)
 
 
 def test_many_rows_outweigh_the_prior() -> None:
-    table = scale_features_by_output(_table(400))
-    found = fit_model(MODEL, table, prior=PRIOR, loss="soft_l1")
-    alone = fit_model(MODEL, table, nonnegative=True, loss="soft_l1")
+    table = _table(400)
+    found = fit_with_prior(MODEL, table, PRIOR, loss="soft_l1")
+    alone = fit_model(MODEL, table, FitOptions(nonnegative=True, loss="soft_l1"))
     for name in ("p_a", "p_b"):
         assert found[name] == pytest.approx(alone[name], rel=0.02)
 
 
 def test_refusals() -> None:
-    scaled = scale_features_by_output(_table(4))
+    scaled = _table(4)
     with pytest.raises(CalibrationError, match="says nothing of p_b, p_c"):
-        fit_model(MODEL, scaled, prior=Prior({"p_a": PRIOR["p_a"]}))
-    with pytest.raises(CalibrationError, match="scale_features_by_output"):
-        fit_model(MODEL, _table(4), prior=PRIOR)
-    with pytest.raises(CalibrationError, match="exclude each other"):
-        fit_model(MODEL, scaled, prior=PRIOR, bounds={"p_a": (0, 1)})
+        fit_with_prior(MODEL, scaled, Prior({"p_a": PRIOR["p_a"]}))
     with pytest.raises(CalibrationError, match="a spread above zero"):
         Prior({"p_a": ParameterPrior(0.0, 0.0)})
     with pytest.raises(CalibrationError, match="noise of a prior"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perflex.errors import MachineError
-from perflex.machines.host import host_machine, is_victim
-from perflex.machines.reported import ReportedCache, ReportedCpu
+from perflex.machines.host import ReportedCache, ReportedCpu, host_machine, is_victim
 
 KIB = 1024
 L1 = ReportedCache(1, 48 * KIB, 64, 1, 12)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perflex import CacheLevel, MemoryStream, load_machine
+from perflex import load_machine
 from perflex.errors import FileFormatError, MachineError
+from perflex.machines.machine import CacheLevel, MemoryStream
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,30 +1,41 @@
-"""Every variant of the any-kernel benchmark's development half computes what its family says, on each platform."""
+"""Every variant of the any-kernel benchmark computes what its family says."""
 
 from __future__ import annotations
 
+import warnings
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from loopy.diagnostic import ParameterFinderWarning
 from pymbolic import evaluate
 
-from tests.bench.any_kernel_parts.checking import check_variant
-from tests.bench.any_kernel_parts.families import families
+from tests.bench.any_kernel_parts.families import HALVES, families
 
-FAMILIES = {family.name: family for family in families("develop")}
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from tests.bench.any_kernel_parts.families import Family
+
+DEVELOP, FAMILIES = (
+    {family.name: family for half in halves for family in families(half)} for halves in (HALVES[:1], HALVES)
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_every_variant_gives_the_reference(name: str, contexts: list[Any]) -> None:
     for variant in FAMILIES[name].variants:
-        for context in contexts:
-            check_variant(FAMILIES[name], variant, context)
+        check_variant(FAMILIES[name], variant, contexts[0])
 
 
 # Counting a stencil of 27 points for all variants takes seconds.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "box27" else name for name in sorted(FAMILIES)]
+    "name",
+    [name if name in DEVELOP and name != "box27" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
 )
 def test_a_family_is_one_task_at_growing_sizes(name: str) -> None:
     family = FAMILIES[name]
@@ -36,9 +47,9 @@ def test_a_family_is_one_task_at_growing_sizes(name: str) -> None:
     assert [variant for variant, own in arrays.items() if own != first] == []
     moved = [_bytes(first, size) for size in family.sizes]
     assert moved[0] < moved[1] < moved[2]
-    # Data of the smallest size fits in two L2 caches of 2 MiB, that of the largest does not.
-    assert moved[0] < 4 << 20
-    assert moved[2] > 4 << 20
+    if name in DEVELOP:
+        # Data of the smallest size fits in two L2 caches of 2 MiB, that of the largest does not.
+        assert moved[0] < 4 << 20 < moved[2]
 
 
 def _arrays(kernel: Any) -> dict[str, tuple[Any, ...]]:
@@ -49,3 +60,61 @@ def _arrays(kernel: Any) -> dict[str, tuple[Any, ...]]:
 def _bytes(arrays: dict[str, tuple[Any, ...]], sizes: Any) -> int:
     elements = {name: prod(evaluate(extent, dict(sizes)) for extent in array[1]) for name, array in arrays.items()}
     return sum(int(count) * arrays[name][0].itemsize for name, count in elements.items())
+
+
+def inputs_of(arguments: list[Any], sizes: Mapping[str, int], seed: int = 3) -> dict[str, NDArray[Any]]:
+    """Return a value of every array, indexed as in the kernel; arrays that are only stored to hold -77."""
+    random = np.random.default_rng(seed)
+    arrays: dict[str, NDArray[Any]] = {}
+    for argument in sorted(arguments, key=lambda argument: str(argument.name)):
+        shape = [int(evaluate(extent, dict(sizes))) for extent in argument.shape]
+        dtype = argument.dtype.numpy_dtype
+        if not argument.is_input:
+            arrays[argument.name] = np.full(shape, -77, dtype)
+        elif dtype.kind == "f":
+            arrays[argument.name] = (0.5 + random.random(shape)).astype(dtype)
+        elif dtype.kind == "i":
+            arrays[argument.name] = random.integers(1, 10, shape).astype(dtype)
+        else:
+            msg = f"array {argument.name} has elements of type {dtype}; families use floating point and integers"
+            raise TypeError(msg)
+    return arrays
+
+
+def check_variant(family: Family, variant: str, context: Any) -> None:
+    """Run a variant at the tiny size and compare every output with the family's reference.
+
+    Raises
+    ------
+    AssertionError
+        An output differs, or the reference lacks one.
+    """
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    kernel = family.variants[variant]()
+    sizes = dict(family.tiny)
+    arguments = [argument for argument in kernel.default_entrypoint.args if hasattr(argument, "shape")]
+    arrays = inputs_of(arguments, sizes)
+    written = {str(argument.name) for argument in arguments if argument.is_output}
+    expected = family.reference({name: array.copy() for name, array in arrays.items()}, sizes)
+    assert set(expected) == written, f"the reference gives {sorted(expected)}, the kernel {sorted(written)}"
+    queue = cl.CommandQueue(context)
+    axes = {str(argument.name): _from_outermost(argument) for argument in arguments}
+    on_device = {name: cla.to_device(queue, array.transpose(axes[name]).copy()) for name, array in arrays.items()}
+    views = {name: array.transpose(np.argsort(axes[name]).tolist()) for name, array in on_device.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        # Sizes are given, so whether loopy could find them from the arrays' shapes does not matter.
+        warnings.simplefilter("ignore", ParameterFinderWarning)
+        kernel.executor(context)(queue, **sizes, **views)
+    for name, value in expected.items():
+        result = on_device[name].get().transpose(np.argsort(axes[name]).tolist())
+        np.testing.assert_allclose(result, value, rtol=family.tolerance, atol=family.tolerance, err_msg=name)
+
+
+def _from_outermost(array: Any) -> list[int]:
+    """Axes of an array in the order of its layout, that with stride 1 last."""
+    levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
+    axes = list(range(len(array.shape)))
+    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])

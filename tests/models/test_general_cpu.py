@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Model, PerflexWarning, TimingOptions, calibrate, gather_feature_values, load_machine
+from perflex import Model, PerflexWarning, TimingOptions, calibrate, gather_feature_values, load_machine, using_machine
 from perflex.features import Target, extract_scop, parse_feature
-from perflex.models import load_model
-from perflex.models.kernel_sets import measurement_kernels
+from perflex.models import load_model, measurement_kernels
 from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 
@@ -38,7 +37,7 @@ KERNELS = {
 @pytest.mark.parametrize("lanes", [8, 16, 64])
 def test_all_work_has_a_cost(name: str, lanes: int) -> None:
     scop = extract_scop(KERNELS[name])
-    counted = parse_feature("f_simd_arith_wide_loop").inventory(scop)
+    counted = parse_feature("f_simd_arith_vector_loop").inventory(scop)
     executed = {one for one in counted if parse_feature(one).value(scop, {"n": 64}, Target(lanes))}
     assert executed
     assert executed <= set(MODEL.all_features())
@@ -64,13 +63,14 @@ def _contained(kernels: Sequence[MeasurementKernel]) -> tuple[str, ...]:
 def test_known_costs_come_back() -> None:
     kernels = measurement_kernels(load_model("general_cpu"))
     contained = _contained(kernels)
-    table = gather_feature_values(contained, kernels, sub_group_size=16, machine="Gold-6248")
+    with using_machine("Gold-6248"):
+        table = gather_feature_values(contained, kernels, sub_group_size=16)
     values = dict.fromkeys(MODEL.input_features(), 0.0) | {name: table.column(name) for name in contained}
     times = dict(zip(table.kernels, np.broadcast_to(MODEL.evaluate(TRUE, values), (len(table),)), strict=True))
     device = FakeDevice(lambda label, _: times[label], sub_group_size=16)
     timing = TimingOptions(trials=1, min_trials=1)
-    with pytest.warns(PerflexWarning, match="do not determine"):
-        found = calibrate("general_cpu", kernels, device=device, machine="Gold-6248", timing=timing)
+    with using_machine("Gold-6248"), pytest.warns(PerflexWarning, match="do not determine"):
+        found = calibrate("general_cpu", kernels, device=device, timing=timing)
     assert found.fit.loss == "soft_l1"
     assert not found.dropped
     # Beside costs of nothing that the kernels have: no array here is beyond what so many TLBs map, and not its pages.

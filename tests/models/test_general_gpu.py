@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perflex import TimingOptions, calibrate
+from perflex import TimingOptions, calibrate, using_machine
 from perflex.features import kernel_feature_values
-from perflex.models import load_model
-from perflex.models.kernel_sets import measurement_kernels
+from perflex.models import load_model, measurement_kernels
 from perflex.testing import FakeDevice
 
 TRUE = {
@@ -34,7 +33,8 @@ def test_known_costs_come_back() -> None:
         values = kernel_feature_values(model.input_features(), kernel, kernel.sizes, 32, machine="V100")
         times[kernel.name] = model.evaluate(TRUE, values)
     device = FakeDevice(lambda label, _: times[label])
-    found = calibrate("general", kernels, device=device, machine="V100", timing=TimingOptions(trials=1, min_trials=1))
+    with using_machine("V100"):
+        found = calibrate("general", kernels, device=device, timing=TimingOptions(trials=1, min_trials=1))
     assert dict(found.params) == pytest.approx(TRUE, rel=1e-4)
     assert not found.dropped
     assert found.machine == "V100"

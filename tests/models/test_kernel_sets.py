@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perflex.errors import TagError
-from perflex.models import KernelSet, ModelDescription, load_model, model_names
-from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import split_sizes
+from perflex.models import KernelSet, ModelDescription, load_model, measurement_kernels, model_names, split_sizes
 
 
 def description(*sets: KernelSet) -> ModelDescription:
@@ -69,10 +67,6 @@ def test_what_is_no_number_is_left_for_the_generators_to_refuse(tag: str) -> Non
 def test_sizes_given_twice_are_refused() -> None:
     with pytest.raises(TagError, match="argument 'n' is given twice"):
         measurement_kernels(description(KernelSet(("matmul_sq", "n:16", "n:32"))))
-
-
-def test_blanks_in_tags_do_not_hide_a_size() -> None:
-    assert split_sizes(["n : 288, 544"], {}) == ([], {"n": (288, 544)})
 
 
 # More than five hundred kernels each, which loopy makes in seconds.

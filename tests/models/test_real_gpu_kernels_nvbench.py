@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gzip
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from oracles import brute
-from oracles.compare import SUB_GROUP, check_accesses
 from perflex.features import Scop, Target, extract_scop, parse_feature
-from tests.bench.real_gpus_parts import nvbench, nvbench_chains, nvbench_histograms, nvbench_images, nvbench_matrices
+from tests.bench.real_gpus_parts import histograms, nvbench, nvbench_chains, nvbench_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,12 +56,12 @@ def convolved(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("strided", [False, True])
 def test_array_add(run: Run, strided: bool) -> None:
     a, b = numbers(37, 37, dtype=np.float32), numbers(37, 37, dtype=np.float32)[::-1].copy()
-    np.testing.assert_array_equal(run(nvbench_images.array_add(strided=strided), {"n": 37}, a=a, b=b)["c"], a + b)
+    np.testing.assert_array_equal(run(nvbench_kernels.array_add(strided=strided), {"n": 37}, a=a, b=b)["c"], a + b)
 
 
 def test_rgb_to_gray(run: Run) -> None:
     rgb = numbers(21, 21, 3, dtype=np.uint8, most=256)
-    gray = run(nvbench_images.rgb_to_gray(), {"n": 21}, rgb=rgb)["gray"]
+    gray = run(nvbench_kernels.rgb_to_gray(), {"n": 21}, rgb=rgb)["gray"]
     exact = rgb @ np.array([0.21, 0.71, 0.07])
     # In single precision, a sum next to a whole number may fall to either side of it.
     assert ((gray == np.floor(exact)) | (np.abs(exact - np.round(exact)) < 1e-4)).all()
@@ -74,11 +71,11 @@ def test_rgb_to_gray(run: Run) -> None:
 def test_conv1d(run: Run, kind: str) -> None:
     n, w, b = 150, 5, 64
     x, mask = np.random.default_rng(5).uniform(-1, 1, n).astype(np.float32), np.float32([0.3, -0.2, 0.5, 0.1, 0.4])
-    kernels = {"tiled": nvbench_images.conv1d_tiled, "halo": nvbench_images.conv1d_halo_global}
+    kernels = {"tiled": nvbench_kernels.conv1d_tiled, "halo": nvbench_kernels.conv1d_halo_global}
     if kind in kernels:
         found = run(kernels[kind](b, w), {"n": n}, x=x, mask=mask)["y"]
     else:
-        kernel = nvbench_images.conv1d_plain(b, guarded=kind == "guarded")
+        kernel = nvbench_kernels.conv1d_plain(b, guarded=kind == "guarded")
         found = run(kernel, {"n": n, "w": w}, x=x, mask=mask)["y"]
     np.testing.assert_allclose(found[:n], convolved(x, mask), atol=1e-6)
 
@@ -89,19 +86,19 @@ def test_conv2d(run: Run, tiled: bool) -> None:
     random = np.random.default_rng(7)
     x, mask = random.uniform(-1, 1, (n, n, c)).astype(np.float32), random.uniform(-1, 1, (w, w)).astype(np.float32)
     if tiled:
-        found = run(nvbench_images.conv2d_tiled(16, w), {"n": n, "c": c}, x=x, mask=mask)["y"]
+        found = run(nvbench_kernels.conv2d_tiled(16, w), {"n": n, "c": c}, x=x, mask=mask)["y"]
     else:
-        found = run(nvbench_images.conv2d_plain(16), {"n": n, "w": w, "c": c}, x=x, mask=mask)["y"]
+        found = run(nvbench_kernels.conv2d_plain(16), {"n": n, "w": w, "c": c}, x=x, mask=mask)["y"]
     np.testing.assert_allclose(found, convolved(x, mask), atol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", [nvbench_matrices.matmul_naive, nvbench_matrices.matmul_tiled])
+@pytest.mark.parametrize("kernel", [nvbench_kernels.matmul_naive, nvbench_kernels.matmul_tiled])
 def test_matmul(run: Run, kernel: Callable[[int], Any]) -> None:
     a, b = numbers(21, 21), numbers(21, 21).T.copy()
     np.testing.assert_array_equal(run(kernel(8), {"n": 21}, a=a, b=b)["c"], a @ b)
 
 
-@pytest.mark.parametrize("kernel", [nvbench_matrices.matvec_naive, nvbench_matrices.matvec_shared])
+@pytest.mark.parametrize("kernel", [nvbench_kernels.matvec_naive, nvbench_kernels.matvec_shared])
 def test_matvec(run: Run, kernel: Callable[[int], Any]) -> None:
     a, x = numbers(75, 75), numbers(75)
     np.testing.assert_array_equal(run(kernel(32), {"n": 75}, a=a, x=x)["y"][:75], a @ x)
@@ -137,59 +134,17 @@ def test_chains_of_scans(run: Run, name: str, n: int) -> None:
     np.testing.assert_array_equal(scanned(x), np.cumsum(x, dtype=np.uint32))
 
 
-# Kernels are made by the tests that count them, not when tests are collected.
-COUNTED: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
-    "array_add_contiguous": (partial(nvbench_images.array_add, strided=False), {"n": 21}),
-    "array_add_strided": (partial(nvbench_images.array_add, strided=True), {"n": 21}),
-    "rgb_to_gray": (nvbench_images.rgb_to_gray, {"n": 21}),
-    "conv1d_guarded": (partial(nvbench_images.conv1d_plain, 32, guarded=True), {"n": 70, "w": 5}),
-    "conv1d_unguarded": (partial(nvbench_images.conv1d_plain, 32, guarded=False), {"n": 70, "w": 5}),
-    "conv1d_tiled": (partial(nvbench_images.conv1d_tiled, 32, 5), {"n": 70}),
-    "conv1d_tiled_halo_global": (partial(nvbench_images.conv1d_halo_global, 32, 5), {"n": 70}),
-    "conv2d": (partial(nvbench_images.conv2d_plain, 8), {"n": 11, "w": 3, "c": 2}),
-    "conv2d_tiled": (partial(nvbench_images.conv2d_tiled, 8, 3), {"n": 11, "c": 2}),
-    "matmul_naive": (partial(nvbench_matrices.matmul_naive, 8), {"n": 11}),
-    "matmul_tiled": (partial(nvbench_matrices.matmul_tiled, 4), {"n": 11}),
-    "matmul_tiled_double": (partial(nvbench_matrices.matmul_tiled_double, 4), {"n": 11}),
-    "matvec_naive": (partial(nvbench_matrices.matvec_naive, 16), {"n": 21}),
-    "matvec_shared": (partial(nvbench_matrices.matvec_shared, 16), {"n": 21}),
-    **{f"reduction_{number}": (partial(nvbench_chains.reduction, number), {"n": 700}) for number in range(1, 8)},
-    **{name: (kernel, {"n": 700}) for name, (kernel, _) in nvbench_chains.SCANS.items()},
-    "add_totals": (partial(nvbench_chains.add_totals, 1024), {"n": 2500}),
-}
-
-
-@pytest.mark.parametrize("name", sorted(COUNTED))
-def test_counts_equal_enumeration(name: str) -> None:
-    make, sizes = COUNTED[name]
-    kernel = make()
-    counted, scop = brute.count(kernel, sizes, SUB_GROUP), extract_scop(kernel)
-
-    def value(identifier: str) -> float:
-        return float(parse_feature(identifier).value(scop, sizes, Target(SUB_GROUP)))
-
-    for dtype in ("float32", "uint32"):
-        for kind in ("add", "mul", "madd"):
-            assert value(f"f_op_{dtype}_{kind}") == counted.operations(kind, dtype, sub_group=True)
-    for kind in ("min", "max"):
-        found = sum(counted.operations(one, sub_group=True) for one in (f"f{kind}", f"f{kind}_0", f"f{kind}_1"))
-        assert value(f"f_op_float64_{kind}") == found
-    assert value("f_thread_groups") == counted.groups
-    assert value("f_sync_barrier_local") * counted.groups * counted.items == counted.barriers
-    check_accesses(counted, scop, sizes)
-
-
 @pytest.mark.parametrize("b", [32, 64])
 def test_histograms_count_each_element_once(b: int) -> None:
     n = 100 * b - 7
     groups, steps = 100, {}
     for name in ("histogram_global", "histogram_shared"):
-        scop = getattr(nvbench_histograms, name)(b)
+        scop = getattr(histograms, name)(b)
         for space in ("global", "local"):
             steps[name, space] = parse_feature(f"f_atomic_{space}").value(scop, {"n": n}, Target(32))
     assert steps["histogram_global", "global"] == steps["histogram_shared", "local"] == n
     # All bins of all work-groups, 32 different ones at a time.
-    assert steps["histogram_shared", "global"] == groups * nvbench_histograms.BINS // 32
+    assert steps["histogram_shared", "global"] == groups * histograms.BINS // 32
     assert steps["histogram_global", "local"] == 0
 
 
@@ -239,8 +194,8 @@ def _name(kernel: Any) -> str:
 
 
 def test_double_precision_clamp() -> None:
-    plain = nvbench_images.conv2d_plain(16)
-    counted = nvbench_images.counted(plain, constant_mask=True)
+    plain = nvbench_kernels.conv2d_plain(16)
+    counted = nvbench_kernels.counted(plain, constant_mask=True)
     sizes = {"n": 32, "w": 3, "c": 2}
     for kind, times in {"min": 1, "max": 1, "convert": 2}.items():
         value = parse_feature(f"f_op_float64_{kind}").value(counted, sizes, Target(32))

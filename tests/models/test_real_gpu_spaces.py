@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import csv
 import gzip
+import shutil
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from perflex.errors import FileFormatError
 from tests.bench.real_gpus_parts import hub
-from tests.bench.real_gpus_parts.later import made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "gpu_kernels" / "hub"
 CONVOLUTION = ("block_x", "block_y", "tile_x", "tile_y", "read_only", "use_padding")
+SOURCES = {
+    "kernels/convolution_milo.cu": "convolution_kernel(float *out)",
+    "currently_unused/kernels/pnpoly.cu": "cn_pnpoly(int *out, int n)",
+}
 BAT, WIDE = (8, 16, 112), (16, 112, 144)
 
 
@@ -51,54 +55,43 @@ def folder(tmp_path: Path) -> Path:
         ("device", "block_x", "tile_size", "between_method", "use_method", "time_median_s"),
         points,
     )
+    for path, head in SOURCES.items():
+        source = tmp_path / "kernel_sources" / "hub" / path
+        source.parent.mkdir(parents=True)
+        source.write_text(f"__global__ void {head} {{ out[blockIdx.x * block_size_x + threadIdx.x] = 1; }}")
     return found
 
 
 def test_a_drawn_configuration_has_the_time_of_every_gpu_that_ran_it(folder: Path) -> None:
-    found = {(row.gpu, row.launches[0][0].arguments[:2]): row.seconds for row in hub.rows(folder, 99)}
+    found = {(row.gpu, row.label): row.seconds for row in hub.rows(folder, 99)}
     gpus = {"RTX 2080 Ti": BAT, "RTX 3060 Laptop": BAT, "MI50": WIDE, "A100 40GB": WIDE}
+    label = "convolution block_x={} block_y=4 tile_x={} tile_y=1 read_only=0 use_padding=0"
     expected = {
-        (gpu, ((x, 4), (tile, 1))): pytest.approx(time_of(x))
+        (gpu, label.format(x, tile)): pytest.approx(time_of(x))
         for gpu, widths in gpus.items()
         for x, tile in product(widths, (1, 2))
     }
     # One GPU failed to run one of them.
-    del expected["RTX 3060 Laptop", ((112, 4), (2, 1))]
-    # A point is a number and not a pair of pairs.
-    expected |= {("RTX 3060 Laptop", (x, 1)): pytest.approx(time_of(x)) for x in (32, 64)}
+    del expected["RTX 3060 Laptop", label.format(112, 2)]
+    points = "pnpoly block_x={} tile_size=1 between_method=0 use_method=0"
+    expected |= {("RTX 3060 Laptop", points.format(x)): pytest.approx(time_of(x)) for x in (32, 64)}
     assert found == expected
 
 
-def test_fewer_configurations_are_the_first_of_more(folder: Path) -> None:
-    few, more = ({row.label for row in hub.rows(folder, most) if row.gpu == "MI50"} for most in (1, 3))
-    assert few < more
-    # One of either space; those of the other space that this GPU did not run are not among them.
-    assert 1 <= len(few) <= 2
+def test_launches_are_those_that_ran(folder: Path) -> None:
+    """4096 by 4096 outputs and 20 million points, in blocks of tiles; what is beyond the edge is launched, too."""
+    groups = {
+        (row.label.split()[0], *(int(part.partition("=")[2]) for part in row.label.split()[1:4])): int(
+            row.launches[0][0].scop(row.launches[0][1]).launches[0].group_count.evaluate(dict(row.launches[0][1]))
+        )
+        for row in hub.rows(folder, 99)
+    }
+    assert groups["convolution", 16, 4, 2] == 128 * 1024
+    assert groups["convolution", 112, 4, 1] == 37 * 1024
+    assert groups["pnpoly", 64, 1, 0] == 312_500
 
 
-@pytest.mark.parametrize("name", ["convolution_bat", "convolution_milo_MI50"])
-def test_padding_is_that_of_the_data(name: str) -> None:
-    path = DATA / f"{name}.csv.gz"
-    if not path.is_file():
-        pytest.skip("needs the data of gpu_kernels beside the project, in shared/data")
-    with gzip.open(path, "rt", newline="") as stream:
-        for line in csv.DictReader(stream):
-            block_x, block_y, tile_x, tile_y = (int(line[key]) for key in CONVOLUTION[:4])
-            pad = hub.padding(block_x, tile_x) if line["use_padding"] == "1" else 0
-            assert pad == int(line["pad_columns"])
-            assert 4 * (block_y * tile_y + 14) * (block_x * tile_x + 14 + pad) == int(line["shared_bytes"])
-
-
-@pytest.mark.parametrize(
-    ("kernel", "sizes", "groups", "items"),
-    [
-        # Whole tiles; tiles beyond both edges; points beyond the last one.
-        (hub.Later(hub.convolution, ((32, 4), (2, 2), 0)), {"n": 4096}, 64 * 512, 128),
-        (hub.Later(hub.convolution, ((48, 8), (3, 5), 18)), {"n": 4096}, 29 * 103, 384),
-        (hub.Later(hub.pnpoly, (96, 7, 1, 2)), {"n": 20_000_000, "vertices": 600}, 29762, 96),
-    ],
-)
-def test_launches_are_those_of_the_description(kernel: Any, sizes: dict[str, int], groups: int, items: int) -> None:
-    (launch,) = made(kernel).launches
-    assert int(launch.group_count.evaluate(sizes)) == groups
-    assert launch.group_size == items
+def test_sources_are_asked_for(folder: Path) -> None:
+    shutil.rmtree(folder.parents[1] / "kernel_sources")
+    with pytest.raises(FileFormatError, match="no folder kernel_sources/hub beside"):
+        list(hub.rows(folder, 99))

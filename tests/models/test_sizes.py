@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perflex.models.sizes import MATRIX_SIZES, SizeRule, scaled_sizes, split_sizes
+from perflex.models import MATRIX_SIZES, SizeRule, scaled_sizes, split_sizes
 
 SIZES = (288, 416, 544, 672, 800, 928)
 

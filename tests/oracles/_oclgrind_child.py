@@ -123,7 +123,8 @@ def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]
         for k, dtype in enumerate(job["dtypes"])
     ]
     local = [cl.LocalMemory(count) for count in job["local_bytes"]]
-    kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local)
+    scalars = [np.int32(value) for value in job["scalars"]]
+    kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local, *scalars)
 
 
 def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:

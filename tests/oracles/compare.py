@@ -1,4 +1,4 @@
-"""Symbolic counts of a kernel against brute-force enumeration: one comparison for tests and benchmarks.
+"""Symbolic counts of a kernel against brute-force enumeration: one comparison for several tests.
 
 Branches count where their conditions hold; counting both everywhere, as the paper does, is compared for operations.
 """

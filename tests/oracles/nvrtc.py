@@ -11,12 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex.machines.resources import resources_in_log
+from perflex.machines.residency import resources_in_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.machines.resources import Resources
+    from perflex.machines.residency import Resources
 
 __all__ = ["Compiled", "compile_cuda", "loads_in_ptx", "nvrtc_library"]
 

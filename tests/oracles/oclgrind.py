@@ -35,7 +35,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -146,7 +145,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class SourceJob:
-    """A hand-written OpenCL kernel: buffers first, then local memory."""
+    """A hand-written OpenCL kernel: buffers first, then local memory, then integers."""
 
     source: str
     global_size: tuple[int, ...] = (16,)
@@ -154,6 +153,7 @@ class SourceJob:
     dtypes: tuple[str, ...] = ("float32", "float32")
     local_bytes: tuple[int, ...] = ()
     elements: int = 64
+    scalars: tuple[int, ...] = ()
 
 
 @cache
@@ -197,20 +197,13 @@ def run_each(
     jobs: Sequence[tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob],
     options: Sequence[str] = UNOPTIMISED,
     timeout: float = 300.0,
-    processes: int = 1,
 ) -> list[Executed | OclgrindError]:
-    """Run all jobs in some processes side by side; an error takes the place of the counts of a job that failed."""
-    described = [_describe(job, list(options)) for job in jobs]
-    shares = [described[first::processes] for first in range(processes)]
-    with ThreadPoolExecutor(processes) as pool:
-        answers = list(pool.map(lambda share: _run_share(share, timeout), shares))
-    ordered = [answers[number % processes][number // processes] for number in range(len(described))]
-    return [_executed(number, result) for number, result in enumerate(ordered)]
+    """Run all jobs in one process; an error takes the place of the counts of a job that failed."""
+    results = _run_all([_describe(job, list(options)) for job in jobs], timeout)
+    return [_executed(number, result) for number, result in enumerate(results)]
 
 
-def _run_share(jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
-    if not jobs:
-        return []
+def _run_all(jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="oclgrind") as folder:
         return _run_child(Path(folder), jobs, timeout)
 
@@ -224,7 +217,7 @@ def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeo
         A source does not compile; carries the compiler's text.
     """
     jobs: list[dict[str, object]] = [{"compiled": source, "options": list(options)} for source in sources]
-    results = _run_share(jobs, timeout)
+    results = _run_all(jobs, timeout)
     for source, result in zip(sources, results, strict=True):
         if result["error"] or not result["code"]:
             msg = f"Oclgrind does not compile {source}: {result['error']}{result['stderr']}"

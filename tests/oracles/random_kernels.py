@@ -5,7 +5,7 @@ each sequential or split (with remainder) over groups and work-items; several st
 arrays; guards on statements and in expressions; reductions; private scalars and arrays; affine and
 quasi-affine subscripts with ``//`` and ``%``; prefetches; row- and column-major arrays; float32 and float64.
 
-`make_random_kernel` draws from a seed, `random_kernels` is the hypothesis strategy; both by the same rules.
+`make_random_kernel` draws from a seed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ import io
 import random
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
-from hypothesis import reject
-from hypothesis import strategies as st
 from loopy.check import pre_codegen_checks
 from loopy.diagnostic import CannotBranchDomainTree, LoopyError
 from pytools.graph import CycleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _INNER_BOUNDS = (
     "0 <= j < m",
@@ -57,32 +55,7 @@ _GUARDS = ("i < 3", "i % 2 == 0", "i > 1 and i < n - 2", "i // 2 < 3", "n > 7")
 _NESTED_GUARDS = (*_GUARDS, "j < i", "(i + j) % 3 == 1", "j == i or j == 2")
 # Most are not exact in single precision.
 _NUMBERS = ("2", "0.5", "3", "0.2", "0.3333333333333333", "1e-3", "1.7")
-# Values of other types, for kernels of mixed types.
-_OTHERS = ("p[{}]", "q[{}]", "0.2*p[{}]", "1e-3*q[{}]", "(p[{}] + 2)", "c[{}]", "0.3*c[{}]", "c[{}]/3", "i", "0.7*i")
 _FUNCTIONS = ("exp", "sqrt", "fabs", "sin", "cos", "log")
-
-
-class Choices(Protocol):
-    """Where random decisions come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """Return an integer from low to high, both included."""
-
-
-@dataclass(frozen=True)
-class _Seeded:
-    source: random.Random
-
-    def integer(self, low: int, high: int) -> int:
-        return self.source.randint(low, high)
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    draw: Callable[[st.SearchStrategy[int]], int]
-
-    def integer(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
 
 
 @dataclass(frozen=True)
@@ -115,8 +88,7 @@ def _floating(text: str) -> str:
 class _Draft:
     """A kernel being put together."""
 
-    choices: Choices
-    mixed: bool = False
+    choices: random.Random
     dtype: str = "float32"
     nested: bool = False
     inner_parallel: bool = False
@@ -130,10 +102,10 @@ class _Draft:
     steps: list[str] = field(default_factory=list)
 
     def one_of(self, options: Sequence[str]) -> str:
-        return options[self.choices.integer(0, len(options) - 1)]
+        return options[self.choices.randint(0, len(options) - 1)]
 
     def chance(self, percent: int) -> bool:
-        return self.choices.integer(1, 100) <= percent
+        return self.choices.randint(1, 100) <= percent
 
     def subscript(self, loops: Sequence[str]) -> str:
         x = self.one_of(loops)
@@ -150,13 +122,11 @@ class _Draft:
         return self.one_of(rare) if self.chance(20) else self.one_of(forms)
 
     def leaf(self, loops: Sequence[str]) -> str:
-        kind = self.choices.integer(0, 9)
+        kind = self.choices.randint(0, 9)
         if kind == 0 and self.scalars:
             return self.one_of(self.scalars)
         if kind == 1:
             return self.one_of(_NUMBERS)
-        if self.mixed and kind <= 3:
-            return self.one_of(_OTHERS).format(self.subscript(loops))
         if kind <= 5:
             return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
         tag = self.one_of(("", "$first", "$second"))
@@ -166,7 +136,7 @@ class _Draft:
         return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
 
     def expression(self, loops: Sequence[str], depth: int = 2) -> str:
-        kind = self.choices.integer(0, 9) if depth else 0
+        kind = self.choices.randint(0, 9) if depth else 0
         first = self.access(loops) if depth == 0 or kind == 0 else self.expression(loops, depth - 1)
         second = self.leaf(loops)
         if kind == 0:
@@ -198,7 +168,7 @@ class _Draft:
         return f"({self.access(loops)} if {guard} else {first})"
 
     def _typed(self, text: str) -> str:
-        return text if self.mixed or self.dtype == "float64" else _single(text)
+        return text if self.dtype == "float64" else _single(text)
 
     def add(self, line: str, loops: Sequence[str], options: str = "") -> None:
         number = len([entry for entry in self.lines if "{id=" in entry])
@@ -208,7 +178,7 @@ class _Draft:
     def statement(self) -> None:
         deep = self.nested and (self.inner_parallel or self.chance(60))
         loops = ["i", "j"] if deep else ["i"]
-        kind = self.choices.integer(0, 9)
+        kind = self.choices.randint(0, 9)
         if kind <= 1:
             self._scalar(loops)
         elif kind <= 4:
@@ -272,14 +242,14 @@ class _Draft:
         self.add(f"{self.output(loops)} = sum({q}, {name}[3 - {q}]*{self.access(loops)})", loops)
 
     def prefetched_statement(self) -> None:
-        terms = [f"f[i + {shift}]" for shift in range(self.choices.integer(1, 3))]
+        terms = [f"f[i + {shift}]" for shift in range(self.choices.randint(1, 3))]
         loops = ["i", "j"] if self.inner_parallel else ["i"]
         self.add(f"{self.output(loops)} = {' + '.join(terms)} + {self.access(loops)}", loops)
         self.prefetched = True
 
 
-def _draft(choices: Choices, mixed: bool) -> _Draft:
-    draft = _Draft(choices, mixed)
+def _draft(choices: random.Random) -> _Draft:
+    draft = _Draft(choices)
     draft.dtype = draft.one_of(("float32", "float64"))
     draft.nested = draft.chance(70)
     outer = draft.one_of(_OUTER_BOUNDS)
@@ -287,7 +257,7 @@ def _draft(choices: Choices, mixed: bool) -> _Draft:
     if draft.nested:
         draft.loops.append(("j", draft.one_of(_INNER_BOUNDS)))
         draft.inner_parallel = draft.chance(35)
-    for _ in range(choices.integer(1, 4)):
+    for _ in range(choices.randint(1, 4)):
         draft.statement()
     _choose_steps(draft)
     if any(step.startswith("i:g.0+l.0") for step in draft.steps) and draft.chance(50):
@@ -353,9 +323,6 @@ def _build(draft: _Draft) -> RandomKernel:
             for name in draft.private_arrays
         ),
     ]
-    other = "float32" if draft.dtype == "float64" else "float64"
-    arrays += [lp.GlobalArg(name, np.dtype(of), shape=(extent,)) for name, of in (("p", "int32"), ("q", "int64"))]
-    arrays.append(lp.GlobalArg("c", np.dtype(other), shape=(extent,)))
     used = [array for array in arrays if re.search(rf"\b{array.name}\b", text)]
     domains = [_domain(inames, bounds, inames in draft.below_inner) for inames, bounds in draft.loops]
     kernel = lp.make_kernel(
@@ -367,13 +334,13 @@ def _build(draft: _Draft) -> RandomKernel:
         name="drawn",
     )
     kernel = _apply(kernel, draft)
-    sizes = {"n": draft.choices.integer(5, 13), "m": draft.choices.integer(3, 9)}
+    sizes = {"n": draft.choices.randint(5, 13), "m": draft.choices.randint(3, 9)}
     return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))
 
 
-def _attempt(choices: Choices, mixed: bool = False) -> RandomKernel | None:
+def _attempt(choices: random.Random) -> RandomKernel | None:
     """Draw a kernel; None when loopy cannot put it in order, which is not our subject."""
-    draft = _draft(choices, mixed)
+    draft = _draft(choices)
     try:
         # loopy prints a kernel that it refuses.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -384,23 +351,10 @@ def _attempt(choices: Choices, mixed: bool = False) -> RandomKernel | None:
     return drawn
 
 
-def make_random_kernel(seed: int, *, mixed: bool = False) -> RandomKernel:
-    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses.
-
-    `mixed` ones have arrays of integers and of both floating-point types; what type an operation has is not among what
-    `brute` knows of them.
-    """
-    choices = _Seeded(random.Random(seed))  # noqa: S311 - not for secrets
+def make_random_kernel(seed: int) -> RandomKernel:
+    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses."""
+    choices = random.Random(seed)  # noqa: S311 - not for secrets
     drawn = None
     while drawn is None:
-        drawn = _attempt(choices, mixed)
-    return drawn
-
-
-@st.composite
-def random_kernels(draw: Callable[[st.SearchStrategy[int]], int]) -> RandomKernel:
-    """Draw a random kernel with sizes."""
-    drawn = _attempt(_Drawn(draw))
-    if drawn is None:
-        reject()
+        drawn = _attempt(choices)
     return drawn

@@ -1,22 +1,15 @@
 """Closed forms for star-shaped 3-D stencils in spatial blocks (YaskSite, Section V, Eq. 8, 10, 11 and Table II).
 
-x is the outermost dimension, z the innermost one. `estimate_ecm` gives the same to leading order for any kernel; these
-are the formulas of the paper as printed.
+x is the outermost dimension, z the innermost one. These are the formulas of the paper as
+printed, of which `estimate_ecm` knows nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING
 
-from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.read_nests import read_nests
-
-if TYPE_CHECKING:
-    from perflex.features import Scop
-
-__all__ = ["StarStencil", "star_stencil"]
+__all__ = ["StarStencil"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,6 @@ class StarStencil:
         block: tuple[int, int],
         domain: tuple[int, int, int],
         *,
-        cores: int = 1,
         victim: bool = False,
         fits: bool = False,
     ) -> int:
@@ -95,8 +87,6 @@ class StarStencil:
             Block sizes along y and z.
         domain
             Grid sizes along x, y and z.
-        cores
-            Working cores.
         victim
             Whether the level beyond is a victim cache: no write-allocate then.
         fits
@@ -110,52 +100,5 @@ class StarStencil:
         if cache_bytes <= self.x_reuse_bytes(*block):
             return base + 2 * self.stencil * radius_x * factor
         grids = self.read + self.written
-        whole = grids * self.itemsize * domain[0] * domain[1] * domain[2] / cores
+        whole = grids * self.itemsize * domain[0] * domain[1] * domain[2]
         return base if cache_bytes <= whole else 0
-
-
-def star_stencil(scop: Scop, fold: tuple[int, int] = (1, 1)) -> StarStencil:
-    """Return the grids of a kernel that is a star-shaped stencil.
-
-    Parameters
-    ----------
-    scop
-        The kernel: one nest, each offset along one axis only, the same radius along all axes.
-    fold
-        Fold lengths (Lx, Ly).
-
-    Raises
-    ------
-    UnsupportedKernelError
-        The kernel is something else.
-    """
-    nests = read_nests(scop).nests
-    arrays = {group.array for nest in nests for group in nest.groups}
-    if len(nests) != 1 or len(arrays) != len(nests[0].groups):
-        msg = f"kernel {scop.name!r} is no star-shaped stencil: more than one nest, or ways through an array"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
-    radii = set()
-    stencils = written = 0
-    for group in nests[0].groups:
-        middle = tuple(
-            (
-                max(stream.offset[axis] for stream in group.streams)
-                + min(stream.offset[axis] for stream in group.streams)
-            )
-            // 2
-            for axis in range(len(group.axes))
-        )
-        written += any(stream.stores for stream in group.streams)
-        if len(group.streams) == 1:
-            continue
-        stencils += 1
-        for stream in group.streams:
-            if sum(value != center for value, center in zip(stream.offset, middle, strict=True)) > 1:
-                msg = f"kernel {scop.name!r} is no star-shaped stencil: {group.text} has an offset along two axes"
-                raise UnsupportedKernelError(msg, kernel=scop.name, access=group.text)
-        radii |= {halo / 2 for halo in group.halo}
-    itemsizes = {group.itemsize for group in nests[0].groups}
-    if len(radii) != 1 or len(itemsizes) != 1 or not next(iter(radii)).is_integer():
-        msg = f"kernel {scop.name!r} is no star-shaped stencil of one radius and element size"
-        raise UnsupportedKernelError(msg, kernel=scop.name)
-    return StarStencil(len(arrays) - written, written, stencils, int(radii.pop()), itemsizes.pop(), fold)

@@ -9,7 +9,7 @@ import pytest
 
 from .brute import Counts, count
 from .expressions import NotEnumerableError
-from .kernels import build, guarded, matmul, triangle
+from .kernels import guarded, matmul, triangle
 from .oclgrind import Executed, needs_oclgrind, run_jobs
 from .points import integer_points
 from .random_kernels import make_random_kernel
@@ -43,11 +43,6 @@ def test_points_are_those_of_isl(text):
     assert len(rows) == len(expected)
 
 
-def test_projected_points_are_distinct():
-    found = integer_points(isl.Set("{[i, j]: 0 <= i < 4 and 0 <= j < 3}"), ["j"], {})
-    assert found["j"].tolist() == [0, 1, 2]
-
-
 def test_matmul_without_prefetch():
     n = 32
     counts = count(matmul(prefetch=False), {"n": n}, 32)
@@ -65,16 +60,6 @@ def test_matmul_without_prefetch():
     assert a.tags == {"aLD"}
 
 
-def test_matmul_with_prefetch():
-    n = 32
-    counts = count(matmul(prefetch=True), {"n": n}, 32)
-    assert counts.operations("madd", "float32") == n**3
-    assert counts.accessed("global", "load") == counts.accessed("local", "store") == 2 * n**3 // 16
-    assert counts.accessed("local", "load") == 2 * n**3
-    assert counts.barriers == n**2 * 2 * n // 16
-    assert {len(access.elements) for access in counts.select("local")} == {256}
-
-
 def test_triangle_and_partly_filled_sub_groups():
     counts = count(triangle(), {"n": 13}, 4)
     assert counts.operations("madd") == 91
@@ -82,65 +67,6 @@ def test_triangle_and_partly_filled_sub_groups():
     assert counts.operations("madd", sub_group=True) == 37
     assert counts.footprint("a") == 91
     assert counts.footprint("x") == 13
-
-
-def test_guards():
-    kernel = guarded()
-    counts = count(kernel, {"n": 11})
-    assert counts.operations_per_work_item["float32", "madd"] == 6
-    assert counts.operations_per_work_item["float32", "add"] == 5
-    assert counts.operations_per_work_item["float32", "div"] == 8
-    assert counts.accessed("global", "store") == 6 + 5 + 11
-    assert count(kernel, {"n": 11}, as_executed=True).operations("div") == 8
-    everything = count(kernel, {"n": 11}, guards=False)
-    assert everything.operations("div") == 11
-    assert (everything.operations("madd", "float32"), everything.accessed("global", "store")) == (11, 33)
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("a[i] - b[i]", {"add": 1}),
-        ("a[i] - b[i]*c[i]", {"madd": 1}),
-        ("-a[i]*b[i]", {"mul": 1}),
-        ("a[i]*b[i] + b[i]*c[i]", {"madd": 1, "mul": 1}),
-        ("a[i]*b[i] + b[i]*c[i] + a[i]", {"madd": 1, "mul": 1, "add": 1}),
-        ("a[i] + (b[i] + a[i]*c[i])", {"madd": 1, "add": 1}),
-        ("2*b[i] - 1*c[i]", {"madd": 1}),
-        ("2*(a[i] + b[i])*c[i]", {"mul": 2, "add": 1}),
-        ("a[i]**2 + b[i]", {"madd": 1}),
-        ("a[i]**2", {"mul": 1}),
-        ("a[i]**3", {"pow": 1}),
-        ("exp(a[i]*b[i])/c[i]", {"exp": 1, "mul": 1, "div": 1}),
-        ("(a[i]*b[i] if i < 2 else a[i] + b[i])", {"mul": 1, "add": 1}),
-    ],
-)
-def test_operations_of_an_expression(expression, expected):
-    kernel = build("{[i]: 0 <= i < n}", f"d[i] = {expression}", d=1, a=1, b=1, c=1)
-    counts = count(kernel, {"n": 1}, guards=False)
-    found = {name: number for (dtype, name), number in counts.operations_per_work_item.items() if dtype == "float32"}
-    assert found == expected
-
-
-def test_quasi_affine_strides():
-    text = "x[i] = a[i % 4] + b[i // 2] + c[2*i + 1] {id=s}"
-    kernel = build("{[i]: 0 <= i < n}", text, x=1, a=1, b=1, c=1)
-    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
-    counts = count(kernel, {"n": 64})
-    strides = {access.array: access.local_strides[0] for access in counts.accesses}
-    assert strides == {"a": None, "b": None, "c": 2, "x": 1}
-    group = {access.array: access.group_strides[0] for access in counts.accesses}
-    assert group == {"a": 0, "b": 8, "c": 32, "x": 16}
-    assert counts.footprint("a") == 4
-    assert counts.footprint("b") == 32
-
-
-def test_missing_hardware_axis_is_executed_by_all():
-    text = "<float32> t = a[0] {id=first, inames=}\nx[i] = t*a[i] {id=second, dep=first}"
-    kernel = build("{[i]: 0 <= i < n}", text, x=1, a=1)
-    kernel = lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
-    first = next(a for a in count(kernel, {"n": 8}, 4).accesses if a.text == "a[0]")
-    assert (first.per_work_item, first.per_sub_group, first.uniform) == (8, 2, True)
 
 
 def test_indirect_access_is_refused():

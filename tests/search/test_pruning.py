@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,24 +18,24 @@ from perflex import (
     FeatureTable,
     Model,
     Promise,
-    Pruning,
+    RunOptions,
     VariantSpace,
-    calibration_names,
-    load_calibration,
+    fit_model,
     prune,
     rank,
 )
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.models import load_model, model_names
-from perflex.search.pruning.costs import dominating, feature_kind, model_costs
-from perflex.search.pruning.keep import decide
+from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
 from perflex.search.pruning.pruning import _require_positive
 from perflex.search.pruning.report import check_pruning, draw_pruning
 from support.spaces_for_tests import scaled, small_space
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from perflex.search.pruning.pruned import Pruning
 
 MODEL = Model(
     "f_cl_wall_time",
@@ -59,7 +58,7 @@ def made(error: float = 0.0, rows: int = 60, model: Model = MODEL, generators: i
         np.column_stack([seconds, inputs]),
         groups=tuple(f"k{number % generators}" for number in range(rows)),
     )
-    return calibration_from_table(model, table)
+    return calibration_from_table(model, table, fit_model(model, table))
 
 
 @pytest.fixture(scope="module")
@@ -146,55 +145,9 @@ def test_measured_variants(pruning: Pruning, calibration: Calibration) -> None:
     assert dropped.reason == "measured 1.5 times the fastest"
 
 
-def test_a_promise_from_the_calibration_says_what_it_rests_on(pruning: Pruning, calibration: Calibration) -> None:
-    found = prune(pruning.candidates, calibration, keep=Promise(0.05, 0.9))
-    threshold = found.decision.threshold_ratio
-    assert {v.name for v in found.kept} == {v.name for v in found.variants if v.ratio <= threshold}
-    assert 1 <= threshold < 2
-    assert re.search(r"generator's kernels \(\d+ generators, each left out", found.decision.explanation)
-    assert found.decision.promise == Promise(0.05, 0.9)
-    assert len(found.kept) < 9
-    wider = prune(pruning.candidates, made(0.5), keep=Promise(0.05, 0.9))
-    assert wider.decision.threshold_ratio > threshold
-    with pytest.raises(CalibrationError, match=r"needs 99 generators .* the calibration has \d+; give"):
-        prune(pruning.candidates, calibration, keep=Promise(0.05, 0.99))
-
-
-def misjudged(generators: int, per_generator: int, spread: float) -> Calibration:
-    """A calibration whose generators' kernels err alike: all of one by the same factor."""
-    chance = np.random.default_rng(1)
-    inputs = np.exp(chance.uniform(0, 8, (generators * per_generator, 5)))
-    inputs[:, 0] = 1
-    owners = np.repeat(np.arange(generators), per_generator)
-    seconds = inputs @ np.array(list(LAW.values())) * np.exp(spread * chance.normal(size=generators))[owners]
-    names = tuple(f"g{owner}" for owner in owners)
-    labels = tuple(f"{name}({number})" for number, name in enumerate(names))
-    columns = tuple(MODEL.all_features())
-    table = FeatureTable(MODEL.output_feature, columns, labels, np.column_stack([seconds, inputs]), groups=names)
-    return calibration_from_table(MODEL, table)
-
-
-def test_siblings_are_no_observations_of_their_own(pruning: Pruning) -> None:
-    # A hundred kernels of six generators carry what six do, however many siblings there are.
-    few = misjudged(6, 20, 0.3)
-    with pytest.raises(CalibrationError, match=r"needs 9 generators .* the calibration has 6"):
-        prune(pruning.candidates, few, keep=Promise(0.05, 0.9))
-
-
-def test_what_siblings_have_in_common_says_nothing_of_order(pruning: Pruning) -> None:
-    alike = prune(pruning.candidates, misjudged(20, 20, 0.3), keep=Promise(0.05, 0.9))
-    unlike = prune(pruning.candidates, made(0.3, 400), keep=Promise(0.05, 0.9))
-    assert alike.decision.threshold_ratio < unlike.decision.threshold_ratio
-
-
-@pytest.mark.parametrize("name", calibration_names())
-def test_shipped_calibrations_carry_no_promise(name: str) -> None:
-    # Each has few generators, most with kernels that alone determine some of its parameters.
-    with pytest.raises(CalibrationError, match=r"needs 19 generators .* the calibration has \d+;"):
-        decide(Promise(), np.ones(3), np.zeros(0, dtype=np.intp), np.zeros(0), calibration=load_calibration(name))
-
-
 def test_a_promise_from_a_batch(pruning: Pruning, calibration: Calibration) -> None:
+    with pytest.raises(CalibrationError, match="measured"):
+        prune(pruning.candidates, calibration, keep=Promise())
     times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
     small = prune(pruning.candidates, calibration, keep=Promise(), measured=dict(list(times.items())[:4]))
     assert not small.decision.met
@@ -261,7 +214,7 @@ def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: 
         own = {"mp_context": get_context("spawn")} if pool is ProcessPoolExecutor else {}
         executor = None if pool is None else stack.enter_context(pool(1, **own))
         caught = stack.enter_context(pytest.warns(PerflexWarning, match="no feature for"))
-        found = prune(kernels, calibration, {"n": 1024}, keep=1, executor=executor)
+        found = prune(kernels, calibration, {"n": 1024}, keep=1, run=RunOptions(executor=executor))
     assert [str(each.message) for each in caught] == [
         f"{name}: the model has no feature for f_op_float32_mul; the prediction leaves it out" for name in kernels
     ]
@@ -341,7 +294,7 @@ def test_costs_of_a_general_model() -> None:
     model = load_model("general_cpu").model()
     params = dict.fromkeys(model.params(), 1.0)
     columns = {feature: np.array([0.0]) for feature in model.input_features()}
-    columns |= {"f_simd_arith_wide_loop": np.array([1.0]), "f_traffic_bytes_mem": np.array([2.0])}
+    columns |= {"f_simd_arith_vector_loop": np.array([1.0]), "f_traffic_bytes_mem": np.array([2.0])}
     costs = model_costs(model, params, columns)
     # The norm with exponent two: each adds its square, divided by the norm.
     assert costs["on-chip"] == pytest.approx([1 / 5**0.5])

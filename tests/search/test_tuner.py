@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import Promise, TimingOptions, Tuner, TuningResult, VariantSpace, tune
+from perflex import Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, tune
 from perflex.errors import CalibrationError, MeasurementError
-from perflex.search.tuning.first_batch import first_batch
-from perflex.search.tuning.predictors import Forecast, GaussianPredictor
+from perflex.search.tuning.search import first_batch
+from perflex.search.tuning.tuning import TuningResult
 from perflex.testing import FakeDevice
 from perflex.timing.fake import FakeBackend
 from support.spaces_for_tests import scaled, small_space, strided
@@ -43,7 +43,7 @@ def run(tuner: Tuner, times: np.ndarray, together: int = 3) -> Tuner:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_is_found_with_few_measurements(seed: int) -> None:
-    tuner = run(Tuner(GRID, budget=36, first=12, seed=seed), TIMES)
+    tuner = run(Tuner(GRID, options=SearchOptions(36, first=12, seed=seed)), TIMES)
     assert len(tuner.history) <= 36
     assert tuner.best is not None
     assert tuner.best.seconds <= 1.02 * TIMES.min()
@@ -52,7 +52,7 @@ def test_the_optimum_is_found_with_few_measurements(seed: int) -> None:
 
 
 def test_each_variant_is_asked_once_and_the_budget_holds() -> None:
-    tuner = Tuner(GRID, budget=25, first=10)
+    tuner = Tuner(GRID, options=SearchOptions(25, first=10))
     seen: list[int] = []
     while asked := tuner.ask(4):
         seen += [each.number for each in asked]
@@ -65,16 +65,18 @@ def test_each_variant_is_asked_once_and_the_budget_holds() -> None:
 
 
 def test_seconds_are_a_budget_too() -> None:
-    tuner = Tuner(GRID, budget_s=50.0, first=5)
+    tuner = Tuner(GRID, options=SearchOptions(budget_s=50.0, first=5))
     while asked := tuner.ask():
         tuner.tell(asked[0], TIMES[asked[0].number], cost_s=10.0)
     assert len(tuner.history) == 5
 
 
+@pytest.mark.slow
 def test_a_prior_is_used() -> None:
     bests = {}
     for name, prior in (("without", None), ("with", TIMES * np.exp(0.1 * np.sin(np.arange(240))))):
-        found = [run(Tuner(GRID, prior=prior, budget=10, first=6, seed=seed), TIMES).best.seconds for seed in range(6)]
+        options = [SearchOptions(10, first=6, seed=seed) for seed in range(6)]
+        found = [run(Tuner(GRID, prior=prior, options=one), TIMES).best.seconds for one in options]
         bests[name] = np.mean(found)
     assert bests["with"] < bests["without"]
     assert bests["with"] <= 1.1 * TIMES.min()
@@ -84,7 +86,7 @@ def test_a_prior_is_used() -> None:
 def test_the_promise_ends_the_search_and_holds() -> None:
     held, spent = 0, []
     for seed in range(10):
-        tuner = run(Tuner(GRID, first=40, seed=seed, promise=Promise(0.1, 0.9)), TIMES)
+        tuner = run(Tuner(GRID, options=SearchOptions(first=40, seed=seed, promise=Promise(0.1, 0.9))), TIMES)
         held += tuner.best.seconds <= 1.1 * TIMES.min()
         spent.append(len(tuner.history))
         assert tuner.done
@@ -93,51 +95,18 @@ def test_the_promise_ends_the_search_and_holds() -> None:
 
 
 def test_predictions_are_available() -> None:
-    tuner = Tuner(GRID, budget=80, first=60)
+    tuner = Tuner(GRID, options=SearchOptions(80, first=60))
     with pytest.raises(CalibrationError, match="before 2 variants"):
         _ = tuner.predicted
     run(tuner, TIMES)
     assert np.corrcoef(np.log(tuner.predicted), np.log(TIMES))[0, 1] > 0.98
 
 
-def test_leave_one_out_is_what_refits_give() -> None:
-    batch = np.arange(0, 240, 9)
-    predictor = GaussianPredictor(GRID)
-    forecast = predictor.forecast(batch, TIMES[batch])
-    assert forecast.unseen.shape == batch.shape
-    # Predictions at measured points interpolate; those without the point itself do not.
-    inside = np.abs(forecast.logs[batch] - np.log(TIMES[batch])).max()
-    assert inside < np.abs(forecast.unseen - np.log(TIMES[batch])).max()
-    honest = np.abs(forecast.logs - np.log(TIMES)).mean()
-    assert 0.3 < np.abs(forecast.unseen - np.log(TIMES[batch])).mean() / honest < 3
-
-
-class StraightLine:
-    """A predictor of the user's own: times are linear in the features."""
-
-    def forecast(self, measured: np.ndarray, seconds: np.ndarray) -> Forecast:
-        rows = np.column_stack([np.ones(240), GRID])
-        logs = np.log(rows @ np.linalg.lstsq(rows[measured], seconds)[0])
-        return Forecast(logs, np.full(240, 1e-3), logs[measured])
-
-
-def test_another_predictor_learns_too() -> None:
-    times = 1e-2 + 3e-3 * GRID[:, 0] + 1e-3 * GRID[:, 1]
-    tuner = run(Tuner(GRID, predictor=StraightLine(), budget=20, first=8), times)
-    assert tuner.best.seconds == pytest.approx(times.min())
-    assert tuner.predicted == pytest.approx(times)
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"budget": 0}, "budget must be positive"),
-        ({"budget_s": -1.0}, "budget must be positive"),
         ({"prior": [1.0]}, "prior must be a positive time"),
         ({"names": ["a"]}, "a name for each"),
-        ({"budget": 1.5}, "whole number of variants, not 1.5"),
-        ({"first": -1}, "first batch must be positive"),
-        ({"budget_s": math.nan}, "budget must be positive"),
         ({"prior": [math.inf] * 240}, "prior must be a positive time"),
         ({"prior": [1.0] * 239 + [math.nan]}, "prior must be a positive time"),
         ({"prior": ["soon"] * 240}, "prior must be a positive time"),
@@ -146,6 +115,21 @@ def test_another_predictor_learns_too() -> None:
 def test_bad_arguments(arguments: dict[str, object], text: str) -> None:
     with pytest.raises(CalibrationError, match=text):
         Tuner(GRID, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"budget": 0}, "budget must be positive"),
+        ({"budget_s": -1.0}, "budget must be positive"),
+        ({"budget": 1.5}, "whole number of variants, not 1.5"),
+        ({"first": -1}, "first batch must be positive"),
+        ({"budget_s": math.nan}, "budget must be positive"),
+    ],
+)
+def test_bad_options(arguments: dict[str, float], text: str) -> None:
+    with pytest.raises(CalibrationError, match=text):
+        SearchOptions(**arguments)
 
 
 def test_bad_features_and_times() -> None:
@@ -210,12 +194,12 @@ def test_what_is_no_time_is_refused() -> None:
 
 
 def test_the_first_batch_is_spread_and_reproducible() -> None:
-    batch = first_batch(GRID, 30, None, 1)
-    assert batch == first_batch(GRID, 30, None, 1)
+    batch = first_batch(GRID, 30, None, 1, sample=True)
+    assert batch == first_batch(GRID, 30, None, 1, sample=True)
     assert len(set(batch)) == 30
     for column in GRID.T:
         assert set(column[batch]) == set(column)
-    leaning = first_batch(GRID, 30, TIMES, 1)
+    leaning = first_batch(GRID, 30, TIMES, 1, sample=True)
     assert np.median(TIMES[leaning]) < np.median(TIMES)
 
 
@@ -228,7 +212,7 @@ def fake_seconds(label: str, sizes: object) -> float:
 
 
 def test_tuning_on_a_device() -> None:
-    found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), budget=9, first=3)
+    found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), options=SearchOptions(9, first=3))
     assert isinstance(found, TuningResult)
     assert dict(found.best.settings) == {"lsize": 32, "repeats": 1}
     assert found.best.seconds == pytest.approx(1e-3)
@@ -300,7 +284,14 @@ def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
     executor = Inline()
     timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
-    found = tune(space, {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=6, first=6)
+    found = tune(
+        space,
+        {"n": 4096},
+        device=default_device,
+        timing=timing,
+        options=SearchOptions(6, first=6),
+        run=RunOptions(executor=executor),
+    )
     assert executor.functions.count("_generated") == 6
     assert len(found.history) == 6
     assert {step.name for step in found.history if math.isnan(step.seconds)} == {
@@ -315,15 +306,17 @@ def test_code_is_generated_in_the_executor(default_device: Device) -> None:
 def test_code_of_worker_processes_is_what_runs(default_device: Device) -> None:
     timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        found = tune(small_space(), {"n": 4096}, device=default_device, executor=executor, timing=timing, budget=4)
+        found = tune(
+            small_space(),
+            {"n": 4096},
+            device=default_device,
+            timing=timing,
+            options=SearchOptions(4),
+            run=RunOptions(executor=executor),
+        )
     assert len(found.history) == 4
     assert not found.failures
     assert found.best.seconds > 0
-
-
-def test_budgets_of_tuning_are_checked_before_anything_is_built() -> None:
-    with pytest.raises(CalibrationError, match="first batch"):
-        tune(VariantSpace(None, {"a": (1, 2)}), device=FakeDevice(fake_seconds), first=-1)  # type: ignore[arg-type]
 
 
 class LuckyRunnable:
@@ -353,7 +346,9 @@ class LuckyDevice(FakeDevice):
 
 def test_fastest_few_are_timed_again() -> None:
     timing = TimingOptions(trials=3, min_trials=3)
-    found = tune(small_space(), {"n": 1024}, device=LuckyDevice(fake_seconds), budget=9, first=9, timing=timing)
+    found = tune(
+        small_space(), {"n": 1024}, device=LuckyDevice(fake_seconds), timing=timing, options=SearchOptions(9, first=9)
+    )
     lucky = min((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
     assert lucky.name == "lsize=64, repeats=1"
     assert found.best.name == "lsize=32, repeats=1"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perflex import Model, TimingOptions, calibrate, gather_feature_values
+from perflex import Model, RunOptions, TimingOptions, calibrate, gather_feature_values, using_store
 from perflex.errors import CalibrationError, MeasurementError, StoreError
 from perflex.store.records import MeasurementKey, Sample
-from perflex.store.resume import RecordOnly, RunRecorder, recorder_for, work_digest
-from perflex.store.samples import MeasurementStore
+from perflex.store.resume import RecordOnly, RunRecorder, recording, work_digest
+from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -49,34 +50,48 @@ def stop_at(step: int):
 
 def samples_in(place: Path) -> int:
     count = "SELECT count(*) FROM samples"
-    return MeasurementStore(place).use(lambda connection: connection.execute(count).fetchone()[0])
+    return Store(place).use(lambda connection: connection.execute(count).fetchone()[0])
 
 
-@pytest.mark.parametrize("step", [13, 17, 20, 24])
+def gathered(place: Path | str, kernels: list, seconds: float = 1e-3, features: tuple = (OUTPUT, MADD), **run: Any):
+    with using_store(place):
+        return gather_feature_values(
+            features, kernels, device=device(seconds), timing=OPTIONS, run=RunOptions(**run) if run else RunOptions()
+        )
+
+
+@pytest.mark.parametrize("step", [13, 17, 24])
 def test_only_what_is_missing_is_measured(kernels: list, tmp_path: Path, step: int) -> None:
     place = tmp_path / "store.sqlite"
-    how = {"timing": OPTIONS, "store": place}
     with pytest.raises(Stopped):
-        gather_feature_values([OUTPUT, MADD], kernels, device=device(), **how, progress=stop_at(step))
+        gathered(place, kernels, progress=stop_at(step))
     before = samples_in(place)
     assert 0 < before < 16
     # Another speed shows which samples are from before.
-    table = gather_feature_values([OUTPUT, MADD], kernels, device=device(1.0), **how)
+    table = gathered(place, kernels, 1.0)
     assert table.timing.samples_resumed == before
     assert samples_in(place) <= 16 + 4  # references may take part in more rounds
     finished = samples_in(place)
-    again = gather_feature_values([OUTPUT, MADD], kernels, device=device(), **how)
+    again = gathered(place, kernels)
     assert again.timing.samples_resumed == 0
     assert samples_in(place) == finished + 16
     assert again.column(OUTPUT).max() < 0.1
 
 
-def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(kernels: list, tmp_path: Path) -> None:
+def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(
+    kernels: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "store.sqlite"
     model = Model(OUTPUT, f"p_madd * {MADD} + p_launch * f_sync_kernel_launch")
+
+    def calibrated(**run: Any) -> dict[str, float]:
+        with using_store(place):
+            found = calibrate(model, kernels, device=device(), timing=OPTIONS, run=RunOptions(**run))
+        return dict(found.params)
+
     for step in (14, 14, 14):
         with pytest.raises(Stopped):
-            calibrate(model, kernels, device=device(), timing=OPTIONS, store=place, progress=stop_at(step))
+            calibrated(progress=stop_at(step))
     sessions: set[str] = set()
 
     class Watching(RunRecorder):
@@ -84,55 +99,43 @@ def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(ker
             sessions.update(self._sessions)
             super().finish()
 
-    work = work_digest(str(device()), [kernel.name for kernel in kernels])
-    recorder = Watching(MeasurementStore(place), work)
-    resumed = calibrate(model, kernels, device=device(), timing=OPTIONS, recorder=recorder)
-    recorder.finish()
+    monkeypatch.setattr("perflex.store.resume.RunRecorder", Watching)
+    resumed = calibrated()
     assert len(sessions) >= 3
 
-    class Stored:
-        def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
-            return tuple(s for s in MeasurementStore(place).earlier(key) if s.session in sessions)
+    class Stored(RunRecorder):
+        add_many = None  # nothing is to be measured
 
-        def failure(self, _key: MeasurementKey) -> None:
-            return None
+        def __init__(self, store: Store, work: str) -> None:
+            super().__init__(store, work)
+            self._sessions = set(sessions)
 
-        def add(self, _key: MeasurementKey, _sample: Sample, label: str = "") -> None:
-            raise AssertionError(label)
-
-        fail = add
-
-    undisturbed = calibrate(model, kernels, device=device(), timing=OPTIONS, recorder=Stored())
-    assert dict(undisturbed.params) == dict(resumed.params)
+    monkeypatch.setattr("perflex.store.resume.RunRecorder", Stored)
+    assert calibrated() == resumed
 
 
 def test_runs_of_other_work_are_not_taken(kernels: list, tmp_path: Path) -> None:
     place = tmp_path / "store.sqlite"
-    how = {"timing": OPTIONS, "store": place}
     with pytest.raises(Stopped):
-        gather_feature_values([OUTPUT], kernels, device=device(), **how, progress=stop_at(18))
-    table = gather_feature_values([OUTPUT], kernels[:2], device=device(), **how)
-    assert table.timing.samples_resumed == 0
+        gathered(place, kernels, progress=stop_at(18))
+    assert gathered(place, kernels[:2]).timing.samples_resumed == 0
 
 
 def test_a_failure_of_a_finished_run_is_tried_again(kernels: list, tmp_path: Path) -> None:
-    place = tmp_path / "store.sqlite"
-
     def broken(label: str, sizes: dict[str, int]) -> float:
         if sizes["nelements"] == 65536:
             msg = f"{label}: the driver crashed"
             raise MeasurementError(msg, kind="crash")
         return 1e-3
 
-    how = {"timing": OPTIONS, "store": place}
-    with pytest.warns(UserWarning, match="the driver crashed"):
-        table = gather_feature_values([OUTPUT], kernels, device=FakeDevice(broken), **how)
+    with using_store(tmp_path / "store.sqlite"), pytest.warns(UserWarning, match="the driver crashed"):
+        table = gather_feature_values([OUTPUT], kernels, device=FakeDevice(broken), timing=OPTIONS)
     assert len(table) == 3
-    assert len(gather_feature_values([OUTPUT], kernels, device=device(), **how)) == 4
+    assert len(gathered(tmp_path / "store.sqlite", kernels, features=(OUTPUT,))) == 4
 
 
 def test_what_only_records_gives_nothing_back(tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     recorder = RecordOnly(store)
     key = MeasurementKey("k", (("n", 1),), "device", "driver")
     sample = Sample(1e-3, 1, 0.0, "session", 0)
@@ -142,45 +145,38 @@ def test_what_only_records_gives_nothing_back(tmp_path: Path) -> None:
 
 
 def test_budgets_keep_their_samples(kernels: list, tmp_path: Path) -> None:
-    place = tmp_path / "store.sqlite"
-    model = Model(OUTPUT, f"p_madd * {MADD}")
-    calibrate(model, kernels, device=device(), timing=OPTIONS, store=place, budget_s=0.2)
-    assert samples_in(place) >= 4
+    with using_store(tmp_path / "store.sqlite"):
+        calibrate(Model(OUTPUT, f"p_madd * {MADD}"), kernels, device=device(), timing=OPTIONS, budget_s=0.2)
+    assert samples_in(tmp_path / "store.sqlite") >= 4
 
 
 def test_the_order_of_kernels_does_not_matter_to_what_the_work_is() -> None:
     assert work_digest("d", ["a", "b"]) == work_digest("d", ["b", "a"]) != work_digest("e", ["a", "b"])
 
 
-def test_without_a_store_nothing_is_kept(kernels: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFLEX_STORE", "off")
-    assert recorder_for("device", ["a"]) is None
-    assert gather_feature_values([OUTPUT], kernels, device=device(), timing=OPTIONS).timing.samples_resumed == 0
+def test_without_a_store_nothing_is_kept(kernels: list) -> None:
+    with using_store("off"), recording("device", ["a"]) as recorder:
+        assert recorder is None
+    assert gathered("off", kernels).timing.samples_resumed == 0
 
 
 def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels: list, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     with pytest.raises(StoreError, match=r"store\.sqlite"):
-        gather_feature_values([OUTPUT], kernels, device=device(), store=tmp_path / "file" / "store.sqlite")
+        gathered(tmp_path / "file" / "store.sqlite", kernels)
 
 
 def test_kernels_are_timed_in_an_executor_and_kept(kernels: list, tmp_path: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     place = tmp_path / "store.sqlite"
     with ThreadPoolExecutor(2) as pool:
-        table = gather_feature_values(
-            [OUTPUT, MADD], kernels, device=device(), timing=OPTIONS, store=place, measure_executor=pool
-        )
-    here = gather_feature_values([OUTPUT, MADD], kernels, device=device(), timing=OPTIONS, store="off")
+        table = gathered(place, kernels, measure_executor=pool)
+    here = gathered("off", kernels)
     assert table.kernels == here.kernels
     assert table.column(OUTPUT) == pytest.approx(here.column(OUTPUT), rel=0.05)
     assert samples_in(place) >= 16
 
 
 def test_a_budget_decides_while_it_measures_here(kernels: list) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     model = Model(OUTPUT, f"p_madd * {MADD}")
     with ThreadPoolExecutor(1) as pool, pytest.raises(CalibrationError, match="leave out budget_s or measure_executor"):
-        calibrate(model, kernels, device=device(), budget_s=1.0, measure_executor=pool)
+        calibrate(model, kernels, device=device(), budget_s=1.0, run=RunOptions(measure_executor=pool))

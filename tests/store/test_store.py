@@ -1,68 +1,190 @@
-"""The store file: made when needed, shared by processes, never in the way."""
+"""The store: nothing acknowledged is lost, what is no measurement is refused, a place that cannot be used is named."""
 
 from __future__ import annotations
 
-import os
+import math
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from perflex import using_store
-from perflex.__main__ import main
-from perflex.errors import PerflexWarning
-from perflex.store import connection as _store_connection
-from perflex.store.schema import MIGRATIONS
-from perflex.store.store import Store, current_store, store_at
+from perflex.errors import PerflexWarning, StoreError
+from perflex.store.contents import COLUMNS, all_rows, overview
+from perflex.store.records import APPLICATION, FORMAT, Failure, MeasurementKey, Sample, SystemActivity, insert
+from perflex.store.store import Store, current_store, required_store, store_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
-ROW = "INSERT INTO counts (scop, version, digest, text) VALUES (?, ?, ?, ?)"
-QUERY = "SELECT scop, text FROM counts ORDER BY number"
+KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
+OTHER = replace(KEY, driver="1.1")
+FULL = SystemActivity(0.0125, 0.0249, 1 / 3, 0.01, 0.02, 17, throttled=True)
+NUMPY = SystemActivity(np.float64(0.5), np.float32(0.25), switches=np.int64(3), throttled=np.bool_(False))
+PLAIN = SystemActivity(0.5, 0.25, switches=3, throttled=False)
 
 
-def add(store: Store, *texts: str) -> None:
-    store.write([(ROW, ("scop", "version", "digest", text)) for text in texts])
+def sample(number: int, session: str = "session", **changes: Any) -> Sample:
+    return replace(Sample(1e-3 * (1 + number), 1, 1.7e9 + number, session, number), **changes)
 
 
-def test_rows_stay_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "folder" / "store.sqlite"
-    first = Store(path)
-    assert first.read(QUERY) == []
-    add(first, "one", "two")
-    first.close()
-    assert Store(path).read(QUERY) == [("scop", "one"), ("scop", "two")]
-    assert first.read(QUERY) == Store(path).read(QUERY)  # opened again
-    with sqlite3.connect(path) as connection:
+def samples(count: int, session: str = "session") -> tuple[Sample, ...]:
+    return tuple(sample(number, session) for number in range(count))
+
+
+def failure(kind: str = "hang", **changes: Any) -> Failure:
+    return replace(Failure(kind, "no answer", 1.7e9, "session"), **changes)
+
+
+def add_counts(store: Store, *texts: str) -> None:
+    store.write_counts(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
+
+
+def counts(store: Store) -> list[str]:
+    return [row[2] for row in store.read_counts("counts", "ORDER BY rowid", ())]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.sqlite")
+
+
+def test_samples_come_back_in_the_order_added(store: Store) -> None:
+    assert store.earlier(KEY) == ()
+    store.add(KEY, sample(3))
+    store.add(OTHER, sample(1))
+    store.add(KEY, sample(1), "matmul")
+    store.add_many([(KEY, sample(2)), (OTHER, sample(0))], {KEY: "matmul"})
+    store.close()
+    again = Store(store.path)
+    assert again.earlier(KEY) == (sample(3), sample(1), sample(2))
+    assert again.earlier(OTHER) == (sample(1), sample(0))
+    with closing(sqlite3.connect(store.path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    connection.close()
 
 
-def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    add(store, "one")
-    with pytest.warns(PerflexWarning, match="no such table: nonsense"):
-        store.write([(ROW, ("scop", "version", "digest", "two")), ("INSERT INTO nonsense VALUES (1)", ())])
-    assert Store(store.path).read(QUERY) == [("scop", "one")]
+@pytest.mark.parametrize(
+    "change",
+    [{"kernel": "x"}, {"sizes": (("n", 513), ("m", 64))}, {"sizes": (("n", 512),)}, {"device": "x"}, {"driver": "x"},
+     {"conditions": ""}],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_everything_in_a_key_matters_but_the_order_of_sizes(store: Store, change: dict) -> None:
+    store.add(KEY, sample(0))
+    assert store.earlier(replace(KEY, **change)) == ()
+    assert store.earlier(replace(KEY, sizes=KEY.sizes[::-1])) == (sample(0),)
 
 
-@pytest.mark.parametrize("place", ["", "off"])
-def test_no_store(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store_at(place) is None
-    monkeypatch.setenv("PERFLEX_STORE", place)
-    assert current_store() is None
+def test_numbers_of_numpy_are_numbers(store: Store) -> None:
+    key = replace(KEY, sizes=(("n", np.int64(512)), ("m", np.int32(64))))
+    store.add(key, Sample(np.float64(1e-3), np.int64(1), np.float64(1.7e9), "session", np.int64(0)))
+    assert store.earlier(KEY) == (sample(0),)
+
+
+def test_nothing_is_kept_twice(store: Store) -> None:
+    for _ in range(2):
+        store.add_many([(KEY, row) for row in samples(5)])
+    store.add(KEY, sample(2, seconds=7.0))
+    assert store.earlier(KEY) == samples(5)
+    store.add(KEY, sample(2, "another"))
+    assert len(store.earlier(KEY)) == 6
+
+
+@pytest.mark.parametrize("disturbed", [False, True], ids=["quiet", "disturbed"])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(None, None), (FULL, FULL), (NUMPY, PLAIN), (SystemActivity(others_s=0.0), SystemActivity(others_s=0.0)),
+     (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), None)],
+    ids=["none", "all", "numpy", "zero", "false", "nothing known"],
+)  # fmt: skip
+def test_what_the_system_reported_comes_back(
+    store: Store, given: SystemActivity | None, kept: SystemActivity | None, disturbed: bool
+) -> None:
+    store.add(KEY, sample(0, activity=given, disturbed=disturbed))
+    store.close()
+    [found] = Store(store.path).earlier(KEY)
+    assert found == sample(0, activity=kept, disturbed=disturbed)
+    types = {type(value) for value in vars(found.activity or SystemActivity()).values() if value is not None}
+    assert types <= {float, int, bool}
+    assert store.examine().problems == ()
+
+
+def test_a_failure_counts_until_a_sample_comes(store: Store) -> None:
+    """Whatever the clock does: the order is that of adding."""
+    assert store.failure(KEY) is None
+    store.add(KEY, sample(0))
+    store.fail(KEY, failure(started=1.0), "matmul")
+    assert store.failure(KEY) == failure(started=1.0)
+    assert store.failure(OTHER) is None
+    store.add(OTHER, sample(9))
+    store.fail(KEY, failure("crash", started=0.5, message="SIGSEGV"))
+    assert store.failure(KEY) == failure("crash", started=0.5, message="SIGSEGV")
+    store.add(KEY, sample(1, started=-5.0))
+    assert store.failure(KEY) is None
+    store.fail(KEY, failure("memory", started=2.0))
+    assert store.failure(KEY) == failure("memory", started=2.0)
+
+
+def test_long_and_odd_messages(store: Store) -> None:
+    store.fail(KEY, failure(message="begin " + "x" * 9000 + " end"))
+    kept = store.failure(KEY)
+    assert kept is not None
+    assert len(kept.message) < 2100
+    assert (kept.message[:5], kept.message[-3:]) == ("begin", "end")
+    store.fail(KEY, failure("run", message="bytes \udcff and \0 and ü"))
+    assert store.failure(KEY) == failure("run", message="bytes ? and \0 and ü")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"seconds": math.nan}, {"seconds": math.inf}, {"seconds": -1.0}, {"started": math.nan}, {"launches": 2**70},
+     *({"activity": SystemActivity(**fact)} for fact in (
+         {"elapsed_s": math.nan}, {"waited_s": math.inf}, {"others_s": -0.01}, {"switches": -1}, {"switches": 2**70}))],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_measurement_is_refused(store: Store, wrong: dict) -> None:
+    store.add(KEY, sample(0))
+    with pytest.raises(StoreError, match=r"a measurement cannot be kept in .*store\.sqlite: .* out of range"):
+        store.add_many([(KEY, sample(1)), (KEY, sample(2, **wrong))])
+    assert store.earlier(KEY) == (sample(0),)
+
+
+def test_exported_rows_and_the_overview(store: Store) -> None:
+    other = replace(KEY, kernel="other")
+    store.add_many([(KEY, sample(n)) for n in range(3)], {KEY: "early name"})
+    store.add(KEY, sample(10, activity=FULL, disturbed=True), "matmul")
+    store.add_many([(other, sample(n, disturbed=True)) for n in (10, 11)])
+    store.fail(KEY, failure())
+    rows = list(all_rows(store))
+    assert all(tuple(row) == COLUMNS for row in rows)
+    assert [row["record"] for row in rows] == ["sample"] * 6 + ["failure"]
+    assert {row["label"] for row in rows} == {"matmul", ""}
+    assert {name: rows[3][name] for name in vars(FULL)} == vars(FULL)
+    assert [row["disturbed"] for row in rows] == [False] * 3 + [True] * 3 + [None]
+    assert rows[0]["sizes"] == {"m": 64, "n": 512}
+    known, unnamed = overview(store)
+    assert (known.label, known.samples, known.disturbed, known.failures) == ("matmul", 4, 1, 1)
+    assert known.median_s == pytest.approx(2e-3)
+    assert (unnamed.label, unnamed.samples, unnamed.disturbed, unnamed.median_s) == ("other", 2, 2, None)
+    assert unnamed.last == sample(11).started
+
+
+# Places.
 
 
 def test_which_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "a.sqlite"))
     named = current_store()
-    assert named is not None
-    assert named is current_store() is store_at(tmp_path / "a.sqlite")
+    assert named is current_store() is store_at(tmp_path / "a.sqlite") is required_store()
     with using_store(None):
         assert current_store() is named
     with using_store(tmp_path / "b.sqlite"):
@@ -71,225 +193,201 @@ def test_which_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             assert current_store() is None
     assert current_store() is named
     monkeypatch.delenv("PERFLEX_STORE")
-    default = current_store()
-    assert default is not None
+    default = required_store()
     assert (default.path.parent.name, default.path.name) == ("perflex", "store.sqlite")
+    monkeypatch.setenv("PERFLEX_STORE", "off")
+    with pytest.raises(StoreError, match=r"switched off; give PERFLEX_STORE a file"):
+        required_store()
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(b"this is no database, but it is long enough to be taken for one" * 100)
-    store = Store(path)
-    with pytest.warns(PerflexWarning, match=r"is damaged \(file is not a database\); it is now .*damaged-") as caught:
-        assert store.read(QUERY) == []
-    (aside,) = tmp_path.glob("store.sqlite.damaged-*")
-    assert str(aside) in str(caught[0].message)
-    assert aside.read_bytes().startswith(b"this is no database")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        add(store, "kept")
-        add(Store(path), "too")
-        assert store.read(QUERY) == [("scop", "kept"), ("scop", "too")]
-
-
-def test_damage_in_the_middle(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    with_rows = Store(path)
-    add(with_rows, *("x" * 3000 for _ in range(50)))
-    with_rows.close()
-    content = bytearray(path.read_bytes())
-    content[8192:] = b"\xff" * (len(content) - 8192)
-    path.write_bytes(content)
-    with pytest.warns(PerflexWarning, match="is damaged"):
-        assert Store(path).read(QUERY) == []
-    assert len(list(tmp_path.glob("store.sqlite.damaged-*[0-9]"))) == 1
-
-
-def test_damage_that_comes_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    add(store, "one")
-    with pytest.warns(PerflexWarning, match=r"is damaged \(wrong\); it is now .*; a new one was begun"):
-        store.set_aside("wrong")
-    add(store, "two")
-    assert store.read(QUERY) == [("scop", "two")]
-    with pytest.warns(PerflexWarning, match=r"is damaged again \(wrong\); this process keeps no measurements"):
-        store.set_aside("wrong")
-    assert store.read(QUERY) == []
-    assert Store(store.path).read(QUERY) == [("scop", "two")]
-
-
-def test_a_file_that_another_process_replaced_stays(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    store = Store(path)
-    add(store, "one")
-    path.rename(tmp_path / "moved.sqlite")
-    add(Store(path), "two")
-    store.set_aside("something is wrong")
-    assert store.read(QUERY) == Store(path).read(QUERY) == [("scop", "two")]
-
-
-def test_what_is_written_goes_to_the_file_of_that_name(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    store = Store(path)
-    add(store, "one")
-    path.rename(tmp_path / "moved.sqlite")
-    add(Store(path), "two")
-    add(store, "three")
-    assert Store(path).read(QUERY) == [("scop", "two"), ("scop", "three")]
-    path.unlink()
-    add(store, "four")
-    assert Store(path).read(QUERY) == [("scop", "four")]
-
-
-def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    add(Store(path), "one")
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
-    connection.close()
-    with pytest.warns(PerflexWarning, match=r"written by a newer perflex .*update perflex"):
-        assert Store(path).read(QUERY) == []
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT text FROM counts").fetchall() == [("one",)]
-    connection.close()
-
-
-def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE visits (page TEXT)")
-    connection.close()
-    before = path.read_bytes()
-    with pytest.warns(PerflexWarning, match="is another program's SQLite file"):
-        add(Store(path), "one")
-    assert path.read_bytes() == before
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_counts_go_without_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = Store(tmp_path / "file" / "store.sqlite")
-    with pytest.warns(PerflexWarning, match=r"cannot be made .*name another file with PERFLEX_STORE"):
-        add(store, "one")
+    with pytest.warns(PerflexWarning, match=r"cannot be made .*; this process keeps no counts"):
+        add_counts(store, "one")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert store.read(QUERY) == []  # told once
+        assert counts(store) == []  # told once
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.add(KEY, sample(1)),
+        lambda store: store.earlier(KEY),
+        lambda store: store.fail(KEY, failure()),
+    ],
+    ids=["add", "read", "fail"],
+)
+def test_a_place_below_a_file(tmp_path: Path, use: Callable[[Store], object]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    message = r"cannot be made \(File exists: .*file\); name another file \(PERFLEX_STORE"
+    with pytest.raises(StoreError, match=message):
+        use(Store(tmp_path / "file" / "store.sqlite"))
 
 
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "store.sqlite").mkdir()
-    with pytest.warns(PerflexWarning, match="is no regular file"):
-        assert Store(tmp_path / "store.sqlite").read(QUERY) == []
+    with pytest.raises(StoreError, match="is no regular file"):
+        Store(tmp_path).add(KEY, sample(0))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.warns(PerflexWarning, match="cannot be used"):
-            add(Store(tmp_path / "store.sqlite"), "one")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_file_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "store.sqlite"
-    store = Store(path)
-    add(store, "one")
+def test_files_of_a_newer_version_and_of_other_programs_are_left_alone(store: Store) -> None:
+    store.add(KEY, sample(0))
     store.close()
-    original = sqlite3.connect
-    monkeypatch.setattr(
-        sqlite3, "connect", lambda place, **more: original(f"file:{place}?mode=ro", uri=True, **more)
-    )  # fmt: skip
-    assert store.read(QUERY) == [("scop", "one")]
-    with pytest.warns(PerflexWarning, match="attempt to write a readonly database"):
-        add(store, "two")
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+    before = store.path.read_bytes()
+    with pytest.raises(StoreError, match=r"written by a newer perflex .*; update perflex, or name another file"):
+        store.add(KEY, sample(1))
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute(f"PRAGMA application_id={APPLICATION + 1}")
+    before = store.path.read_bytes()
+    with pytest.raises(StoreError, match=r"is another program's SQLite file; name another file"):
+        Store(store.path).add(KEY, sample(1))
+    assert store.path.read_bytes() == before
+    assert [path.name for path in store.path.parent.iterdir()] == [store.path.name]
 
 
-def test_a_locked_file_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store_connection, "_BUSY_S", 0.02)
-    monkeypatch.setattr("perflex.store.store._PATIENCE_S", 0.02)
-    store = Store(tmp_path / "store.sqlite")
-    add(store, "one")
-    holder = sqlite3.connect(store.path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    assert store.read(QUERY) == [("scop", "one")]  # readers do not wait for writers
-    with pytest.warns(PerflexWarning, match="database is locked"):
-        add(store, "two")
-    holder.close()
+def test_a_store_of_an_earlier_format_is_set_aside(store: Store) -> None:
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("CREATE TABLE samples (number INTEGER PRIMARY KEY, seconds REAL)")
+        connection.execute(f"PRAGMA application_id={APPLICATION}")
+        connection.execute("PRAGMA user_version=4")
+    with pytest.warns(PerflexWarning, match=r"its tables are those of format 4\); it is now .*damaged-"):
+        store.add(KEY, sample(0))
+    assert store.earlier(KEY) == samples(1)
+    assert len(store.set_asides()) == 1
 
 
-@pytest.mark.slow
-def test_the_command_line_tells_it_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    (tmp_path / "kernel.py").write_text(
-        "import loopy as lp\n"
-        "def knl():\n"
-        "    return lp.make_kernel('{[i]: 0<=i<32}', 'out[i] = 2.5f', lang_version=(2018, 2))\n"
-    )
-    monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "kernel.py" / "store.sqlite"))
-    command = ["features", f"{tmp_path / 'kernel.py'}:knl", "-f", "f_thread_items"]
-    assert main(command) == 0
-    output, told = capsys.readouterr()
-    assert "f_thread_items" in output
-    assert told.startswith("warning: the store ")
-    assert told.count("\n") == 1
-    assert main(["-q", *command]) == 0
-    assert capsys.readouterr().err == ""
+def test_a_locked_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflex.store.file.BUSY_S", 0.02)
+    monkeypatch.setattr("perflex.store.store.BUSY_S", 0.02)
+    store.add(KEY, sample(0))
+    add_counts(store, "one")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"has been locked for 0 s; end the process that holds it"):
+            store.add(KEY, sample(1))
+        assert store.earlier(KEY) == (sample(0),)  # readers do not wait for writers
+        assert counts(store) == ["one"]
+    store.add(KEY, sample(1))
+    assert store.earlier(KEY) == samples(2)
 
 
-WRITER = """
-import sys
+def test_a_file_that_was_replaced_or_removed_is_opened_anew(store: Store) -> None:
+    store.add(KEY, sample(0))
+    store.path.rename(store.path.with_name("moved.sqlite"))
+    for suffix in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + suffix).rename(store.path.with_name(f"moved.sqlite{suffix}"))
+    Store(store.path).add(KEY, sample(1))
+    store.add(KEY, sample(2))
+    assert store.earlier(KEY) == (sample(1), sample(2))
+
+
+LIMITED = """
+import resource, sys
 from pathlib import Path
+from perflex.store.records import MeasurementKey, Sample
 from perflex.store.store import Store
+from perflex.errors import StoreError
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 store = Store(Path(sys.argv[1]))
-row = "INSERT INTO counts (scop, version, digest, text) VALUES (?, '', '', ?)"
-for number in range(100):
-    store.write([(row, (sys.argv[2], str(number)))])
+key = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
+for number in range(3000):
+    try:
+        store.add(key, Sample(1e-3 * (1 + number), 1, 1.7e9 + number, "session", number))
+    except StoreError as error:
+        print(number, error)
+        break
 """
 
 
-def test_processes_write_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WRITER, str(path), f"writer {i}"], stderr=subprocess.PIPE
-        )
-        for i in range(4)
-    ]
-    for writer in writers:
-        _, told = writer.communicate(timeout=60)
-        assert (writer.returncode, told) == (0, b"")
-    rows = Store(path).read(QUERY)
-    for i in range(4):
-        assert [text for who, text in rows if who == f"writer {i}"] == [str(number) for number in range(100)]
+@pytest.mark.parametrize("limit", [30_000, 300_000])
+def test_a_full_disk(store: Store, limit: int) -> None:
+    command = [sys.executable, "-W", "error", "-c", LIMITED, str(store.path), str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    count, _, told = done.stdout.strip().partition(" ")
+    assert "cannot grow: " in told
+    kept = store.earlier(KEY)
+    assert kept[: int(count)] == samples(int(count))
+    store.add(KEY, sample(5000))
+    assert store.earlier(KEY) == (*kept, sample(5000))
 
 
-def test_threads_write_at_once(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: add(store, str(number)), range(200)))
-    assert sorted(int(text) for _, text in store.read(QUERY)) == list(range(200))
-
-
-FORKER = """
+READER_ONLY = """
 import os, sys
 from pathlib import Path
+from perflex.store.records import MeasurementKey, Sample
 from perflex.store.store import Store
-store = Store(Path(sys.argv[1]))
-row = "INSERT INTO counts (scop, version, digest, text) VALUES ('', '', '', ?)"
-store.write([(row, ("before",))])
-child = os.fork()
-if not child:
-    store.write([(row, ("child",))])
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-store.write([(row, ("after",))])
-print([text for (text,) in store.read("SELECT text FROM counts ORDER BY number")])
+from perflex.errors import StoreError
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    Store(Path(sys.argv[1])).add(MeasurementKey("digest", (), "device", "1.0"), Sample(1.0, 1, 1.0, "session", 7))
+except StoreError as error:
+    print(error)
 """
 
 
-def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", FORKER, str(tmp_path / "store.sqlite")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "['before', 'child', 'after']"
+def folder_for_all() -> Path:
+    """A folder for temporary files that every user may enter; pytest's and homes' are their owner's alone."""
+    for name in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108
+        folder = Path(name).resolve()
+        if folder.is_dir() and all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents)):
+            return folder
+    pytest.skip("there is no folder that another user may enter")
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "old"])
+def test_a_folder_and_file_that_may_only_be_read(exists: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="perflex-read-only-", dir=folder_for_all()) as folder:
+        store = Store(Path(folder) / "store.sqlite")
+        if exists:
+            store.add(KEY, sample(0))
+            store.close()
+            store.path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        command = [sys.executable, "-W", "error", "-c", READER_ONLY, str(store.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd="/")
+        Path(folder).chmod(0o755)
+        assert f"the store {store.path} cannot be written: " in done.stdout, done.stderr
+
+
+# Many writers at once.
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.store import Store
+store = Store(Path(sys.argv[1]))
+key = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
+def add(first, count):
+    for number in range(first, first + count):
+        store.add(key, Sample(1e-3 * (1 + number), 1, 1.7e9 + number, sys.argv[2], number), "matmul")
+"""
+
+
+def test_processes_add_at_once(store: Store) -> None:
+    command = [sys.executable, "-W", "error", "-c", f"{WRITER}add(0, 100)", str(store.path)]
+    writers = [subprocess.Popen([*command, f"session {i}"], stderr=subprocess.PIPE, text=True) for i in range(4)]
+    assert [(process.communicate(timeout=60)[1], process.returncode) for process in writers] == [("", 0)] * 4
+    kept = store.earlier(KEY)
+    assert len(kept) == 400
+    for i in range(4):
+        assert tuple(row for row in kept if row.session == f"session {i}") == samples(100, f"session {i}")
+
+
+def test_threads_add_at_once(store: Store) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: store.add(KEY, sample(number)), range(200)))
+    assert sorted(store.earlier(KEY), key=lambda row: row.round) == list(samples(200))
+
+
+def test_a_forked_process_opens_the_file_itself(store: Store) -> None:
+    code = f"{WRITER}add(0, 1)\nif not os.fork():\n    add(1, 1)\n    sys.exit()\nassert os.wait()[1] == 0\nadd(2, 1)"
+    command = [sys.executable, "-W", "error", "-c", code, str(store.path), "session"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert store.earlier(KEY) == samples(3)

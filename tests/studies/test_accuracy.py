@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from perflex import Accuracy
 from perflex.errors import CalibrationError
+from perflex.studies.accuracy import Accuracy
 
 
 def test_one_pair_ranked_wrong() -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
 from perflex.errors import CalibrationError, UnsupportedKernelError
-from perflex.studies.baselines import (
+from perflex.studies.demo import demo_study
+from perflex.studies.evaluation.baselines import (
     KNOWLEDGE,
     Peaks,
     Work,
+    baseline_times,
     copy_bandwidth,
     distinct_bytes_of,
     knowledge_of,
@@ -22,17 +23,13 @@ from perflex.studies.baselines import (
     scaled,
     work_of,
 )
-from perflex.studies.demo import demo_study
-from perflex.studies.evaluation.plan import plan_of
-from perflex.studies.evaluation.studies import STUDIES
-from perflex.studies.evaluation.trivial import baseline_times
-from tests.bench.any_kernel_parts import methods
-from tests.bench.any_kernel_parts.cases import cases_of
+from perflex.studies.evaluation.studies import STUDIES, plan_of
 from tests.bench.any_kernel_parts.families import families
-from tests.bench.any_kernel_parts.joining import Judged
-from tests.bench.any_kernel_parts.judging import judge, report
-from tests.bench.any_kernel_parts.methods import AsEnumerated, Predictions, Roofline
+from tests.bench.judging import Method, by_part, judged, write_cases
 from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def updated_rows() -> lp.TranslationUnit:
@@ -113,8 +110,13 @@ def test_what_the_studies_models_have_seen(study: str) -> None:
     targets = list(plan.targets.values())
     found = {name: knowledge_of(kernels, targets) for name, kernels in plan.kernels.items()}
     # Finite differences are calibrated with the variants themselves; all else with parts of them.
-    incore = "timing" if study == "fdiff" else "short launch"
-    assert found == {"linear": "short launch", "overlap": "short launch", "partial": "short launch", "incore": incore}
+    incore = "timing" if study == "fdiff" else "reduced kernels"
+    assert found == {
+        "linear": "reduced kernels",
+        "overlap": "reduced kernels",
+        "partial": "reduced kernels",
+        "incore": incore,
+    }
     others = [kernel for kernel in plan.kernels["linear"] if not kernel.generator.endswith("_mem")]
     assert knowledge_of(others, targets) == "nothing"
 
@@ -172,48 +174,15 @@ def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why() -> None:
     assert made.left_out["scaled by operations"].startswith(why)
 
 
-def test_each_variant_is_refused_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = next(one for one in families("develop") if one.name == "mvt")
-    first, *others = cases_of(family)
-    refused: list[Any] = []
-
-    def count(kernel: Any, sizes: Any) -> float:
-        refused.append((kernel, sizes))
-        if len(refused) == 1:
-            msg = "the first is refused"
-            raise UnsupportedKernelError(msg)
-        return 1e6
-
-    monkeypatch.setattr(methods, "distinct_bytes_of", count)
-    monkeypatch.setattr(methods, "_BYTES", {})
-    found = Roofline(Peaks(1e9, 1e9)).predict([first, *others, first], {})
-    assert found.refused == {first: "UnsupportedKernelError: the first is refused"}
-    assert set(found.seconds) == set(others)
-    # Neither counts nor refusals are asked for twice.
-    assert len(refused) == 1 + len(others)
-
-
-def test_tables_by_family_have_errors_order_and_a_roofline_beside() -> None:
-    chosen = [one for one in families("develop") if one.name in {"mvt", "fir"}]
-    cases = [case for family in chosen for case in cases_of(family)]
-    times = {case: 1e-3 * (1 + case.size) * (1.5 if place % 2 else 1) for place, case in enumerate(cases)}
-
-    def method(name: str, factor: float) -> Judged:
-        predicted = {case: seconds * factor for case, seconds in times.items()}
-        return Judged(name, "nothing", order_only=False, known=Predictions(predicted))
-
-    rows, points = judge("device", [AsEnumerated(), method("roofline", 0.5), method("ours", 1.25)], times)
-    text = report("develop", rows, points)
-    table = text.partition("## device: ours by family, all sizes\n\n")[2].partition("\n\n")[0].splitlines()
-    assert table[0] == "| family | factor | median | maximum | pairs right | loss | roofline: factor |"
-    assert table[2:] == [f"| `{name}` | 1.25 | 25 % | 25 % | 1.00 | 0.0 % | 2.00 |" for name in ("fir", "mvt")]
-    assert "order as enumerated by family" not in text
-
-
-def test_the_benchmark_refuses_and_counts_predictions_that_are_no_times() -> None:
-    family = next(one for one in families("develop") if one.name == "mvt")
-    times = dict.fromkeys(cases_of(family), 1e-3)
-    # A roofline without limits takes no time at all, so that there is nothing to judge it by.
-    rows, points = judge("device", [AsEnumerated(), Roofline(Peaks(math.inf, math.inf))], times)
-    assert {row.method for row in rows} == {"order as enumerated"}
-    assert {point["refused"] for point in points if point["method"] == "roofline"} == {"0 s is no time"}
+def test_methods_are_judged_by_the_cases_they_predict(tmp_path: Path) -> None:
+    measured = {("a", 0): 1.0, ("a", 1): 2.0, ("b", 0): 4.0, ("b", 1): 8.0}
+    half = Method("half", "nothing", {case: seconds / 2 for case, seconds in measured.items() if case != ("b", 1)})
+    half.refused["b", 1] = "too large"
+    half.limits["a", 0] = 0.5, 1.5
+    text = judged([half], measured, lambda case: case[0])
+    assert "| half | nothing | 3 | 2.00 | 50 %, 50 %, 50 %, 50 % | 1.00 | 0.0 %, 0.0 %, 0.0 % | 100 % | 100 % |" in text
+    assert "half: 1 cases without a prediction: too large" in text
+    rows = by_part([half], measured, lambda case: case[0], lambda case: case[0]).splitlines()
+    assert rows[2:] == ["| `a` | 2.00; 50 %, 50 %; 1.00; 0.0 % |", "| `b` | 2.00; 50 %, 50 %; nan; - |"]
+    write_cases(tmp_path / "cases.csv", [half], measured)
+    assert len((tmp_path / "cases.csv").read_text(encoding="utf-8").splitlines()) == 5

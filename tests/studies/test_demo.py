@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import warnings
 from dataclasses import replace
@@ -14,14 +15,11 @@ import pytest
 
 from perflex import Calibration
 from perflex.__main__ import main
-from perflex.calibration.device_speed import REFERENCE_RATE
-from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
-from perflex.models import load_model
-from perflex.models.kernel_sets import measurement_kernels
-from perflex.models.sizes import MATRIX_SIZES
-from perflex.studies.baselines import copy_kernel
+from perflex.calibration.ready import REFERENCE_RATE, multiply_add_rate
+from perflex.errors import CalibrationError, FileFormatError, MeasurementError, PerflexWarning
+from perflex.models import MATRIX_SIZES, load_model, measurement_kernels
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
-from perflex.studies.evaluation.measures import judgement, percent
+from perflex.studies.evaluation.baselines import copy_kernel
 from perflex.studies.evaluation.result import Point
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
@@ -195,10 +193,10 @@ def test_the_command_prints_what_was_found(
     right = accuracy.pairs_right * accuracy.pairs if accuracy.pairs else 0
     for name in ("matmul_sq (used)", "roofline", "scaled by work-items", "scaled by operations"):
         (line,) = [line for line in printed.splitlines() if line.startswith(f"  {name} ")]
-        assert percent(result.studies[0].accuracy(name.removesuffix(" (used)")).rms) in line
-    assert judgement(result.studies[0]) in printed.splitlines()
+        assert f"{100 * result.studies[0].accuracy(name.removesuffix(' (used)')).rms:.1f} %" in line
+    assert result.studies[0].judgement in printed.splitlines()
     assert f"ranked correctly: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
-    assert "none of them a matrix multiplication" in printed
+    assert "variants without their arithmetic" in printed
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed
     assert printed.splitlines()[-4:] == [str(path) for path in write_order(out)]
@@ -241,6 +239,38 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
     set_scale(monkeypatch)
     with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
         run_demo(replace(device, law=law), sizes=(96,))
+
+
+def test_kernels_that_do_not_run_are_left_out_with_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = true_device(1.0)
+    # The kernel that tells the device's speed, and one that the model is fitted to.
+    bad = {"flops_madd_pattern": "m=64)", "lmem_madd": "m=32)"}
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        if label.endswith(bad.get(label.partition("(")[0], "nothing")):
+            msg = f"{label}: needs a work-group of 256 work-items, it allows 128"
+            raise MeasurementError(msg, kernel=label)
+        return device.law(label, sizes)
+
+    # Other tests set the speed.
+    monkeypatch.setattr("perflex.studies.evaluation.run.multiply_add_rate", multiply_add_rate)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: replace(device, law=law))
+    assert main(["demo", "--out", str(tmp_path), "--sizes", "96,160", "--trials", "2"]) == 0
+    printed, remarks = capfd.readouterr()
+    assert "geometric mean of relative error: prefetch 0.0 %" in printed
+    left_out = [line for line in remarks.splitlines() if "it allows 128" in line]
+    assert re.search(r"flops_madd_pattern.* speed is not known, .* sizes", left_out[0])
+    assert left_out[1:]
+    assert all(re.match(r"warning: lmem_madd\(.* is left out: needs a work-group", line) for line in left_out[1:])
+
+
+def test_advice_on_an_unusable_model_names_no_option_that_the_demo_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_scale(monkeypatch)
+    monkeypatch.setattr("perflex.calibration.calibration.Calibration.predict", lambda *_: math.nan)
+    with pytest.raises(CalibrationError, match=r"cannot be used: it predicts nan s for matmul_sq\([^;]*$"):
+        run_demo(true_device(0.1), sizes=(96,))
 
 
 def test_a_baseline_that_has_nothing_to_scale_is_named(

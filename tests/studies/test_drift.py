@@ -6,14 +6,14 @@ import pytest
 
 from perflex import gather_feature_values
 from perflex.errors import MeasurementError
-from perflex.studies.recheck import drift, reference_times
+from perflex.studies.evaluation.run import drift, reference_times
 from perflex.testing import FakeDevice
 from perflex.timing.results import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 
 
 def timing(seconds: float) -> Timing:
-    return Timing("k", seconds, 0.0, (seconds,), "median")
+    return Timing("k", seconds, 0.0, (seconds,))
 
 
 FAILURE = MeasurementFailure("k", "gone", "run", MeasurementError("gone"))

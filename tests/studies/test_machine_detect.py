@@ -9,11 +9,10 @@ import pytest
 
 from perflex import load_machine
 from perflex.__main__ import main
-from perflex.cli import machine_detect as command
 from perflex.errors import DeviceError, MachineError
-from perflex.studies.machine_detect import detect, measure
-from perflex.studies.machine_detect.agreement import repeated_rates
-from perflex.studies.machine_detect.detect import cpu_device, detect_machine, reported_cpu
+from perflex.machines.host import reported_cpu
+from perflex.studies import machine_detect
+from perflex.studies.machine_detect import Bandwidths, cpu_device, detect_machine, repeated_rates
 from perflex.testing import FakeDevice
 from perflex.yaml_file import write_yaml
 
@@ -193,12 +192,12 @@ class Busy:
 
 
 def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
-    plain = measure.measure_rates
+    plain = machine_detect.measure_rates
 
-    def measured(caches, cores, _, options, **more):
-        return plain(caches, cores, busy.device(), options, **more)
+    def measured(caches, cores, _, **more):
+        return plain(caches, cores, busy.device(), **more)
 
-    monkeypatch.setattr(detect, "measure_rates", measured)
+    monkeypatch.setattr(machine_detect, "measure_rates", measured)
     return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
 
 
@@ -207,7 +206,7 @@ def test_runs_are_repeated_until_two_agree(system: Path, monkeypatch: pytest.Mon
     found = detected(system, busy, monkeypatch)
     assert busy.runs == 4
     assert found.remarks == ()
-    assert found.rates.one_core["L3"].load == pytest.approx(CLOCK * 16, rel=0.01)
+    assert found.rates.rate("L3") == pytest.approx(CLOCK * 16, rel=0.01)
     assert "two runs agree within 10 %" in found.document["sources"]["one_core"]["text"]
 
 
@@ -221,43 +220,39 @@ def test_runs_that_never_agree_are_told_and_written_down(system: Path, monkeypat
     busy = Busy(6.0, 5.0, 4.0, 3.0, 2.0)
     found = detected(system, busy, monkeypatch)
     assert busy.runs == 5
-    (remark,) = [one for one in found.remarks if "do not agree" in one]
-    assert "5 runs do not agree within 10 % in L3" in remark
-    assert "by 33 %" in remark
+    (remark,) = [one for one in found.remarks if "5 runs" in one]
+    assert "5 runs differ in 4 numbers by up to 33 % (L3" in remark
     for source in ("one_core", "streams"):
-        assert "DOUBTFUL: 5 runs do not agree" in found.document["sources"][source]["text"]
+        assert "DOUBTFUL: 5 runs differ" in found.document["sources"][source]["text"]
 
 
 def test_a_run_that_makes_no_sense_is_taken_again(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = iter((lambda *_: 1e-3, law, law))
-    plain = measure.measure_rates
+    plain = machine_detect.measure_rates
     monkeypatch.setattr(
-        detect,
+        machine_detect,
         "measure_rates",
-        lambda caches, cores, _, options, **more: plain(caches, cores, FakeDevice(next(runs)), options, **more),
+        lambda caches, cores, _, **more: plain(caches, cores, FakeDevice(next(runs)), **more),
     )
     assert detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True).remarks == ()
 
 
 def test_time_is_bounded_and_permanent_load_is_told() -> None:
-    def rates(value: float, disturbed: int = 0) -> measure.Bandwidths:
-        return measure.Bandwidths(value, {}, {}, {}, {}, (disturbed, 20))
+    def rates(value: float, disturbed: int = 0) -> Bandwidths:
+        return Bandwidths({"clock": value}, (disturbed, 20))
 
     values = iter((1e9, 2e9, 4e9))
     moments = iter((0.0, 50.0, 130.0))
-    found = repeated_rates(lambda: rates(next(values)), 120.0, clock=lambda: next(moments))
-    assert (found.runs, found.rates.clock_hz) == (2, 2e9)
-    assert found.apart == {"clock": 0.5}
+    found, (doubt,) = repeated_rates(lambda: rates(next(values)), 120.0, clock=lambda: next(moments))
+    assert found.clock_hz == 2e9
+    assert doubt == "2 runs differ in 1 numbers by up to 50 % (clock), not within 10 %"
     # One run that takes too long has none to agree with.
     late = iter((0.0, 200.0))
-    alone = repeated_rates(lambda: rates(1e9), 120.0, clock=lambda: next(late))
-    assert (alone.runs, alone.apart) == (1, {})
-    assert "only one run succeeded" in alone.remarks()[0]
+    _, (doubt,) = repeated_rates(lambda: rates(1e9), 120.0, clock=lambda: next(late))
+    assert "only one run succeeded" in doubt
     # What is always there lets runs agree, but the system reports that others ran.
-    steady = repeated_rates(lambda: rates(1e9, disturbed=7), 120.0)
-    assert not steady.apart
-    assert "7 of 20 measurements were disturbed every time" in steady.remarks()[0]
-    assert steady.note().startswith("DOUBTFUL")
+    _, doubts = repeated_rates(lambda: rates(1e9, disturbed=7), 120.0)
+    assert doubts == ["7 of 20 measurements were disturbed every time"]
 
 
 def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,15 +264,15 @@ def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_writes_a_machine_that_can_be_shown(
     system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(detect, "cpu_device", lambda _: FakeDevice(law))
-    monkeypatch.setattr(detect, "reported_cpu", lambda: reported_cpu(system))
+    monkeypatch.setattr(machine_detect, "cpu_device", lambda _: FakeDevice(law))
+    monkeypatch.setattr(machine_detect, "reported_cpu", lambda: reported_cpu(system))
     out = tmp_path / "mine.yaml"
-    assert main(["machine", "detect", "--quick", "--out", str(out), "--name", "mine"]) == 0
+    assert main(["machine", "detect", "--quick", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "AMD Test 1: 4 cores, 3 GHz" in shown
     assert "192.0 GB/s" in shown
     assert main(["machine", "show", str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["name"] == "mine"
+    assert json.loads(capsys.readouterr().out)["name"] == "AMD-Test-1"
     assert main(["machine", "detect", "--out", str(tmp_path / "mine.txt")]) != 0
     assert "end in .yaml" in capsys.readouterr().err
 
@@ -285,8 +280,7 @@ def test_the_command_writes_a_machine_that_can_be_shown(
 def test_kernels_go_through_what_they_say(system: Path) -> None:
     """Working sets lie inside their level and outside the one before it."""
     caches = reported_cpu(system).caches
-    sizes = {(one.name, one.groups): one.size_bytes for one in measure._working_sets(caches, 4)}
+    sizes = {(one.name, one.groups): one.size_bytes for one in machine_detect._working_sets(caches, 4)}
     assert sizes["L1", 1] < 32 * KiB < sizes["L2", 1] < 512 * KiB < sizes["L3", 1] < 16 * MiB < sizes["memory", 1]
     assert 512 * KiB < sizes["L3", 4] <= 8 * MiB
     assert 4 * sizes["memory", 4] >= 4 * 2 * 16 * MiB
-    assert command.Overlap("sum") == "sum"

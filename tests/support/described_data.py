@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perflex import DescribedSpace, load_description
-from perflex.search.described.analytic import AnalyticFit
+from perflex.search.described.space import AnalyticFit
 
 TRUTH = {
     "p_time": 5e-9, "p_tail": 0.5, "p_latency": 3.0, "p_parallel": 0.5, "p_issue": 0.6, "p_stage": 5.0, "p_local": 2.5,

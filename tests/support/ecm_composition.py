@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.analysis.ecm.ecm_model import cores_by_domain
+from perflex.analysis.ecm import cores_by_domain
 from perflex.errors import MachineError
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from perflex import CacheLevel, Machine, MemoryStream
+from perflex import Machine
 from perflex.features import extract_scop
+from perflex.machines.machine import CacheLevel, MemoryStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     Described = tuple[Scop, tuple[int, ...], Callable[[tuple[int, ...]], list[np.ndarray]]]
 
-# Arrays lie so far apart, in bytes.
-_APART = 1 << 30
-
 
 def _constant(value: int) -> QuasiPolynomial:
     return QuasiPolynomial.constant(value)
@@ -66,39 +63,5 @@ def sweep(offsets: Sequence[tuple[int, ...]], domain: tuple[int, int, int], item
             for z in range(nz)
             for dx, dy, dz in ordered
         ]
-
-    return scop, grid, loads_of
-
-
-def matmul(n: int, tile: int) -> Described:
-    """C[i, j] += A[i, k] B[k, j] in single precision, a work-item for each element of C."""
-    grid = (n // tile, n // tile)
-    where = "[g0, g1, l0, l1, k]"
-    limits = f"0 <= g0, g1 < {grid[0]} and 0 <= l0, l1 < {tile} and 0 <= k < {n}"
-    square, strides = (_constant(n), _constant(n)), (_constant(n), _constant(1))
-
-    def access(array: str, index: str) -> Access:
-        return Access(array, "load", isl.Map(f"{{ {where} -> [{index}] }}"), text=f"{array}[{index}]")
-
-    scop = Scop(
-        "product",
-        (),
-        isl.Set("{ : }"),
-        (Launch(tuple(map(_constant, grid)), (tile, tile)),),
-        tuple(Array(name, "global", "float32", square, strides) for name in "AB"),
-        (
-            Statement(
-                "add",
-                isl.Set(f"{{ {where} : {limits} }}"),
-                (access("A", f"{tile} g1 + l1, k"), access("B", f"k, {tile} g0 + l0")),
-                schedule=(0, "k", 0),
-            ),
-        ),
-    )
-
-    def loads_of(group: tuple[int, ...]) -> list[np.ndarray]:
-        item = np.arange(tile * tile)
-        column, row = group[0] * tile + item % tile, group[1] * tile + item // tile
-        return [load for k in range(n) for load in (4 * (row * n + k), _APART + 4 * (k * n + column))]
 
     return scop, grid, loads_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from perflex import estimate_volumes, load_machine
 from perflex.features import Operation
-from perflex.features.gpu.transactions import cache_transactions, global_transactions, local_transactions
-from perflex.features.instructions.instructions import instructions_of
+from perflex.features.gpu.volume_estimate import cache_transactions, global_transactions, local_transactions
+from perflex.features.instructions.instruction_counts import instructions_of
 from support.volume_kernels import convolution
 
 if TYPE_CHECKING:

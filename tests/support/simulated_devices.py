@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex import Calibration, FeatureTable, Model, fit_model, scale_features_by_output
+from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,5 +80,4 @@ def simulated_devices(
 
 def calibrated(table: FeatureTable, name: str) -> Calibration:
     """Return the calibration of a device from its rows."""
-    scaled = scale_features_by_output(replace(table, device=name))
-    return Calibration(MODEL, fit_model(MODEL, scaled, nonnegative=True, loss="soft_l1"), {"name": name}, table=scaled)
+    return Calibration(MODEL, fit_model(MODEL, table, FitOptions(loss="soft_l1")), table, {"name": name})

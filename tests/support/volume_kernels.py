@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DTYPES = {4: "float32", 8: "float64"}
-AXES = "xyz"
 
 
 def star(dims: int, reach: int) -> list[tuple[int, ...]]:
@@ -40,12 +39,10 @@ def stencil(
     shape: Sequence[int] | None = None,
     shift: Sequence[int] | None = None,
     itemsize: int = 8,
-    guarded: bool = True,
-    store: bool = True,
 ) -> Scop:
     """B[x, y, z] from A at offsets; folded cells are unrolled, duplicate loads merged; sizes are in (x, y, z) order.
 
-    Work-items outside the domain do nothing if the kernel is guarded. `shift` is added to all subscripts.
+    Work-items outside the domain do nothing. `shift` is added to all subscripts.
     """
     dims = len(domain)
     fold, items = tuple(fold[:dims]), tuple(items[:dims])
@@ -55,8 +52,7 @@ def stencil(
     names = [f"g{axis}" for axis in range(dims)] + [f"l{axis}" for axis in range(dims)]
     where = f"[{', '.join(names)}]"
     limits = [f"0 <= g{a} < {groups[a]} and 0 <= l{a} < {items[a]}" for a in range(dims)]
-    if guarded:
-        limits += [f"{fold[a]} * ({items[a]} g{a} + l{a}) < {domain[a]}" for a in range(dims)]
+    limits += [f"{fold[a]} * ({items[a]} g{a} + l{a}) < {domain[a]}" for a in range(dims)]
     cells = list(product(*(range(times) for times in fold)))
     loads = dict.fromkeys(
         tuple(c + o for c, o in zip(cell, offset, strict=True)) for cell in cells for offset in offsets
@@ -67,7 +63,7 @@ def stencil(
         return Access(array, direction, isl.Map(f"{{ {where} -> [{', '.join(index)}] }}"), text=f"{array}[{offset}]")
 
     accesses = [access("A", "load", offset) for offset in loads]
-    accesses += [access("B", "store", cell) for cell in cells] if store else []
+    accesses += [access("B", "store", cell) for cell in cells]
     return Scop(
         "stencil",
         (),

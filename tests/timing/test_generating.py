@@ -9,9 +9,8 @@ import pytest
 
 from perflex.errors import MeasurementError
 from perflex.testing import FakeDevice
-from perflex.timing.generating import GeneratedAhead, SizedKernel
 from perflex.timing.launch.request import LaunchRequest, launch_request
-from perflex.timing.measuring import measure
+from perflex.timing.measuring import GeneratedAhead, SizedKernel, measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
 from perflex.timing.rounds import Entry

@@ -88,13 +88,10 @@ def test_times_follow_the_law_in_the_order_of_the_jobs() -> None:
     assert all(o.precise and o.repeatability == 0 and len(o.samples) == 8 for o in outcomes)
 
 
-def test_statistic_and_spread_come_from_the_samples() -> None:
+def test_time_and_spread_come_from_the_samples() -> None:
     device = FakeDevice(law, noise=0.2, seed=5)
     [median] = timings(measure(jobs(100), device, TimingOptions(precision=0)))
-    [minimum] = timings(measure(jobs(100), device, TimingOptions(statistic="minimum", precision=0)))
-    assert median.samples == minimum.samples
     assert median.seconds == np.median(median.samples)
-    assert minimum.seconds == min(median.samples)
     low, high = np.percentile(median.samples, [25, 75])
     assert median.spread == pytest.approx((high - low) / median.seconds)
     assert min(median.samples) >= 1e-4
@@ -226,7 +223,6 @@ def test_progress_grows_to_its_total() -> None:
         ({"precision": float("nan")}, "precision must be a fraction .*got nan"),
         ({"build_limit_s": -1}, "must be positive, got 1.0, 10.0 and -1"),
         ({"limit_s": float("nan")}, "must be positive, got .* nan"),
-        ({"statistic": "mode"}, "one of 'median', 'mean', 'lower_quartile', 'minimum', not 'mode'"),
     ],
 )
 def test_senseless_options_are_refused(options: dict[str, Any], message: str) -> None:

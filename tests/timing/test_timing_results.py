@@ -10,14 +10,13 @@ FAST = Timing(
     1e-6,
     0.01,
     (1e-6, 1e-6, 9e-6),
-    "median",
     launches=100,
-    strays=1,
+    outliers=1,
     precise=True,
     repeatability=0.01,
     disturbed_samples=1,
 )
-SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), "minimum", strays=3, disturbed_samples=2, disturbed=True)
+SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), outliers=3, disturbed_samples=2, disturbed=True)
 FAILED = MeasurementFailure("bad", "does not build", "prepare", MeasurementError("bad: does not build"))
 
 
@@ -33,7 +32,7 @@ def test_timings_are_the_outcomes_without_failures_in_order() -> None:
 def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
     summary = Measured([FAST, FAILED, SLOW, FAST], samples_resumed=12).summary()
     assert summary == TimingSummary(
-        stray_samples=5,
+        outliers=5,
         kernels_precise=2,
         samples_resumed=12,
         samples=8,

@@ -14,10 +14,9 @@ import pytest
 from perflex import TimingOptions
 from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
-from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.rounds import _launches, _midmean
-from support.timing_samples import SystemActivity
+from support.timing_samples import device_beside_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,46 +34,8 @@ def jobs(*sizes: int) -> list[SizedKernel]:
     return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
 
 
-class Shared(FakeDevice):
-    """A fake device beside other work: chosen launches take twice as long, and the system says that they waited."""
-
-    disturbs: Callable[[int], bool]
-
-    def backend(self) -> Any:
-        outer = super().backend()
-        disturbs = self.disturbs
-        device = self
-
-        class Backend:
-            timer_resolution_s = outer.timer_resolution_s
-            close = staticmethod(outer.close)
-
-            def __init__(self) -> None:
-                self.device = device
-
-            def build(self, request: SizedKernel) -> Any:
-                inner = outer.build(request)
-                # The two launches to begin with are no samples.
-                count = -3
-
-                def run(launches: int) -> LaunchTimes:
-                    nonlocal count
-                    count += 1
-                    times = inner.run(launches)
-                    total = sum(times)
-                    if count >= 0 and disturbs(count):
-                        return LaunchTimes((2 * value for value in times), SystemActivity(2 * total, 2 * total, total))
-                    return LaunchTimes(times, SystemActivity(total, 2 * total, 0.0))
-
-                return SimpleNamespace(run=run)
-
-        return Backend()
-
-
-def shared(disturbs: Callable[[int], bool], noise: float = 0.0) -> Shared:
-    device = Shared(law, noise=noise)
-    object.__setattr__(device, "disturbs", disturbs)
-    return device
+def shared(disturbs: Callable[[int], bool], noise: float = 0.0) -> FakeDevice:
+    return device_beside_others(law, disturbs, noise=noise)
 
 
 class Kept:

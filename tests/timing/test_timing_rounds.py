@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from perflex import TimingOptions
@@ -78,22 +77,6 @@ def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
     [spent] = measure(jobs(1001), Uneven(law, noise=0.5), TimingOptions(precision=0.001, trials=30))
     assert isinstance(spent, Timing)
     assert (len(spent.samples), spent.precise) == (30, False)
-
-
-@pytest.mark.slow
-def test_interval_holds_the_time_of_the_law_as_often_as_it_says() -> None:
-    options = TimingOptions(precision=0.01, trials=200)
-    outcomes = measure(jobs(*range(1001, 1401, 2)), FakeDevice(law, noise=0.05), options)
-    # Noise of the fake device is the absolute value of a normal variable, the median of which is 0.6745.
-    right = [
-        low <= 1e-6 * (1001 + 2 * index) * (1 + 0.05 * 0.67449) <= high
-        for index, outcome in enumerate(outcomes)
-        if isinstance(outcome, Timing)
-        for low, high in [outcome.interval]
-    ]
-    assert len(right) == 200
-    # 95 % less two standard errors of 200 kernels; with a look after every sample it was 76 to 86 %.
-    assert np.mean(right) > 0.95 - 2 * (0.05 * 0.95 / 200) ** 0.5
 
 
 def test_references_of_suitable_length_take_part_in_every_round() -> None:

@@ -1,29 +1,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, expon, lognorm, norm, sem
-from scipy.stats import t as student
+from scipy.stats import binom, expon, lognorm, norm
 
 from perflex.timing.statistics import (
     estimate,
+    find_outliers,
     interval_of,
     interval_ranks,
     repeatability_of,
-    stray_samples,
     time_of,
 )
 
-if TYPE_CHECKING:
-    from perflex.timing.statistics import Statistic
-
-
-QUANTILES = {"median": 0.5, "lower_quartile": 0.25}
 # Shapes that timings have: symmetric, skewed, one-sided, and two ways in which a kernel runs.
 SHAPES = {
     "normal": norm(1, 0.05),
@@ -33,7 +26,7 @@ SHAPES = {
 LEVELS = (0.5, 0.95, 1 - 0.05 / 6, 0.9995)
 
 
-def two_heaps(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+def two_modes(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
     """30 % of the samples near 2, the others near 1; continuous, so that every quantile is known."""
     return np.where(rng.random(size) < 0.3, 2.0, 1.0) + 0.02 * rng.random(size)
 
@@ -43,48 +36,34 @@ def two_heaps_quantile(probability: float) -> float:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("quantile", [0.5, 0.25])
-def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(quantile: float, level: float) -> None:
+def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(level: float) -> None:
     tail = (1 - level) / 2
     for count in (*range(1, 45), 60, 61, 99, 150, 199, 200):
         places = np.arange(count)
         # The quantile lies below the j-th sample from 0 when at most j samples lie below it.
-        lower = places[binom.cdf(places, count, quantile) <= tail * (1 + 1e-9)]
-        upper = places[binom.sf(places, count, quantile) <= tail * (1 + 1e-9)]
+        lower = places[binom.cdf(places, count, 0.5) <= tail * (1 + 1e-9)]
+        upper = places[binom.sf(places, count, 0.5) <= tail * (1 + 1e-9)]
         expected = (lower[-1], upper[0]) if len(lower) and len(upper) else None
-        assert interval_ranks(count, quantile, level) == expected, count
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_one_sided_ranks_begin_at_the_least_sample(level: float) -> None:
-    for count in (*range(1, 45), 60, 150, 200):
-        places = np.arange(count)
-        upper = places[binom.sf(places, count, 0.1) <= (1 - level) * (1 + 1e-9)]
-        expected = (0, upper[0]) if len(upper) else None
-        assert interval_ranks(count, 0.1, level, one_sided=True) == expected, count
+        assert interval_ranks(count, level) == expected, count
 
 
 def test_too_few_samples_have_no_interval() -> None:
     # By hand: the least and the largest of n samples do not enclose the median in 2 of 2**n cases.
-    assert interval_ranks(5, 0.5, 0.95) is None
-    assert interval_ranks(6, 0.5, 0.95) == (0, 5)
-    assert interval_ranks(7, 0.5, 1 - 0.05 / 6) is None
-    assert interval_ranks(8, 0.5, 1 - 0.05 / 6) == (0, 7)
-    # All samples lie above the lower quartile in 0.75**n of the cases, which has to be at most 2.5 %: n = 13.
-    assert interval_ranks(12, 0.25, 0.95) is None
-    assert interval_ranks(13, 0.25, 0.95) is not None
+    assert interval_ranks(5, 0.95) is None
+    assert interval_ranks(6, 0.95) == (0, 5)
+    assert interval_ranks(7, 1 - 0.05 / 6) is None
+    assert interval_ranks(8, 1 - 0.05 / 6) == (0, 7)
     for count in (1, 5):
-        found = estimate(np.linspace(1, 2, count), "median")
+        found = estimate(np.linspace(1, 2, count))
         assert all(map(math.isnan, found.interval))
         assert not found.known_to(0.9)
 
 
 @pytest.mark.parametrize("level", [0.95, 1 - 0.05 / 6, 0.999])
-@pytest.mark.parametrize("quantile", [0.5, 0.25, 0.1])
-def test_ranks_of_many_samples_hold_the_level(quantile: float, level: float) -> None:
+def test_ranks_of_many_samples_hold_the_level(level: float) -> None:
     for count in (201, 250, 333, 1000, 4999):
-        below = binom(count, quantile)
-        first, last = interval_ranks(count, quantile, level) or (0, 0)
+        below = binom(count, 0.5)
+        first, last = interval_ranks(count, level) or (0, 0)
         # Probability that neither too few nor too many samples lie below the quantile.
         reached = below.cdf(last) - below.cdf(first)
         assert level - 1e-3 <= reached, count
@@ -93,102 +72,71 @@ def test_ranks_of_many_samples_hold_the_level(quantile: float, level: float) -> 
         assert last - first <= exact + 4, count
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, "two heaps"])
-@pytest.mark.parametrize("statistic", ["median", "lower_quartile"])
+@pytest.mark.parametrize("shape", [*SHAPES, "two modes"])
 @pytest.mark.parametrize("count", [18, 60])
-def test_interval_covers_the_quantile_as_often_as_it_says(count: int, statistic: Statistic, shape: str) -> None:
+def test_interval_covers_the_median_as_often_as_it_says(count: int, shape: str) -> None:
     rng = np.random.default_rng(count)
     draws = 20_000
-    if shape == "two heaps":
-        samples, truth = two_heaps(rng, (draws, count)), two_heaps_quantile(QUANTILES[statistic])
+    if shape == "two modes":
+        samples, truth = two_modes(rng, (draws, count)), two_heaps_quantile(0.5)
     else:
         samples = SHAPES[shape].rvs((draws, count), random_state=rng)
-        truth = SHAPES[shape].ppf(QUANTILES[statistic])
+        truth = SHAPES[shape].ppf(0.5)
     # The interval of the rows is that of `interval_of`, without a sort for each.
-    ranks = interval_ranks(count, QUANTILES[statistic], 0.95)
+    ranks = interval_ranks(count, 0.95)
     assert ranks is not None
     ordered = np.sort(samples, axis=1)
-    assert interval_of(samples[0], statistic, 0.95) == (ordered[0, ranks[0]], ordered[0, ranks[1]])
+    assert interval_of(samples[0], 0.95) == (ordered[0, ranks[0]], ordered[0, ranks[1]])
     covered = np.mean((ordered[:, ranks[0]] <= truth) & (truth <= ordered[:, ranks[1]]))
     assert 0.95 - 3 * math.sqrt(0.05 * 0.95 / draws) <= covered
     # Between ranks there are steps of a few per cent, no more.
     assert covered <= 0.985
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_end_of_the_minimums_interval_lies_above_the_decile(shape: str) -> None:
-    rng = np.random.default_rng(8)
-    samples = SHAPES[shape].rvs((4000, 40), random_state=rng)
-    intervals = np.array([interval_of(row, "minimum", 0.95) for row in samples])
-    np.testing.assert_array_equal(intervals[:, 0], samples.min(axis=1))
-    above = np.mean(intervals[:, 1] >= SHAPES[shape].ppf(0.1))
-    assert 0.95 - 3 * math.sqrt(0.05 * 0.95 / 4000) <= above < 1
-
-
-def test_interval_of_the_mean_is_students() -> None:
-    samples = np.random.default_rng(4).normal(1, 0.01, 25)
-    expected = student.interval(0.95, 24, loc=samples.mean(), scale=sem(samples))
-    assert interval_of(samples, "mean", 0.95) == pytest.approx(expected, rel=1e-12)
-    # A sample that is stray counts neither in the mean nor in its interval.
-    assert interval_of(np.append(samples, 3.0), "mean", 0.95) == pytest.approx(expected, rel=1e-12)
-    assert time_of(np.append(samples, 3.0), "mean") == pytest.approx(samples.mean())
-    assert all(map(math.isnan, interval_of(samples[:1], "mean", 0.95)))
-
-
 @given(st.integers(6, 5000), st.sampled_from(LEVELS[:2]))
 def test_ranks_are_of_the_samples_and_around_the_middle(count: int, level: float) -> None:
-    first, last = interval_ranks(count, 0.5, level) or (-1, -1)
+    first, last = interval_ranks(count, level) or (-1, -1)
     assert 0 <= first <= (count - 1) // 2 <= count // 2 <= last < count
 
 
 def test_many_samples_go_over_into_the_normal_distribution() -> None:
-    for quantile in (0.5, 0.25):
-        exact, normal = (np.array(interval_ranks(count, quantile, 0.99)) for count in (200, 201))
-        assert np.abs(exact - normal).max() <= 2
+    exact, normal = (np.array(interval_ranks(count, 0.99)) for count in (200, 201))
+    assert np.abs(exact - normal).max() <= 2
 
 
-@pytest.mark.parametrize("statistic", ["median", "mean", "lower_quartile"])
 @pytest.mark.parametrize("noise", ["exponential", pytest.param("normal", marks=pytest.mark.slow)])
-def test_repeatability_tells_by_how_much_a_second_series_differs(noise: str, statistic: Statistic) -> None:
+def test_repeatability_tells_by_how_much_a_second_series_differs(noise: str) -> None:
     rng = np.random.default_rng(21)
     draw = {"normal": rng.standard_normal, "exponential": rng.standard_exponential}[noise]
     series = 1 + 0.03 * draw((2, 3000, 40))
-    foretold = np.median([repeatability_of(row, statistic) for row in series[0]])
-    times = np.array([[time_of(row, statistic) for row in run] for run in series])
+    foretold = np.median([repeatability_of(row) for row in series[0]])
+    times = np.array([[time_of(row) for row in run] for run in series])
     found = np.median(np.abs(np.log(times[1] / times[0])))
     # Half the samples and the square root of two are a rule for many samples, and medians of 3,000 scatter by 3 %.
     assert foretold == pytest.approx(found, rel=0.15)
 
 
-def test_repeatability_of_the_minimum_promises_too_little_never_too_much() -> None:
-    # The minimum of n samples above a hard limit comes nearer to it by 1 / n, faster than quantiles do.
-    series = 1 + 0.03 * np.random.default_rng(5).standard_exponential((2, 3000, 40))
-    foretold = np.median([repeatability_of(row, "minimum") for row in series[0]])
-    found = np.median(np.abs(np.log(series[1].min(axis=1) / series[0].min(axis=1))))
-    assert found <= foretold <= 2 * found
-
-
 def test_a_drift_shows_in_the_repeatability() -> None:
     steady = quiet(40)
     drifting = steady * np.linspace(1, 1.2, 40)
-    assert repeatability_of(steady, "median") < 0.01
+    assert repeatability_of(steady) < 0.01
     # The halves' middles are 10 % apart.
-    assert repeatability_of(drifting, "median") == pytest.approx(math.log(1.15 / 1.05) / math.sqrt(2), abs=0.01)
+    assert repeatability_of(drifting) == pytest.approx(math.log(1.15 / 1.05) / math.sqrt(2), abs=0.01)
     # In another order the same samples repeat well.
-    assert repeatability_of(np.random.default_rng(0).permutation(drifting), "median") < 0.04
+    assert repeatability_of(np.random.default_rng(0).permutation(drifting)) < 0.04
 
 
 def test_repeatability_by_hand() -> None:
     # Early half 1, 2, 3 and late half 2, 4, 6; the one between belongs to neither.
-    assert repeatability_of(np.array([3.0, 1, 2, 99, 6, 2, 4]), "median") == pytest.approx(math.log(2) / math.sqrt(2))
-    assert math.isnan(repeatability_of(np.array([1.0, 2, 3]), "median"))
-    assert repeatability_of(np.ones(4), "median") == 0
+    assert repeatability_of(np.array([3.0, 1, 2, 99, 6, 2, 4])) == pytest.approx(math.log(2) / math.sqrt(2))
+    assert math.isnan(repeatability_of(np.array([1.0, 2, 3])))
+    assert repeatability_of(np.ones(4)) == 0
     # Times below a coarse timer's tick have no ratio.
-    assert math.isnan(repeatability_of(np.array([0.0, 0, 1, 1]), "median"))
+    assert math.isnan(repeatability_of(np.array([0.0, 0, 1, 1])))
 
 
 def test_zero_times_of_coarse_timers_are_no_error() -> None:
-    found = estimate(np.zeros(8), "median")
+    found = estimate(np.zeros(8))
     assert (found.seconds, found.interval) == (0.0, (0.0, 0.0))
     assert math.isnan(found.spread)
     assert math.isnan(found.repeatability)
@@ -198,63 +146,60 @@ def quiet(count: int, seed: int = 0) -> np.ndarray:
     return 1e-3 * (1 + 0.01 * np.random.default_rng(seed).standard_normal(count))
 
 
-def test_strays_are_counted_and_left_out_of_means_and_spreads() -> None:
+def test_outliers_are_counted_and_left_out_of_spreads() -> None:
     samples = quiet(40)
     samples[[3, 17, 30]] = 1.5e-3, 9e-3, 1.2e-3
-    strays, second = stray_samples(samples)
-    assert np.flatnonzero(strays).tolist() == [3, 17, 30]
+    outliers, second = find_outliers(samples)
+    assert np.flatnonzero(outliers).tolist() == [3, 17, 30]
     assert not second
-    found = estimate(samples, "mean")
-    assert found.strays == 3
-    without = estimate(np.delete(samples, [3, 17, 30]), "mean")
-    assert (found.seconds, found.interval, found.spread) == (without.seconds, without.interval, without.spread)
-    # Quantiles are those of all samples, which three of forty move by next to nothing.
-    assert estimate(samples, "median").seconds == np.median(samples)
-    assert estimate(samples, "median").spread == found.spread
+    found = estimate(samples)
+    assert found.outliers == 3
+    assert found.spread == estimate(np.delete(samples, [3, 17, 30])).spread
+    # The median is that of all samples, which three of forty move by next to nothing.
+    assert found.seconds == np.median(samples)
 
 
 def test_a_second_mode_is_kept_and_told() -> None:
     samples = quiet(40)
     samples[::4] *= 1.3
-    found = estimate(samples, "median")
-    assert (found.strays, found.second_mode) == (0, True)
+    found = estimate(samples)
+    assert (found.outliers, found.second_mode) == (0, True)
 
 
 def test_fast_samples_are_never_removed() -> None:
     samples = quiet(40)
     samples[5] = 1e-4
-    assert estimate(samples, "minimum").seconds == 1e-4
-    assert estimate(samples, "median").strays == 0
+    assert estimate(samples).outliers == 0
 
 
-def test_few_samples_have_no_strays() -> None:
+def test_few_samples_have_no_outliers() -> None:
     samples = quiet(9)
     samples[4] = 1.0
-    found = estimate(samples, "median")
-    assert (found.strays, found.second_mode) == (0, False)
+    found = estimate(samples)
+    assert (found.outliers, found.second_mode) == (0, False)
 
 
 def test_steady_samples_lose_nothing_that_is_near() -> None:
     # All but one equal, as coarse timers give them: no deviation at all, but 4 % are no accident worth removing.
     samples = np.full(30, 1e-3)
     samples[7] = 1.04e-3
-    assert estimate(samples, "median").strays == 0
+    assert estimate(samples).outliers == 0
     samples[7] = 1.06e-3
-    assert estimate(samples, "median").strays == 1
+    assert estimate(samples).outliers == 1
 
 
 @pytest.mark.parametrize(("noise", "share"), [("normal", 0.002), ("exponential", 0.02), ("uniform", 0.0)])
 def test_plain_noise_loses_next_to_nothing(noise: str, share: float) -> None:
     rng = np.random.default_rng(11)
     draw = {"normal": rng.standard_normal, "exponential": rng.standard_exponential, "uniform": rng.random}[noise]
-    removed = sum(estimate(1 + 0.05 * draw(60), "median").strays for _ in range(200))
+    removed = sum(estimate(1 + 0.05 * draw(60)).outliers for _ in range(200))
     assert removed / (200 * 60) <= share
 
 
 def test_precision_is_half_the_interval_over_the_time() -> None:
-    found = estimate(np.array([1.0, 1.01, 1.02, 1.03, 1.04, 1.02]), "median")
+    found = estimate(np.array([1.0, 1.01, 1.02, 1.03, 1.04, 1.02]))
     assert found.interval == (1.0, 1.04)
     # 0.02 / 1.02 = 0.0196
     assert found.known_to(0.0197)
     assert not found.known_to(0.0195)
-    assert not estimate(np.ones(9), "median").known_to(0)
+    assert not estimate(np.ones(9)).known_to(0)

@@ -2,82 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-import loopy as lp
 import pytest
 
 from oracles.oclgrind import needs_oclgrind, run_jobs
 from uipick import ALL_GENERATORS, KernelCollection
 
 FIT = ("dtype:float32", "groups_fit:True")
-
-
-def _lines(kernel):
-    code = lp.generate_code_v2(kernel.kernel).device_code()
-    code = re.sub(r" ?/\*.*?\*/", "", code[code.index("__kernel") :])
-    return [line.strip() for line in code.splitlines() if line.strip() not in {"", "{", "}"}]
-
-
-def test_register_blocks_are_unrolled(one):
-    lines = _lines(one("matmul_rb", *FIT, "rows:2", "columns:4", "lsize:16", "n:512"))
-    start = next(k for k, line in enumerate(lines) if "k_inner = 0" in line)
-    assert lines[start + 1 : start + 15] == [
-        "a_own[0] = a_tile[16 * lid(1) + k_inner];",
-        "a_own[1] = a_tile[16 * (lid(1) + 16) + k_inner];",
-        "b_own[0] = b_tile[64 * k_inner + lid(0)];",
-        "b_own[1] = b_tile[64 * k_inner + lid(0) + 16];",
-        "b_own[2] = b_tile[64 * k_inner + lid(0) + 16 * 2];",
-        "b_own[3] = b_tile[64 * k_inner + lid(0) + 16 * 3];",
-        *(f"sums[{4 * r + s}] = sums[{4 * r + s}] + a_own[{r}] * b_own[{s}];" for r in range(2) for s in range(4)),
-    ]
-    loops = [line.split()[2] for line in lines if line.startswith("for (")]
-    assert loops == ["k_outer", "k_inner"]
-    assert sum(line.startswith("barrier(") for line in lines) == 2
-
-
-@pytest.mark.parametrize(("variant", "width"), [("tiled", 16), ("padded", 17)])
-def test_transposition_through_local_memory(one, variant, width):
-    assert _lines(one("transpose", *FIT, f"variant:{variant}", "n:512"))[1:] == [
-        f"__local float tile[16 * {width}];",
-        f"tile[{width} * lid(1) + lid(0)] = a[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)];",
-        "barrier(CLK_LOCAL_MEM_FENCE);",
-        f"out[n * (16 * gid(0) + lid(1)) + 16 * gid(1) + lid(0)] = tile[{width} * lid(0) + lid(1)];",
-    ]
-
-
-def test_naive_transposition(one):
-    assert _lines(one("transpose", *FIT, "variant:naive", "n:512"))[1:] == [
-        "out[n * (16 * gid(0) + lid(0)) + 16 * gid(1) + lid(1)] = a[n * (16 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)];"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("layout", "element"), [("rows", "m * (64 * gid(0) + lid(0)) + {j}"), ("columns", "64 * gid(0) + lid(0) + n * {j}")]
-)
-def test_gemv_layouts(one, layout, element):
-    lines = _lines(one("gemv", *FIT, f"layout:{layout}", "prefetch:False", "lsize_0:64", "n:2048", "m:1024"))
-    assert f"acc_j = acc_j + a[{element.format(j='j')}] * x[j];" in lines
-    lines = _lines(one("gemv", *FIT, f"layout:{layout}", "prefetch:True", "lsize_0:64", "n:2048", "m:1024"))
-    assert "x_fetch[lid(0)] = x[64 * j_outer + lid(0)];" in lines
-
-
-def test_dot_is_two_launches_with_a_tree_each(one):
-    lines = _lines(one("dot", *FIT, "lsize_0:16", "ngroups:8", "n:1048576"))
-    assert sum(line.startswith("__kernel") for line in lines) == 2
-    second = next(k for k, line in enumerate(lines) if k > 0 and line.startswith("__kernel"))
-    assert [sum(line.startswith("barrier(") for line in part) for part in (lines[:second], lines[second:])] == [4, 3]
-    assert "partial[gid(0)] = acc_item[0];" in lines[:second]
-    assert lines[-1] == "result[0] = acc_last_item[0];"
-
-
-@pytest.mark.parametrize("prefetch", [True, False])
-def test_nbody_has_one_rsqrt_and_the_bodies_where_they_belong(one, prefetch):
-    lines = _lines(one("nbody", *FIT, f"prefetch:{prefetch}", "n:2048"))
-    assert sum("rsqrt(" in line for line in lines) == 1
-    source = "tile_body[in_tile]" if prefetch else "body[256 * tile + in_tile]"
-    assert f"d_x = {source} + -1.0f * own_x;" in lines
-    assert sum(line.startswith("barrier(") for line in lines) == (2 if prefetch else 0)
 
 
 # What optimised code executes in all: loads and stores by address space, operations, barriers.

@@ -62,7 +62,7 @@ def _name(binary, start):
     return binary[start : binary.index(b"\0", start)].decode()
 
 
-# Those with work removed are made of the same code; tests/bench/cuda_sources.py compiles all there is.
+# Those with work removed are made of the same code.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "generator",

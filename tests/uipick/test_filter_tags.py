@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflex.errors import TagError
-from uipick._tags import parse_tags
+from uipick._collection import parse_tags
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z_0-9]*", fullmatch=True)
 VALUES = st.from_regex(r"[A-Za-z_0-9.+-]+", fullmatch=True)

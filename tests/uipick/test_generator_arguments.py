@@ -4,7 +4,7 @@ import pytest
 
 from perflex.errors import TagError
 from uipick import Argument, Constraint, Criterion, Generator
-from uipick._argument import multiples_of
+from uipick._generator import multiples_of
 
 
 def test_multiples_of_is_described_and_tested():

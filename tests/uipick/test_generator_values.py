@@ -33,6 +33,7 @@ def test_matmul_with_oblong_work_groups(one, run, random):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a @ b, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tags",
     [
@@ -91,6 +92,7 @@ def _flops(operation, items, nvars, m):
     return sum(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "nvars"), [("add", 16), ("mul", 16), ("madd", 32)])
 def test_flops_patterns(one, run, operation, nvars):
     kernel = one(
@@ -111,6 +113,7 @@ def test_flops_patterns_stay_bounded_for_any_number_of_iterations(operation):
     assert max(sums) <= 32 * 256
 
 
+@pytest.mark.slow
 def test_flops_pattern_guards_the_remainder(one, run):
     kernel = one(
         "flops_add_pattern", "dtype:float64", "groups_fit:False", "lid_stride_1:40", "nvars:16", "nelements:800", "m:64"
@@ -163,6 +166,7 @@ def test_empty_is_launched(one, contexts):
         assert outputs == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fit", "n"), [(True, 32), (False, 21)])
 @pytest.mark.parametrize(("load", "m", "chains"), [("uniform", 3, 2), ("unit", 1, 1), ("both", 5, 2), ("both", 1, 1)])
 def test_overlap_madd(one, run, random, load, m, chains, fit, n):
@@ -200,6 +204,7 @@ def test_matmul_sq_mem_sums_what_it_loads(one, run, random, prefetch, keep):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("fit", "n"), [(True, 40), (False, 37)])
 def test_matmul_with_confined_loads(one, run, random, prefetch, fit, n):

@@ -6,7 +6,7 @@ import pytest
 
 from perflex.errors import TagError
 from uipick import ALL_GENERATORS, Argument, Constraint, Generator, KernelCollection, MatchCondition
-from uipick._argument import multiples_of
+from uipick._generator import multiples_of
 
 PAPER_MATMUL = ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
 PAPER_MADD = [

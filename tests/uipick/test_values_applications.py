@@ -8,6 +8,9 @@ import pytest
 from perflex.errors import TagError
 from uipick import ALL_GENERATORS, KernelCollection
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("fit", "rows", "columns", "lsize", "n"),
@@ -115,35 +118,3 @@ def test_nbody(one, run, random, dtype, prefetch, fit, n):
 def test_what_cannot_be_generated(tags, words):
     with pytest.raises(TagError, match=words):
         KernelCollection(ALL_GENERATORS).generate_kernels(tags)
-
-
-def test_work_removed_kernels_sum_what_they_load(one, run, random):
-    x, y = random.random((2, 75))
-    common = ("dtype:float64", "groups_fit:False", "n:75")
-    kernel = one("axpy_mem", *common, "lsize_0:32", "keep:xLD_yLD")
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, x=x, y=y), x + y, rtol=1e-14)
-    kernel = one("axpy_mem", *common, "lsize_0:32", "keep:xLD_yST")
-    np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, x=x), x)
-    kernel = one("dot_mem", *common, "lsize_0:8", "ngroups:2", "keep:xLD_yLD")
-    sums = np.pad(x + y, (0, 5)).reshape(5, 16).sum(axis=0)
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, x=x, y=y), sums, rtol=1e-14)
-    body = random.random((4, 75))
-    kernel = one("nbody_mem", *common, "lsize_0:32", "prefetch:True", "keep:bodyLD")
-    tiles = np.pad(body.sum(axis=0), (0, 21)).reshape(3, 32).sum(axis=0)
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, body=body), np.resize(tiles, 75), rtol=1e-14)
-
-
-@pytest.mark.parametrize("n", [5, 37])
-def test_work_removed_transposition(one, run, random, n):
-    a = random.random((n, n))
-    common = ("dtype:float64", "groups_fit:False", "lsize:8", f"n:{n}")
-    kernel = one("transpose_mem", *common, "variant:naive", "keep:aLD_outST")
-    np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, a=a), a.T)
-    # Through local memory, a work-item's result is not the element that it loads: those beside the matrix load nothing.
-    kernel = one("transpose_mem", *common, "variant:padded", "keep:aLD")
-    full = -(-n // 8) * 8
-    stored = np.full((full, full), -77.0)
-    row, column = np.mgrid[:full, :full]
-    has_result = (row % 8 + column // 8 * 8 < n) & (column % 8 + row // 8 * 8 < n)
-    stored[has_result] = np.pad(a, (0, full - n))[has_result]
-    np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, a=a), stored)

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from loopy.kernel.data import UnrollTag
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 SIDE = 32  # 2 by 2 work-groups of 16 by 16
 
 # Offsets of the earlier values, and the update.

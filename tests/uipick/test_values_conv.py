@@ -7,6 +7,9 @@ import pytest
 
 from perflex.errors import TagError
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 
 def kernel_of(one, name, sizes, lsize=(8, 4), **arguments):
     given = {"lsize_0": lsize[0], "lsize_1": lsize[1], "nx": sizes[0], "ny": sizes[1], "groups_fit": False} | arguments
@@ -38,30 +41,6 @@ def test_conv2d(one, run, random, local, sizes, tile, filter_size, fit, dtype, r
     weights = random.random((filter_size, filter_size)).astype(dtype)
     expected = np.einsum("yxab,ab->yx", windows(image, filter_size), weights)
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, image=image, filter=weights), expected, rtol=rtol)
-
-
-@pytest.mark.parametrize(("keep", "sizes"), [("inLD", (16, 8)), ("inLD_filterLD", (16, 8)), ("inLD", (21, 13))])
-def test_conv2d_mem_sums_what_it_loads(one, run, random, keep, sizes):
-    kernel = kernel_of(
-        one, "conv2d_mem", sizes, tile_x=2, tile_y=1, filter_size=3, local=False, dtype="float64", keep=keep
-    )
-    image, weights = random.random((sizes[1] + 2, sizes[0] + 2)), random.random((3, 3))
-    inputs = {"image": image} | ({"filter": weights} if "filterLD" in keep else {})
-    found = run(kernel.kernel, kernel.sizes, **inputs)
-    sums = windows(image, 3).sum(axis=(2, 3))
-    groups = -(-sizes[0] // 16)
-    padded = np.pad(sums, ((0, 0), (0, 16 * groups - sizes[0]))).reshape(sizes[1], groups, 2, 8)
-    expected = padded.sum(axis=2) + ("filterLD" in keep) * weights.sum()
-    active = np.pad(np.ones(sizes[0], bool), (0, 16 * groups - sizes[0])).reshape(groups, 2, 8)[:, 0]
-    np.testing.assert_allclose(found.reshape(sizes[1], groups, 8), np.where(active, expected, -77), rtol=1e-13)
-
-
-def test_conv2d_mem_stores_every_result(one, run):
-    kernel = kernel_of(
-        one, "conv2d_mem", (16, 24), tile_x=2, tile_y=2, filter_size=3, dtype="float32", keep="outST", local=True,
-        groups_fit=True,
-    )  # fmt: skip
-    np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes), np.zeros((24, 16)))
 
 
 def test_guarded_stores_are_not_left_alone(one):

@@ -8,6 +8,9 @@ import pytest
 from perflex.errors import TagError
 from perflex.features import Target, extract_scop, parse_feature
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 
 def _value(kernel, identifier, sub_group_size=1):
     return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, Target(sub_group_size))

@@ -7,6 +7,9 @@ import pytest
 
 from perflex.errors import TagError
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 
 def kernel_of(one, sizes, **arguments):
     given = dict(zip(("nx", "ny", "nz"), sizes, strict=True)) | {"lsize_0": 4, "lsize_1": 4} | arguments

@@ -7,6 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+# Values of many variants against numpy; some of each kind stand in test_generator_values.py, which is quick.
+pytestmark = pytest.mark.slow
+
 # Half of the directions in the kernel's order; each is followed by its opposite, which comes first there.
 FORWARD = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1), (1, 1, -1), (1, -1, 1), (-1, 1, 1)]
 C = np.array([(0, 0, 0), *(np.multiply(sign, c) for c in FORWARD for sign in (-1, 1))])
@@ -85,25 +88,3 @@ def test_equilibrium_stays(one, run):
     steady = equilibrium(uniform)
     found = run(kernel.kernel, kernel.sizes, f=steady)[:, 1:-1, 1:-1, 1:-1]
     np.testing.assert_allclose(found, steady[:, 1:-1, 1:-1, 1:-1], rtol=1e-13)
-
-
-@pytest.mark.parametrize("keep", ["fXLD", "fDLD", "fCLD_fXLD_fYLD_fZLD_fDLD"])
-def test_lbm_d3q15_mem_sums_what_it_loads(one, run, random, keep):
-    sizes, chunk = (9, 5, 4), 2
-    kernel = kernel_of(
-        one, "lbm_d3q15_mem", sizes, collide="none", dtype="float64", keep=keep, groups_fit=False, chunk=chunk
-    )
-    f = cells(random, sizes)
-    letters = {(): "C", (0,): "X", (1,): "Y", (2,): "Z", (0, 1, 2): "D"}
-    kept = [f"f{letters[tuple(np.flatnonzero(c).tolist())]}LD" in keep.split("_") for c in C]
-    planes = streamed(f)[kept].sum(axis=0)
-    expected = [planes[k : k + chunk].sum(axis=0) for k in range(0, sizes[2], chunk)]
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, f=f), expected, rtol=1e-13)
-
-
-@pytest.mark.slow
-def test_lbm_d3q15_mem_stores_every_direction(one, run):
-    kernel = kernel_of(one, "lbm_d3q15_mem", (8, 4, 2), collide="none", dtype="float32", keep="gST")
-    found = run(kernel.kernel, kernel.sizes)
-    assert (found[:, 1:-1, 1:-1, 1:-1] == 0).all()
-    assert (found == 0).sum() == 15 * 8 * 4 * 2

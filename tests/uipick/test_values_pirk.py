@@ -8,8 +8,7 @@ from test_values_wave import inside, laplacian
 
 from perflex.errors import TagError
 from uipick import ALL_GENERATORS, KernelCollection
-from uipick.generators._radau import radau_iia
-from uipick.generators.pirk import CORRECTIONS, PIRK_IMPLEMENTATIONS, STAGES, STEP
+from uipick.generators.grids import CORRECTIONS, PIRK_IMPLEMENTATIONS, STAGES, STEP, radau_iia
 
 SIZES = (8, 4, 6)  # nx, ny, nz
 

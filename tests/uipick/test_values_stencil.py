@@ -81,17 +81,6 @@ def test_stencil3d(one, run, random, points, variant, launch):
     np.testing.assert_allclose(found, with_halo(swept(u, points), radius), rtol=1e-13)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("points", "variant"), [(25, "plain"), (7, "column"), (19, "tile")])
-def test_stencil3d_in_single_precision(one, run, random, points, variant):
-    launch = ((8, 8, 1), 2, True, (16, 8, 4))
-    kernel = kernel_of(one, "stencil3d", launch, points=points, variant=variant, dtype="float32")
-    radius = 4 if points == 25 else 1
-    u = random.random([size + 2 * radius for size in (4, 8, 16)]).astype(np.float32)
-    found = run(kernel.kernel, kernel.sizes, u=u)
-    np.testing.assert_allclose(found, with_halo(swept(u, points), radius), rtol=1e-5)
-
-
 def swept_in_plane(u, shape, radius):
     square = list(product(range(-radius, radius + 1), repeat=2))
     if shape == "star":
@@ -119,18 +108,6 @@ def test_stencil2d(one, run, random, shape, radius, points, dtype, rtol, fit, si
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("keep", "group"), [("uCLD", "C"), ("uXLD", "X"), ("uYLD", "Y"), ("uDLD", "D")])
-def test_stencil2d_mem_sums_what_it_loads(one, run, random, keep, group):
-    given = {"shape": "box", "radius": 2, "dtype": "float64", "keep": keep, "groups_fit": False, "nx": 9, "ny": 17}
-    kernel = one("stencil2d_mem", *tags(**given))
-    u = random.random((17 + 4, 9 + 4))
-    letter = {(False, False): "C", (True, False): "X", (False, True): "Y", (True, True): "D"}
-    steps = [(x, y) for x, y in product(range(-2, 3), repeat=2) if letter[x != 0, y != 0] == group]
-    expected = sum(neighbour(u, 2, *s) for s in steps)
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["uCLD", "uXLD", "uYLD", "uZLD", "uDLD", "uCLD_uXLD_uYLD_uZLD_uDLD"])
 def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):
     chunk, n = 2, (9, 6, 5)
@@ -146,17 +123,6 @@ def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):
     ]
     planes = sum(neighbour(u, 1, *s) for s in steps)
     expected = [planes[k : k + chunk].sum(axis=0) for k in range(0, n[2], chunk)]
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
-
-
-@pytest.mark.slow
-def test_stencil3d_mem_keeps_the_column_s_loads(one, run, random):
-    chunk, n = 3, (8, 4, 6)
-    launch = ((8, 4, 2), chunk, True, n)
-    kernel = kernel_of(one, "stencil3d_mem", launch, points=25, variant="column", dtype="float64", keep="uZLD")
-    u = random.random([size + 8 for size in reversed(n)])
-    columns = u[:, 4:-4, 4:-4]
-    expected = [columns[k : k + chunk + 8].sum(axis=0) for k in range(0, n[2], chunk)]
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), expected, rtol=1e-13)
 
 

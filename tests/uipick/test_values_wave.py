@@ -65,17 +65,3 @@ def test_a_wave_that_finite_differences_solve_exactly(one, run, radius):
     old, u, new = ((x - t / 4) ** 2 + 2 * (y + t / 4) ** 2 + z for t in (-1, 0, 1))
     found = run(kernel.kernel, kernel.sizes, u=u, old=old)
     np.testing.assert_allclose(inside(found, radius), inside(new, radius), rtol=1e-13)
-
-
-@pytest.mark.parametrize("keep", ["uYLD", "oldLD", "speedLD", "uCLD_oldLD_speedLD"])
-def test_wave3d_mem_sums_what_it_loads(one, run, random, keep):
-    kernel = kernel_of(
-        one, "wave3d_mem", (8, 4, 3), radius=2, variant="plain", speed="array", keep=keep, dtype="float64", chunk=3,
-        groups_fit=False,
-    )  # fmt: skip
-    u, old, speed = random.random((3, 7, 8, 12))
-    beside = sum(u[2:-2, 2 + s : 6 + s, 2:-2] for s in (-2, -1, 1, 2))
-    parts = {"uCLD": inside(u, 2), "uYLD": beside, "oldLD": inside(old, 2), "speedLD": inside(speed, 2)}
-    expected = sum(parts[tag] for tag in keep.split("_")).sum(axis=0, keepdims=True)
-    inputs = {name: a for name, a in (("u", u), ("old", old), ("speed", speed)) if name in keep}
-    np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), expected, rtol=1e-12)

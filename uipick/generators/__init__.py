@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-from uipick.generators._in_core import in_core
-from uipick.generators._work_removed import work_removed
-from uipick.generators.axpy import AXPY
-from uipick.generators.barrier_local import BARRIER_LOCAL
-from uipick.generators.conv2d import CONV2D, CONV2D_MEM
-from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_MEM
-from uipick.generators.dot import DOT
-from uipick.generators.empty import EMPTY
-from uipick.generators.fdiff import FDIFF
-from uipick.generators.flops_chain import FLOPS_ADD_CHAIN, FLOPS_MADD_CHAIN
-from uipick.generators.flops_mixed import FLOPS_MIXED_PATTERN
-from uipick.generators.flops_pattern import (
-    FLOPS_ADD_PATTERN,
-    FLOPS_COS_PATTERN,
-    FLOPS_DIV_PATTERN,
-    FLOPS_EXP_PATTERN,
-    FLOPS_MADD_PATTERN,
-    FLOPS_MUL_PATTERN,
-    FLOPS_RSQRT_PATTERN,
-    FLOPS_SIN_PATTERN,
-    FLOPS_SQRT_PATTERN,
+from uipick.generators._declared import in_core, work_removed
+from uipick.generators.applications import CONV2D, CONV2D_MEM, NBODY, TRANSPOSE
+from uipick.generators.arithmetic import FLOPS_CHAINS, FLOPS_MIXED_PATTERN, FLOPS_PATTERNS, IOPS_PATTERNS
+from uipick.generators.dense import AXPY, DOT, GEMV, MATMUL_BATCH, MATMUL_RB, MATMUL_SQ
+from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_MEM, FDIFF
+from uipick.generators.global_memory import (
+    GMEM_GATHER,
+    GMEM_LOAD,
+    GMEM_PATTERN,
+    GMEM_REUSE,
+    GMEM_STORE,
+    GMEM_STREAMS,
+    GMEM_UNIFORM,
+    GMEM_WORKING_SET,
+    LOOP_SUM,
 )
-from uipick.generators.gemv import GEMV
-from uipick.generators.gmem_gather import GMEM_GATHER
-from uipick.generators.gmem_load import GMEM_LOAD
-from uipick.generators.gmem_pattern import GMEM_PATTERN
-from uipick.generators.gmem_reuse import GMEM_REUSE, GMEM_UNIFORM
-from uipick.generators.gmem_store import GMEM_STORE
-from uipick.generators.gmem_stream import GMEM_ADD, GMEM_COPY, GMEM_SCALE, GMEM_TRIAD
-from uipick.generators.gmem_working_set import GMEM_WORKING_SET
-from uipick.generators.grid_scale import GRID_SCALE
-from uipick.generators.gsrb import GSRB
-from uipick.generators.iops_pattern import (
-    IOPS_ADD_PATTERN,
-    IOPS_BIT_PATTERN,
-    IOPS_MADD_PATTERN,
-    IOPS_MUL_PATTERN,
-    IOPS_SHIFT_PATTERN,
-)
-from uipick.generators.launches import LAUNCHES, SMALL_GROUPS
-from uipick.generators.lbm_d3q15 import LBM_D3Q15, LBM_D3Q15_MEM
-from uipick.generators.lmem_exchange import LMEM_EXCHANGE
-from uipick.generators.lmem_load import LMEM_BROADCAST, LMEM_LOAD
-from uipick.generators.lmem_madd import LMEM_MADD
-from uipick.generators.lmem_move import LMEM_MOVE
-from uipick.generators.loop_sum import LOOP_SUM
-from uipick.generators.matmul import MATMUL_SQ
-from uipick.generators.matmul_batch import MATMUL_BATCH
-from uipick.generators.matmul_rb import MATMUL_RB
-from uipick.generators.nbody import NBODY
-from uipick.generators.op_chain import OP_CHAIN
-from uipick.generators.op_map import OP_MAP
-from uipick.generators.overlap_madd import OVERLAP_MADD
-from uipick.generators.overlap_ratio import OVERLAP_RATIO
-from uipick.generators.pirk import PIRK
-from uipick.generators.stencil2d import STENCIL2D, STENCIL2D_MEM
-from uipick.generators.stencil3d import STENCIL3D, STENCIL3D_MEM
-from uipick.generators.transpose import TRANSPOSE
-from uipick.generators.wave3d import WAVE3D, WAVE3D_MEM
+from uipick.generators.grids import GSRB, LBM_D3Q15, LBM_D3Q15_MEM, PIRK
+from uipick.generators.launches import EMPTY, GRID_SCALE, LAUNCHES, OVERLAP_MADD, OVERLAP_RATIO, SMALL_GROUPS
+from uipick.generators.local_memory import BARRIER_LOCAL, LMEM_BROADCAST, LMEM_EXCHANGE, LMEM_LOAD, LMEM_MADD, LMEM_MOVE
+from uipick.generators.operations import OP_CHAIN, OP_MAP
+from uipick.generators.stencils import STENCIL2D, STENCIL2D_MEM, STENCIL3D, STENCIL3D_MEM, WAVE3D, WAVE3D_MEM
 
 __all__ = ["ALL_GENERATORS"]
 
@@ -89,32 +51,16 @@ ALL_GENERATORS = (
     work_removed(MATMUL_BATCH, ("aLD", "bLD", "cST")),
     NBODY,
     work_removed(NBODY, ("ownLD", "bodyLD", "accST")),
-    FLOPS_ADD_PATTERN,
-    FLOPS_MUL_PATTERN,
-    FLOPS_MADD_PATTERN,
-    FLOPS_DIV_PATTERN,
-    FLOPS_SQRT_PATTERN,
-    FLOPS_RSQRT_PATTERN,
-    FLOPS_EXP_PATTERN,
-    FLOPS_SIN_PATTERN,
-    FLOPS_COS_PATTERN,
-    IOPS_ADD_PATTERN,
-    IOPS_MUL_PATTERN,
-    IOPS_MADD_PATTERN,
-    IOPS_BIT_PATTERN,
-    IOPS_SHIFT_PATTERN,
+    *FLOPS_PATTERNS,
+    *IOPS_PATTERNS,
     FLOPS_MIXED_PATTERN,
-    FLOPS_ADD_CHAIN,
-    FLOPS_MADD_CHAIN,
+    *FLOPS_CHAINS,
     OP_CHAIN,
     OP_MAP,
     GMEM_PATTERN,
     GMEM_LOAD,
     GMEM_STORE,
-    GMEM_COPY,
-    GMEM_SCALE,
-    GMEM_ADD,
-    GMEM_TRIAD,
+    *GMEM_STREAMS,
     GMEM_REUSE,
     GMEM_UNIFORM,
     GMEM_WORKING_SET,

@@ -1,19 +1,17 @@
-"""Element-wise differentiation of a discontinuous Galerkin method."""
+"""Differentiation: of a discontinuous Galerkin method, and by finite differences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from uipick._argument import Argument, multiples_of
-from uipick._generator import Constraint, Generator
-from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT
+from uipick._generator import Argument, Arguments, Constraint, integers, multiples_of
+from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT, when_groups_fit
+from uipick.generators._declared import declared, work_removed
 from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
-from uipick.generators._work_removed import work_removed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import loopy as lp
+
 
 _WORDS = {
     "plain": "Plain",
@@ -43,7 +41,7 @@ def dg_diff(
     """
     import loopy as lp
 
-    from uipick._access_tags import tag_accesses
+    from uipick._accesses import tag_accesses
 
     kernel = make_kernel(
         "dg_diff",
@@ -98,8 +96,7 @@ def _prefetch_diff_mat(kernel: lp.TranslationUnit, tile: int) -> lp.TranslationU
     return lp.prioritize_loops(kernel, ["m", "j_outer", "j_inner"])
 
 
-# Any: argument values by name, of the types that the declarations say.
-def _sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(arguments: Arguments) -> dict[str, int]:
     names = ["nelements", "nunit_nodes"]
     # One private sum per matrix needs their number in the code.
     if arguments["variant"] != "u_prefetch":
@@ -107,33 +104,31 @@ def _sizes(arguments: Mapping[str, Any]) -> dict[str, int]:
     return {name: arguments[name] for name in names}
 
 
-DG_DIFF = Generator(
-    name="dg_diff",
-    tags=frozenset({"dg_diff", "dg"}),
-    arguments=(
+DG_DIFF = declared(
+    dg_diff,
+    "dg",
+    (
         DTYPE,
         Argument("variant", "str", "what is fetched into local memory, and the layout of u and res", tuple(_WORDS)),
         Argument("nmatrices", "int", "differentiation matrices", multiples_of(1), (3,)),
         LSIZE_0,
         LSIZE_1,
         GROUPS_FIT,
+    ),
+    (
         Argument("nunit_nodes", "int", "nodes of an element", multiples_of(1), (64,)),
         Argument("nelements", "int", "elements", multiples_of(1), (4096, 8192, 12288, 16384)),
     ),
-    build=dg_diff,
-    size_arguments=("nunit_nodes", "nelements"),
-    sizes=_sizes,
-    constraints=(
-        Constraint(
-            "groups_fit:True needs nelements to be a multiple of lsize_0, and nunit_nodes one of lsize_1",
-            lambda a: not a["groups_fit"] or (a["nelements"] % a["lsize_0"] == 0 == a["nunit_nodes"] % a["lsize_1"]),
-        ),
-        Constraint(
-            "variants that prefetch need lsize_0 equal to lsize_1 (square tiles)",
-            lambda a: a["variant"] == "plain" or a["lsize_0"] == a["lsize_1"],
-        ),
-        WORK_GROUP_LIMIT,
+    when_groups_fit(
+        "nelements to be a multiple of lsize_0, and nunit_nodes one of lsize_1",
+        lambda a: a["nelements"] % a["lsize_0"] == 0 == a["nunit_nodes"] % a["lsize_1"],
     ),
+    Constraint(
+        "variants that prefetch need lsize_0 equal to lsize_1 (square tiles)",
+        lambda a: a["variant"] == "plain" or a["lsize_0"] == a["lsize_1"],
+    ),
+    WORK_GROUP_LIMIT,
+    values=_sizes,
 )
 
 DG_DIFF_MEM = work_removed(
@@ -141,4 +136,55 @@ DG_DIFF_MEM = work_removed(
     [tag for end in ("LD", "ST") for tags in DG_DIFF_TAGS.values() for tag in tags if tag.endswith(end)],
     present=lambda a: DG_DIFF_TAGS[a["variant"]],
     together=[f"{diff_mat}_{u}" for diff_mat, u, _ in DG_DIFF_TAGS.values()],
+)
+
+
+def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
+    """Five-point finite differences on a square grid, tiles of u with their halo in local memory.
+
+    A work-group of tile by tile work-items fetches as many elements of u (access tag ``uLD``), one each; then
+    (tile - 2) by (tile - 2) of its work-items compute and store a result (``resST``), the others idle. With
+    groups_fit:True n is a multiple of tile - 2. The accesses of different tiles are told apart by the strides of
+    gid(0): 14 for tiles of 16, ``f_mem_access_tag:uLD_gstrides:{0:14}``, and 16 for tiles of 18; u has n + 2 rows and
+    columns. Features: global loads and stores with an AFR near one, local loads and stores, additions, one barrier;
+    an application, which isolates none of them.
+
+    Source: the paper's Section 8.5.
+    """
+    import loopy as lp
+
+    from uipick._accesses import tag_accesses
+
+    kernel = make_kernel(
+        "fdiff",
+        "{[i,j]: 0<=i,j<n}",
+        "res[i,j] = u[i,j+1] + u[i+1,j] - 4*u[i+1,j+1] + u[i+1,j+2] + u[i+2,j+1]",
+        [loaded_array("u", dtype, "n + 2, n + 2"), stored_array("res", dtype, "n, n"), size_parameters("n")],
+    )
+    fit = f" and n mod {tile - 2} = 0" if groups_fit else ""
+    kernel = lp.assume(kernel, f"n >= 1{fit}")
+    kernel = lp.split_iname(kernel, "i", tile - 2, outer_tag="g.1", inner_tag="l.1")
+    kernel = lp.split_iname(kernel, "j", tile - 2, outer_tag="g.0", inner_tag="l.0")
+    # No default tags: the fetch's axes are the work-group's, an element with halo per work-item.
+    kernel = lp.add_prefetch(kernel, "u", ["i_inner", "j_inner"], fetch_bounding_box=True, default_tag=None)
+    kernel = lp.tag_inames(kernel, "u_dim_0:l.1, u_dim_1:l.0")
+    return tag_accesses(kernel, loads={"u": "uLD"}, stores={"res": "resST"})
+
+
+FDIFF = declared(
+    fdiff,
+    "stencil",
+    (
+        DTYPE,
+        Argument(
+            "tile",
+            "int",
+            "rows and columns of the tile in local memory, halo included, and of the work-group",
+            integers(4, 32),
+            (16, 18),
+        ),
+        GROUPS_FIT,
+    ),
+    (Argument("n", "int", "rows and columns of the result", multiples_of(1), (1008, 1456, 1904, 2352)),),
+    when_groups_fit("n to be a multiple of tile - 2", lambda a: a["n"] % (a["tile"] - 2) == 0),
 )

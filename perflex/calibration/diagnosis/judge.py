@@ -1,4 +1,4 @@
-"""From a calibration to its diagnosis."""
+"""From a calibration to its diagnosis, and what that finds wrong, in words, the gravest first."""
 
 from __future__ import annotations
 
@@ -8,41 +8,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.diagnosis.compare import aicc
-from perflex.calibration.diagnosis.findings import findings_of
+from perflex.calibration.cross_validation import cross_validation, root_mean_square
 from perflex.calibration.diagnosis.linear import LinearFit
 from perflex.calibration.diagnosis.result import (
     CorrelatedPair,
     Diagnosis,
+    Finding,
     GeneratorDiagnosis,
     Informant,
     KernelDiagnosis,
     ParameterDiagnosis,
 )
-from perflex.calibration.held_out import (
-    HeldOut,
-    generators_of,
-    held_out_by_generator,
-    relative_errors,
-    root_mean_square,
-)
-from perflex.calibration.left_out import held_out_nearby
-from perflex.calibration.uncertainty import (
-    free_parameters,
-    posed_as_fitted,
-    student_quantile,
-    vector,
-    without_bound,
-)
+from perflex.calibration.prediction_variance import student_quantile, without_bound
 from perflex.errors import CalibrationError
+from perflex.fit.identify import STRONG_DEPENDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.cross_validation import Fold
     from perflex.calibration.record import CalibrationRecord
-    from perflex.fit.problem import Problem
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
 
@@ -50,10 +37,6 @@ if TYPE_CHECKING:
 
 STRONG_CORRELATION = 0.95
 _CONFIDENCE = 0.95
-# Full refits of models with more take minutes; cheap ones differ by less than 5 % for 99 % of their kernels.
-_MANY_PARAMETERS = 24
-# Errors in the file and errors computed from its values and parameters agree to rounding.
-_SAME_ERROR = 1e-6
 
 
 def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
@@ -62,11 +45,9 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
     Parameters
     ----------
     calibration
-        A calibration, e.g. ``Calibration.load(path)``. Files of earlier versions keep no measured values; what
-        needs them is then left out, and `Diagnosis.missing` says so.
+        A calibration, e.g. ``Calibration.load(path)``.
     progress
-        Called with (done, total, generator) while generators are held out, which refits the model for each; models of
-        more than 24 free parameters by cheap refits (`perflex.fit.nearby`).
+        Called with (done, total, generator) in cross-validation, which refits the model for each generator.
 
     Returns
     -------
@@ -76,135 +57,91 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
     Raises
     ------
     CalibrationError
-        The measured values and the parameters do not belong together, or the model is not finite there.
+        The model has no finite derivatives at its parameters, or these come from other devices, too (`transfer`).
     """
     fit, table = calibration.fit, calibration.table
-    problem = linear = None
-    held_out: dict[str, HeldOut] = {}
-    if table is not None:
-        problem = posed_as_fitted(calibration.model, table, fit)
-        linear = _linear(calibration, table, problem)
-        held_out = {entry.generator: entry for entry in _held_out(calibration, table, progress)}
-    owners = generators_of(fit.kernels, table)
-    kernels = _with_held_out(_kernels(fit, table, problem, linear, owners), held_out)
+    if fit.prior is not None:
+        # Leverage and cross-validation are of rows that alone determine the parameters.
+        msg = "the calibration rests on other devices, too: its rows alone cannot be judged; diagnose its sources"
+        raise CalibrationError(msg)
+    linear, owners = _linear(fit), table.generators
+    folds = {fold.generator: fold for fold in cross_validation(fit, owners, progress)}
+    kernels = _kernels(fit, table, linear, owners, folds)
     facts = Diagnosis(
         findings=(),
-        parameters=_parameters(fit, problem, linear, owners),
+        parameters=_parameters(fit, linear, owners),
         kernels=kernels,
-        generators=_generators(fit, owners, held_out),
+        generators=_generators(fit, owners, folds),
         correlation=fit.correlation,
         correlated=_correlated(fit),
         condition_number=fit.condition_number,
         degrees_of_freedom=fit.degrees_of_freedom,
         error=root_mean_square(fit.relative_errors),
         geometric_mean_error=fit.geometric_mean_error,
-        left_out_error=root_mean_square(kernel.left_out_error for kernel in kernels),
-        held_out_error=root_mean_square(error for entry in held_out.values() for error in entry.errors),
+        leave_one_out_error=root_mean_square(kernel.leave_one_out_error for kernel in kernels),
+        cross_validation_error=root_mean_square(error for fold in folds.values() for error in fold.errors),
         aicc=aicc(fit),
         noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
-        missing=_missing(table, linear),
+        missing=""
+        if linear is not None
+        else "all parameters are fixed, so that leverage and residuals are not defined",
         title=" ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
     )
     return replace(facts, findings=findings_of(fit, facts))
 
 
-def _held_out(
-    calibration: CalibrationRecord, table: FeatureTable, progress: Callable[[int, int, str], None] | None
-) -> tuple[HeldOut, ...]:
-    """Hold out by generator, not by kernel: kernels of one are so alike that the others would give each away."""
-    model, fit = calibration.model, calibration.fit
-    if fit.scaled and len(free_parameters(fit)) > _MANY_PARAMETERS:
-        return held_out_nearby(model, fit, table, progress)
-    return held_out_by_generator(
-        model,
-        table,
-        nonnegative=bool(fit.nonnegative),
-        start=fit,
-        progress=progress,
-        loss=fit.loss,
-        bounds=fit.bounds,
-    )
-
-
-def _missing(table: FeatureTable | None, linear: LinearFit | None) -> str:
-    if table is None:
-        cause = "the calibration does not keep its measured values (it was made by an earlier version)"
-        return f"{cause}: calibrate again to see leverage, what informs each parameter, and cross-validation"
-    return "" if linear is not None else "all parameters are fixed, so that leverage and residuals are not defined"
-
-
-def _linear(calibration: CalibrationRecord, table: FeatureTable, problem: Problem) -> LinearFit | None:
+def _linear(fit: FitResult) -> LinearFit | None:
     """Return the linearised fit over the free parameters; None if there are none."""
-    fit = calibration.fit
-    # A file that was edited by hand may hold parameters of one fit and kernels of another.
-    expected = np.array(relative_errors(calibration.model, fit, table))
-    kept = np.array(fit.relative_errors)
-    if not np.allclose(expected, kept, rtol=_SAME_ERROR, atol=_SAME_ERROR, equal_nan=True):
-        worst = fit.kernels[int(np.nanargmax(np.abs(expected - kept)))]
-        cause = f"the parameters give {worst} another error from its measured values than the calibration states"
-        msg = f"{cause}; the file is inconsistent; calibrate again"
-        raise CalibrationError(msg, kernel=worst)
-    free = free_parameters(fit)
-    jacobian, pseudo = problem.regression(vector(fit), len(free))
+    jacobian, pseudo = fit.regression
     if not np.isfinite(jacobian).all():
-        msg = f"the model {calibration.model.expression!r} has no finite derivatives at its parameters; fit it again"
-        raise CalibrationError(msg, model=calibration.model)
-    if not free:
+        model = fit.problem.model
+        msg = f"the model {model.expression!r} has no finite derivatives at its parameters; fit it again"
+        raise CalibrationError(msg, model=model)
+    if not fit.free:
         return None
-    if problem.loss is None:
-        return LinearFit(jacobian[:, free], pseudo)
-    return LinearFit(jacobian[:, free], problem.plain_residual(vector(fit)), pseudo, fit.robust_deviation)
+    if fit.problem.loss is None:
+        return LinearFit(jacobian[:, fit.free], pseudo)
+    return LinearFit(jacobian[:, fit.free], fit.problem.plain_residual(fit.vector), pseudo, fit.robust_deviation)
 
 
 def _kernels(
-    fit: FitResult,
-    table: FeatureTable | None,
-    problem: Problem | None,
-    linear: LinearFit | None,
-    owners: Sequence[str],
+    fit: FitResult, table: FeatureTable, linear: LinearFit | None, owners: Sequence[str], folds: Mapping[str, Fold]
 ) -> tuple[KernelDiagnosis, ...]:
-    errors = np.array(fit.relative_errors)
+    errors, measured = np.array(fit.relative_errors), fit.problem.output
     nothing = np.full(len(errors), np.nan)
-    left_out = leverage = studentised = cooks = measured = spread = nothing
-    if table is not None:
-        measured = table.values[:, 0]
-        spread = nothing if table.spread is None else table.spread
+    without = leverage = studentised = cooks = nothing
     if linear is not None:
         leverage, studentised, cooks = linear.leverage, linear.studentised, linear.cooks_distance
         # Residuals of a relative fit are relative errors, or logarithms; others are divided by the output.
-        left_out = linear.left_out if fit.scaled else linear.left_out / measured
-        if problem is not None and problem.loss is not None and problem.logarithmic:
-            left_out = np.expm1(left_out)
-    columns = (errors, left_out, measured, measured * (1 + errors), spread, leverage, studentised, cooks)
+        without = linear.leave_one_out if fit.relative else linear.leave_one_out / measured
+        if fit.problem.loss is not None and fit.relative:
+            without = np.expm1(without)
+    predicted_by_others = nothing.copy()
+    for fold in folds.values():
+        if fold.errors:
+            predicted_by_others[fold.rows] = fold.errors
+    spread = nothing if table.spread is None else table.spread
+    columns = (
+        errors, without, measured, measured * (1 + errors), spread, leverage, studentised, cooks, predicted_by_others,
+    )  # fmt: skip
     return tuple(
         KernelDiagnosis(name, owner, *map(float, row))
         for name, owner, row in zip(fit.kernels, owners, np.column_stack(columns), strict=True)
     )
 
 
-def _with_held_out(kernels: Sequence[KernelDiagnosis], held_out: dict[str, HeldOut]) -> tuple[KernelDiagnosis, ...]:
-    # A generator's errors stand in the order of its kernels; there are none where it could not be held out.
-    left = {name: iter(entry.errors) for name, entry in held_out.items()}
-    nothing: Iterator[float] = iter(())
-    return tuple(
-        replace(kernel, held_out_error=float(next(left.get(kernel.generator, nothing), math.nan))) for kernel in kernels
-    )
-
-
-def _parameters(
-    fit: FitResult, problem: Problem | None, linear: LinearFit | None, owners: Sequence[str]
-) -> tuple[ParameterDiagnosis, ...]:
-    free = free_parameters(fit)
+def _parameters(fit: FitResult, linear: LinearFit | None, owners: Sequence[str]) -> tuple[ParameterDiagnosis, ...]:
+    free = fit.free
     kernels, generators = _informants(fit, linear, owners)
-    reach = student_quantile((1 + _CONFIDENCE) / 2, fit.degrees_of_freedom)
+    half_width = student_quantile((1 + _CONFIDENCE) / 2, fit.degrees_of_freedom)
     found = []
     for index, p in enumerate(fit.parameters):
         freed = None
-        if problem is not None and p.at_bound and p.determined and fit.degrees_of_freedom > 0:
-            freed = without_bound(problem, fit, free, index)
+        if p.at_bound and p.determined and fit.degrees_of_freedom > 0:
+            freed = without_bound(fit, index)
         low, high = fit.interval(p.name)
-        if math.isnan(low):  # not determined, or from a file of an earlier version
-            low, high = p.value - reach * p.standard_error, p.value + reach * p.standard_error
+        if math.isnan(low):  # not determined
+            low, high = p.value - half_width * p.standard_error, p.value + half_width * p.standard_error
         found.append(
             ParameterDiagnosis(
                 p.name,
@@ -238,29 +175,29 @@ def _informants(
     """Return the kernels and the generators that inform each free parameter, the most informative first."""
     if linear is None:
         return [], []
-    share, growth = linear.information, linear.growth
+    share, error_ratio = linear.information, linear.error_ratio
     names = list(dict.fromkeys(owners))
     masks = [np.array([owner == name for owner in owners]) for name in names]
     group_share = np.array([share[mask].sum(axis=0) for mask in masks])
-    group_growth = np.array([linear.growth_without(mask) for mask in masks])
+    group_ratio = np.array([linear.error_ratio_without(mask) for mask in masks])
     columns = range(share.shape[1])
     return (
-        [_ordered(fit.kernels, share[:, column], growth[:, column]) for column in columns],
-        [_ordered(names, group_share[:, column], group_growth[:, column]) for column in columns],
+        [_ordered(fit.kernels, share[:, column], error_ratio[:, column]) for column in columns],
+        [_ordered(names, group_share[:, column], group_ratio[:, column]) for column in columns],
     )
 
 
-def _ordered(names: Sequence[str], share: Array, growth: Array) -> tuple[Informant, ...]:
+def _ordered(names: Sequence[str], share: Array, error_ratio: Array) -> tuple[Informant, ...]:
     order = np.argsort(-share, kind="stable")
-    return tuple(Informant(names[i], float(share[i]), float(growth[i])) for i in order)
+    return tuple(Informant(names[i], float(share[i]), float(error_ratio[i])) for i in order)
 
 
-def _generators(fit: FitResult, owners: Sequence[str], held_out: dict[str, HeldOut]) -> tuple[GeneratorDiagnosis, ...]:
+def _generators(fit: FitResult, owners: Sequence[str], folds: Mapping[str, Fold]) -> tuple[GeneratorDiagnosis, ...]:
     found = []
     for name in dict.fromkeys(owners):
         errors = np.array([e for e, owner in zip(fit.relative_errors, owners, strict=True) if owner == name])
-        entry = held_out.get(name, HeldOut(name, ()))
-        outside = np.array(entry.errors)
+        fold = folds[name]
+        outside = np.array(fold.errors)
         found.append(
             GeneratorDiagnosis(
                 name,
@@ -270,8 +207,8 @@ def _generators(fit: FitResult, owners: Sequence[str], held_out: dict[str, HeldO
                 root_mean_square(outside),
                 float(np.mean(outside)) if outside.size else math.nan,
                 # What the whole fit leaves open as well is no merit of this generator.
-                tuple(p for p in entry.undetermined if p not in fit.undetermined),
-                entry.reason,
+                tuple(p for p in fold.undetermined if p not in fit.undetermined),
+                fold.reason,
             )
         )
     return tuple(found)
@@ -287,3 +224,186 @@ def _correlated(fit: FitResult) -> tuple[CorrelatedPair, ...]:
         if abs(correlation[i, j]) > STRONG_CORRELATION
     ]
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
+
+
+def aicc(fit: FitResult) -> float:
+    """Return Akaike's information criterion with the correction for few measurements.
+
+    ``m log(|r|**2 / m) + 2 k m / (m - k - 1)`` with m kernels and k counting the determined parameters off
+    their bound and the residual variance (Hurvich and Tsai, Biometrika 76, 1989; a parameter at a bound uses up no
+    measurement). Lower is better; only differences between fits to the same measurements mean something. Under a
+    robust loss ``|r|**2`` is that of good rows, from the robust deviation.
+    """
+    count = len(fit.kernels)
+    used = count - fit.degrees_of_freedom + 1
+    if count <= used + 1:
+        return math.nan
+    robust = fit.robust_deviation
+    norm = fit.residual_norm if robust is None else robust * math.sqrt(fit.degrees_of_freedom)
+    if norm == 0:
+        return -math.inf
+    # The logarithm of the square, which may itself be beyond all numbers or below them.
+    return count * (2.0 * math.log(norm) - math.log(count)) + 2.0 * used * count / (count - used - 1)
+
+
+def aicc_differences(calibrations: Mapping[str, CalibrationRecord]) -> dict[str, float]:
+    """Return how far each calibration's criterion is above the lowest one."""
+    _require_same(list(calibrations.items()))
+    values = {name: aicc(calibration.fit) for name, calibration in calibrations.items()}
+    least = min((value for value in values.values() if not math.isnan(value)), default=math.nan)
+    return {name: _difference(value, least) for name, value in values.items()}
+
+
+def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None:
+    first = calibrations[0][1].table
+    for name, calibration in calibrations:
+        table = calibration.table
+        same = (
+            # Features differ between models; kernels, the measured output (column 0) and its scaling must not.
+            table.kernels == first.kernels
+            and np.array_equal(table.values[:, 0], first.values[:, 0])
+            and calibration.fit.relative == calibrations[0][1].fit.relative
+            # A sum of squares and the spread of good rows are not of one kind.
+            and calibration.fit.loss == calibrations[0][1].fit.loss
+        )
+        if not same:
+            cause = f"{name} and {calibrations[0][0]} were not fitted to the same measurements"
+            msg = f"{cause}, so their AICc values are not comparable; calibrate both models from one feature table"
+            raise CalibrationError(msg)
+
+
+def _difference(value: float, least: float) -> float:
+    # Perfect fits have a criterion of -inf, whose difference from itself is nan.
+    return 0.0 if value == least else value - least
+
+
+# Cook and Weisberg (1982), section 3.5: a row beyond this moves the fit to the edge of its confidence region.
+_DECISIVE = 1.0
+# Share of wrong alarms over all kernels together (Bonferroni).
+_OUTLIER_RISK = 0.05
+# Share of the information on a parameter above which one kernel decides it.
+_NEARLY_ALONE = 0.9
+# Error by cross-validation over the error in the fit.
+_MUCH_WORSE = 2.0
+_LISTED = 6
+
+
+def findings_of(fit: FitResult, diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    """Return what a reader must know of a calibration."""
+    found = [
+        *_of_the_fit(fit, diagnosis),
+        *_of_parameters(fit, diagnosis),
+        *_of_kernels(diagnosis),
+        *_of_errors(diagnosis),
+    ]
+    order = ("problem", "warning", "remark")
+    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+
+
+def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
+    if not fit.status.valid:
+        yield Finding("problem", f"the fit did not converge: {fit.status.reason}; do not use its values")
+    if fit.degrees_of_freedom <= 0:
+        cause = f"{len(fit.kernels)} kernels leave no degrees of freedom for {len(fit)} parameters"
+        yield Finding("problem", f"{cause}: the errors are those of fitting, not of predicting; measure more kernels")
+    if fit.collinear:
+        number = f"condition number {diagnosis.condition_number:.3g} without bounds"
+        cause = f"the kernels hardly separate {', '.join(fit.collinear)} ({number}), and a bound hides that"
+        yield Finding(
+            "warning", f"{cause}; use their confidence intervals, or add kernels that vary them independently"
+        )
+    if fit.no_overlap:
+        cause = f"no overlap was found: all costs are added ({', '.join(fit.no_overlap)} = 0)"
+        yield Finding("remark", f"{cause}; a model that adds the costs needs fewer parameters")
+    if diagnosis.missing:
+        yield Finding("remark", diagnosis.missing)
+
+
+def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
+    parameters = diagnosis.parameters
+    if names := _named(p for p in parameters if not p.determined):
+        yield Finding(
+            "problem", f"the kernels do not determine {names}; predictions of kernels unlike them may be wrong"
+        )
+    if names := _named(p for p in parameters if p.negative):
+        yield Finding("problem", f"negative costs: {names}; add kernels that isolate them, or keep costs at or above 0")
+    if pairs := [f"{p.first} and {p.second} ({p.correlation:+.3f})" for p in diagnosis.correlated]:
+        cause = f"strongly correlated estimates: {_listed(pairs)}"
+        yield Finding(
+            "warning", f"{cause}; only their combinations are well determined; add kernels that vary them independently"
+        )
+    # Correlated pairs say the same and name the parameters.
+    if diagnosis.condition_number > STRONG_DEPENDENCE and not diagnosis.correlated:
+        cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
+        yield Finding("warning", f"{cause} (above 30): features of the measurement kernels are nearly collinear")
+    if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
+        yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
+    # No fit pulls at edges that nothing tells; that nothing is hidden is said already.
+    pulled = [p for p in parameters if p.at_bound and p.determined and p.name not in fit.no_overlap]
+    if names := _named(p for p in pulled if p.kind == "cost" and p.value == 0):
+        yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
+    if others := [f"{p.name} at {p.value:g}" for p in pulled if not (p.kind == "cost" and p.value == 0)]:
+        yield Finding("remark", f"held by their bounds: {_listed(others)}; a fit without bounds would go beyond")
+    alone = [
+        f"{p.name} from {i.name}"
+        for p in parameters
+        for i in p.kernels
+        if i.share > _NEARLY_ALONE or math.isinf(i.error_ratio)
+    ]
+    if alone:
+        yield Finding(
+            "warning", f"determined by one kernel alone: {_listed(alone)}; one wrong measurement changes them"
+        )
+
+
+def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
+    kernels = diagnosis.kernels
+    # What the largest of so many studentised residuals exceeds in one fit of twenty.
+    # One degree of freedom less than the fit: each variance is estimated without the kernel's own row.
+    limit = student_quantile(1 - _OUTLIER_RISK / (2 * len(kernels)), diagnosis.degrees_of_freedom - 1)
+    outliers = [k for k in kernels if abs(k.studentised) > limit]
+    if outliers:
+        outliers.sort(key=lambda kernel: -abs(kernel.studentised))
+        text = _listed([f"{k.name} ({100 * k.relative_error:+.0f} %)" for k in outliers])
+        yield Finding(
+            "warning", f"outliers among the residuals: {text}; the model lacks a term, or a measurement is wrong"
+        )
+    decisive = sorted((k for k in kernels if k.cooks_distance > _DECISIVE), key=lambda k: -k.cooks_distance)
+    if decisive:
+        text = _listed([f"{k.name} (Cook's distance {k.cooks_distance:.2g})" for k in decisive])
+        yield Finding(
+            "warning", f"a single kernel changes the fit considerably: {text}; measure more kernels like them"
+        )
+
+
+def _of_errors(diagnosis: Diagnosis) -> Iterator[Finding]:
+    floor = diagnosis.noise_floor
+    if not math.isnan(floor):
+        text = f"noise floor {100 * floor:.2g} %: smaller errors are not significant"
+        yield Finding("remark", f"{text}; {100 * diagnosis.below_noise:.0f} % of the measurement kernels' are")
+    worse = [
+        f"{g.name} ({100 * g.error:.1f} to {100 * g.cross_validation_error:.1f} %)"
+        for g in diagnosis.generators
+        # Errors below the noise floor are chance, and so is a ratio to them.
+        if g.cross_validation_error > _MUCH_WORSE * max(g.error, 0.0 if math.isnan(floor) else floor)
+    ]
+    if worse:
+        cause = (
+            "the error of these generators is at least twice as large when they are left out of the fit: "
+            f"{_listed(worse)}"
+        )
+        yield Finding("warning", f"{cause}; do not rely on predictions of kernels unlike the measured ones")
+    alone = [f"{', '.join(g.undetermined)} by {g.name}" for g in diagnosis.generators if g.undetermined]
+    if alone:
+        yield Finding(
+            "remark", f"determined by one generator only, which no other generator confirms: {_listed(alone)}"
+        )
+
+
+def _named(parameters: Iterable[ParameterDiagnosis]) -> str:
+    return ", ".join(parameter.name for parameter in parameters)
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return f"{', '.join(texts[:_LISTED])}{more}"

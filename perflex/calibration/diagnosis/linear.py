@@ -33,22 +33,12 @@ _RANK_TOLERANCE = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A least-squares fit at its solution.
+    """A least-squares fit at its solution."""
 
-    Attributes
-    ----------
-    jacobian
-        Shape ``(m, p)``, of full rank.
-    residual
-        Shape ``(m,)``.
-    pseudo
-        Pseudo-residuals of a robust loss, which move its estimates, shape ``(m,)``; None for least squares.
-    deviation
-        Standard deviation of good residuals under a robust loss; None for least squares.
-    """
-
+    # Shape ``(m, p)``, of full rank.
     jacobian: NDArray[np.float64]
     residual: NDArray[np.float64]
+    # Of a robust loss: pseudo-residuals, which move its estimates, and the deviation of good residuals.
     pseudo: NDArray[np.float64] | None = None
     deviation: float | None = None
 
@@ -86,15 +76,15 @@ class LinearFit:
         return np.where(spare > _ALONE, spare, np.nan)
 
     @cached_property
-    def left_out(self) -> Array:
+    def leave_one_out(self) -> Array:
         """Residual of each row in a fit without it, shape ``(m,)``: ``r + h q / (1 - h)``; nan where h is 1.
 
         The pseudo-residual q is r in a fit of least squares, which makes that ``r / (1 - h)``.
         """
         moving = self.residual if self.pseudo is None else self.pseudo
         # One quotient where the two are the same: the other form would round differently.
-        left_out: Array = moving / self._spare + (0.0 if self.pseudo is None else self.residual - moving)
-        return left_out
+        found: Array = moving / self._spare + (0.0 if self.pseudo is None else self.residual - moving)
+        return found
 
     @cached_property
     def studentised(self) -> Array:
@@ -112,7 +102,7 @@ class LinearFit:
             return judged
         squares = float(self.residual @ self.residual)
         # No refit: the residual sum of squares without row i is r'r - r_i**2 / (1 - h_i).
-        without = np.maximum(squares - self.residual * self.left_out, 0.0) / (self.freedom - 1)
+        without = np.maximum(squares - self.residual * self.leave_one_out, 0.0) / (self.freedom - 1)
         with np.errstate(all="ignore"):
             studentised: Array = self.residual / np.sqrt(without * self._spare)
         return np.where(np.isfinite(studentised), studentised, np.nan)
@@ -145,17 +135,17 @@ class LinearFit:
         return information
 
     @cached_property
-    def growth(self) -> Array:
+    def error_ratio(self) -> Array:
         """Factor on each parameter's standard error when a row is left out, shape ``(m, p)``; inf if it is then free.
 
         The residuals' variance is taken as it is: ``sqrt(1 + information / (1 - h))``.
         """
         alone = np.isnan(self._spare)[:, None]
         # Sherman and Morrison's formula for inv(J'J) without a row.
-        growth: Array = np.sqrt(1.0 + self.information / np.where(alone, 1.0, self._spare[:, None]))
-        return np.where(alone & (self.information > _ALONE), np.inf, growth)
+        error_ratio: Array = np.sqrt(1.0 + self.information / np.where(alone, 1.0, self._spare[:, None]))
+        return np.where(alone & (self.information > _ALONE), np.inf, error_ratio)
 
-    def growth_without(self, rows: NDArray[np.bool_]) -> Array:
+    def error_ratio_without(self, rows: NDArray[np.bool_]) -> Array:
         """Return the factor on each standard error when rows are left out together, shape ``(p,)``.
 
         inf for parameters that the other rows do not determine.
@@ -171,5 +161,5 @@ class LinearFit:
         # Diagonals of inv(J'J), without the rows here and with them below; the residuals' variance cancels.
         without = ((directions * inverse[:, None]) ** 2).sum(axis=0)
         before = (np.linalg.inv(self._factors[1]) ** 2).sum(axis=1)
-        growth: Array = np.sqrt(without / before)
-        return np.where(free, np.inf, growth)
+        error_ratio: Array = np.sqrt(without / before)
+        return np.where(free, np.inf, error_ratio)

@@ -22,20 +22,7 @@ _COARSE = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
 
 
 def draw_diagnosis(diagnosis: Diagnosis, folder: Path) -> list[Path]:
-    """Draw errors by generator, the parameters' intervals and their correlation.
-
-    Parameters
-    ----------
-    diagnosis
-        What to draw.
-    folder
-        An existing folder; ``errors.png``, ``parameters.png`` and ``correlation.png`` are written there.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
+    """Draw errors by generator, the parameters' intervals and their correlation."""
     drawn = {"errors": errors_figure, "parameters": parameters_figure, "correlation": _correlation}
     paths = []
     for name, draw in drawn.items():
@@ -62,7 +49,7 @@ def errors_figure(diagnosis: Diagnosis) -> Any:
         # Kernels side by side in order of size, so that trends within a generator show.
         heights = place + np.linspace(-0.28, 0.28, len(kernels)) if len(kernels) > 1 else np.array([float(place)])
         inside = [1 + kernel.relative_error for kernel in kernels]
-        outside = [1 + kernel.left_out_error for kernel in kernels]
+        outside = [1 + kernel.leave_one_out_error for kernel in kernels]
         first = place == 0
         axes.plot(
             outside, heights, linestyle="none", marker="o", markersize=5, markerfacecolor="none",
@@ -85,7 +72,7 @@ def errors_figure(diagnosis: Diagnosis) -> Any:
 def _ratio_axis(axes: Any, diagnosis: Diagnosis) -> None:
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    ratios = [1 + e for k in diagnosis.kernels for e in (k.relative_error, k.left_out_error) if math.isfinite(e)]
+    ratios = [1 + e for k in diagnosis.kernels for e in (k.relative_error, k.leave_one_out_error) if math.isfinite(e)]
     positive = [ratio for ratio in ratios if ratio > 0]
     furthest = max((max(ratio, 1 / ratio) for ratio in positive), default=1.0)
     if len(positive) < len(ratios) or not positive:

@@ -1,4 +1,4 @@
-"""What a diagnosis hands back."""
+"""What a diagnosis hands back, and what its HTML compares."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Finding:
 class Informant:
     """A measurement kernel, or all kernels of a generator, that says something about a parameter.
 
-    The share tells whose measurements the estimate weighs, the growth what would be lost without them. Kernels of a
-    small share can be indispensable: those that tell the parameter apart from another.
+    The share tells whose measurements the estimate weighs, the error ratio what would be lost without them. Kernels of
+    a small share can be indispensable: those that tell the parameter apart from another.
 
     Attributes
     ----------
@@ -46,13 +46,13 @@ class Informant:
         The kernel's label or the generator's name.
     share
         Of the information on the parameter, 0 to 1.
-    growth
+    error_ratio
         Factor on the parameter's standard error without it; inf where it would not be determined any more.
     """
 
     name: str
     share: float
-    growth: float
+    error_ratio: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ParameterDiagnosis:
     released_value, released_error
         Of a parameter at its bound: where it would be without the bound, and its standard error there; else nan.
     kernels, generators
-        What informs it, the most informative first; empty where the measured values are not known.
+        What informs it, the most informative first; empty where it is fixed.
     """
 
     name: str
@@ -113,12 +113,12 @@ class KernelDiagnosis:
         The kernel.
     relative_error
         (predicted - measured) / measured, a fraction.
-    left_out_error
+    leave_one_out_error
         The same, predicted by a fit without this kernel (linearised); nan where nothing else informs what it does.
-    held_out_error
+    cross_validation_error
         The same, predicted by a fit without its generator's kernels; nan where that was not possible.
     measured, predicted
-        In the output feature's unit; nan where the measured values are not known.
+        In the output feature's unit.
     spread
         Relative spread of its repeated timings; nan if not known.
     leverage
@@ -132,14 +132,14 @@ class KernelDiagnosis:
     name: str
     generator: str
     relative_error: float
-    left_out_error: float = math.nan
+    leave_one_out_error: float = math.nan
     measured: float = math.nan
     predicted: float = math.nan
     spread: float = math.nan
     leverage: float = math.nan
     studentised: float = math.nan
     cooks_distance: float = math.nan
-    held_out_error: float = math.nan
+    cross_validation_error: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class GeneratorDiagnosis:
         The generator and the number of its kernels.
     error, bias
         Root mean square and mean of relative errors in the fit, fractions.
-    held_out_error, held_out_bias
+    cross_validation_error, cross_validation_bias
         The same, predicted without this generator's kernels; nan where they could not be.
     undetermined
         Parameters that the other generators do not determine.
@@ -164,8 +164,8 @@ class GeneratorDiagnosis:
     kernels: int
     error: float
     bias: float
-    held_out_error: float = math.nan
-    held_out_bias: float = math.nan
+    cross_validation_error: float = math.nan
+    cross_validation_bias: float = math.nan
     undetermined: tuple[str, ...] = ()
     reason: str = ""
 
@@ -207,9 +207,9 @@ class Diagnosis:
         Measurement kernels to spare.
     error, geometric_mean_error
         Root mean square and geometric mean of the relative errors in the fit, fractions.
-    left_out_error
+    leave_one_out_error
         Root mean square of relative errors, leave-one-out; over those that could be.
-    held_out_error
+    cross_validation_error
         The same, each kernel predicted without its generator; nan if that was possible for none.
     aicc
         Akaike's criterion of the residuals, corrected for few kernels: for models of the same measurements only.
@@ -231,8 +231,8 @@ class Diagnosis:
     degrees_of_freedom: int
     error: float
     geometric_mean_error: float
-    left_out_error: float
-    held_out_error: float
+    leave_one_out_error: float
+    cross_validation_error: float
     aicc: float
     noise_floor: float
     missing: str = ""
@@ -265,7 +265,7 @@ class Diagnosis:
         """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["parameters"] = [
-            replace(p, kernels=tuple(i for i in p.kernels if i.share >= _LEAST_SHARE or math.isinf(i.growth)))
+            replace(p, kernels=tuple(i for i in p.kernels if i.share >= _LEAST_SHARE or math.isinf(i.error_ratio)))
             for p in self.parameters
         ]
         plain: dict[str, Any] = _plain({**fields, "below_noise": self.below_noise})
@@ -276,7 +276,11 @@ class Diagnosis:
         lines += [f"{finding.severity}: {finding.text}" for finding in self.findings]
         return "\n".join(lines)
 
-    _repr_html_ = shown_by("perflex.calibration.diagnosis.diagnosis_html:diagnosis_html")
+    _repr_html_ = shown_by(
+        "diagnosis.html",
+        error_cases="perflex.calibration.diagnosis.result:error_cases",
+        error_rows="perflex.fit.result:error_rows",
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -290,3 +294,42 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     # JSON has neither nan nor inf.
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def error_cases(diagnosis: Diagnosis) -> dict[str, NDArray[np.float64]]:
+    """Return errors in the fit and of what was left out of it, beside one time for all that saw the same kernels.
+
+    The baseline is the geometric mean of the measured times: of all kernels, of all others, or of other generators'
+    kernels.
+    """
+    kernels = diagnosis.kernels
+    logs = np.log([k.measured if k.measured > 0 else np.nan for k in kernels])
+    owners = np.array([k.generator for k in kernels])
+    everyone = np.full(len(logs), logs.mean())
+    others = (logs.sum() - logs) / (len(logs) - 1) if len(logs) > 1 else np.full(1, np.nan)
+    elsewhere = np.array([logs[owners != owner].mean() if (owners != owner).any() else np.nan for owner in owners])
+    cases = {
+        "fitted": ("relative_error", everyone),
+        "without the kernel itself": ("leave_one_out_error", others),
+        "without its generator": ("cross_validation_error", elsewhere),
+    }
+    found: dict[str, NDArray[np.float64]] = {}
+    for how, (name, baseline) in cases.items():
+        errors = np.array([getattr(k, name) for k in kernels])
+        if np.isnan(errors).all():
+            continue
+        found[f"the model, {how}"] = errors
+        # Judged by the same kernels as the model.
+        trivial = np.where(np.isnan(errors), np.nan, np.expm1(baseline - logs))
+        found[f"one time for all, {how}"] = trivial
+    return found
+
+
+def worst_first(diagnosis: Diagnosis) -> list[KernelDiagnosis]:
+    """Return the measurement kernels, the worst predicted without itself first."""
+
+    def badness(kernel: KernelDiagnosis) -> float:
+        sizes = [abs(e) for e in (kernel.leave_one_out_error, kernel.relative_error) if not math.isnan(e)]
+        return -sizes[0] if sizes else 0.0
+
+    return sorted(diagnosis.kernels, key=badness)

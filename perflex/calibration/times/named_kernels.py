@@ -20,15 +20,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 class MadeKernel:
-    """A kernel that a row of a table names, with its sizes.
-
-    Attributes
-    ----------
-    kernel, sizes, name, generator
-        As of `TimedKernel`.
-    used
-        The columns that were sizes or arguments.
-    """
+    """A kernel that a row of a table names, with its sizes."""
 
     def __init__(self, kernel: Any, sizes: Mapping[str, Any], name: str, generator: str, used: set[str]) -> None:
         self.kernel, self.sizes, self.name, self.generator, self.used = kernel, sizes, name, generator, used
@@ -49,13 +41,7 @@ def read_value(text: str) -> Any:
 
 
 class NamedKernels:
-    """Makes the kernels that rows of a table name, each variant once.
-
-    Parameters
-    ----------
-    known
-        Functions that make kernels, or kernels, by name; or a module, of which all its own functions are taken.
-    """
+    """Makes the kernels that rows of a table name, each variant once."""
 
     def __init__(self, known: Mapping[str, Any] | ModuleType | None = None) -> None:
         self._known = _own_functions(known) if inspect.ismodule(known) else dict(known or {})
@@ -63,20 +49,7 @@ class NamedKernels:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def of(self, kernel: str, cells: Mapping[str, str]) -> MadeKernel:
-        """Return the kernel that a row names.
-
-        Parameters
-        ----------
-        kernel
-            The name of a function, tags of a generator, or either as labels have it: ``name(n=64, dtype=float32)``.
-        cells
-            The texts of the columns that may be sizes or arguments, without those that are empty.
-
-        Raises
-        ------
-        CalibrationError
-            Nothing has the name, or a size or argument is missing or wrong.
-        """
+        """Return the kernel that a row names."""
         name, stated = _split_label(kernel)
         cells = {**cells, **stated}
         if name in self._known:

@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.features.sized_kernel import sized_kernels
-from perflex.machines.resources import Resources
+from perflex.machines.residency import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,13 +128,7 @@ class TimesTable:
 
 @dataclass(frozen=True)
 class RowTimes:
-    """Times of rows.
-
-    Attributes
-    ----------
-    seconds, spread, repeatability
-        Shape ``(rows,)``: as of `TimedKernel`; nan where the kernel failed.
-    """
+    """Times of rows."""
 
     seconds: NDArray[np.float64]
     spread: NDArray[np.float64]
@@ -142,13 +136,7 @@ class RowTimes:
 
 
 class KnownTimes:
-    """A table of times, found by the labels that its rows have where they are counted.
-
-    Parameters
-    ----------
-    table
-        The table.
-    """
+    """A table of times, found by the labels that its rows have where they are counted."""
 
     def __init__(self, table: TimesTable) -> None:
         self.table = table

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perflex.devices.wall_time import is_wall_time
+from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, machine_in_use
 from perflex.features.values import target_of
-from perflex.machines.lookup import load_machine, machine_names, machine_of_device
+from perflex.machines.files import load_machine, machine_names, machine_of_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from perflex.calibration.times.table import TimesTable
     from perflex.features import Feature
@@ -21,29 +20,15 @@ if TYPE_CHECKING:
 
 
 def require_no_device(**given: object) -> None:
-    """Refuse arguments that say what is measured and how, by name; those that are None were not given.
-
-    Raises
-    ------
-    CalibrationError
-        One was given.
-    """
+    """Refuse arguments that say what is measured and how, by name; those that are None were not given."""
     named = [name for name, value in given.items() if value is not None]
     if named:
         msg = f"times from a table are not measured again; leave out {', '.join(named)}, or times"
         raise CalibrationError(msg)
 
 
-def machine_for_times(times: TimesTable, machine: str | Path | Machine | None = None) -> Machine | None:
-    """Return the machine that times are of: the one given, in use, or called as the table's device; None without.
-
-    Raises
-    ------
-    MachineError, FileFormatError
-        There is no such machine, or its file is wrong.
-    """
-    if machine is not None:
-        return load_machine(machine)
+def machine_for_times(times: TimesTable) -> Machine | None:
+    """Return the machine that times are of: the one in use, or called as the table's device; None without."""
     chosen = machine_in_use()
     if chosen is not None or not times.device:
         return chosen
@@ -52,36 +37,18 @@ def machine_for_times(times: TimesTable, machine: str | Path | Machine | None = 
     return machine_of_device(times.device)
 
 
-def target_for_times(
-    times: TimesTable,
-    features: Iterable[str],
-    sub_group_size: int | None = None,
-    machine: str | Path | Machine | None = None,
-) -> Target:
-    """Return what features are counted for; sub-groups are the machine's where nothing else is said.
-
-    Raises
-    ------
-    MachineError, FileFormatError
-        There is no such machine, or its file is wrong.
-    """
-    found = machine_for_times(times, machine)
+def target_for_times(times: TimesTable, features: Iterable[str], sub_group_size: int | None = None) -> Target:
+    """Return what features are counted for; sub-groups are the machine's where nothing else is said."""
+    found = machine_for_times(times)
     if sub_group_size is None:
         sub_group_size = (found.sub_group_size if found is not None else None) or DEFAULT_SUB_GROUP_SIZE
     counted = [name for name in features if not is_wall_time(name)]
-    return target_of(counted, sub_group_size, machine, otherwise="" if found is None else found)
+    return target_of(counted, sub_group_size, otherwise="" if found is None else found)
 
 
 def refuse_unknown_builds(features: Sequence[Feature], times: TimesTable) -> None:
-    """Refuse features of built kernels, of which only registers can stand in a table.
-
-    Raises
-    ------
-    CalibrationError
-        A feature is of machine code or of what the table does not state of each row.
-    """
-    from perflex.features.families.build import needs_build
-    from perflex.features.families.code import needs_code
+    """Refuse features of built kernels, of which only registers can stand in a table."""
+    from perflex.features.families.code import needs_build, needs_code
 
     for feature in features:
         name = feature.identifier

@@ -1,28 +1,32 @@
-"""Sources as transfer sees them: parameters and residuals under one prior, times by label, distances."""
+"""Sources as transfer sees them: parameters and residuals under one prior, times by label, distances.
+
+And what sources and samples together say of each kernel on the target.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.calibration.transfer.priors import prior_of_fits
 from perflex.calibration.transfer.residuals import Residuals, carry_over
+from perflex.calibration.transfer_prior import TransferPrior, TransferTerm
 from perflex.fit.posterior import fit_with_prior
-from perflex.fit.table import FeatureTable, scale_features_by_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from perflex.calibration.transfer.priors import SourceFit
     from perflex.calibration.transfer.residuals import Components
-    from perflex.expression.model import Model
-    from perflex.fit.loss import Loss
-    from perflex.fit.prior import Prior
+    from perflex.expression.model import HasParams, Model
+    from perflex.fit.options import Loss, Prior
     from perflex.fit.result import FitResult
+    from perflex.fit.table import FeatureTable
+    from perflex.machines.machine import Machine
 
     Array = NDArray[np.float64]
 
@@ -35,11 +39,6 @@ def counted_samples(count: int) -> int:
     return max(count - 1 if count >= FEWEST_TO_SPARE_ONE else count, 1)
 
 
-def programs_of(table: FeatureTable) -> tuple[str, ...]:
-    """Return the program of each row: its group, or what its label begins with."""
-    return table.groups or tuple(label.partition("(")[0] for label in table.kernels)
-
-
 def log_times(model: Model, table: FeatureTable) -> dict[str, float]:
     """Return the logarithm of each row's output, by label."""
     return dict(zip(table.kernels, np.log(table.column(model.output_feature)).tolist(), strict=True))
@@ -47,29 +46,16 @@ def log_times(model: Model, table: FeatureTable) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Devices that something is known of.
-
-    Attributes
-    ----------
-    model
-        The model.
-    fits
-        Each source under the prior of all.
-    tables
-        Its rows; None where they were not kept.
-    distance
-        Of all devices, the target last, shape ``(d + 1, d + 1)``.
-    components
-        The parts' deviations of residuals.
-    noise
-        The prior's deviation of rows.
-    """
+    """Devices that something is known of."""
 
     model: Model
+    # Each source under the prior of all, and its rows.
     fits: tuple[SourceFit, ...]
-    tables: tuple[FeatureTable | None, ...]
+    tables: tuple[FeatureTable, ...]
+    # Of all devices, the target last, shape ``(d + 1, d + 1)``.
     distance: NDArray[np.float64]
     components: Components
+    # The prior's deviation of rows.
     noise: float
 
     def prior(self, chosen: Sequence[int]) -> Prior:
@@ -82,36 +68,28 @@ class Sources:
 
     def times(self, chosen: Sequence[int]) -> list[dict[str, float]]:
         """Return the logarithms of some sources' times by label."""
-        return [log_times(self.model, table) for i in chosen if (table := self.tables[i]) is not None]
+        return [log_times(self.model, self.tables[i]) for i in chosen]
 
 
-def residuals_of(fits: Sequence[SourceFit], tables: Sequence[FeatureTable | None], chosen: Sequence[int]) -> Residuals:
+def residuals_of(fits: Sequence[SourceFit], tables: Sequence[FeatureTable], chosen: Sequence[int]) -> Residuals:
     """Return the residuals of some sources, numbered as in the list."""
     found = Residuals(np.empty(0, dtype=np.intp), (), (), np.empty(0))
     for i in chosen:
         table = tables[i]
-        if table is not None and len(fits[i].residuals) == len(table):
+        if len(fits[i].residuals) == len(table):
             device = np.full(len(table), i, dtype=np.intp)
-            found = found.and_also(Residuals(device, programs_of(table), table.kernels, fits[i].residuals))
+            found = found.and_also(Residuals(device, table.generators, table.kernels, fits[i].residuals))
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class TargetFit:
-    """The target's parameters, and how far its samples lie from what was expected of them.
-
-    Attributes
-    ----------
-    fit
-        The posterior of the model's parameters.
-    residuals
-        Of the sources and of the samples.
-    surprise
-        Squared distance of the samples from what the prior predicts, in its standard deviations, over all directions.
-    """
+    """The target's parameters, and how far its samples lie from what was expected of them."""
 
     fit: FitResult
+    # Of the sources and of the samples.
     residuals: Residuals
+    # Squared distance of the samples from what the prior predicts, in its standard deviations, over all directions.
     surprise: float
 
 
@@ -121,7 +99,7 @@ def fit_target(
     """Return the target's fit from some sources and its samples, of which there may be none."""
     model, components = sources.model, sources.components
     prior, residuals = sources.prior(chosen), sources.residuals(chosen)
-    asked = list(zip(programs_of(samples), samples.kernels, strict=True))
+    asked = list(zip(samples.generators, samples.kernels, strict=True))
     carried = carry_over(residuals, components, sources.distance, target, asked, whole=False)
     counts = np.array([sum(program == other for other, _ in asked) for program, _ in asked], dtype=np.float64)
     own = np.maximum(carried.deviation**2 - carried.shared**2, 0.0)
@@ -130,23 +108,13 @@ def fit_target(
     place = samples.features.index(model.output_feature)
     corrected = samples.values.copy()
     corrected[:, place] *= np.exp(-carried.correction)
-    table = scale_features_by_output(
-        FeatureTable(
-            model.output_feature,
-            samples.features,
-            samples.kernels,
-            corrected,
-            groups=samples.groups,
-            info=samples.info,
-            sub_group_size=samples.sub_group_size,
-        )
-    )
+    table = replace(samples, values=corrected, spread=None, repeatability=None)
     starts = [dict(zip(model.params(), sources.fits[i].parameters.tolist(), strict=True)) for i in chosen[:1]]
     fit = fit_with_prior(model, table, prior, deviations=deviations, starts=starts, loss=loss, precise=precise)
     measured = np.log(samples.values[:, place])
     predicted = _log_predictions(model, fit, samples)
     own_residuals = Residuals(
-        np.full(len(samples), target, dtype=np.intp), programs_of(samples), samples.kernels, measured - predicted
+        np.full(len(samples), target, dtype=np.intp), samples.generators, samples.kernels, measured - predicted
     )
     surprise = _surprise(model, prior, samples, measured - carried.correction, own, carried.shared)
     return TargetFit(fit, residuals.and_also(own_residuals), surprise)
@@ -155,7 +123,7 @@ def fit_target(
 def log_gradient(model: Model, parameters: Array, table: FeatureTable) -> Array:
     """Return the derivatives of the logarithm of predictions by those of the parameters, shape ``(m, n)``."""
     names = model.params()
-    values = {name: table.column(name) for name in model.input_features()}
+    values = table.columns(model.input_features())
     point = dict(zip(names, map(float, parameters), strict=True))
     derivatives = model.compiled.derivatives({**values, **point}, len(table))
     predicted = np.broadcast_to(np.asarray(model.evaluate(point, values), dtype=np.float64), (len(table),))
@@ -163,10 +131,10 @@ def log_gradient(model: Model, parameters: Array, table: FeatureTable) -> Array:
     return gradient
 
 
-def _log_predictions(model: Model, fit: FitResult, table: FeatureTable) -> Array:
-    values = {name: table.column(name) for name in model.input_features()}
-    predicted: Array = np.log(np.broadcast_to(np.asarray(model.evaluate(fit, values), dtype=np.float64), (len(table),)))
-    return predicted
+def _log_predictions(model: Model, parameters: Mapping[str, float] | HasParams, table: FeatureTable) -> Array:
+    values = table.columns(model.input_features())
+    predicted = np.asarray(model.evaluate(parameters, values), dtype=np.float64)
+    return np.log(np.broadcast_to(predicted, (len(table),)))
 
 
 def _surprise(model: Model, prior: Prior, samples: FeatureTable, observed: Array, own: Array, shared: Array) -> float:
@@ -179,12 +147,10 @@ def _surprise(model: Model, prior: Prior, samples: FeatureTable, observed: Array
     medians = np.array([prior[name].median for name in model.params()])
     gradient = log_gradient(model, medians, samples)
     spread = np.array([prior[name].spread for name in model.params()])
-    programs = np.array(programs_of(samples))
+    programs = np.array(samples.generators)
     together = programs[:, None] == programs[None, :]
     covariance = (gradient * spread) @ (gradient * spread).T + together * np.outer(shared, shared) + np.diag(own)
-    values = {name: samples.column(name) for name in model.input_features()}
-    expected = np.log(np.asarray(model.evaluate(prior.medians(), values), dtype=np.float64))
-    off = observed - expected
+    off = observed - _log_predictions(model, prior.medians(), samples)
     inverse = np.linalg.inv(covariance + 1e-12 * np.eye(len(off)))
     weighed = inverse @ off
     whole = float(off @ weighed)
@@ -192,3 +158,101 @@ def _surprise(model: Model, prior: Prior, samples: FeatureTable, observed: Array
         return whole
     # Without row i it is whole - weighed[i]**2 / inverse[i, i]: the inverse of a matrix less one row and column.
     return whole - float(np.max(weighed**2 / np.diag(inverse)))
+
+
+# What the time of a kernel follows beyond the peaks: how much is on the device, and what of it is shared.
+_FACTS = (
+    "compute_units",
+    "clock_hz",
+    "l1_bytes",
+    "l2_bytes",
+    "l2_bandwidth",
+    "dram_bandwidth",
+    "dram_latency",
+    "local_bytes",
+    "max_items_per_unit",
+    "max_groups_per_unit",
+    "compute_capability",
+    "fp32_per_cycle",
+    "fp64_per_cycle",
+)
+
+
+def distances(machines: Sequence[Machine | None]) -> Array:
+    """Return how far apart devices are: root mean square of the logarithms of ratios of their facts.
+
+    Over the facts that all machines have, so that the distance is Euclidean; infinite to one that is not known.
+    """
+    found = np.where(np.eye(len(machines), dtype=bool), 0.0, np.inf)
+    places = [place for place, machine in enumerate(machines) if machine is not None]
+    facts = [machine.known() for machine in machines if machine is not None]
+    shared = [name for name in _FACTS if facts and all(known.get(name, 0.0) > 0 for known in facts)]
+    if not shared:
+        return found
+    points = np.log([[known[name] for name in shared] for known in facts])
+    found[np.ix_(places, places)] = np.sqrt(np.mean((points[:, None] - points[None, :]) ** 2, axis=2))
+    return found
+
+
+def transfer_prior(
+    sources: Sources,
+    chosen: Sequence[int],
+    target: TargetFit,
+    samples: FeatureTable,
+    number: int,
+    asked: Sequence[tuple[str, str]],
+) -> TransferPrior:
+    """Return what is carried over to a target, of the model alone; its limits and conflict are not known yet."""
+    components = sources.components
+    carried = carry_over(target.residuals, components, sources.distance, number, asked)
+    timed = set(target.residuals.kernels)
+    times = one_factor_log_times(sources.times(chosen), log_times(sources.model, samples))
+    kernels = {
+        label: TransferTerm(float(mean), float(deviation), program, times.get(label))
+        for (program, label), mean, deviation in zip(asked, carried.correction, carried.deviation, strict=True)
+        if label in timed
+    }
+    programs = {program: TransferTerm(*pair) for program, pair in carried.programs.items()}
+    unknown = float(np.hypot(components.unseen, components.noise))
+    names = tuple(sources.fits[i].name for i in chosen)
+    return TransferPrior(names, len(samples), kernels, programs, unknown)
+
+
+# As how many samples the usual scatter between two sources counts.
+_USUAL_SAMPLES = 3.0
+_LEAST_SCATTER = 1e-3
+# Labels that two sources need in common to tell how their ratio scatters.
+_FEWEST_COMMON = 3
+_USUAL_SCATTER = 0.3
+
+
+def one_factor_log_times(sources: Sequence[Mapping[str, float]], samples: Mapping[str, float]) -> dict[str, float]:
+    """Return the logarithm of the time of each label that sources have timed, by one factor of each source."""
+    usual = _usual_scatter(sources)
+    factors: list[tuple[Mapping[str, float], float, float]] = []
+    for times in sources:
+        ratios = np.array([value - times[label] for label, value in samples.items() if label in times])
+        if len(ratios):
+            factor = float(np.median(ratios))
+            squares = float(np.sum((ratios - factor) ** 2)) + _USUAL_SAMPLES * usual**2
+            factors.append((times, factor, squares / (len(ratios) + _USUAL_SAMPLES)))
+    sums: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for times, factor, variance in factors:
+        # Sources that follow twice as closely count sixteen times: the nearest decides, if one is clearly so.
+        weight = variance**-2.0
+        for label, value in times.items():
+            sums[label] = sums.get(label, 0.0) + weight * (value + factor)
+            weights[label] = weights.get(label, 0.0) + weight
+    return {label: total / weights[label] for label, total in sums.items()}
+
+
+def _usual_scatter(sources: Sequence[Mapping[str, float]]) -> float:
+    """Return the usual standard deviation of the ratio of two sources' times, in the logarithm."""
+    found = []
+    for place, first in enumerate(sources):
+        for second in sources[place + 1 :]:
+            ratios = np.array([value - second[label] for label, value in first.items() if label in second])
+            if len(ratios) >= _FEWEST_COMMON:
+                found.append(float(np.std(ratios)))
+    return max(float(np.median(found)), _LEAST_SCATTER) if found else _USUAL_SCATTER

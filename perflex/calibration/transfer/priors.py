@@ -3,7 +3,7 @@
 The logarithm of a parameter is taken as normal over devices. Its mean and spread are those of the sources; the spread
 is shrunk towards what is usual of the model's parameters, because two or five devices hardly tell a spread (moderated
 variances: Smyth, Stat. Appl. Genet. Mol. Biol. 3, 3, 2004), and widened as Student's distribution is against the normal
-one. Where the sources kept their rows, they are fitted again with that prior, in turns (empirical Bayes by
+one. The sources are fitted to their rows again with that prior, in turns (empirical Bayes by
 expectation and maximisation: Dempster, Laird and Rubin, J. R. Stat. Soc. B 39, 1, 1977), so that parameters that a
 source's rows do not tell apart take the values that suit the others.
 """
@@ -11,16 +11,16 @@ source's rows do not tell apart take the values that suit the others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.uncertainty import student_quantile
+from perflex.calibration.prediction_variance import student_quantile
 from perflex.errors import CalibrationError
-from perflex.fit.loss import robust_loss
+from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior, posterior_of_logarithms
-from perflex.fit.prior import ParameterPrior, Prior
+from perflex.fit.problem import robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,90 +48,47 @@ _PROBABILITY = 0.975
 
 @dataclass(frozen=True, eq=False)
 class SourceFit:
-    """A source as its rows and the prior have it.
-
-    Attributes
-    ----------
-    name
-        Of the device.
-    parameters
-        Shape ``(n,)``, in the model's order.
-    variances
-        Of the parameters' logarithms, shape ``(n,)``.
-    residuals
-        ln(measured / predicted) of each row, shape ``(m,)``; empty where rows are not known.
-    """
+    """A source as its rows and the prior have it."""
 
     name: str
+    # In the model's order, and the variances of their logarithms, shape ``(n,)``.
     parameters: NDArray[np.float64]
     variances: NDArray[np.float64]
+    # ln(measured / predicted) of each row, shape ``(m,)``; empty where rows are not known.
     residuals: NDArray[np.float64]
 
 
-def prior_of(sources: Sequence[CalibrationRecord], *, weights: Sequence[float] | None = None) -> Prior:
-    """Return the prior that calibrations of other devices give.
+def shared_prior(sources: Sequence[CalibrationRecord]) -> tuple[Prior, list[SourceFit]]:
+    """Return the prior that calibrations of one model on other devices give, and the sources fitted with it.
 
-    Parameters
-    ----------
-    sources
-        Calibrations of one model on other devices, at least one.
-    weights
-        How much each source counts, above zero, such as for how similar it is; by default all alike.
-
-    Returns
-    -------
-    Prior
-        A log-normal one for each parameter. A cost that is zero in some sources counts there as a third of its
-        smallest positive value; one that is zero in all of them is held at zero, as is an edge, a sharpness or a hidden
-        fraction that is zero in half of them. What a source's rows do not determine is left out.
-
-    Raises
-    ------
-    CalibrationError
-        There are no sources, their models differ, or weights are not one positive number for each.
+    A cost that is zero in some sources counts there as a third of its smallest positive value; one that is zero in all
+    of them is held at zero, as is an edge, a sharpness or a hidden fraction that is zero in half of them. What a
+    source's rows do not determine is left out.
     """
-    return shared_prior(sources, weights=weights)[0]
-
-
-def shared_prior(
-    sources: Sequence[CalibrationRecord], *, weights: Sequence[float] | None = None
-) -> tuple[Prior, list[SourceFit]]:
-    """Return the prior, and the sources fitted with it; arguments and errors as `prior_of`."""
     model = require_one_model(sources)
-    share = np.ones(len(sources)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if share.shape != (len(sources),) or not (np.isfinite(share) & (share > 0)).all():
-        msg = f"weights must be {len(sources)} positive numbers, one for each source"
-        raise CalibrationError(msg)
     names = tuple(_name(source, place) for place, source in enumerate(sources))
     values, variances = _own(sources)
-    prior = _prior(model, values, variances, share, _noise(sources), names)
+    prior = _prior(model, values, variances, _noise(sources), names)
     fits = [_kept(model, source, name) for source, name in zip(sources, names, strict=True)]
     for _ in range(_ROUNDS):
         fits = [
-            _refitted(model, source.table, prior, name) if source.table is not None and len(source.table) else fit
+            _refitted(model, source.table, prior, name) if len(source.table) else fit
             for source, name, fit in zip(sources, names, fits, strict=True)
         ]
         if not any(len(fit.residuals) for fit in fits):
             break
-        prior = prior_of_fits(model, fits, prior.noise, share)
+        prior = prior_of_fits(model, fits, prior.noise)
     return prior, fits
 
 
-def prior_of_fits(model: Model, fits: Sequence[SourceFit], noise: float, weights: Array | None = None) -> Prior:
+def prior_of_fits(model: Model, fits: Sequence[SourceFit], noise: float) -> Prior:
     """Return the prior of sources that were fitted; `noise` is the deviation of their rows' residuals."""
     values, variances = np.array([fit.parameters for fit in fits]), np.array([fit.variances for fit in fits])
-    share = np.ones(len(fits)) if weights is None else weights
-    return _prior(model, values, variances, share, noise, tuple(fit.name for fit in fits))
+    return _prior(model, values, variances, noise, tuple(fit.name for fit in fits))
 
 
 def require_one_model(sources: Sequence[CalibrationRecord]) -> Model:
-    """Return the sources' model.
-
-    Raises
-    ------
-    CalibrationError
-        There are no sources, their models differ, or one has cycles of a tool, which samples of others do not have.
-    """
+    """Return the sources' model."""
     if not sources:
         msg = "there are no sources; give calibrations of the model on other devices"
         raise CalibrationError(msg)
@@ -147,10 +104,6 @@ def require_one_model(sources: Sequence[CalibrationRecord]) -> Model:
                 "calibrations of one model"
             )
             raise CalibrationError(msg, model=source.model)
-    tool = next((source.options["cycles"] for source in sources if "cycles" in source.options), None)
-    if tool is not None:
-        msg = f"a source has cycles of {tool}; give calibrations with perflex's own cycles (cycles='ports')"
-        raise CalibrationError(msg, model=model)
     return model
 
 
@@ -180,9 +133,7 @@ def _noise(sources: Sequence[CalibrationRecord]) -> float:
     return max(float(np.median(found)) if found else 0.1, _LEAST_NOISE)
 
 
-def _prior(
-    model: Model, values: Array, variances: Array, weights: Array, noise: float, names: tuple[str, ...]
-) -> Prior:
+def _prior(model: Model, values: Array, variances: Array, noise: float, names: tuple[str, ...]) -> Prior:
     parameters = model.params()
     held = [_is_held(model, name, values[:, place]) for place, name in enumerate(parameters)]
     logs = np.full(values.shape, np.nan)
@@ -194,16 +145,14 @@ def _prior(
             known = np.isfinite(column)
             logs[known, place] = np.log(np.where(column[known] > 0, column[known], small))
     present = np.isfinite(logs)
-    share = np.where(present, weights[:, None], 0.0)
-    total = np.where(share.sum(axis=0) > 0, share.sum(axis=0), 1.0)
-    mean = np.nansum(np.where(present, share * logs, 0.0), axis=0) / total
-    # As many devices of equal weight (Kish's effective number).
-    count = np.where(share.any(axis=0), total**2 / np.maximum((share**2).sum(axis=0), 1e-300), 0.0)
-    squares = np.nansum(np.where(present, share * ((logs - mean) ** 2 + variances), 0.0), axis=0) / total
+    count = present.sum(axis=0).astype(np.float64)
+    total = np.maximum(count, 1.0)
+    mean = np.nansum(np.where(present, logs, 0.0), axis=0) / total
+    squares = np.nansum(np.where(present, (logs - mean) ** 2 + variances, 0.0), axis=0) / total
     freedom = np.maximum(count - 1.0, 0.0)
     own = np.where(freedom > 0, squares * count / np.maximum(freedom, 1e-9), 0.0)
-    told = freedom > 0
-    usual = float(np.median(own[told])) if told.any() else _USUAL_SPREAD**2
+    known = freedom > 0
+    usual = float(np.median(own[known])) if known.any() else _USUAL_SPREAD**2
     spread = np.sqrt((_USUAL_DEVICES * usual + freedom * own) / (_USUAL_DEVICES + freedom))
     # The mean of few devices is itself not known, nor is their spread.
     widening = student_quantile(_PROBABILITY, _USUAL_DEVICES + freedom) / student_quantile(_PROBABILITY, 1e9)
@@ -230,15 +179,12 @@ def _is_held(model: Model, name: str, column: Array) -> bool:
 
 def _kept(model: Model, source: CalibrationRecord, name: str) -> SourceFit:
     count = len(model.params())
-    return SourceFit(name, np.array(list(source.fit.values())), np.zeros(count), np.empty(0))
+    return SourceFit(name, source.fit.vector, np.zeros(count), np.empty(0))
 
 
 def _refitted(model: Model, table: FeatureTable, prior: Prior, name: str) -> SourceFit:
     """Return a source fitted to its rows with the prior, each row weighing as the source's own noise says."""
-    from perflex.fit.table import scale_features_by_output
-
-    scaled = replace(scale_features_by_output(table), weights=None)
-    fit = fit_with_prior(model, scaled, prior, loss="soft_l1", precise=False)
+    fit = fit_with_prior(model, table, prior, loss="soft_l1", precise=False)
     residuals = -np.log1p(np.maximum(np.asarray(fit.relative_errors), _LEAST_NOISE - 1.0))
     logs = posterior_of_logarithms(fit)
-    return SourceFit(name, np.array(list(fit.values())), np.diag(logs), residuals)
+    return SourceFit(name, fit.vector, np.diag(logs), residuals)

@@ -4,8 +4,8 @@ The residual r = ln(measured / predicted) of a kernel on a device is taken as th
 
     r = program + kernel + program on this device + kernel on this device + noise
 
-The first two are common to all devices. The next two are correlated between similar devices, by exp(-d/reach) at the
-distance d of their machines. The parts' variances and the reach come from the sources alone, by maximum likelihood
+The first two are common to all devices. The next two are correlated between similar devices, by exp(-d/length) at the
+distance d of their machines. The parts' variances and the length come from the sources alone, by maximum likelihood
 (variance components: Harville, J. Am. Stat. Assoc. 72, 320, 1977). What the sources and the samples then say of a
 kernel on the target is the conditional mean (best linear unbiased prediction: Robinson, Stat. Sci. 6, 15, 1991): the
 sources' residuals, shrunk by how well they agree. Programs are independent of one another.
@@ -31,27 +31,19 @@ _MOST_KERNELS = 24
 # Kernels of a program whose residuals are conditioned on one another at once.
 _AT_ONCE = 24
 _LEAST_DEVIATION = 1e-3
-_REACHES = (0.05, 0.2, 0.5, 1.5)
+_LENGTH_SCALES = (0.05, 0.2, 0.5, 1.5)
 _EVALUATIONS = 250
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Residuals of kernels on devices, one row each.
+    """Residuals of kernels on devices, one row each."""
 
-    Attributes
-    ----------
-    device
-        Number of the device, shape ``(m,)``.
-    programs, kernels
-        Program and label of each row.
-    values
-        ln(measured / predicted), shape ``(m,)``.
-    """
-
+    # Its number.
     device: NDArray[np.intp]
     programs: tuple[str, ...]
     kernels: tuple[str, ...]
+    # ln(measured / predicted).
     values: NDArray[np.float64]
 
     def by_program(self) -> dict[str, list[int]]:
@@ -60,11 +52,6 @@ class Residuals:
         for row, program in enumerate(self.programs):
             rows.setdefault(program, []).append(row)
         return rows
-
-    def of_devices(self, devices: Sequence[int]) -> Residuals:
-        """Return the rows of some devices, which keep their numbers."""
-        rows = np.flatnonzero(np.isin(self.device, list(devices)))
-        return self.take(rows)
 
     def take(self, rows: Sequence[int] | Whole) -> Residuals:
         """Return some rows."""
@@ -87,33 +74,23 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of the parts of a residual, and the reach of similarity (0 for none)."""
+    """Standard deviations of the parts of a residual, and the length scale of similarity (0 for none)."""
 
     program: float
     kernel: float
     program_on_device: float
     kernel_on_device: float
     noise: float
-    reach: float = 0.0
+    length_scale: float = 0.0
 
     def covariance(
         self, first: tuple[Whole, Whole], second: tuple[Whole, Whole], distance: Array, *, noise: bool
     ) -> Array:
-        """Return the covariance of residuals of one program, shape ``(a, b)``.
-
-        Parameters
-        ----------
-        first, second
-            Numbers of the devices and of the kernels, shapes ``(a,)`` and ``(b,)``.
-        distance
-            Of all devices, shape ``(d, d)``.
-        noise
-            Whether to add that of measurements, where both are the same rows.
-        """
+        """Return the covariance of residuals of one program, shape ``(a, b)``."""
         alike = first[1][:, None] == second[1][None, :]
         apart = distance[first[0][:, None], second[0][None, :]]
         with np.errstate(invalid="ignore"):
-            near = np.exp(-apart / self.reach) if self.reach > 0 else (apart == 0) * 1.0
+            near = np.exp(-apart / self.length_scale) if self.length_scale > 0 else (apart == 0) * 1.0
         common = self.program**2 + self.kernel**2 * alike
         own = self.program_on_device**2 + self.kernel_on_device**2 * alike
         found: Array = common + near * own
@@ -130,21 +107,14 @@ class Components:
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """What is known of residuals on the target.
+    """What is known of residuals on the target."""
 
-    Attributes
-    ----------
-    correction, deviation
-        Mean and standard deviation of the residual of each label that was asked for, noise included, shape ``(k,)``.
-    shared
-        Part of the deviation that kernels of a program have in common, shape ``(k,)``.
-    programs
-        Mean and deviation of the residual of further kernels of each program.
-    """
-
+    # Mean and standard deviation of the residual of each label that was asked for, noise included, shape ``(k,)``.
     correction: NDArray[np.float64]
     deviation: NDArray[np.float64]
+    # Part of the deviation that kernels of a program have in common, shape ``(k,)``.
     shared: NDArray[np.float64]
+    # Mean and deviation of the residual of further kernels of each program.
     programs: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -161,20 +131,20 @@ def components_of(residuals: Residuals, distance: Array) -> Components:
     start[4] = np.log(overall / 5)
     best, least = _components(start, 0.0), np.inf
     finite = distance[np.isfinite(distance) & (distance > 0)]
-    for reach in (0.0, *_REACHES) if several and finite.size else (0.0,):
+    for length_scale in (0.0, *_LENGTH_SCALES) if several and finite.size else (0.0,):
 
-        def lacking(logs: Array, reach: float = reach) -> float:
-            return _lacking(_components(logs, reach), blocks, distance)
+        def lacking(logs: Array, length_scale: float = length_scale) -> float:
+            return _lacking(_components(logs, length_scale), blocks, distance)
 
         found = minimize(lacking, start, method="Nelder-Mead", options={"maxfev": _EVALUATIONS, "xatol": 0.03})
         if found.fun < least:
-            best, least = _components(found.x, reach), float(found.fun)
+            best, least = _components(found.x, length_scale), float(found.fun)
     return best
 
 
-def _components(logs: Array, reach: float) -> Components:
+def _components(logs: Array, length_scale: float) -> Components:
     deviations = np.maximum(np.exp(np.clip(logs, -12.0, 3.0)), _LEAST_DEVIATION).tolist()
-    return Components(deviations[0], deviations[1], deviations[2], deviations[3], deviations[4], reach)
+    return Components(deviations[0], deviations[1], deviations[2], deviations[3], deviations[4], length_scale)
 
 
 def carry_over(
@@ -186,22 +156,9 @@ def carry_over(
     *,
     whole: bool = True,
 ) -> Carried:
-    """Return what residuals of sources, and of samples of the target, say of the target.
+    """Return what residuals of sources, and of samples, say of a target: of program and label of each kernel asked.
 
-    Parameters
-    ----------
-    residuals
-        Of the sources and samples.
-    components
-        The parts' deviations.
-    distance
-        Of all devices, shape ``(d, d)``.
-    target
-        Number of the target.
-    asked
-        Program and label of the kernels to predict.
-    whole
-        Whether to say something of programs of which no kernel is asked for, too.
+    If `whole`, of programs of which no kernel is asked for, too. Distances are of all devices, shape ``(d, d)``.
     """
     count = len(asked)
     correction, deviation = np.zeros(count), np.full(count, np.hypot(components.unseen, components.noise))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.budget.information import elasticities
+from perflex.calibration.budget.choose import elasticities
 from perflex.errors import CalibrationError
 from perflex.fit.posterior import posterior_of_logarithms
 
@@ -52,7 +52,7 @@ def suggest_samples(calibration: CalibrationRecord, candidates: FeatureTable, co
     if carried is None:
         msg = "only a transferred calibration can suggest samples; make one with transfer(sources)"
         raise CalibrationError(msg)
-    taken = set(() if calibration.table is None else calibration.table.kernels)
+    taken = set(calibration.table.kernels)
     free = [row for row, label in enumerate(candidates.kernels) if label not in taken]
     if not 0 < count <= len(free):
         msg = (
@@ -60,7 +60,7 @@ def suggest_samples(calibration: CalibrationRecord, candidates: FeatureTable, co
         )
         raise CalibrationError(msg)
     _, rows = elasticities(calibration.model, calibration.fit, candidates)
-    programs = np.array(candidates.groups or tuple(label.partition("(")[0] for label in candidates.kernels))
+    programs = np.array(candidates.generators)
     deviation = []
     for label, program in zip(candidates.kernels, programs, strict=True):
         term = carried.kernels.get(label) or carried.programs.get(program)

@@ -1,37 +1,52 @@
-"""From calibrations of other devices and few samples, or none, to a calibration of a new device."""
+"""From calibrations of other devices and few samples, or none, to a calibration of a new device.
+
+Sources are left out one at a time: each is predicted from the others and as few samples as the target has. This says
+what no fit to the target could: how far predictions of a device lie off that is not among the sources, and whether the
+model, or other devices' times with one factor, predicts kernels better that the sources have timed.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from perflex.calibration.calibrating import software_versions
 from perflex.calibration.calibration import Calibration
-from perflex.calibration.transfer.devices import Sources, counted_samples, fit_target, programs_of, residuals_of
-from perflex.calibration.transfer.left_out_devices import left_out_devices
+from perflex.calibration.transfer.devices import (
+    Sources,
+    counted_samples,
+    distances,
+    fit_target,
+    residuals_of,
+    transfer_prior,
+)
 from perflex.calibration.transfer.priors import require_one_model, shared_prior
 from perflex.calibration.transfer.residuals import components_of
-from perflex.calibration.transfer.similarity import distances
-from perflex.calibration.transfer.terms import carried_terms
+from perflex.calibration.transfer_prior import LEVELS, transferred_predictions
 from perflex.errors import CalibrationError, MachineError, PerflexWarning
-from perflex.fit.table import FeatureTable, fitted_rows
-from perflex.machines.lookup import load_machine
+from perflex.machines.files import load_machine
 from perflex.machines.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perflex.calibration.carried_over import CarriedOver
+    from numpy.typing import NDArray
+
     from perflex.calibration.transfer.devices import TargetFit
-    from perflex.calibration.transfer.left_out_devices import LeftOutDevices
+    from perflex.calibration.transfer_prior import TransferPrior
     from perflex.expression.model import Model
-    from perflex.fit.loss import Loss
+    from perflex.fit.options import Loss
+    from perflex.fit.table import FeatureTable
+
+    Array = NDArray[np.float64]
 
 
 def transfer(
@@ -44,7 +59,7 @@ def transfer(
 ) -> Calibration:
     """Make a calibration of a device from those of other devices and few samples of its own, or none.
 
-    Parameters are the mode of the posterior: the sources are the prior (`prior_of`). What the model errs by for the
+    Parameters are the mode of the posterior: the sources are the prior. What the model errs by for the
     same kernel, or for kernels of the same program, on the sources is carried over, shrunk by how well the sources
     agree. Kernels that sources have timed are predicted by the model so corrected and by the sources' times with one
     factor for each device, mixed as predicted left-out sources best. Intervals come from left-out sources, too.
@@ -90,14 +105,14 @@ def transfer(
     residuals = known.residuals(everyone)
     fitted = fit_target(known, everyone, rows, number, loss)
     asked = dict.fromkeys(zip(residuals.programs, residuals.kernels, strict=True))
-    asked |= dict.fromkeys(zip(programs_of(rows), rows.kernels, strict=True))
-    carried = carried_terms(known, everyone, fitted, rows, number, list(asked))
-    left_out = _left_out(known, len(rows), loss, seed)
-    carried = replace(
+    asked |= dict.fromkeys(zip(rows.generators, rows.kernels, strict=True))
+    carried = transfer_prior(known, everyone, fitted, rows, number, list(asked))
+    errors = _device_errors(known, len(rows), loss, seed)
+    carried = msgspec.structs.replace(
         carried,
-        weight=left_out.weight,
-        limits=left_out.limits,
-        conflict=_conflict(fitted, len(rows), left_out.surprise) if len(rows) else None,
+        weight=errors.weight,
+        limits=errors.limits,
+        conflict=_conflict(fitted, len(rows), errors.surprise) if len(rows) else None,
     )
     found = _made(model, rows, fitted, carried, "" if target is None else target.name)
     for remark in carried.remarks:
@@ -116,24 +131,21 @@ def _known_sources(sources: tuple[Calibration, ...], target: Machine | None) -> 
 
 
 @lru_cache(maxsize=8)
-def _left_out(known: Sources, count: int, loss: Loss, seed: int) -> LeftOutDevices:
-    return left_out_devices(known, count, loss, seed)
+def _device_errors(known: Sources, count: int, loss: Loss, seed: int) -> DeviceErrors:
+    return device_folds(known, count, loss, seed)
 
 
-def _samples(model: Model, samples: FeatureTable | None, tables: Sequence[FeatureTable | None]) -> FeatureTable:
+def _samples(model: Model, samples: FeatureTable | None, tables: Sequence[FeatureTable]) -> FeatureTable:
     """Return the samples, of which there may be none, with the model's columns."""
+    names = model.all_features()
     if samples is None:
-        known = next((table for table in tables if table is not None), None)
-        names = tuple(model.all_features())
-        if known is None:
-            return FeatureTable(model.output_feature, names, (), np.empty((0, len(names))))
-        return fitted_rows(model, known, scaled=False).take([])
-    rows = fitted_rows(model, samples, scaled=False)
+        return tables[0].of_features(names).take([])
+    rows = samples.of_features(names)
     bad = [rows.kernels[i] for i in np.flatnonzero(~(rows.column(model.output_feature) > 0))]
     if bad:
         msg = f"the time of sample {bad[0]} is not above zero; leave it out"
         raise CalibrationError(msg, kernel=bad[0])
-    return replace(rows, machine=samples.machine, device=samples.device)
+    return rows
 
 
 def _machine(machine: str | Path | Machine | None, rows: FeatureTable) -> Machine | None:
@@ -167,19 +179,115 @@ def _conflict(fitted: TargetFit, count: int, usual: float) -> float:
     return float(chi2.sf(fitted.surprise / max(usual / typical, 1.0), freedom))
 
 
-def _made(model: Model, rows: FeatureTable, fitted: TargetFit, carried: CarriedOver, machine: str) -> Calibration:
-    fit = fitted.fit
-    values = {name: rows.column(name) for name in model.input_features()}
-    predicted = np.broadcast_to(np.asarray(model.evaluate(fit, values), dtype=np.float64), (len(rows),))
-    errors = predicted / rows.column(model.output_feature) - 1.0
+def _made(model: Model, rows: FeatureTable, fitted: TargetFit, carried: TransferPrior, machine: str) -> Calibration:
+    # Errors are of what was measured: the fit saw it without what other devices explain.
+    problem = replace(fitted.fit.problem, output=rows.column(model.output_feature))
+    # Without rows, the table's device and machine are those of a source.
+    device, machine = (rows.device or machine, machine or rows.machine) if len(rows) else (machine, machine)
     return Calibration(
         model=model,
-        # Of what was measured: the fit saw it without what other devices explain.
-        fit=replace(fit, relative_errors=tuple(map(float, errors))),
-        device={"name": rows.device or machine} if rows.device or machine else {},
+        fit=replace(fitted.fit, problem=problem),
+        table=rows,
+        device={"name": device} if device else {},
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=software_versions(),
-        machine=machine or rows.machine,
-        table=fitted_rows(model, rows, scaled=True),
+        machine=machine,
         transferred=carried,
     )
+
+
+# Draws of samples of each source.
+_DRAWS = 4
+# Rows of a source that are predicted for each draw: more say the same.
+_MOST_ROWS = 240
+_FEWEST_SOURCES = 2
+_WEIGHTS = np.linspace(0.0, 1.0, 11)
+_LEAST_LIMIT = 0.2
+
+
+@dataclass(frozen=True)
+class DeviceErrors:
+    """What sources say that were left out."""
+
+    # Of the model beside other devices' times, in the logarithm.
+    weight: float
+    # Quantiles, at `LEVELS`, of errors over predicted standard deviations; empty with one source.
+    limits: tuple[float, ...]
+    # Median of the samples' squared distance from what the prior predicts, per sample.
+    surprise: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Draw:
+    """Errors of a source's rows that were no samples: of the model, of one factor, and the predicted deviation."""
+
+    source: int
+    model: Array
+    factor: Array
+    deviation: Array
+    surprise: float
+
+
+def device_folds(sources: Sources, samples: int, loss: Loss, seed: int) -> DeviceErrors:
+    """Return what leaving out each source says of predictions with so many samples."""
+    with_rows = [i for i, table in enumerate(sources.tables) if len(table) > 1]
+    if len(with_rows) < _FEWEST_SOURCES:
+        return DeviceErrors(1.0, (), 1.0)
+    generator = np.random.default_rng(seed)
+    draws = [
+        _draw(sources, source, samples, loss, generator)
+        for source in with_rows
+        for _ in range(_DRAWS if samples else 1)
+    ]
+    weight = _best_weight(draws)
+    errors = [np.abs(_mixed(draw, weight)) / draw.deviation for draw in draws]
+    # Each source counts alike, however many rows it has.
+    mass = np.concatenate([np.full(len(part), 1.0 / max(len(part), 1)) for part in errors])
+    sizes = np.concatenate(errors)
+    order = np.argsort(sizes)
+    share = np.cumsum(mass[order]) / mass.sum()
+    limits = [max(float(np.interp(level, share, sizes[order])), _LEAST_LIMIT * level) for level in LEVELS]
+    if not samples:
+        # What is not known of the device moves all its rows alike, and few devices were left out: never nearer than
+        # deviations of a normal distribution.
+        limits = [
+            max(limit, NormalDist().inv_cdf((1.0 + level) / 2.0)) for limit, level in zip(limits, LEVELS, strict=True)
+        ]
+    surprise = float(np.median([draw.surprise for draw in draws])) if samples else 1.0
+    return DeviceErrors(weight, tuple(np.maximum.accumulate(limits).tolist()), surprise)
+
+
+def _draw(sources: Sources, source: int, count: int, loss: Loss, generator: np.random.Generator) -> _Draw:
+    table = sources.tables[source]
+    order = generator.permutation(len(table))
+    few = min(count, len(table) // 2)
+    samples, rest = table.take(order[:few].tolist()), table.take(order[few : few + _MOST_ROWS].tolist())
+    others = [i for i in range(len(sources.fits)) if i != source]
+    target = fit_target(sources, others, samples, source, loss, precise=False)
+    asked = list(zip(rest.generators, rest.kernels, strict=True))
+    carried = transfer_prior(sources, others, target, samples, source, asked)
+    values = rest.columns(sources.model.input_features())
+    pairs = list(zip(rest.kernels, rest.generators, strict=True))
+    found = transferred_predictions(target.fit, carried, values, pairs)
+    measured = np.log(rest.column(sources.model.output_feature))
+    times = [carried.kernels[label].log_time if label in carried.kernels else None for label in rest.kernels]
+    factor = np.array([np.nan if time is None else time for time in times])
+    return _Draw(
+        source, measured - found.mean, measured - factor, found.deviation, target.surprise / counted_samples(few)
+    )
+
+
+def _mixed(draw: _Draw, weight: float) -> Array:
+    both = weight * draw.model + (1.0 - weight) * np.nan_to_num(draw.factor)
+    return np.where(np.isfinite(draw.factor), both, draw.model)
+
+
+def _best_weight(draws: Sequence[_Draw]) -> float:
+    """Return the model's weight with the least mean error of sources' rows, each source alike."""
+    if not any(np.isfinite(draw.factor).any() for draw in draws):
+        return 1.0
+
+    def size(weight: float) -> float:
+        return float(np.mean([np.mean(np.abs(_mixed(draw, weight))) for draw in draws if len(draw.model)]))
+
+    return float(min(_WEIGHTS, key=size))

@@ -1,19 +1,28 @@
-"""What a cubin says of its kernels: registers, memory and places of arguments.
+"""Cubins: facts of their kernels, their instructions by NVIDIA's disassembler, and making them of CUDA C++.
 
-Source: NVIDIA, CUDA Binary Utilities (``cuobjdump -elf``), which names the attributes of ``.nv.info`` sections.
+NVIDIA's run-time compiler (NVRTC) is a library of its own: it needs no GPU and no driver.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
+import re
+import shutil
 import struct
-from dataclasses import dataclass
+import subprocess
+import sysconfig
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
 
 from perflex.compiled.elf import elf_object
+from perflex.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from perflex.compiled.elf import ElfObject
 
@@ -27,61 +36,37 @@ _SIZED = 4
 
 @dataclass(frozen=True)
 class GpuCode:
-    """A kernel as it was compiled for an NVIDIA GPU.
+    """A kernel as it was compiled for an NVIDIA GPU."""
 
-    Attributes
-    ----------
-    architecture
-        What it was compiled for, as ``"sm_90"``.
-    cubin
-        The ELF object with all kernels of the source.
-    name
-        The kernel's name in it.
-    groups, work_group
-        Work-groups of the launch, and work-items of a work-group, along each axis.
-    spill_bytes
-        Bytes that each work-item stores for want of registers, as the assembler tells; None where it does not.
-    """
-
+    # As ``"sm_90"``.
     architecture: str
+    # The ELF object with all kernels of the source.
     cubin: bytes
     name: str
+    # Work-groups of the launch, and work-items of a work-group, along each axis.
     groups: tuple[int, ...]
     work_group: tuple[int, ...]
+    # That each work-item stores for want of registers, as the assembler tells; None where it does not.
     spill_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What a cubin says of one kernel.
+    """What a cubin says of one kernel."""
 
-    Attributes
-    ----------
-    registers
-        32-bit registers per work-item.
-    private_bytes
-        Memory of each work-item beside its registers: spilt registers and private arrays.
-    local_bytes
-        Local memory of a work-group that the code declares.
-    arguments
-        First byte of each argument in constant bank 0 and its bytes, in their order.
-    """
-
+    # 32-bit registers per work-item.
     registers: int
+    # Memory of each work-item beside its registers: spilt registers and private arrays.
     private_bytes: int
+    # Local memory of a work-group that the code declares.
     local_bytes: int
+    # First byte of each argument in constant bank 0 and its bytes, in their order.
     arguments: tuple[tuple[int, int], ...]
 
 
 @lru_cache(maxsize=256)
 def kernel_facts(code: GpuCode) -> KernelFacts:
-    """Return what a cubin says of a kernel.
-
-    Raises
-    ------
-    ValueError
-        The object is no cubin, or has no such kernel.
-    """
+    """Return what a cubin says of a kernel."""
     found = elf_object(code.cubin)
     sections = {} if found is None else {one.name: one for one in found.sections}
     if found is None or f".text.{code.name}" not in sections:
@@ -125,3 +110,159 @@ def _symbol(found: ElfObject, number: int) -> str:
     (place,) = struct.unpack_from("<I", table.content, 24 * number)
     names = found.sections[table.link].content
     return names[place : names.find(b"\0", place)].decode("utf-8", "replace")
+
+
+_LIMIT_S = 120.0
+# Bytes of an instruction from Volta on.
+_BYTES = 16
+
+
+@dataclass(frozen=True)
+class GpuInstruction:
+    """One instruction."""
+
+    address: int
+    name: str
+    # What follows the name, between dots.
+    modifiers: tuple[str, ...]
+    # As the disassembler writes them, the destination first.
+    operands: tuple[str, ...]
+    # The register that decides whether it is carried out, ``"P0"`` or ``"!P0"``; empty for always.
+    predicate: str = ""
+
+
+@lru_cache(maxsize=64)
+def disassembled(code: GpuCode) -> tuple[GpuInstruction, ...]:
+    """Return the instructions of a kernel."""
+    tool = _tool()
+    with NamedTemporaryFile(suffix=".cubin") as stream:
+        stream.write(code.cubin)
+        stream.flush()
+        done = subprocess.run(  # noqa: S603 - NVIDIA's tool, on a file of our own
+            [tool, "--emit-json", stream.name], capture_output=True, check=False, timeout=_LIMIT_S
+        )
+    if done.returncode:
+        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
+        msg = (
+            f"nvdisasm cannot read code for {code.architecture} ({reason[0]}); "
+            "install another version: pip install -U nvidia-cuda-nvdisasm"
+        )
+        raise MissingExtraError(msg, extra="cuda-code")
+    for function in json.loads(done.stdout)[1]:
+        if function["function-name"] == code.name:
+            entries = function["sass-instructions"]
+            return tuple(_instruction(number * _BYTES, entry) for number, entry in enumerate(entries))
+    return ()
+
+
+def _tool() -> str:
+    for folder in ("purelib", "platlib"):
+        for path in sorted(Path(sysconfig.get_path(folder), "nvidia").glob("*/bin/nvdisasm"), reverse=True):
+            return str(path)
+    found = shutil.which("nvdisasm")
+    if found is None:
+        msg = (
+            "reading code for NVIDIA's GPUs needs the disassembler nvdisasm; "
+            "install it with: pip install 'perflex[cuda-code]'"
+        )
+        raise MissingExtraError(msg, extra="cuda-code")
+    return found
+
+
+def _instruction(address: int, entry: dict[str, str]) -> GpuInstruction:
+    name, *modifiers = entry["opcode"].split(".")
+    operands = tuple(part.strip().removesuffix(".reuse") for part in entry.get("operands", "").split(",") if part)
+    return GpuInstruction(address, name, tuple(modifiers), operands, entry.get("predicate", "").removeprefix("@"))
+
+
+_LIBRARY = re.compile(r"libnvrtc\.so\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A cubin, empty where the compiler failed, what it wrote, and the names that C++ functions have in the cubin."""
+
+    cubin: bytes
+    log: str
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Any, ...]:
+    """Return the libraries of the Python environment, newest first, then those of CUDA's own folders."""
+    found: list[tuple[int, str]] = []
+    for folder in ("purelib", "platlib"):
+        found += _in(Path(sysconfig.get_path(folder), "nvidia"), "*/lib")
+    found += _in(Path("/usr/local"), "cuda*/lib64") + _in(Path("/usr/lib"), "x86_64-linux-gnu")
+    loaded = []
+    for _, path in sorted(dict.fromkeys(found), key=lambda entry: -entry[0]):
+        try:
+            loaded.append(ctypes.CDLL(path))
+        except OSError:
+            continue  # of another processor, say
+    return tuple(loaded)
+
+
+def _in(root: Path, folders: str) -> list[tuple[int, str]]:
+    paths = [path for folder in root.glob(folders) for path in folder.glob("libnvrtc.so.*")]
+    return [(int(match[1]), str(path)) for path in paths if (match := _LIBRARY.match(path.name))]
+
+
+def _architectures(library: Any) -> list[int]:
+    count = ctypes.c_int()
+    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    numbers = (ctypes.c_int * count.value)()
+    library.nvrtcGetSupportedArchs(numbers)
+    return list(numbers)
+
+
+def supported_architectures() -> list[str]:
+    """Return what the compilers here make code for, as ``"sm_90"``; nothing where there is no compiler."""
+    return [f"sm_{number}" for number in sorted({one for library in _libraries() for one in _architectures(library)})]
+
+
+def _compiler_for(architecture: str) -> Any | None:
+    return next((one for one in _libraries() if architecture in [f"sm_{n}" for n in _architectures(one)]), None)
+
+
+def compile_cuda(
+    source: str, architecture: str, options: tuple[str, ...] = (), expressions: tuple[str, ...] = ()
+) -> Compiled:
+    """Compile CUDA C++; `expressions` name kernels that are C++ functions, instances of templates among them."""
+    library = _compiler_for(architecture)
+    if library is None:
+        known = supported_architectures()
+        msg = (
+            f"NVRTC here makes code for {known[0]} to {known[-1]}, not for {architecture}; older GPUs need an older "
+            "compiler: pip install nvidia-cuda-nvrtc-cu12"
+            if known
+            else "compiling for NVIDIA's GPUs needs NVRTC; install it with: pip install 'perflex[cuda-code]'"
+        )
+        raise MissingExtraError(msg, extra="cuda-code")
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    try:
+        for expression in expressions:
+            library.nvrtcAddNameExpression(program, expression.encode())
+        words = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in options)]
+        failed = library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
+        log = _content(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+        cubin = b"" if failed else _content(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
+        names = {} if failed else {each: _lowered(library, program, each) for each in expressions}
+        return Compiled(cubin, log.rstrip(b"\0").decode("utf-8", "replace"), names)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _lowered(library: Any, program: ctypes.c_void_p, expression: str) -> str:
+    name = ctypes.c_char_p()
+    library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name))
+    return (name.value or b"").decode()
+
+
+def _content(size_of: Any, get: Any, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    size_of(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    get(program, buffer)
+    return buffer.raw

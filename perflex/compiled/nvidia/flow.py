@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.compiled.control_flow import Loop
-    from perflex.compiled.nvidia.disassembly import GpuInstruction
+    from perflex.compiled.nvidia.cubin import GpuInstruction
     from perflex.compiled.nvidia.values import Truth
 
 _LONGEST = 10**9
@@ -23,17 +23,10 @@ _LOOKS = 12
 
 @dataclass(frozen=True)
 class GpuBlock:
-    """Instructions that are executed one after another, and the numbers of the blocks that may follow.
-
-    Attributes
-    ----------
-    instructions
-        The last one decides what follows.
-    followers
-        Of two, the first one where the last instruction's conditions do not hold, else the other.
-    """
+    """Instructions that are executed one after another, and the numbers of the blocks that may follow."""
 
     instructions: tuple[GpuInstruction, ...]
+    # Of two, the first one where the last instruction's conditions do not hold, else the other.
     followers: tuple[int, ...]
 
     @property
@@ -47,13 +40,7 @@ class UnknownFlowError(Exception):
 
 
 def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
-    """Return the basic blocks of a kernel that can be reached; the last one is empty and stands for its end.
-
-    Raises
-    ------
-    UnknownFlowError
-        A jump leads where registers say.
-    """
+    """Return the basic blocks of a kernel that can be reached; the last one is empty and stands for its end."""
     end = len(instructions)
     places = {one.address: number for number, one in enumerate(instructions)}
     starts = {0, end}
@@ -125,17 +112,10 @@ def _taken(lane: Lane, block: GpuBlock) -> Truth:
 
 @dataclass(frozen=True)
 class Ways:
-    """What one work-item can do.
-
-    Attributes
-    ----------
-    edges
-        That it can take.
-    trips
-        Loops that it can come to, with the iterations of each entry; None where they are not known.
-    """
+    """What one work-item can do."""
 
     edges: frozenset[tuple[int, int]]
+    # Loops that it can come to, with the iterations of each entry; None where they are not known.
     trips: tuple[tuple[Loop, int | None], ...]
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from perflex.compiled.nvidia.disassembly import GpuInstruction
+    from perflex.compiled.nvidia.cubin import GpuInstruction
 
 _MASK = 0xFFFFFFFF
 _REGISTER = re.compile(r"(U?R)(\d+)$")

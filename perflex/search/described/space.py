@@ -4,23 +4,170 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import CalibrationError
-from perflex.search.described.analytic import AnalyticFit, fit_analytic
-from perflex.search.described.platform import platform_of
-from perflex.search.spaces.building import settings_text
+from perflex.search.described.description import platform_of
+from perflex.search.spaces.extraction import settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from perflex.expression.compiled import CompiledExpression
     from perflex.machines.machine import Machine
     from perflex.search.described.description import Description
+
+# Error of the model that residuals are weighed with against the priors, in the logarithm of the time.
+_SPREAD = 0.2
+# How much larger that error may be for a configuration e times slower than the fastest: they need not be told apart.
+_LENIENCE = 0.3
+# The priors, and others drawn about them: the least squares may have several minima.
+_STARTS = 3
+
+
+@dataclass(frozen=True)
+class AnalyticFit:
+    """The analytic model with the parameters that fit the measured configurations best, priors included.
+
+    `residual` is the standard deviation of the logarithm of measured over predicted time; a smaller `cost`, half the
+    sum of squares that was minimised, is more probable.
+    """
+
+    description: Description
+    parameters: Mapping[str, float]
+    residual: float
+    cost: float
+
+    def predict(self, features: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the predicted time of each configuration, in the unit that the fit was given."""
+        compiled = _compiled(self.description.model, tuple(self.description.parameters))
+        rows = len(next(iter(features.values())))
+        return np.broadcast_to(np.asarray(compiled.value({**features, **self.parameters})), rows).astype(np.float64)
+
+    def shares(self, features: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """Return the share of each cost in the time, ``d log(time) / d log(parameter)``, shape ``(n,)`` each.
+
+        What costs leave over is the first parameter's, the time of the operation that costs are stated in.
+        """
+        names = tuple(self.description.parameters)
+        compiled = _compiled(self.description.model, names)
+        values = {**features, **self.parameters}
+        rows = len(next(iter(features.values())))
+        slopes = compiled.derivatives(values, rows) / self.predict(features)[:, None]
+        found = {
+            name: slopes[:, number] * self.parameters[name]
+            for number, name in enumerate(names)
+            if number and self.description.parameters[name].unit != "1"
+        }
+        return {names[0]: 1 - np.sum(list(found.values()), axis=0), **found}
+
+
+# Each fit while tuning asks for the same model: its symbolic derivatives are worth keeping.
+@lru_cache(maxsize=16)
+def _compiled(model: str, parameters: tuple[str, ...]) -> CompiledExpression:
+    from perflex.expression.compiled import CompiledExpression
+    from perflex.expression.parser import parse_expression
+
+    return CompiledExpression(parse_expression(model), parameters)
+
+
+def fit_analytic(
+    description: Description, features: Mapping[str, NDArray[np.float64]], times: NDArray[np.float64]
+) -> AnalyticFit:
+    """Fit a description's model to measured configurations, shape ``(n,)``, times in any one unit.
+
+    The parameters that are most probable given the times: the logarithm of each parameter is normal around its prior,
+    the logarithm of each time is about the model's with heavy tails (soft absolute errors), so that compilers' freaks
+    do not bend the rest, and slow configurations may be farther off than fast ones. The parameter of time (the first)
+    is set from the times first, since it is known least. Levenberg-Marquardt in the logarithms, from several starts.
+    """
+    times = np.asarray(times, dtype=np.float64)
+    if not len(times) or not (np.isfinite(times) & (times > 0)).all():
+        msg = (
+            "the measured times must be positive and finite, and there must be at least one; "
+            "leave out failed configurations"
+        )
+        raise CalibrationError(msg, description=description.name)
+    problem = _Problem(description, features, np.log(times))
+    cost, best = min((problem.solve(start) for start in problem.starts()), key=lambda pair: pair[0])
+    fitted = problem.log_times(best)
+    deviation = float(np.sqrt(np.mean((problem.target - fitted) ** 2)))
+    return AnalyticFit(
+        description, dict(zip(description.parameters, np.exp(best).tolist(), strict=True)), deviation, cost
+    )
+
+
+class _Problem:
+    """Residuals of the times and of the priors as functions of the parameters' logarithms."""
+
+    def __init__(
+        self, description: Description, features: Mapping[str, NDArray[np.float64]], target: NDArray[np.float64]
+    ) -> None:
+        self.names = tuple(description.parameters)
+        self.compiled = _compiled(description.model, self.names)
+        self.features = {name: features[name] for name in self.compiled.features}
+        self.target = target
+        self.error = _SPREAD * (1 + _LENIENCE * (target - target.min()))
+        # In logarithms parameters stay positive without bounds, which Levenberg-Marquardt does not have.
+        self.prior = np.log([parameter.prior for parameter in description.parameters.values()])
+        self.spread = np.array([parameter.spread for parameter in description.parameters.values()])
+        # The median: configurations that the model misses by far must not set the unit of time.
+        offset = float(np.median(target - self.log_times(self.prior)))
+        if not np.isfinite(offset):
+            msg = f"the model of description {description.name!r} is not finite at its priors; correct the description"
+            raise CalibrationError(msg, description=description.name)
+        # The first parameter scales the time, whose unit its prior cannot know.
+        self.prior[0] += offset
+
+    # Clipped, so that exponentials stay finite wherever the solver tries.
+    def _values(self, point: NDArray[np.float64]) -> dict[str, NDArray[np.float64] | float]:
+        return {**self.features, **dict(zip(self.names, np.exp(np.clip(point, -300, 300)).tolist(), strict=True))}
+
+    def log_times(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        value = np.asarray(self.compiled.value(self._values(point)), dtype=np.float64)
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(np.log(value), self.target.shape)
+
+    def starts(self) -> list[NDArray[np.float64]]:
+        # A fixed seed: equal measurements give equal fits.
+        random = np.random.default_rng(0)
+        about = [self.prior + 0.7 * self.spread * random.standard_normal(len(self.prior)) for _ in range(_STARTS - 1)]
+        # The offset of the time is known already.
+        for start in about:
+            start[0] = self.prior[0]
+        return [self.prior, *about]
+
+    def residual(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        # Finite and large where the model gives no positive time: least_squares refuses a start with nan.
+        error = np.nan_to_num((self.log_times(point) - self.target) / self.error, nan=1e3, posinf=1e3, neginf=-1e3)
+        # Soft L1 loss: a configuration that the model misses by far must not decide the fit.
+        soft = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
+        return np.concatenate([soft, (point - self.prior) / self.spread])
+
+    def jacobian(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = self._values(point)
+        rows = len(self.target)
+        value = np.broadcast_to(np.asarray(self.compiled.value(values)), rows)
+        # Chain rule: d log(time) / d log(p) = p / time * d time / dp.
+        slopes = self.compiled.derivatives(values, rows) * np.exp(point) / (value * self.error)[:, None]
+        error = (self.log_times(point) - self.target) / self.error
+        root = np.sqrt(1 + error**2)
+        soft = np.sqrt(2 * (root - 1))
+        # Derivative of the soft loss's root; where the error vanishes it is 0/0, and its limit 1.
+        factor = np.where(np.abs(error) < 1e-4, 1.0, np.abs(error) / (root * np.maximum(soft, 1e-300)))
+        return np.vstack([np.nan_to_num(slopes * factor[:, None]), np.diag(1 / self.spread)])
+
+    def solve(self, start: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        from scipy.optimize import least_squares
+
+        # "lm" needs as many residuals as parameters: the rows of the priors make up for few measurements.
+        found = least_squares(self.residual, start, jac=self.jacobian, method="lm", xtol=1e-6, ftol=1e-6, max_nfev=200)
+        return float(found.cost), np.asarray(found.x, dtype=np.float64)
 
 
 class _OnDemand(Sequence[Any]):
@@ -41,19 +188,19 @@ class _OnDemand(Sequence[Any]):
 class ReadingFit:
     """The analytic model under the reading of the description that the measurements favour.
 
-    Attributes
-    ----------
-    fit
-        The fitted model.
-    reading
-        0 for the description as it stands, else the alternative, counted from 1.
-    predicted
-        Time of every configuration of the space, in the unit of the measured times.
+    The reading is 0 for the description as it stands, else the alternative, counted from 1. Times of all configurations
+    are predicted in the unit of the measured ones; `table` has what is learned from beside them.
     """
 
     fit: AnalyticFit
     reading: int
     predicted: NDArray[np.float64]
+    table: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def logs(self) -> NDArray[np.float64]:
+        """Logarithms of the predicted times."""
+        return np.log(self.predicted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +256,7 @@ class DescribedSpace:
         return np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
 
     def kernel(self, number: int) -> Any:
-        """Refuse to build a kernel, as other spaces do.
-
-        Raises
-        ------
-        CalibrationError
-            Always: the kernel is described by formulas, and was never perflex's to build.
-        """
+        """Refuse to build a kernel, which other spaces do: it is described by formulas."""
         msg = f"{self.description.name} is described by formulas; build it yourself from the settings"
         raise CalibrationError(msg, variant=self.names[number])
 
@@ -176,8 +317,14 @@ class DescribedSpace:
             self.description.compute(self.settings, self.platform, alternative) for alternative in (None, *whole)
         )
 
+    @cached_property
+    def places(self) -> NDArray[np.float64]:
+        """Settings and switches, shape ``(n, d)``: what configurations differ in."""
+        known = {**self.settings, **self.readings[0]}
+        return np.column_stack([known[name] for name in (*self.description.tunables, *self.description.switches)])
+
     def inputs(self, reading: int) -> NDArray[np.float64]:
-        """Return features and tunables as a learned correction sees them, shape ``(n, columns)``; scales are even."""
+        """Return features and tunables as a learned correction sees them, shape ``(n, d)``; scales are even."""
         features = list(self.readings[reading].values())
         tunables = [np.asarray(self.settings[name], dtype=np.float64) for name in self.description.tunables]
         columns = [_even(column) for column in (*features, *tunables)]
@@ -191,17 +338,7 @@ class DescribedSpace:
     def fit_analytic(self, index: NDArray[np.intp], times: NDArray[np.float64]) -> ReadingFit:
         """Fit the analytic model to measured configurations, under whichever reading makes them most probable.
 
-        Parameters
-        ----------
-        index
-            Which configurations were measured, shape ``(m,)``.
-        times
-            Their times, shape ``(m,)``, any unit.
-
-        Raises
-        ------
-        CalibrationError
-            As `fit_analytic`, or the fitted model gives a time that is not positive for some configuration.
+        Numbers and times have shape ``(m,)``. A CalibrationError if a time is not positive, measured or predicted.
         """
         fits = [
             fit_analytic(self.description, {name: column[index] for name, column in features.items()}, times)
@@ -218,7 +355,7 @@ class DescribedSpace:
                 f"{where}; correct it so that every time is positive"
             )
             raise CalibrationError(msg, description=self.description.name)
-        return ReadingFit(fits[reading], reading, predicted)
+        return ReadingFit(fits[reading], reading, predicted, self.inputs(reading))
 
 
 def _even(column: NDArray[np.float64]) -> NDArray[np.float64]:

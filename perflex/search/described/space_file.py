@@ -15,8 +15,7 @@ import numpy as np
 
 from perflex.errors import FileFormatError
 from perflex.file_io import read_packed_text
-from perflex.search.described.description import Description
-from perflex.search.described.description_file import load_description
+from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
 
 if TYPE_CHECKING:
@@ -135,16 +134,14 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
     for entry in document["cache"].values():
         if isinstance(entry, dict):
             # The median of the runs where they are kept: the "time" of an entry is their mean.
-            times: Any = entry.get("times")
+            times = entry.get("times")
+            runs = [_number(time) for time in times] if isinstance(times, list) else []
+            known = [run for run in runs if run is not None]
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
-            time = float(np.median(list(map(float, times)))) if _numbers(times) else entry.get("time")
+            time = float(np.median(known)) if known and len(known) == len(runs) else entry.get("time")
             yield {key: entry.get(key) for key in keys}, time
         else:
             yield dict.fromkeys(keys), None
-
-
-def _numbers(values: Any) -> bool:
-    return isinstance(values, list) and bool(values) and all(_number(value) is not None for value in values)
 
 
 def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:

@@ -24,6 +24,7 @@ import math
 import sys
 from dataclasses import dataclass, field
 from numbers import Real
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,31 +86,81 @@ class Promise:
 
 @dataclass(frozen=True)
 class KeepDecision:
-    """Which variants are kept, and what that promises.
+    """Which variants are kept, and what that promises."""
 
-    Attributes
-    ----------
-    kept
-        Indices of the kept variants, fastest predicted first, shape ``(k,)``; the fastest measured is among them,
-        the other measured ones are not: they are known to be slower.
-    threshold_ratio
-        What is predicted slower than this multiple of the fastest measured time is dropped; infinite if nothing is.
-    achieved_confidence
-        That the batch carries, at least what was asked for where ``met``; 1 where everything is kept.
-    met
-        False if nothing but keeping everything would do.
-    explanation
-        Why, in one line.
-    promise
-        What was asked for, None where it was a number or a share.
-    """
-
+    # Numbers of the kept variants, fastest predicted first, shape ``(k,)``; of the measured ones only the fastest.
     kept: Indices = field(repr=False)
+    # What is predicted slower than this multiple of the fastest measured time is dropped; infinite if nothing is.
     threshold_ratio: float
+    # That the batch carries, at least what was asked for where ``met``; 1 where everything is kept.
     achieved_confidence: float
+    # False if nothing but keeping everything would do.
     met: bool
     explanation: str
+    # What was asked for, None where it was a number or a share.
     promise: Promise | None = None
+
+
+Keep = float | int | Promise
+
+
+def decide(
+    keep: Keep,
+    predicted: Array,
+    measured_index: Indices,
+    measured: Array,
+    *,
+    order: Indices | None = None,
+    unseen: Array | None = None,
+) -> KeepDecision:
+    """Return which variants are kept: a number of them, a share above 0 (1.0 for all), or a promise.
+
+    Times have shape ``(n,)`` and ``(m,)``. `order` has all variants, the one to be kept first before the others, for a
+    number or a share; by default that of `predicted`. `unseen` has predictions of the measured variants by models that
+    did not see them, by default those in `predicted`. A promise without measured variants is a CalibrationError.
+    """
+    if isinstance(keep, Promise):
+        if not measured_index.size:
+            msg = (
+                "a promise rests on measured variants: give the times of a few that were drawn by chance as measured, "
+                f"at least {keep.batch} of them, or keep a number or a share"
+            )
+            raise CalibrationError(msg)
+        return keep_by_promise(
+            predicted, measured_index=measured_index, measured=measured, predicted_of_measured=unseen, promise=keep
+        )
+    order = np.argsort(predicted, kind="stable") if order is None else order
+    count = number_kept(keep, predicted.size)
+    # Of those measured only the fastest may be worth running again: the others are known to be slower.
+    best = measured_index[[np.argmin(measured)]] if measured_index.size else measured_index
+    left = order[~np.isin(order, measured_index)][: count - best.size]
+    kept = order[np.isin(order, np.concatenate([best, left]))].astype(np.intp)
+    what = "the fastest measured and those" if best.size else "those"
+    text = f"{kept.size} of {predicted.size}: {what} predicted fastest"
+    return KeepDecision(kept, math.inf, math.nan, met=True, explanation=text)
+
+
+def check_keep(keep: Keep) -> None:
+    """Stop where `keep` is out of range, before the work that it does not depend on."""
+    if not isinstance(keep, Promise):
+        number_kept(keep, 1)
+
+
+def number_kept(keep: float, total: int) -> int:
+    """Return how many of so many are kept, at least one; a CalibrationError where `keep` is out of range."""
+    if isinstance(keep, bool) or not isinstance(keep, (int, float, np.integer, np.floating)):
+        msg = f"keep must be a number of variants, a share such as 0.1, or a Promise, not {keep!r}"
+        raise CalibrationError(msg)
+    if isinstance(keep, (int, np.integer)):
+        if keep < 1:
+            msg = f"at least one variant must be kept, not {keep}"
+            raise CalibrationError(msg)
+        return min(int(keep), total)
+    if not 0 < keep <= 1:
+        msg = f"the share to keep must be above 0 and at most 1, e.g. 0.1; write {keep:g} as an int for a number"
+        raise CalibrationError(msg)
+    # Rounding alone may lift a product above a whole number.
+    return max(1, math.ceil(keep * total - 1e-9))
 
 
 def keep_by_promise(
@@ -124,28 +175,11 @@ def keep_by_promise(
 ) -> KeepDecision:
     """Return the smallest set of variants that holds one near the best with the promised confidence.
 
-    Parameters
-    ----------
-    predicted
-        Times of all variants, shape ``(n,)``, seconds (or any unit, the same as of ``measured``).
-    measured_index
-        Which variants were measured, shape ``(m,)``: a random batch, or one at least as rich in fast variants.
-    measured
-        Their times, shape ``(m,)``.
-    predicted_of_measured
-        Predictions of the measured variants by models that did not see their times (cross-validated), shape ``(m,)``.
-        Where there are none, ``predicted`` is taken, which is right only for a model that was not fitted to them.
-    promise
-        What to hold; by default within 5 % with 95 % confidence.
-    searched_index, searched
-        Variants measured besides, because they were expected to be fast, and their times, shape ``(k,)``. The fastest
-        of all measured counts; how well the model predicts is judged by the batch alone, for such variants are those
-        that it knows best.
-
-    Raises
-    ------
-    CalibrationError
-        A time is not positive and finite, shapes do not fit, or a variant is measured twice.
+    Predicted times have shape ``(n,)``; the measured ones, shape ``(m,)``, are of a random batch, or one at least as
+    rich in fast variants. Of these `predicted_of_measured` is by models that did not see their times; where there are
+    none, `predicted` is taken, which is right only for a model that was not fitted to them. What was searched, shape
+    ``(k,)``, was measured besides because it was expected to be fast: it counts for the fastest measured; how well the
+    model predicts is judged by the batch alone.
     """
     wanted = promise or Promise()
     times = _times(predicted, "predicted")
@@ -194,23 +228,9 @@ def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> fl
     bound = float(np.sort(residuals)[place - 1])
     deviation = math.sqrt(float((residuals**2).mean()))
     # The larger of the two: a quantile of few residuals may be too small by chance.
-    reach = max(bound, deviation * _normal_quantile(promise.confidence))
+    half_width = max(bound, deviation * NormalDist().inv_cdf(promise.confidence))
     # The root widens the bound away from the centre as a regression's prediction interval is.
-    return float(offset + slope * away + reach * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
-
-
-def ratio_of(logarithm: float) -> float:
-    """Return the ratio that a logarithm stands for, the largest float where it is larger still.
-
-    An infinite ratio would say that nothing is dropped.
-    """
-    return math.exp(min(logarithm, _LARGEST_LOG))
-
-
-def _normal_quantile(level: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(level)
+    return float(offset + slope * away + half_width * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
 
 
 def _decide(
@@ -220,7 +240,8 @@ def _decide(
     known = np.zeros(logs_of_all.size, dtype=bool)
     known[index] = True
     kept_flags = (logs_of_all <= threshold) & ~known
-    ratio = ratio_of(threshold - float(logs.min()))
+    # An infinite ratio would say that nothing is dropped.
+    ratio = math.exp(min(threshold - float(logs.min()), _LARGEST_LOG))
     everything = bool(kept_flags.sum() == (~known).sum()) and not known.all()
     kept_flags[best] = True
     kept = ranked[kept_flags[ranked]]

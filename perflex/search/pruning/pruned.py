@@ -10,100 +10,164 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import FileFormatError
-from perflex.file_io import writing
+from perflex.expression.compiled import contributions
+from perflex.expression.tree import Name, Product, Sum, evaluate, walk
+from perflex.file_io import saving
 from perflex.html import shown_by
 from perflex.search.described.space import DescribedSpace
-from perflex.search.pruning.costs import dominating
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from perflex.expression.model import Model
+    from perflex.expression.tree import Node
     from perflex.search.pruning.promise import KeepDecision
-    from perflex.search.spaces.candidates import Candidates
+    from perflex.search.spaces.extraction import Candidates
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
+
+KINDS = ("memory", "on-chip", "overhead", "other")
+# The first that an identifier begins with decides.
+_BEGINNINGS = {
+    **dict.fromkeys(("f_peak_group", "f_simd_item_", "f_simd_barrier_", "f_host_"), "overhead"),
+    **dict.fromkeys(("f_sync_", "f_thread_", "f_sub_groups", "f_wave", "f_occupancy", "f_oversub_"), "overhead"),
+    "f_su_imbalance": "overhead",
+    **dict.fromkeys(("f_mem_", "f_vol_", "f_txn_", "f_su_v_", "f_ecm_", "f_traffic_"), "memory"),
+    **dict.fromkeys(("f_peak_dram", "f_peak_l2"), "memory"),
+    # Of updates in local memory; others go to L2.
+    "f_peak_atomic_local": "on-chip",
+    "f_peak_atomic": "memory",
+    # Waiting for memory, local memory and arithmetic.
+    "f_peak_latency": "other",
+    "f_peak_exposed": "other",
+    **dict.fromkeys(("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_", "f_simd_", "f_code_", "f_peak_"), "on-chip"),
+}
+
+
+def feature_kind(identifier: str, space: str | None = None) -> str:
+    """Return the kind of cost of a feature; the address space matters where its identifier does not say it (a tag)."""
+    if identifier.startswith("f_mem_"):
+        parts = identifier.split("_")
+        named = next((part for part in ("global", "local", "private") if part in parts), space)
+        return "on-chip" if named in {"local", "private"} else "memory"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if identifier.startswith(beginning)), "other")
+
+
+def model_costs(
+    model: Model,
+    params: Mapping[str, float],
+    columns: Mapping[str, Array],
+    kind_of: Callable[[str], str] = feature_kind,
+) -> dict[str, Array]:
+    """Return how much of each prediction is a cost of each of `KINDS`, shape ``(n,)``; together they are the whole.
+
+    `columns` has the values of each input feature, shape ``(n,)``.
+    """
+    count = next((len(column) for column in columns.values()), 1)
+    values: dict[str, Any] = {**columns, **{name: params[name] for name in model.params()}}
+    found: dict[str, Any] = {}
+    for sign, term, value in contributions(model.tree, values):
+        for kind, share in _shares(term, values, kind_of).items():
+            found[kind] = found.get(kind, 0.0) + sign * share * value
+    return {kind: np.array(np.broadcast_to(found.get(kind, 0.0), (count,)), dtype=np.float64) for kind in KINDS}
+
+
+def dominating(costs: Mapping[str, Array]) -> tuple[list[str], Array]:
+    """Return the kind of the largest cost of each prediction and its share, shape ``(n,)``."""
+    # A calibration may allow negative costs; those dominate nothing.
+    table = np.stack([np.maximum(costs[kind], 0.0) for kind in KINDS])
+    total = table.sum(axis=0)
+    largest = table.argmax(axis=0)
+    with np.errstate(all="ignore"):
+        share = np.where(total > 0, table.max(axis=0) / total, np.nan)
+    return [KINDS[place] for place in largest], share
+
+
+def _shares(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return the kinds of cost in a term, and the share of its value that each is."""
+    if isinstance(node, Product):
+        inner = [factor for power, factor in node.factors if power > 0 and isinstance(factor, Sum) and _counts(factor)]
+        # Only one sum can be split by kind: the other factors scale each of its terms alike.
+        if len(inner) == 1:
+            return _shares(inner[0], values, kind_of)
+    if not isinstance(node, Sum):
+        return {_kind(node, kind_of): 1.0}
+    whole = evaluate(node, values)
+    total: dict[str, Any] = {}
+    with np.errstate(all="ignore"):
+        for sign, term in node.terms:
+            part = np.where(np.asarray(whole) != 0, sign * np.asarray(evaluate(term, values)) / whole, 0.0)
+            for kind, share in _shares(term, values, kind_of).items():
+                total[kind] = total.get(kind, 0.0) + part * share
+    return total
+
+
+def _counts(node: Node) -> bool:
+    return any(isinstance(inner, Name) and not inner.is_parameter for inner in walk(node))
+
+
+def _kind(node: Node, kind_of: Callable[[str], str]) -> str:
+    features = [inner.identifier for inner in walk(node) if isinstance(inner, Name) and not inner.is_parameter]
+    if not features:
+        return "overhead"  # a constant time
+    kinds = {kind_of(feature) for feature in features}
+    return next(kind for kind in ("memory", "on-chip", "other", "overhead") if kind in kinds)
+
 
 _SHOWN = 10
 
 
 @dataclass(frozen=True)
 class PrunedVariant:
-    """A variant's place in a pruning.
+    """A variant's place in a pruning."""
 
-    Attributes
-    ----------
-    rank
-        1 for the one predicted fastest.
-    name
-        Of the variant.
-    kept
-        Whether it is worth being compiled and run.
-    reason
-        Why it is kept or dropped.
-    predicted, low, high
-        Predicted time and its 95 % interval in seconds; the interval is nan where there is none.
-    ratio
-        Predicted time as a multiple of the fastest predicted.
-    dominating
-        The cost that dominates: ``"memory"``, ``"on-chip"``, ``"overhead"`` or ``"other"``; of a described kernel, the
-        parameter of its model.
-    share
-        Its share of the predicted time (of a described kernel, of the analytic model's), a fraction.
-    costs
-        Seconds of each kind of cost.
-    measured
-        In seconds; nan where it was not.
-    settings
-        Its settings, for variants of a space.
-    number
-        Among the candidates.
-    """
-
+    # 1 for the one predicted fastest.
     rank: int
     name: str
+    # Whether it is worth being compiled and run.
     kept: bool
+    # Why it is kept or dropped.
     reason: str
+    # Predicted time and its 95 % interval in seconds; the interval is nan where there is none.
     predicted: float
     low: float
     high: float
+    # Predicted time as a multiple of the fastest predicted.
     ratio: float
+    # The cost that dominates: ``"memory"``, ``"on-chip"``, ``"overhead"`` or ``"other"``; of a described kernel, the
+    # parameter of its model.
     dominating: str
+    # Its share of the predicted time (of a described kernel, of the analytic model's), a fraction.
     share: float
+    # Seconds of each kind of cost.
     costs: Mapping[str, float] = field(repr=False)
+    # In seconds; nan where it was not.
     measured: float = math.nan
+    # Its settings, for variants of a space.
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # Among the candidates.
     number: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Pruning:
-    """Variants by predicted time, and which of them are kept.
+    """Variants by predicted time, and which of them are kept."""
 
-    Attributes
-    ----------
-    candidates
-        The variants: their kernels and feature values, or a described space.
-    predicted, low, high
-        Predicted times in seconds and their 95 % intervals, shape ``(n,)``; intervals are nan where there are none.
-    measured
-        Measured times in seconds that the decision rests on, shape ``(n,)``; nan elsewhere.
-    costs
-        Seconds of each kind of cost, shape ``(n,)``.
-    decision
-        How many are kept, and what that promises.
-    """
-
+    # The variants: their kernels and feature values, or a described space.
     candidates: Candidates | DescribedSpace
+    # Predicted times in seconds and their 95 % intervals, shape ``(n,)``; intervals are nan where there are none.
     predicted: Array
     low: Array
     high: Array
+    # Measured times in seconds that the decision rests on, shape ``(n,)``; nan elsewhere.
     measured: Array
+    # Seconds of each kind of cost, shape ``(n,)``.
     costs: Mapping[str, Array]
+    # How many are kept, and what that promises.
     decision: KeepDecision
 
     @property
@@ -132,13 +196,7 @@ class Pruning:
         return len(self.decision.kept) / len(self.predicted)
 
     def kernel(self, variant: PrunedVariant) -> Any:
-        """Return a variant's kernel; one of a space is built anew.
-
-        Raises
-        ------
-        CalibrationError
-            The kernel is described by formulas, and was never perflex's to build.
-        """
+        """Return a variant's kernel; one of a space is built anew, one that is described by formulas refused."""
         return self.candidates.kernel(variant.number)
 
     @cached_property
@@ -189,8 +247,6 @@ class Pruning:
             return "the fastest measured" if kept else f"measured {times:.3g} times the fastest"
         if kept:
             return "predicted among the fastest"
-        if math.isinf(self.predicted[number]):
-            return "its short launch failed"
         kinds, shares = self._dominating
         promised = ", beyond what the promise needs" if math.isfinite(self.decision.threshold_ratio) else ""
         ratio = self.predicted[number] / self._fastest
@@ -222,22 +278,12 @@ class Pruning:
         return self.table()
 
     def to_csv(self, path: Path | str) -> None:
-        """Write every variant to a file.
-
-        Raises
-        ------
-        FileFormatError
-            The file cannot be written.
-        """
+        """Write every variant to a file; a `FileFormatError` where that cannot be written."""
         rows = self._file_rows()
-        try:
-            with writing(path) as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows(rows)
-        except OSError as error:
-            msg = f"cannot write {path}: {error.strerror or error}; name another file"
-            raise FileFormatError(msg, path=path) from error
+        with saving(path) as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
 
     def __repr__(self) -> str:
         lines = [f"{len(self.kept)} of {len(self.predicted)} variants kept ({100 * self.share:.3g} %)"]
@@ -252,4 +298,4 @@ class Pruning:
         lines += [f"  left out: {cause} ({count})" for cause, count in self.excluded.items()]
         return "\n".join(lines)
 
-    _repr_html_ = shown_by("perflex.search.pruning.pruning_html:pruning_html")
+    _repr_html_ = shown_by("pruning.html")

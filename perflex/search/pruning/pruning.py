@@ -1,52 +1,162 @@
-"""Pruning variants by predicted time: what is kept, and what is dropped."""
+"""Pruning variants by predicted time, or measured spaces of described kernels by few times; measuring some of them."""
 
 from __future__ import annotations
 
 import math
-import statistics
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from perflex.calibration.probed import probing_device
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
+from perflex.features.sized_kernel import SizedKernel
+from perflex.features.values import kernel_of
+from perflex.fit.result import geometric_mean_error
 from perflex.search.described.space import DescribedSpace
-from perflex.search.pruning.costs import feature_kind, model_costs
-from perflex.search.pruning.described_pruning import DescribedPruning, prune_described
-from perflex.search.pruning.keep import check_keep, decide, number_kept
-from perflex.search.pruning.promise import Promise
-from perflex.search.pruning.pruned import Pruning
-from perflex.search.spaces.building import settings_text
-from perflex.search.spaces.candidates import candidates_of, columns_of, sizes_of
-from perflex.search.spaces.extraction import ExtractedSpace
-from perflex.search.spaces.predicted import known_variants, predicted_variants
-from perflex.search.spaces.probes import probe_candidates
+from perflex.search.gaussian_process import GaussianProcess
+from perflex.search.pruning.promise import Promise, check_keep, decide
+from perflex.search.pruning.pruned import Pruning, feature_kind, model_costs
+from perflex.search.spaces.extraction import settings_text
+from perflex.search.spaces.space import candidates_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Executor
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.probed import ProbeOn
     from perflex.machines.machine import Machine
-    from perflex.progress import Progress
-    from perflex.search.described.hybrid import HybridPredictor
-    from perflex.search.pruning.keep import Keep
-    from perflex.search.spaces.candidates import Candidates
-    from perflex.search.spaces.probes import ProbedCandidates
+    from perflex.progress import Progress, RunOptions
+    from perflex.search.described.space import ReadingFit
+    from perflex.search.pruning.promise import Keep
+    from perflex.search.spaces.extraction import Candidates
     from perflex.search.spaces.space import VariantSpace
-    from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.options import TimingOptions
 
     Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DescribedPruning(Pruning):
+    """A pruning of a described space: what it is predicted by, and how known times judge it."""
+
+    candidates: DescribedSpace
+    # Alone, fitted to the batch; times in milliseconds as the space's.
+    analytic: ReadingFit
+
+    @property
+    def batch(self) -> NDArray[np.bool_]:
+        """Which configurations the prediction was made from, shape ``(n,)``."""
+        return np.isfinite(self.measured)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Parameters of the analytic model, fitted to the batch."""
+        return dict(self.analytic.fit.parameters)
+
+    @property
+    def _judging(self) -> NDArray[np.bool_]:
+        """Which configurations have known times that the prediction did not see."""
+        return np.isfinite(self.candidates.known) & ~self.batch
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Geometric mean of relative errors outside the batch: of the analytic model, and with the correction."""
+        return {name: geometric_mean_error(errors) for name, errors in self.relative_errors.items()}
+
+    @property
+    def relative_errors(self) -> dict[str, Array]:
+        """Relative errors outside the batch, shape ``(m,)``: of the analytic model, and with the correction."""
+        rest, known = self._judging, self.candidates.known
+        if not rest.any():
+            return {}
+        made = {"analytic": self.analytic.predicted, "with the correction": 1e3 * self.predicted}
+        return {name: times[rest] / known[rest] - 1 for name, times in made.items()}
+
+    @property
+    def allowed_loss(self) -> float:
+        """How much slower than the best a kept configuration may be, a fraction: a promise's loss, 0.05 without one."""
+        return (self.decision.promise or Promise()).loss
+
+    @property
+    def keeps_near_best(self) -> bool | None:
+        """Whether a kept configuration is within `allowed_loss` of the best known; None if only the batch is known."""
+        if not self._judging.any():
+            return None
+        kept, best = self.candidates.known[self.decision.kept], np.nanmin(self.candidates.known)
+        return bool(np.isfinite(kept).any() and np.nanmin(kept) <= (1 + self.allowed_loss) * best)
+
+    @cached_property
+    def _dominating(self) -> tuple[list[str], Array]:
+        shares = self.analytic.fit.shares(self.candidates.readings[self.analytic.reading])
+        names, parts = list(shares), np.array(list(shares.values()))
+        return [names[place] for place in parts.argmax(axis=0)], parts.max(axis=0)
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one dictionary per kept configuration, the most promising first; times in milliseconds.
+
+        ``dominates`` is the parameter whose cost has the largest ``share`` of the time in the analytic model.
+        """
+        kinds, shares = self._dominating
+        return [
+            {**self._row(number), "dominates": kinds[number], "share": float(shares[number])}
+            for number in self.decision.kept.tolist()
+        ]
+
+    def _row(self, number: int) -> dict[str, float]:
+        space = self.candidates
+        row = {name: float(space.settings[name][number]) for name in space.description.tunables}
+        times = (1e3 * self.predicted, self.analytic.predicted, space.known)
+        names = ("predicted_ms", "analytic_ms", "measured_ms")
+        return row | {name: float(column[number]) for name, column in zip(names, times, strict=True)}
+
+    def _file_rows(self) -> list[dict[str, Any]]:
+        kept, batch = set(self.decision.kept.tolist()), self.batch
+        rows: list[dict[str, Any]] = []
+        for number in range(len(self.predicted)):
+            row = {name: "" if np.isnan(value) else f"{value:g}" for name, value in self._row(number).items()}
+            rows.append({**row, "batch": int(batch[number]), "kept": int(number in kept)})
+        return rows
+
+
+def prune_described(space: DescribedSpace, keep: Keep, measured: ArrayLike | None) -> DescribedPruning:
+    """Do what `prune` says for a described space."""
+    index = np.flatnonzero(np.isfinite(space.known)) if measured is None else _numbers(space, measured)
+    known = space.known[index]
+    analytic, process = space.fit_analytic(index, known), GaussianProcess()
+    found = process.forecast(analytic, index, known)
+    predicted = np.exp(found.logs)
+    # Five more fits are worth it only for a promise, which rests on predictions of what the fit did not see.
+    unseen = np.exp(process.unseen(space.fit_analytic, index, known)) if isinstance(keep, Promise) else None
+    decision = decide(keep, predicted, index, known, order=found.order, unseen=unseen)
+    times = np.full(len(space), np.nan)
+    times[index] = 1e-3 * known
+    shares = analytic.fit.shares(space.readings[analytic.reading])
+    costs = {name: 1e-3 * analytic.predicted * share for name, share in shares.items()}
+    unknown = np.full(len(space), np.nan)
+    return DescribedPruning(space, 1e-3 * predicted, unknown, unknown, times, costs, decision, analytic)
+
+
+def _numbers(space: DescribedSpace, measured: ArrayLike) -> Indices:
+    try:
+        index = np.unique(np.asarray(measured, dtype=np.intp))
+        known = np.isfinite(space.known[index])
+    except (TypeError, ValueError, IndexError) as error:
+        msg = f"measured configurations are given by their numbers, 0 to {len(space) - 1}: {error}"
+        raise CalibrationError(msg, description=space.description.name) from error
+    if not known.all():
+        msg = f"configuration {index[~known][0]} has no time; give the space times, or leave it out"
+        raise CalibrationError(msg, description=space.description.name)
+    return index
+
 
 _CONFIDENCE = 0.95
-# Variants that are probed for each that is kept: predictions of what was never launched err by factors.
-_PROBED = 4
 
 
 @overload
@@ -58,24 +168,15 @@ def prune(
     keep: Keep = 0.1,
     machine: str | Path | Machine | None = None,
     measured: Mapping[str, float] | None = None,
-    probe: ProbeOn = False,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    progress: bool | Progress | None = None,
+    run: RunOptions | None = None,
 ) -> Pruning: ...
 
 
 @overload
+def prune(variants: DescribedSpace, *, keep: Keep = 0.1, measured: ArrayLike | None = None) -> DescribedPruning: ...
+
+
 def prune(
-    variants: DescribedSpace,
-    *,
-    keep: Keep = 0.1,
-    measured: ArrayLike | None = None,
-    predictor: HybridPredictor | None = None,
-) -> DescribedPruning: ...
-
-
-def prune(  # noqa: PLR0913 - one parameter per choice
     variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | Candidates | DescribedSpace,
     calibration: Calibration | None = None,
     sizes: Mapping[str, Any] | None = None,
@@ -83,13 +184,9 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     keep: Keep = 0.1,
     machine: str | Path | Machine | None = None,
     measured: Any = None,
-    predictor: HybridPredictor | None = None,
-    probe: ProbeOn = False,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    progress: bool | Progress | None = None,
+    run: RunOptions | None = None,
 ) -> Pruning:
-    """Choose the few variants that are worth being compiled and run; nothing is run here but with `probe`.
+    """Choose the few variants that are worth being compiled and run; nothing is run here.
 
     Parameters
     ----------
@@ -103,24 +200,15 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     keep
         How many: a number, a share such as 0.1, or a `Promise`, which keeps the smallest set that holds it.
     measured
-        Seconds of variants that were measured, by name: a first batch, chosen by chance. A promise then rests on how
-        well the variants themselves are predicted. Without one it rests on how differently measurement kernels of one
-        generator are mispredicted by a fit to all others, and is worth as much as they resemble the variants; where too
-        few can be left out, it is refused. The fastest of them is kept, slower ones are dropped.
+        Seconds of variants that were measured, by name: a first batch, chosen by chance. A promise rests on how well
+        these are predicted. The fastest of them is kept, slower ones are dropped.
 
         Of a described space, the numbers of the configurations whose known times may be used, e.g. of its `sample`;
         all others then judge the result. By default all that are known.
-    predictor
-        Of a described space: by default the analytic model with its learned correction (needs the extra ``learn``).
     machine
         For features that need one, as for `rank`.
-    probe
-        Whether those predicted fastest, four times as many as are kept, are launched in small parts first, and where,
-        as for `Calibration.predict`; the fastest of them by that are kept. Not with a promise.
-    executor
-        Where variants are built and counted; a pool of processes uses all cores.
-    store, progress
-        As for `gather_feature_values`.
+    run
+        Where variants are built and counted.
 
     Returns
     -------
@@ -131,74 +219,77 @@ def prune(  # noqa: PLR0913 - one parameter per choice
     Raises
     ------
     CalibrationError
-        There are no variants, sizes or times are missing or wrong, or a promise has nothing to rest on.
+        There are no variants, sizes or times are missing or wrong, or a promise has no measured variants to rest on.
     SpaceError
         The space has no valid variant.
     UnsupportedKernelError
         No variant can be described.
     MachineError, MissingSizeError, ExecutorError
         As for predictions and counting.
-    DeviceError, MeasurementError
-        Only with `probe`: there is no such device, or all launches fail.
-    MissingExtraError
-        A described space needs scikit-learn, which is not installed.
     """
     # Before minutes of counting, on which a wrong share does not depend.
     check_keep(keep)
     if isinstance(variants, DescribedSpace):
-        if calibration is not None or sizes is not None or machine is not None or probe is not False:
-            msg = (
-                "a described space states its sizes and device itself and needs no calibration or probe; leave them out"
-            )
+        if calibration is not None or sizes is not None or machine is not None:
+            msg = "a described space states its sizes and device itself and needs no calibration; leave them out"
             raise CalibrationError(msg, description=variants.description.name)
-        return prune_described(variants, keep, measured, predictor)
-    if calibration is None or predictor is not None:
-        msg = "variants of loopy kernels are predicted by a calibration; give one, and no predictor"
+        return prune_described(variants, keep, measured)
+    if calibration is None:
+        msg = "variants of loopy kernels are predicted by a calibration; give one"
         raise CalibrationError(msg)
-    found = candidates_of(
-        variants, calibration, sizes, machine=machine, executor=executor, store=store, progress=progress
-    )
-    columns = columns_of(found, calibration.model.input_features())
-    predicted = predicted_variants(calibration, found, columns)
+    found = candidates_of(variants, calibration, sizes, machine=machine, run=run)
+    columns = found.columns(calibration.model.input_features())
+    predicted = found.predicted(calibration)
     _require_positive(predicted, found)
     index, seconds = _batch(found, {} if measured is None else measured)
     times = np.full(len(found), np.nan)
     times[index] = seconds
-    low, high = _intervals(calibration, columns, predicted, known_variants(calibration, found))
-    order = None
-    if probe is not False:
-        probed = _probed(found, predicted, index, keep, probing_device(calibration, probe))
-        low, high = (_by_probes(probed, bound, sign) for bound, sign in ((low, -1), (high, 1)))
-        predicted, order = probed.predicted, probed.order
+    low, high = _intervals(calibration, columns, predicted, found.known_as(calibration))
     costs = model_costs(calibration.model, calibration.params, columns, lambda name: _kind_of(name, found, columns))
-    decision = decide(keep, predicted, index, seconds, calibration=calibration, order=order)
+    decision = decide(keep, predicted, index, seconds)
     return Pruning(found, predicted, low, high, times, costs, decision)
 
 
-def _probed(
-    found: Candidates, predicted: Array, measured: NDArray[np.intp], keep: Keep, device: TimedDevice
-) -> ProbedCandidates:
-    """Launch parts of the variants predicted fastest; those that were measured are known already."""
-    if isinstance(keep, Promise):
-        msg = "a promise rests on predictions of one kind, and only some variants are probed; keep a number or a share"
-        raise CalibrationError(msg)
-    count = _PROBED * number_kept(keep, len(found))
-    order = np.argsort(predicted, kind="stable")
-    return probe_candidates(found, order[~np.isin(order, measured)][:count].tolist(), predicted, device)
+def random_batch(candidates: Candidates, count: int, seed: int = 0) -> list[int]:
+    """Return the numbers of variants drawn by chance, each as likely as any other."""
+    order = np.random.default_rng(seed).permutation(len(candidates))
+    return [int(number) for number in order[:count]]
 
 
-def _by_probes(probed: ProbedCandidates, bound: Array, sign: int) -> Array:
-    """Return lower (-1) or upper (1) bounds of the intervals.
+def measure_variants(
+    candidates: Candidates,
+    numbers: Sequence[int],
+    calibration: Calibration,
+    device: str | TimedDevice | None = None,
+    progress: Progress | None = None,
+    timing: TimingOptions | None = None,
+) -> dict[str, float]:
+    """Time some of the variants on a device, by default the calibration's; return the seconds of each by name.
 
-    Of variants that were probed they are those of the launch, of those whose launch failed unknown, and of the others
-    corrected as their predictions are.
+    Those that fail are left out with a warning; it is a MeasurementError if all do.
     """
-    bounds = np.array(bound) * probed.ratio
-    bounds[list(probed.failures)] = math.nan
-    quantile = statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-    for number, probe in probed.probes.items():
-        bounds[number] = probe.seconds * math.exp(sign * quantile * probe.deviation)
-    return bounds
+    from perflex.calibration.device_match import device_of_calibration
+    from perflex.timing.measuring import chosen_device, measure
+    from perflex.timing.results import MeasurementFailure
+
+    if not numbers:
+        return {}
+    output = calibration.model.output_feature
+    found = device_of_calibration(output, calibration.device) if device is None else chosen_device(device)
+    names = candidates.names
+    jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes[n], names[n]) for n in numbers]
+    times: dict[str, float] = {}
+    reason = ""
+    for outcome in measure(jobs, found, timing, progress):
+        if isinstance(outcome, MeasurementFailure):
+            reason = outcome.reason
+            warnings.warn(f"{reason}; the variant is left out", PerflexWarning, stacklevel=2)
+        else:
+            times[outcome.label] = outcome.seconds
+    if not times:
+        msg = f"none of the {len(numbers)} variants could be timed; the last: {reason}"
+        raise MeasurementError(msg, device=str(found))
+    return times
 
 
 def _require_positive(predicted: Array, found: Candidates) -> None:
@@ -214,10 +305,9 @@ def _require_positive(predicted: Array, found: Candidates) -> None:
 def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array]:
     names = found.names
     number = {name: place for place, name in enumerate(names)}
-    if isinstance(found, ExtractedSpace):
-        # Settings that give the same kernel are measured under any of their names.
-        for place, others in found.same.items():
-            number.update(dict.fromkeys(map(settings_text, others), place))
+    # Settings that give the same kernel are measured under any of their names.
+    for place, others in found.same.items():
+        number.update(dict.fromkeys(map(settings_text, others), place))
     times: dict[int, list[float]] = {}
     if not isinstance(measured, Mapping):
         msg = f"measured times are given by name, e.g. {{{names[0]!r}: 0.001}}, not as {type(measured).__name__}"
@@ -257,11 +347,10 @@ def _kind_of(name: str, found: Candidates, columns: Mapping[str, Array]) -> str:
         return feature_kind(name)
     from perflex.features import extract_scop, parse_feature
     from perflex.features.families.memory import MemoryAccessFeature
-    from perflex.features.values import kernel_of
 
     feature, place = parse_feature(name), int(np.argmax(columns[name]))
     if not isinstance(feature, MemoryAccessFeature) or not columns[name][place] > 0:
         return feature_kind(name)
-    scop = extract_scop(kernel_of(found.kernel(place)))
-    spaces = {item.array.space for item in feature.selected(scop, scop.checked(sizes_of(found, place)))}
+    scop = extract_scop(found.kernel(place), found.sizes[place])
+    spaces = {item.array.space for item in feature.selected(scop, scop.checked(found.sizes[place]))}
     return feature_kind(name, spaces.pop() if len(spaces) == 1 else None)

@@ -25,20 +25,10 @@ _MANY = 500
 
 @dataclass(frozen=True)
 class PruningCheck:
-    """What measurements say of a pruning.
+    """What measurements say of a pruning: relative errors of predictions, fractions, and the order.
 
-    Attributes
-    ----------
-    measured, kept_measured
-        How many variants were measured, and how many of the kept ones.
-    geomean_error, median_error, rms_error, max_error
-        Geometric mean, median, root mean square and maximum of the predictions' relative errors, fractions.
-    spearman
-        Rank correlation of predicted and measured times; nan for fewer than 3.
-    loss
-        Fastest kept over fastest measured of all, less 1; nan where either was not measured.
-    coverage
-        Share of the measured times inside the predictions' 95 % intervals; nan without intervals.
+    `spearman` is the rank correlation of predicted and measured times, `loss` the fastest kept over the fastest of all
+    measured, less 1, `coverage` the share of measured times inside 95 % intervals; nan where they are not known.
     """
 
     measured: int
@@ -69,15 +59,7 @@ class PruningCheck:
 
 
 def check_pruning(pruning: Pruning, measured: dict[str, float] | None = None) -> PruningCheck:
-    """Compare a pruning with measured times.
-
-    Parameters
-    ----------
-    pruning
-        The pruning.
-    measured
-        Seconds by variant's name; by default those that the pruning was given.
-    """
+    """Compare a pruning with measured times in s by variant's name, by default those that it was given."""
     from scipy.stats import spearmanr
 
     from perflex.fit.result import geometric_mean_error
@@ -107,17 +89,7 @@ def check_pruning(pruning: Pruning, measured: dict[str, float] | None = None) ->
 
 
 def draw_pruning(pruning: Pruning, path: Path, measured: dict[str, float] | None = None) -> None:
-    """Draw measured over predicted times, kept and dropped variants told apart, to a PNG file.
-
-    Parameters
-    ----------
-    pruning
-        The pruning; variants that were not measured are drawn at the bottom.
-    path
-        The file.
-    measured
-        Seconds by variant's name; by default those that the pruning was given.
-    """
+    """Draw measured (as `check_pruning`) over predicted times, kept and dropped variants told apart, to a PNG file."""
     times = _times(pruning, measured)
     shown = pruning.variants
     draw_times(
@@ -135,17 +107,7 @@ def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.b
 
 
 def times_figure(predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> Any:
-    """Return the picture of measured over predicted times.
-
-    Parameters
-    ----------
-    predicted, measured
-        Times in milliseconds, shape ``(n,)``; what was not measured is nan, and drawn at the bottom.
-    kept
-        Which are kept, shape ``(n,)``.
-    title
-        Above the picture.
-    """
+    """Return the picture of measured over predicted times in ms, shape ``(n,)``; nan is drawn at the bottom."""
     figure = new_figure(6.4, 5.2)
     axes = figure.add_subplot()
     known = np.isfinite(measured)

@@ -1,6 +1,6 @@
-"""Building and counting the variants of a space, here or in an executor's workers.
+"""Variants with their feature values: built and counted here or in an executor's workers.
 
-Kernels stay where they are built: only settings go out, and only numbers and digests come back.
+Kernels of a space stay where they are built: only settings go out, and only numbers and digests come back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import gc
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Real
@@ -16,84 +17,140 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import PerflexWarning, SpaceError, UnsupportedKernelError
-from perflex.features.many import in_workers
-from perflex.progress import progress_shown
-from perflex.search.spaces.building import NotBuiltError, built, settings_text
+from perflex.calibration.interval import interval_at
+from perflex.calibration.row_predictions import known_as
+from perflex.errors import CalibrationError, PerflexError, PerflexWarning, SpaceError, UnsupportedKernelError
+from perflex.features.values import in_workers
+from perflex.progress import RunOptions, progress_shown
 from perflex.store.store import using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.calibration import Calibration
     from perflex.features.target import Target
-    from perflex.progress import Progress
-    from perflex.search.spaces.building import EnumeratedSpace, Settings
-    from perflex.store.store import StorePlace
 
-_LISTED = 8
-# Objects made between two looks for reference cycles; Python's own threshold is 700.
-_OBJECTS_BETWEEN = 200_000
+    Array = NDArray[np.float64]
+
+Value = bool | int | float | str
+Settings = Mapping[str, Value]
+
 _NUMBERS = re.compile(r"\d+")
+# Causes are keys of a count: what follows differs between variants that fail alike.
+_CAUSE_LENGTH = 160
 
 
 @dataclass(frozen=True)
-class ExtractedSpace:
-    """The valid variants of a space with their feature values.
-
-    Attributes
-    ----------
-    name
-        Of the space.
-    build
-        Makes a kernel of settings.
-    settings
-        Of each variant.
-    sizes
-        What features were counted for.
-    features
-        Their identifiers.
-    values
-        Shape ``(len(settings), len(features))``.
-    excluded
-        How many settings were left out, by cause.
-    same
-        Settings that give the same kernel as a variant, by the variant's number.
-    """
+class EnumeratedSpace:
+    """What a space holds before its kernels are built: settings that fulfil the constraints, others by cause."""
 
     name: str
-    build: Callable[..., Any] = field(repr=False)
-    settings: tuple[Mapping[str, Any], ...] = field(repr=False)
-    sizes: Mapping[str, Any]
+    build: Callable[..., Any]
+    combinations: int
+    settings: Sequence[Settings]
+    excluded: Counter[str]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+class NotBuiltError(SpaceError):
+    """Settings do not give a kernel; ``cause`` groups it with others of its kind."""
+
+
+def settings_text(settings: Settings) -> str:
+    """Return settings as a variant's name: ``rows=2, columns=4``."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def built(build: Callable[..., Any], settings: Settings) -> Any:
+    """Return the kernel that a function makes of settings; a NotBuiltError where it makes none, or raises."""
+    try:
+        kernel = build(**settings)
+    except PerflexError as error:
+        raise _not_built(settings, error.message) from error
+    # The user's function may raise anything; it means that these settings give no kernel.
+    except Exception as error:
+        raise _not_built(settings, f"{type(error).__name__}: {error}") from error
+    if kernel is None:
+        msg = f"{settings_text(settings)}: build returned no kernel"
+        raise NotBuiltError(msg, cause="build returned no kernel")
+    # A measurement kernel holds loopy's kernel.
+    return getattr(kernel, "kernel", kernel)
+
+
+def _not_built(settings: Settings, reason: str) -> NotBuiltError:
+    first = (reason.strip().splitlines() or ["no reason given"])[0]
+    return NotBuiltError(f"{settings_text(settings)}: {first}", cause=f"build: {alike(first)[:_CAUSE_LENGTH]}")
+
+
+def alike(message: str) -> str:
+    """Return a message without its numbers, in which those of one kind differ."""
+    return _NUMBERS.sub("#", message)
+
+
+LISTED = 12
+# Objects made between two looks for reference cycles; Python's own threshold is 700.
+_OBJECTS_BETWEEN = 200_000
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Variants with their feature values."""
+
+    # Of the variants, unique.
+    names: tuple[str, ...]
+    # What the features of each were counted for.
+    sizes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    # Identifiers of the features, and their values, shape ``(len(names), len(features))``.
     features: tuple[str, ...]
-    values: NDArray[np.float64] = field(repr=False)
+    values: Array = field(repr=False)
+    # How many variants were left out, by cause.
     excluded: Mapping[str, int]
-    same: Mapping[int, tuple[Mapping[str, Any], ...]] = field(repr=False)
+    # Of each variant; empty where they are built from settings.
+    kernels: tuple[Any, ...] = field(default=(), repr=False)
+    # Makes a kernel of settings; of each variant. None and empty for variants that were given as kernels.
+    build: Callable[..., Any] | None = field(default=None, repr=False)
+    settings: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    # Settings that give the same kernel as a variant, by the variant's number.
+    same: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """Return the number of variants."""
-        return len(self.settings)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variants' names."""
-        return tuple(settings_text(settings) for settings in self.settings)
+        return len(self.names)
 
     def kernel(self, number: int) -> Any:
-        """Return the kernel of one variant, built anew."""
-        return built(self.build, self.settings[number])
+        """Return the kernel of one variant; one of a space is built anew."""
+        return self.kernels[number] if self.build is None else built(self.build, self.settings[number])
 
+    def columns(self, features: Sequence[str]) -> dict[str, Array]:
+        """Return the values of some features, shape ``(len(self),)`` each; one that was not counted is an error."""
+        place = {name: column for column, name in enumerate(self.features)}
+        missing = [name for name in features if name not in place]
+        if missing:
+            msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
+            raise CalibrationError(msg, feature=missing[0])
+        return {name: self.values[:, place[name]] for name in features}
 
-@dataclass(frozen=True)
-class _Row:
-    """What comes back of one variant; a cause instead of all else where it is invalid."""
+    def known_as(self, calibration: Calibration) -> list[tuple[str, str]]:
+        """Return label and program by which other devices know each variant; none but for a transferred calibration.
 
-    key: str | None = None
-    values: tuple[float, ...] = ()
-    missed: tuple[str, ...] = ()
-    cause: str = ""
+        Variants of a space are known by no label: tables of times name functions, not settings.
+        """
+        if calibration.transferred is None:
+            return []
+        if self.build is not None:
+            return [("", "")] * len(self)
+        rows = zip(self.names, self.kernels, self.sizes, strict=True)
+        return [known_as(calibration, kernel, sizes, name.rpartition(":")[2])[0] for name, kernel, sizes in rows]
+
+    def predicted(self, calibration: Calibration) -> Array:
+        """Return the predicted times in s, shape ``(len(self),)``, as `Calibration.predict` has them."""
+        columns = self.columns(calibration.model.input_features())
+        if calibration.transferred is None:
+            return np.broadcast_to(calibration.evaluate(columns), (len(self),))
+        predicted = interval_at(calibration, columns, kernels=self.known_as(calibration)).predicted
+        return np.broadcast_to(np.asarray(predicted), (len(self),))
 
 
 def extract_space(
@@ -101,99 +158,28 @@ def extract_space(
     features: Sequence[str],
     sizes: Mapping[str, Any] | None,
     target: Target,
-    *,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    progress: bool | Progress | None = None,
-) -> ExtractedSpace:
+    run: RunOptions | None = None,
+) -> Candidates:
     """Do what `VariantSpace.extract` says, for a target that is resolved already."""
-    names, given, settings = tuple(features), dict(sizes or {}), space.settings
-    _require_numbers(given, space.name)
-    with (
-        using_store(store),
-        _rare_collections(),
-        progress_shown(progress, f"{space.name}:") as report,
-    ):
-        work = _Work(space.build, names, given, target)
-        if executor is None:
-            rows = []
-            for number, each in enumerate(settings):
-                _tell(report, number, len(settings))
-                rows.append(work.row(each))
-        else:
-            rows = in_workers(executor, work.portion, settings, lambda done: _tell(report, done, len(settings)))
-        _tell(report, len(settings), len(settings))
-    return _collected(space, names, given, rows)
-
-
-def count_kernel(
-    features: tuple[str, ...], kernel: Any, sizes: Mapping[str, Any], target: Target
-) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """Return the features' values, and what the kernel does that they leave out.
-
-    The latter as text, where `Model.feature_values` warns: warnings of other processes are lost.
-    """
-    from perflex.features.coverage import uncounted
-    from perflex.features.values import feature_values
-
-    values = feature_values(features, kernel, sizes, target)
-    return tuple([float(values[name]) for name in features]), tuple(uncounted(features, kernel, sizes))
-
-
-def _require_numbers(sizes: Mapping[str, Any], space: str) -> None:
-    for name, value in sizes.items():
+    names, given, settings = tuple(features), {**space.sizes, **(sizes or {})}, space.settings
+    for name, value in given.items():
         if not isinstance(value, Real):
-            msg = f"space {space}: the size {name} must be one number, e.g. 1024, not {value!r}; extract once per size"
-            raise SpaceError(msg, space=space, size=name)
-
-
-@dataclass(frozen=True)
-class _Work:
-    build: Callable[..., Any]
-    features: tuple[str, ...]
-    sizes: Mapping[str, Any]
-    target: Target
-
-    def row(self, settings: Settings) -> _Row:
-        from perflex.features.kept.kernel_key import kernel_key
-
-        try:
-            kernel = built(self.build, settings)
-            values, missed = count_kernel(self.features, kernel, self.sizes, self.target)
-        except NotBuiltError as error:
-            return _Row(cause=str(error.cause))
-        except UnsupportedKernelError as error:
-            return _Row(cause=f"cannot be described: {_NUMBERS.sub('#', error.message)}")
-        try:
-            key = kernel_key(kernel)
-        except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
-            key = None
-        return _Row(key, values, missed)
-
-    def portion(self, portion: Sequence[Settings], store: str) -> list[_Row]:
-        """Work in a worker, where the caller's store is not set."""
-        with using_store(store), _rare_collections():
-            return [self.row(settings) for settings in portion]
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let Python look for reference cycles rarely: kernels make few, and looking takes a seventh of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _collected(
-    space: EnumeratedSpace,
-    features: tuple[str, ...],
-    sizes: Mapping[str, Any],
-    rows: Sequence[_Row],
-) -> ExtractedSpace:
-    settings, excluded = space.settings, space.excluded.copy()
+            msg = (
+                f"space {space.name}: the size {name} must be one number, e.g. 1024, not {value!r}; "
+                "extract once per size"
+            )
+            raise SpaceError(msg, space=space.name, size=name)
+        if getattr(space.build, "fixed_sizes", False) and space.sizes.get(name, value) != value:
+            msg = (
+                f"space {space.name}: its file states the grid in numbers, which are those of {name}="
+                f"{space.sizes[name]}; change the file, not the size"
+            )
+            raise SpaceError(msg, space=space.name, size=name)
+    with _rare_collections():
+        work = Work(space.build, names, target)
+        items = [(each, given) for each in settings]
+        rows = counted_rows(work, items, run, f"{space.name}:", ["describing variants"] * len(items))
+    excluded = space.excluded.copy()
     first: dict[str, int] = {}
     same: dict[int, tuple[Settings, ...]] = {}
     kept: list[int] = []
@@ -210,27 +196,111 @@ def _collected(
                 first[row.key] = len(kept)
             kept.append(number)
     if not kept:
-        causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(_LISTED))
+        causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(LISTED))
         msg = f"space {space.name} holds no valid variant of {space.combinations} combinations: {causes}"
         raise SpaceError(msg, space=space.name)
-    missed = Counter(text for number in kept for text in rows[number].missed)
-    if missed:
-        shown = "; ".join(f"{text} ({count} variants)" for text, count in missed.most_common(_LISTED))
+    if missed := Counter(text for number in kept for text in rows[number].missed):
+        shown = "; ".join(f"{text} ({count} variants)" for text, count in missed.most_common(LISTED))
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
-        # stacklevel 4: the line that called `VariantSpace.extract`.
-        warnings.warn(msg, PerflexWarning, stacklevel=4)
-    return ExtractedSpace(
-        space.name,
-        space.build,
-        tuple(settings[number] for number in kept),
-        sizes,
-        features,
-        np.array([rows[number].values for number in kept], dtype=np.float64).reshape(len(kept), len(features)),
+        # stacklevel 3: the line that called `VariantSpace.extract`.
+        warnings.warn(msg, PerflexWarning, stacklevel=3)
+    own = tuple(settings[number] for number in kept)
+    return Candidates(
+        tuple(map(settings_text, own)),
+        (given,) * len(kept),
+        names,
+        table_of(rows, kept, names),
         dict(excluded.most_common()),
-        same,
+        build=space.build,
+        settings=own,
+        same=same,
     )
 
 
-def _tell(report: Progress | None, done: int, total: int) -> None:
-    if report is not None:
-        report(done, total, "describing variants")
+@dataclass(frozen=True)
+class Row:
+    """What was counted of a variant and what the model leaves out of it; or why it is none, or cannot be described."""
+
+    values: tuple[float, ...] = ()
+    missed: tuple[str, ...] = ()
+    key: str | None = None
+    cause: str = ""
+    refusal: UnsupportedKernelError | None = None
+
+
+# Settings or a kernel, and its sizes.
+Item = tuple[Any, "Mapping[str, Any]"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The counting of one variant: the same here and in an executor's workers, whose warnings would be lost."""
+
+    build: Callable[..., Any] | None
+    features: tuple[str, ...]
+    target: Target
+
+    def row(self, item: Item) -> Row:
+        """Return what was counted of one variant."""
+        from perflex.features.kept import kernel_key
+        from perflex.features.report import uncounted
+        from perflex.features.values import feature_values
+
+        given, sizes = item
+        try:
+            kernel = given if self.build is None else built(self.build, given)
+            values = feature_values(self.features, kernel, sizes, self.target)
+            missed = tuple(uncounted(self.features, kernel, sizes))
+        except NotBuiltError as error:
+            return Row(cause=str(error.cause))
+        # Returned, not raised: one such kernel must not end a worker's whole portion.
+        except UnsupportedKernelError as error:
+            return Row(cause=f"cannot be described: {alike(error.message)}", refusal=error)
+        try:
+            key = None if self.build is None else kernel_key(kernel)
+        except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
+            key = None
+        return Row(tuple([float(values[name]) for name in self.features]), missed, key)
+
+    def portion(self, items: Sequence[Item], store: str) -> list[Row]:
+        """Work in a worker, where the caller's store is not set."""
+        with using_store(store), _rare_collections():
+            return [self.row(item) for item in items]
+
+
+def counted_rows(
+    work: Work, items: Sequence[Item], run: RunOptions | None, title: str, labels: Sequence[str]
+) -> list[Row]:
+    """Return what was counted of variants, in their order; labels are what progress says of each."""
+    options = run or RunOptions()
+    with progress_shown(options.progress, title) as report:
+
+        def tell(done: int) -> None:
+            if report is not None:
+                report(done, len(items), labels[min(done, len(labels) - 1)])
+
+        if options.executor is not None:
+            rows = in_workers(options.executor, work.portion, items, tell)
+        else:
+            rows = []
+            for number, item in enumerate(items):
+                tell(number)
+                rows.append(work.row(item))
+        tell(len(items))
+    return rows
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let Python look for reference cycles rarely: kernels make few, and looking takes a seventh of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def table_of(rows: Sequence[Row], kept: Sequence[int], features: tuple[str, ...]) -> Array:
+    """Return the values of some rows, shape ``(len(kept), len(features))``."""
+    return np.array([rows[number].values for number in kept], dtype=np.float64).reshape(len(kept), len(features))

@@ -1,38 +1,118 @@
-"""Spaces of variants, written down: parameters, the values of each, constraints, and what makes a kernel of them."""
+"""Variants with their feature values, whether given as kernels or as a space: what ranking and pruning start from."""
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import SpaceError
-from perflex.features.values import target_of
-from perflex.search.spaces.building import EnumeratedSpace, built
-from perflex.search.spaces.constraint import read_constraint
-from perflex.search.spaces.extraction import ExtractedSpace, extract_space
+from perflex.errors import CalibrationError, ModelSyntaxError, PerflexWarning, SpaceError, UnsupportedKernelError
+from perflex.features.values import kernel_of, target_of
+from perflex.html import shown_by
+from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.spaces.extraction import (
+    LISTED,
+    Candidates,
+    EnumeratedSpace,
+    Work,
+    built,
+    counted_rows,
+    extract_space,
+    settings_text,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Executor
     from pathlib import Path
 
+    from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.progress import Progress
-    from perflex.search.spaces.building import Settings, Value
-    from perflex.search.spaces.constraint import Constraint
-    from perflex.store.store import StorePlace
-
-_EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
+    from perflex.progress import RunOptions
+    from perflex.search.formula import Formula
+    from perflex.search.spaces.extraction import Settings, Value
 
 
 @dataclass(frozen=True)
-class _Parameter:
-    name: str
-    values: tuple[Value, ...]
+class Constraint:
+    """What settings must fulfil: by its text (or the function's name) it is counted, by its names it is checked.
+
+    It is checked as soon as these are set.
+    """
+
+    text: str
+    names: frozenset[str]
+    holds: Callable[[Settings], bool]
+
+
+def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
+    """Return a constraint given as a text over the parameters, or as a function that takes some of them by name."""
+    if callable(given):
+        return _from_function(given, parameters)
+    if not isinstance(given, str):
+        msg = f"a constraint is a text or a function of the parameters, not {type(given).__name__}"
+        raise SpaceError(msg)
+    try:
+        formula = parse_formula(given, SCALARS)
+    except ModelSyntaxError as error:
+        raise SpaceError(error.message, constraint=given) from error
+    for name in formula.names:
+        if name not in parameters:
+            near = difflib.get_close_matches(name, parameters, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            msg = f"constraint {given!r} names {name!r}, which is no parameter; {hint}there are {', '.join(parameters)}"
+            raise SpaceError(msg, constraint=given)
+    return Constraint(" ".join(given.split()), frozenset(formula.names), partial(_fulfilled, formula))
+
+
+def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> Constraint:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    try:
+        wanted = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        msg = f"constraint {name} has no signature; give a function of the parameters it needs"
+        raise SpaceError(msg, constraint=name) from error
+    everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted)
+    named = [parameter for parameter in wanted if parameter.kind != parameter.VAR_KEYWORD]
+    unknown = [p.name for p in named if p.name not in parameters and p.default is p.empty]
+    if unknown or any(p.kind in {p.POSITIONAL_ONLY, p.VAR_POSITIONAL} for p in named):
+        what = ", ".join(unknown) or "arguments by position"
+        msg = f"constraint {name} wants {what}; it is called with parameters by name: {', '.join(parameters)}"
+        raise SpaceError(msg, constraint=name)
+    taken = tuple(parameters) if everything else tuple(p.name for p in named if p.name in parameters)
+    label = f"function {name}" if name == "<lambda>" else name
+    return Constraint(label, frozenset(taken), partial(_returned, function, name, taken))
+
+
+def _returned(function: Callable[..., Any], name: str, taken: tuple[str, ...], settings: Settings) -> bool:
+    try:
+        return bool(function(**{key: settings[key] for key in taken}))
+    except Exception as error:
+        shown = settings_text(settings)
+        msg = f"constraint {name} fails for {shown}: {type(error).__name__}: {error}; let it return False"
+        raise SpaceError(msg, constraint=name) from error
+
+
+def _fulfilled(formula: Formula, settings: Settings) -> bool:
+    try:
+        # Not the formula's own call, which is for columns and turns errors into nan.
+        return bool(formula.value(settings))
+    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
+        msg = (
+            f"constraint {formula.text!r} cannot be evaluated for {settings_text(settings)}: {error}; "
+            "guard it with 'and' or 'or'"
+        )
+        raise SpaceError(msg, constraint=formula.text) from error
+
+
+_EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
 
 
 class VariantSpace:
@@ -51,6 +131,8 @@ class VariantSpace:
         ``min max abs``, ``x if y else z``), or functions that take parameters by name and return whether they do.
     name
         Of the space; by default that of `build`.
+    sizes
+        Values of size parameters, unless others are given.
 
     Raises
     ------
@@ -72,14 +154,16 @@ class VariantSpace:
         constraints: str | Callable[..., Any] | Iterable[str | Callable[..., Any]] | None = (),
         *,
         name: str | None = None,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.build = build
+        self.sizes = dict(sizes or {})
         self.name = name or str(getattr(build, "__name__", "space"))
         given: object = parameters
         if not isinstance(given, Mapping):
             msg = f"space {self.name}: parameters are given with their values, {_EXAMPLE}, not {parameters!r}"
             raise SpaceError(msg, space=self.name)
-        self._parameters = [_parameter(key, values) for key, values in parameters.items()]
+        self._parameters = {key: _values_of(key, values) for key, values in parameters.items()}
         if not self._parameters:
             msg = f"space {self.name} has no parameters; give {_EXAMPLE}"
             raise SpaceError(msg, space=self.name)
@@ -90,43 +174,47 @@ class VariantSpace:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Their names, in order."""
-        return tuple(parameter.name for parameter in self._parameters)
+        return tuple(self._parameters)
+
+    @property
+    def values(self) -> dict[str, tuple[Value, ...]]:
+        """The values of each parameter, by name."""
+        return dict(self._parameters)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The constraints as texts; functions by their names."""
+        return tuple(constraint.text for constraint in self._constraints)
 
     @property
     def combinations(self) -> int:
         """How many combinations of values there are, before constraints."""
-        return math.prod(len(parameter.values) for parameter in self._parameters)
+        return math.prod(map(len, self._parameters.values()))
 
     def __iter__(self) -> Iterator[dict[str, Value]]:
         """Yield settings that fulfil all constraints, one after another; the last parameter changes fastest."""
         return self.enumerate(Counter())
 
     def enumerate(self, excluded: Counter[str]) -> Iterator[dict[str, Value]]:
-        """Yield settings, and count those that each constraint excludes, under the first that does.
-
-        Raises
-        ------
-        SpaceError
-            A constraint cannot be evaluated for some settings.
-        """
+        """Yield settings, and count those that each constraint excludes, under the first that does."""
         return self._descend({}, 0, excluded)
 
     def _descend(self, settings: dict[str, Value], depth: int, excluded: Counter[str]) -> Iterator[dict[str, Value]]:
         if depth == len(self._parameters):
             yield dict(settings)
             return
-        parameter = self._parameters[depth]
-        below = math.prod(len(other.values) for other in self._parameters[depth + 1 :])
+        name, values = list(self._parameters.items())[depth]
+        below = math.prod(map(len, list(self._parameters.values())[depth + 1 :]))
         ready = self._ready(depth)
-        for value in parameter.values:
-            settings[parameter.name] = value
+        for value in values:
+            settings[name] = value
             broken = next((constraint for constraint in ready if not constraint.holds(settings)), None)
             if broken is None:
                 yield from self._descend(settings, depth + 1, excluded)
             else:
                 # A broken constraint rules out all combinations of the parameters below at once.
                 excluded[f"constraint: {broken.text}"] += below
-        del settings[parameter.name]
+        del settings[name]
 
     def _ready(self, depth: int) -> list[Constraint]:
         """Return the constraints whose last parameter is the one at this depth."""
@@ -140,21 +228,14 @@ class VariantSpace:
         ]
 
     def enumerated(self) -> EnumeratedSpace:
-        """Return all settings that fulfil the constraints, and how many do not.
-
-        Raises
-        ------
-        SpaceError
-            None do: the constraints contradict one another, or one is never fulfilled.
-        """
+        """Return all settings that fulfil the constraints, and how many do not; a SpaceError where none do."""
         excluded: Counter[str] = Counter()
         found = list(self.enumerate(excluded))
         if found:
-            return EnumeratedSpace(self.name, self.build, self.combinations, found, excluded)
+            return EnumeratedSpace(self.name, self.build, self.combinations, found, excluded, self.sizes)
         for constraint in self._constraints:
-            values = {parameter.name: parameter.values for parameter in self._parameters}
             # Each constraint alone: one that nothing fulfils is another mistake than several that contradict.
-            alone = VariantSpace(_nothing, values, (), name=self.name)
+            alone = VariantSpace(lambda **_: None, self._parameters, (), name=self.name)
             alone._constraints = [constraint]
             if next(iter(alone), None) is None:
                 msg = (
@@ -190,29 +271,25 @@ class VariantSpace:
         sizes: Mapping[str, Any] | None = None,
         *,
         sub_group_size: int = 32,
-        executor: Executor | None = None,
-        store: StorePlace | None = None,
-        machine: str | Path | Machine | None = None,
-        progress: bool | Progress | None = None,
-    ) -> ExtractedSpace:
+        run: RunOptions | None = None,
+    ) -> Candidates:
         """Build every variant and count features of it; each code is counted once.
 
         Parameters
         ----------
         features
-            Identifiers of counted features, e.g. ``model.input_features()``.
+            Identifiers of counted features, e.g. ``model.input_features()``; for those that need a machine, that of
+            `using_machine`.
         sizes
             Value of each size parameter of the kernels.
         sub_group_size
             Work-items per sub-group.
-        executor
-            Where variants are built and counted: a pool of processes uses all cores.
-        store, machine, progress
-            As for `gather_feature_values`.
+        run
+            Where variants are built and counted.
 
         Returns
         -------
-        ExtractedSpace
+        Candidates
             Settings and feature values of each valid variant, and counts of the others by cause.
 
         Raises
@@ -224,15 +301,14 @@ class VariantSpace:
         MissingSizeError, UnknownFeatureError, MachineError
             As for predictions.
         """
-        target = target_of(features, sub_group_size, machine)
-        return extract_space(
-            self.enumerated(), features, sizes, target, executor=executor, store=store, progress=progress
-        )
+        return extract_space(self.enumerated(), features, sizes, target_of(features, sub_group_size), run)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{parameter.name}: {len(parameter.values)}" for parameter in self._parameters)
+        values = ", ".join(f"{name}: {len(values)}" for name, values in self._parameters.items())
         rules = f", {len(self._constraints)} constraints" if self._constraints else ""
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
+
+    _repr_html_ = shown_by("space.html")
 
 
 def _listed(constraints: object) -> Iterable[object]:
@@ -242,7 +318,7 @@ def _listed(constraints: object) -> Iterable[object]:
     return constraints if several else (constraints,)  # type: ignore[return-value]
 
 
-def _parameter(name: str, values: object) -> _Parameter:
+def _values_of(name: object, values: object) -> tuple[Value, ...]:
     import numpy as np
 
     if values is None or isinstance(values, (str, bool, int, float, np.generic)) or not isinstance(values, Iterable):
@@ -251,7 +327,7 @@ def _parameter(name: str, values: object) -> _Parameter:
         values = np.atleast_1d(values)
     # Kernels, names and files hold plain numbers: loopy and JSON refuse numpy's.
     given: tuple[object, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-    if not str(name).isidentifier():
+    if not (isinstance(name, str) and name.isidentifier()):
         msg = f"a parameter's name must be an identifier, not {name!r}"
         raise SpaceError(msg)
     if not given:
@@ -265,7 +341,7 @@ def _parameter(name: str, values: object) -> _Parameter:
     if twice:
         msg = f"parameter {name} has the value {twice[0]} twice (True is 1); give each once"
         raise SpaceError(msg, parameter=name)
-    return _Parameter(name, tuple(value for value in given if isinstance(value, (bool, int, float, str))))
+    return tuple(value for value in given if isinstance(value, (bool, int, float, str)))
 
 
 def _require_taken(build: Callable[..., Any], names: Sequence[str], space: str) -> None:
@@ -280,5 +356,81 @@ def _require_taken(build: Callable[..., Any], names: Sequence[str], space: str) 
         raise SpaceError(msg, space=space) from error
 
 
-def _nothing(**_: Any) -> None:
-    return None
+def candidates_of(
+    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | Candidates,
+    calibration: Calibration,
+    sizes: Mapping[str, Any] | None,
+    *,
+    machine: str | Path | Machine | None = None,
+    run: RunOptions | None = None,
+    refuse: bool = False,
+) -> Candidates:
+    """Return variants with the values of a calibration's features.
+
+    With `refuse`, kernels that cannot be described are an error; else they are left out with a warning. Sizes may be
+    None for measurement kernels, which bring their own.
+    """
+    if isinstance(variants, Candidates):
+        return variants
+    features, target = tuple(calibration.model.input_features()), calibration.target(machine)
+    if isinstance(variants, VariantSpace):
+        return extract_space(variants.enumerated(), features, sizes, target, run)
+    named = list(variants.items()) if isinstance(variants, Mapping) else named_variants(variants)
+    if not named:
+        msg = "there are no variants to rank"
+        raise CalibrationError(msg)
+    items = [(kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
+    rows = counted_rows(Work(None, features, target), items, run, "count:", [name for name, _ in named])
+    kept = []
+    # stacklevel 3: the line that called `prune` or `rank`.
+    for number, row in enumerate(rows):
+        if row.refusal is None:
+            kept.append(number)
+        elif refuse:
+            raise row.refusal
+        else:
+            msg = f"{named[number][0]} is left out: {row.refusal.message}"
+            warnings.warn(msg, PerflexWarning, stacklevel=3)
+        if row.missed:
+            shown = "; ".join(row.missed[:LISTED])
+            msg = f"{named[number][0]}: the model has no feature for {shown}; the prediction leaves it out"
+            warnings.warn(msg, PerflexWarning, stacklevel=3)
+    refusals = [row.refusal.message for row in rows if row.refusal is not None]
+    if not kept:
+        msg = f"none of the {len(named)} variants can be described; the first: {refusals[0]}"
+        raise UnsupportedKernelError(msg, kernel=named[0][0])
+    return Candidates(
+        tuple(named[number][0] for number in kept),
+        tuple(items[number][1] for number in kept),
+        features,
+        table_of(rows, kept, features),
+        dict(Counter(f"cannot be described: {refusal}" for refusal in refusals)),
+        kernels=tuple(named[number][1] for number in kept),
+    )
+
+
+def named_variants(variants: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return variants with their names, made unique."""
+    named: list[tuple[str, Any]] = []
+    taken: set[str] = set()
+    for variant in variants:
+        base = name = str(getattr(variant, "name", "") or ",".join(sorted(kernel_of(variant).entrypoints)))
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base} #{number}"
+        taken.add(name)
+        named.append((name, variant))
+    return named
+
+
+def _sizes_of(name: str, variant: Any, sizes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    chosen: Mapping[str, Any] | None = sizes if sizes is not None else getattr(variant, "sizes", None)
+    if chosen is None:
+        msg = f"variant {name!r} needs sizes; pass e.g. {{'n': 1024}} after the calibration"
+        raise CalibrationError(msg, variant=name)
+    wrong = [f"{size}={value!r}" for size, value in chosen.items() if not isinstance(value, Real)]
+    if wrong:
+        msg = f"variant {name!r}: sizes must be one number each, e.g. 1024, not {wrong[0]}; call once per size"
+        raise CalibrationError(msg, variant=name)
+    return chosen

@@ -2,63 +2,83 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import fields
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import CalibrationError, MissingExtraError
-from perflex.search.described.description import Description
-from perflex.search.described.description_file import load_description
+from perflex.calibration.calibration import load_calibration
+from perflex.errors import CalibrationError, MachineError, MissingExtraError
+from perflex.machines.files import load_machine, machine_names, machine_of_device
+from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
-from perflex.search.tuning.tuner import Tuner
+from perflex.search.scripts.kernel_tuner_script import TuneCall, tuned_source
+from perflex.search.spaces.extraction import EnumeratedSpace, extract_space
+from perflex.search.tuning.tuner import SearchOptions, Tuner
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from numpy.typing import NDArray
 
-# Configurations between fits.
-_TOGETHER = 5
+    from perflex.machines.machine import Machine
+    from perflex.search.spaces.extraction import Candidates
+
+    Array = NDArray[np.float64]
+
+# More are not described: one takes a tenth of a second to a second.
+_MOST_DESCRIBED = 1000
+
+
+def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Candidates, Array]:
+    """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
+    calibration = load_calibration("general_gpu")
+    features = tuple(calibration.model.input_features())
+    variants = extract_space(space, features, None, calibration.target(machine))
+    return variants, variants.predicted(calibration)
 
 
 class KernelTunerStrategy:
-    """The tuner of described kernels as a strategy of Kernel Tuner.
+    """The tuner as a strategy of Kernel Tuner.
+
+    Without a description it reads the kernel's source, which has to be in OpenCL C or CUDA C, and the GPU must have a
+    machine file: the calibration ``general_gpu`` says what to expect of each configuration. Of more than 1000
+    configurations so many are drawn at random.
 
     Parameters
     ----------
     description
         The kernel's description, its name or its file. Its tunables must be among those that are tuned.
     device
-        Name of the device; one that no machine file knows is taken for a usual GPU of its maker.
+        Name of the device, by default as Kernel Tuner says. With a description, one that no machine file knows is taken
+        for a usual GPU of its maker.
     seed
-        Of the first batch and the learned correction.
+        Of the first batch.
 
     Raises
     ------
     MissingExtraError
-        Kernel Tuner or scikit-learn is not installed.
+        Kernel Tuner is not installed.
 
     Examples
     --------
-    ``strategy = KernelTunerStrategy("convolution", device="A100")``, then
-    ``tune_kernel(..., strategy=strategy, strategy_options={"max_fevals": 100})``
+    ``tune_kernel(..., strategy=KernelTunerStrategy(), strategy_options={"max_fevals": 100})``
     """
 
-    def __init__(self, description: Description | str | Path, device: str = "", seed: int = 0) -> None:
+    def __init__(self, description: Description | str | Path | None = None, device: str = "", seed: int = 0) -> None:
         if find_spec("kernel_tuner") is None:
             msg = "the strategy needs Kernel Tuner; install perflex[tuner]"
             raise MissingExtraError(msg, extra="tuner")
-        self.description = description if isinstance(description, Description) else load_description(description)
+        self.description = load_description(description) if isinstance(description, (str, Path)) else description
         self.device = device
         self.seed = seed
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[Any]:
         """Search Kernel Tuner's space until its budget is spent; settings that change nothing are run once.
 
-        Raises
-        ------
-        CalibrationError
-            A tunable of the description is not tuned, or has values that are no numbers; or the objective is one that
-            is better the higher it is, not a time.
+        A CalibrationError if a tunable of the description is not tuned or no number, or if not a time is minimised; an
+        UnsupportedKernelError if the source cannot be read; a MachineError if the GPU has no file, or it lacks facts.
         """
         from kernel_tuner.strategies.common import CostFunc
         from kernel_tuner.util import StopCriterionReached
@@ -67,14 +87,18 @@ class KernelTunerStrategy:
         if np.any(getattr(tuning_options, "objective_higher_is_better", False)):
             aims = ", ".join(np.atleast_1d(tuning_options.objective).tolist())
             msg = f"the strategy searches for short times, not for a high {aims}; tune for 'time'"
-            raise CalibrationError(msg, description=self.description.name)
+            raise CalibrationError(msg)
         configurations = [tuple(configuration) for configuration in searchspace.list]
-        space, chosen = self._space(list(searchspace.param_names), configurations)
-        tuner = Tuner(space, seed=self.seed)
+        names, options = list(searchspace.param_names), SearchOptions(seed=self.seed)
+        if self.description is None:
+            tuner, chosen = self._from_source(runner, names, configurations, options)
+        else:
+            space, chosen = self._space(self.description, names, configurations)
+            tuner = Tuner(space, options=options)
         # Configurations come from the space itself: none has to be scaled or snapped to it, and all are valid.
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False, invalid_value=np.inf)
         try:
-            while proposals := tuner.ask(_TOGETHER):
+            while proposals := tuner.ask():
                 for each in proposals:
                     # Milliseconds, in place of the tuner's seconds: only ratios of times matter to it.
                     time = float(cost(configurations[chosen[each.number]], check_restrictions=False))
@@ -85,23 +109,52 @@ class KernelTunerStrategy:
         found: list[Any] = cost.results
         return found
 
-    def _space(self, names: list[str], configurations: list[tuple[Any, ...]]) -> tuple[DescribedSpace, list[int]]:
-        missing = [name for name in self.description.tunables if name not in names]
+    def _from_source(
+        self, runner: Any, names: list[str], configurations: list[tuple[Any, ...]], options: SearchOptions
+    ) -> tuple[Tuner, list[int]]:
+        """Return a tuner that knows what the source does, and the configurations that it chooses from."""
+        given = runner.kernel_options
+        call = TuneCall(
+            **{each.name: given[each.name] for each in fields(TuneCall) if given.get(each.name) is not None}
+        )
+        tuned = tuned_source(call, Path.cwd() / "script.py")
+        numbers = list(range(len(configurations)))
+        if len(numbers) > _MOST_DESCRIBED:
+            drawn = np.random.default_rng(self.seed).choice(len(numbers), _MOST_DESCRIBED, replace=False)
+            numbers = sorted(drawn.tolist())
+        settings = [dict(zip(names, configurations[number], strict=True)) for number in numbers]
+        space = EnumeratedSpace(
+            call.kernel_name, tuned, len(settings), settings, Counter(), tuned.sizes_in(settings) or {}
+        )
+        name = self.device or runner.get_device_info().name
+        machine = load_machine(name) if name in machine_names() else machine_of_device(name)
+        if machine is None:
+            # Counts alone were no better than random search (docs/benchmarks/gpu_spaces.md).
+            msg = f"no machine file is of the device {name!r}; give device= of 'perflex machine list', or a description"
+            raise MachineError(msg, machine=name)
+        variants, prior = expected_variants(space, machine)
+        places = {id(each): number for number, each in zip(numbers, settings, strict=True)}
+        return Tuner(variants, prior=prior, options=options), [places[id(each)] for each in variants.settings]
+
+    def _space(
+        self, description: Description, names: list[str], configurations: list[tuple[Any, ...]]
+    ) -> tuple[DescribedSpace, list[int]]:
+        missing = [name for name in description.tunables if name not in names]
         if missing:
-            msg = f"{missing[0]} of description {self.description.name!r} is not tuned; give it in tune_params"
-            raise CalibrationError(msg, description=self.description.name)
-        wanted = [name for name in (*self.description.tunables, *self.description.constants) if name in names]
+            msg = f"{missing[0]} of description {description.name!r} is not tuned; give it in tune_params"
+            raise CalibrationError(msg, description=description.name)
+        wanted = [name for name in (*description.tunables, *description.constants) if name in names]
         try:
             table = np.array([[float(row[names.index(name)]) for name in wanted] for row in configurations])
         except (TypeError, ValueError) as error:
-            msg = f"the tunables of description {self.description.name!r} must be numbers: {error}"
-            raise CalibrationError(msg, description=self.description.name) from error
+            msg = f"the tunables of description {description.name!r} must be numbers: {error}"
+            raise CalibrationError(msg, description=description.name) from error
         settings = dict(zip(wanted, table.T, strict=True))
-        constants = [column for name, column in settings.items() if name not in self.description.tunables]
-        kernels = np.column_stack([*self.description.kernels(settings).values(), *constants])
+        constants = [column for name, column in settings.items() if name not in description.tunables]
+        kernels = np.column_stack([*description.kernels(settings).values(), *constants])
         _, first = np.unique(kernels, axis=0, return_index=True)
         # unique sorts by value; the space keeps Kernel Tuner's order.
         first.sort()
         return DescribedSpace(
-            self.description, {name: column[first] for name, column in settings.items()}, self.device
+            description, {name: column[first] for name, column in settings.items()}, self.device
         ), first.tolist()

@@ -3,76 +3,102 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import CalibrationError
-from perflex.search.described.hybrid import HybridPredictor
 from perflex.search.described.space import DescribedSpace
+from perflex.search.gaussian_process import GaussianProcess
 from perflex.search.pruning.promise import KeepDecision, Promise, keep_by_promise
-from perflex.search.tuning.checks import check_budgets, check_names, number_of, prior_of, seconds_of
-from perflex.search.tuning.described_search import DescribedSearch
-from perflex.search.tuning.feature_search import FeatureSearch, features_of
+from perflex.search.tuning.search import first_batch, most_promising
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from perflex.search.spaces.extraction import ExtractedSpace
-    from perflex.search.tuning.predictors import Forecast, Predictor
+    from perflex.search.gaussian_process import Expectation, Forecast
+    from perflex.search.spaces.extraction import Candidates
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-# Share of the budget, and the most: the first batch shows what to learn from, what follows finds the fast ones.
+# The first batch shows what to learn from, what follows finds the fast ones: its share of the budget, fewest and most.
 _FIRST_SHARE = 0.3
-_MOST_FIRST = 60
+_FIRST = (8, 25)
+# The times of a single variant have no spread to learn from.
+_FEWEST = 2
+_NO_TABLE = "features must be a finite table of numbers with a row per variant and a column per feature"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How long a space is searched.
+
+    Parameters
+    ----------
+    budget
+        Most variants to measure, failed ones included; by default all of a `Tuner`, for `tune` a tenth of the space and
+        at least 30.
+    budget_s
+        Most seconds of building and timing.
+    promise
+        Stop when it is kept; by default within 5 % with 95 % confidence, but a described space is searched until the
+        budget is spent.
+    first
+        Variants in the first batch; by default 30 % of the budget, between 8 and 25, and at least those that a promise
+        needs where the budget allows.
+    seed
+        Of what is chosen by chance.
+
+    Raises
+    ------
+    CalibrationError
+        A number is not positive, or one of variants is not whole.
+    """
+
+    budget: int | None = None
+    budget_s: float | None = None
+    promise: Promise | None = None
+    first: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, given in (("a budget", self.budget), ("the first batch", self.first)):
+            whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+            if given is not None and not (whole and given >= 1):
+                msg = f"{what} must be positive, a whole number of variants, not {given!r}"
+                raise CalibrationError(msg)
+        if self.budget_s is not None and not _as_float(self.budget_s) > 0:
+            msg = f"a budget must be positive, a number of seconds, not {self.budget_s!r}"
+            raise CalibrationError(msg)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A variant that is to be measured.
+    """A variant that is to be measured."""
 
-    Attributes
-    ----------
-    number
-        Its row in the space or the table of features.
-    name
-        Its name.
-    settings
-        Its settings; empty where the tuner was given features only.
-    predicted
-        Seconds; nan in the first batch.
-    """
-
+    # Its row in the space or the table of features.
     number: int
     name: str
+    # Its settings; empty where the tuner was given features only.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # Seconds; nan in the first batch.
     predicted: float = math.nan
 
 
 @dataclass(frozen=True)
 class TunerStep:
-    """A measurement that the tuner was told.
-
-    Attributes
-    ----------
-    number, name
-        Of the variant.
-    seconds
-        Its time; nan if it failed.
-    best
-        The fastest so far, seconds.
-    settings
-        Of the variant; empty where the tuner was given features only.
-    """
+    """A measurement that the tuner was told."""
 
     number: int
     name: str
+    # Its time; nan if it failed.
     seconds: float
+    # The fastest so far, seconds.
     best: float
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -85,78 +111,57 @@ class Tuner:
     space
         What `VariantSpace.extract` gave, a `DescribedSpace`, or a table of features (or tunables) with a row per
         variant, shape ``(n, d)``.
-    predictor
-        What learns from measurements; by default a Gaussian process over features and numeric settings, of a described
-        space the analytic model with its learned correction (needs the extra ``learn``).
     prior
         Seconds that a calibration predicts of each variant, shape ``(n,)``: the first batch then leans to fast
-        variants, and the process learns what the calibration misses. A described space has its own.
-    promise
-        Stop when it is met; by default within 5 % with 95 % confidence, but a described space is searched until the
-        budget is spent.
-    budget
-        Most measurements, failed ones included; by default all variants.
-    budget_s
-        Most seconds of what `tell` is told as cost (by default the times themselves).
-    first
-        Variants in the first batch; by default 30 % of the budget, between 8 and 60, and at least those that the
-        promise needs where the budget allows; of a described space 25.
-    seed
-        Of what is chosen or learned by chance.
+        variants, and what is learned is what the calibration misses. A described space has its own.
     names
         Of the variants, for features without a space.
+    options
+        Budgets, the promise to keep, and the first batch.
 
     Raises
     ------
     CalibrationError
-        There are no variants, features are no finite table, or a budget, the first batch or the prior is out of
-        range.
-    MissingExtraError
-        A described space needs scikit-learn, which is not installed.
+        There are no variants, features are no finite table, or the prior is out of range.
     """
 
-    def __init__(  # noqa: PLR0913 - one parameter per choice
+    def __init__(
         self,
-        space: ExtractedSpace | DescribedSpace | ArrayLike,
+        space: Candidates | DescribedSpace | ArrayLike,
         *,
-        predictor: Predictor | HybridPredictor | None = None,
         prior: ArrayLike | None = None,
-        promise: Promise | None = None,
-        budget: int | None = None,
-        budget_s: float | None = None,
-        first: int | None = None,
-        seed: int = 0,
         names: Sequence[str] = (),
+        options: SearchOptions | None = None,
     ) -> None:
-        described = isinstance(space, DescribedSpace)
-        # Rows of features, or a described space itself, which has its own.
-        table = space if isinstance(space, DescribedSpace) else features_of(space)
-        self._count = len(table)
-        self._settings: Sequence[Mapping[str, Any]] = getattr(space, "configurations" if described else "settings", ())
-        self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
-        check_names(self._count, self._names)
-        check_budgets(budget, budget_s, first)
-        # What a described space is first measured at is chosen by its model: the batch carries no promise by default.
-        self.wanted = Promise() if promise is None and not described else promise
-        self.budget = self._count if budget is None else min(budget, self._count)
-        self.budget_s = math.inf if budget_s is None else budget_s
-        size = None if first is None else min(first, self.budget)
-        expected = prior_of(prior, self._count)
-        self.method: FeatureSearch | DescribedSearch
-        if isinstance(table, DescribedSpace):
-            if expected is not None or not isinstance(predictor, HybridPredictor | None):
-                msg = (
-                    "a described space has its own prior and predictor; to use others, pass its table, "
-                    "`space.inputs(0)`"
-                )
-                raise CalibrationError(msg, description=table.description.name)
-            self.method = DescribedSearch(table, predictor, size, seed, unseen=promise is not None)
+        options = options or SearchOptions()
+        self._expect: Callable[[Indices, Array], Expectation]
+        self._settings: Sequence[Mapping[str, Any]] = ()
+        if isinstance(space, DescribedSpace):
+            if prior is not None:
+                msg = "a described space has its own prior; to use another, give the table of its settings"
+                raise CalibrationError(msg, description=space.description.name)
+            points = space.places
+            expected: Array | None = space.expected()
+            self._expect = space.fit_analytic
+            self._settings = space.configurations
         else:
-            if isinstance(predictor, HybridPredictor):
-                msg = "a HybridPredictor predicts a described space; give that, or another predictor"
-                raise CalibrationError(msg)
-            size = _first_size(self.budget, promise or Promise()) if size is None else size
-            self.method = FeatureSearch(table, predictor, expected, size, seed)
+            points = _features_of(space)
+            expected = _prior_of(prior, len(points))
+            known = _Known(points, expected)
+            self._expect = lambda *_: known
+            self._settings = getattr(space, "settings", ())
+        self._count = len(points)
+        self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
+        if not self._count or len(self._names) != self._count:
+            msg = f"there are {self._count} variants and {len(self._names)} names; give one or more, a name for each"
+            raise CalibrationError(msg)
+        # What a described space is first measured at is chosen by its model: the batch carries no promise by default.
+        self.wanted = options.promise or (None if isinstance(space, DescribedSpace) else Promise())
+        self.budget = self._count if options.budget is None else min(options.budget, self._count)
+        self.budget_s = math.inf if options.budget_s is None else options.budget_s
+        size = self._first_size() if options.first is None else min(options.first, self.budget)
+        self._first = first_batch(points, size, expected, options.seed, sample=self.wanted is not None)
+        self._process = GaussianProcess()
         self._times: dict[int, float] = {}
         self._pending: set[int] = set()
         self._spent = 0.0
@@ -164,27 +169,39 @@ class Tuner:
         self._decision: KeepDecision | None = None
         self._history: list[TunerStep] = []
 
-    def ask(self, count: int = 1) -> list[Proposal]:
+    def _first_size(self) -> int:
+        fewest, most = _FIRST
+        size = min(most, max(fewest, math.ceil(_FIRST_SHARE * self.budget)))
+        # The promise's batch only where half of the budget is left for the search.
+        needed = 0 if self.wanted is None else self.wanted.batch
+        return min(max(size, needed if needed <= self.budget // 2 else 0), self.budget)
+
+    def ask(self, count: int | None = None) -> list[Proposal]:
         """Return variants to measure, each asked once: at most so many, none when `done`.
+
+        By default so many as are worth a new forecast: late in a search, a few more measurements change little.
 
         Raises
         ------
         CalibrationError
             What was told cannot be learned from.
         """
+        count = max(2, len(self._times) // 8) if count is None else count
         room = min(count, self.budget - len(self._times) - len(self._pending))
         if self.done or room <= 0:
             return []
-        known = self._times.keys() | self._pending
-        chosen = [number for number in self.method.first if number not in known][:room]
+        taken = self._times.keys() | self._pending
+        chosen = [number for number in self._first if number not in taken][:room]
         predicted = np.full(self._count, math.nan)
         # A batch is not mixed: what follows the first one is chosen with all of its times.
         if not chosen and self._learned():
-            forecast = self._fitted()
+            forecast, best = self._fitted(), math.log(self.fastest(1)[0].seconds)
             predicted = np.exp(forecast.logs)
-            chosen = self.method.following(forecast, self._times, self._pending, room)
+            chosen = most_promising(forecast, best, taken, len(self._times), room)
         elif not chosen:
-            chosen = self.method.spare(known, room)
+            # Nearly the whole first batch failed.
+            left = [number for number in range(self._count) if number not in taken]
+            chosen = np.random.default_rng(len(taken)).permutation(left)[:room].tolist()
         self._pending |= set(chosen)
         return [
             Proposal(number, self._names[number], self._settings_of(number), float(predicted[number]))
@@ -210,18 +227,27 @@ class Tuner:
         CalibrationError
             There is no such variant, it was told before, or the time is not positive (None if it failed).
         """
-        number = number_of(which.number if isinstance(which, Proposal) else which, self._names, self._settings)
-        time, cost = seconds_of(seconds, cost_s, self._names[number])
+        number = self._number_of(which.number if isinstance(which, Proposal) else which)
+        name = self._names[number]
+        # A text becomes -1, which is refused below; as nan it would pass for a failed variant.
+        time = math.nan if seconds is None else _as_float(seconds, otherwise=-1.0)
+        if not (math.isnan(time) or 0 < time < math.inf):
+            msg = f"the time of {name!r} is {seconds!r}; it must be positive, or None if it failed"
+            raise CalibrationError(msg, variant=name)
+        cost = (0.0 if math.isnan(time) else time) if cost_s is None else _as_float(cost_s)
+        if not cost >= 0:
+            msg = f"the cost of measuring {name!r} is {cost_s!r}; it must be a number of seconds, or None"
+            raise CalibrationError(msg, variant=name)
         if number in self._times:
-            msg = f"variant {self._names[number]!r} already has a time; tell each variant once"
-            raise CalibrationError(msg, variant=self._names[number])
+            msg = f"variant {name!r} already has a time; tell each variant once"
+            raise CalibrationError(msg, variant=name)
         self._pending.discard(number)
         self._times[number] = time
         self._spent += cost
         # Both rest on all times that were told.
         self._forecast = self._decision = None
         best = min((value for value in self._times.values() if not math.isnan(value)), default=math.nan)
-        self._history.append(TunerStep(number, self._names[number], time, best, self._settings_of(number)))
+        self._history.append(TunerStep(number, name, time, best, self._settings_of(number)))
 
     @property
     def done(self) -> bool:
@@ -229,7 +255,7 @@ class Tuner:
         if len(self._times) >= self.budget or self._spent >= self.budget_s:
             return True
         # A part of the first batch is no random sample, on which a promise rests.
-        if any(number not in self._times for number in self.method.first) or self._pending:
+        if any(number not in self._times for number in self._first) or self._pending:
             return False
         decision = self.promise
         return decision is not None and decision.met and len(decision.kept) <= 1
@@ -259,17 +285,18 @@ class Tuner:
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
+            unseen = np.exp(self._process.unseen(self._expect, numbers, seconds))
             # Failed variants cannot be the best, and have no time to judge by.
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
             place = np.full(self._count, -1)
             place[alive] = np.arange(alive.size)
             # What was searched for is known better than variants in general: the first batch alone judges.
-            batch = np.isin(numbers, self.method.first)
+            batch = np.isin(numbers, self._first)
             decision = keep_by_promise(
                 np.exp(forecast.logs[alive]),
                 measured_index=place[numbers[batch]],
                 measured=seconds[batch],
-                predicted_of_measured=np.exp(forecast.unseen[batch]),
+                predicted_of_measured=unseen[batch],
                 promise=self.wanted,
                 searched_index=place[numbers[~batch]],
                 searched=seconds[~batch],
@@ -292,7 +319,7 @@ class Tuner:
             Too few variants were measured.
         """
         if not self._learned():
-            msg = f"nothing is predicted before {self.method.fewest} variants are measured; ask and tell"
+            msg = f"nothing is predicted before {_FEWEST} variants are measured; ask and tell"
             raise CalibrationError(msg)
         return np.asarray(np.exp(self._fitted().logs))
 
@@ -301,7 +328,7 @@ class Tuner:
 
     def _learned(self) -> bool:
         """Return whether enough is measured for a forecast."""
-        return sum(not math.isnan(time) for time in self._times.values()) >= self.method.fewest
+        return sum(not math.isnan(time) for time in self._times.values()) >= _FEWEST
 
     def _valid(self) -> tuple[Indices, Array]:
         valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
@@ -309,11 +336,86 @@ class Tuner:
 
     def _fitted(self) -> Forecast:
         if self._forecast is None:
-            self._forecast = self.method.forecast(*self._valid())
+            numbers, seconds = self._valid()
+            self._forecast = self._process.forecast(self._expect(numbers, seconds), numbers, seconds)
         return self._forecast
 
+    def _number_of(self, which: object) -> int:
+        """Return the number of the variant that is meant: by its number, its name, or its settings."""
+        names, settings = self._names, self._settings
+        found: list[int] = []
+        if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
+            found = [int(which)] if 0 <= which < len(names) else []
+        elif isinstance(which, str):
+            found = [number for number, name in enumerate(names) if name == which]
+        elif isinstance(which, Mapping):
+            found = [number for number, each in enumerate(settings) if dict(each) == dict(which)][:1]
+        else:
+            msg = f"a variant is identified by what ask() gave, its number, its name or its settings, not by {which!r}"
+            raise CalibrationError(msg)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            msg = f"{len(found)} variants are named {which!r}; tell the number"
+        else:
+            msg = f"there is no variant {which!r} among the {len(names)}; use what ask() returned"
+        raise CalibrationError(msg)
 
-def _first_size(budget: int, promise: Promise) -> int:
-    size = min(_MOST_FIRST, max(8, math.ceil(_FIRST_SHARE * budget)))
-    # The promise's batch only where half of the budget is left for the search.
-    return min(max(size, promise.batch if promise.batch <= budget // 2 else 0), budget)
+
+class _Known:
+    """What is known of a table of features: columns on even scales, and the prior's logarithms."""
+
+    def __init__(self, features: Array, prior: Array | None) -> None:
+        columns = [np.log(column) if (column > 0).all() else column for column in features.T]
+        self.table = np.column_stack(columns)
+        self.logs = None if prior is None else np.log(prior)
+        if len(features) > 1 and self.logs is None and not np.ptp(self.table, axis=0).any():
+            msg = (
+                "all variants have the same features, so that their times cannot be predicted; add features or tunables"
+            )
+            raise CalibrationError(msg)
+
+
+def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
+    """Return expected times, shape ``(count,)``, or None where none are given."""
+    if prior is None:
+        return None
+    msg = f"the prior must be a positive time for each of the {count} variants"
+    try:
+        expected = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise CalibrationError(msg) from error
+    if expected.shape != (count,) or not ((expected > 0) & np.isfinite(expected)).all():
+        raise CalibrationError(msg)
+    return expected
+
+
+def _features_of(space: Candidates | ArrayLike) -> Array:
+    """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
+    settings = getattr(space, "settings", None)
+    if settings is None:
+        try:
+            table = np.asarray(space, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise CalibrationError(_NO_TABLE) from error
+        table = table[:, None] if table.ndim == 1 else table
+    else:
+        columns: list[Array] = list(np.asarray(getattr(space, "values", None), dtype=np.float64).T)
+        for name in settings[0] if settings else ():
+            values = [each[name] for each in settings]
+            if all(isinstance(value, (int, float)) for value in values):
+                columns.append(np.array(values, dtype=np.float64))
+            else:
+                columns += [np.array([float(value == other) for value in values]) for other in dict.fromkeys(values)]
+        table = np.column_stack(columns)
+    if table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
+        raise CalibrationError(_NO_TABLE)
+    return table
+
+
+def _as_float(value: object, otherwise: float = math.nan) -> float:
+    """Return a number as a float; texts are none, also where they read like one."""
+    try:
+        return otherwise if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return otherwise

@@ -1,9 +1,19 @@
-"""Tuning on a device: what the tuner asks for is built, timed and told."""
+"""Tuning on a device: what the tuner asks for is built, timed and told.
+
+Variants are timed a few at a time, in one process that stays: starting one takes longer than timing a variant. For
+large kernels loopy's code generation takes longer than building and timing what it gives: code is generated side by
+side in an executor's workers, if there is one.
+
+Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
+how much slower or faster the device has become. (`assess_drift` looks for a trend within one timing, which takes more
+rounds than a variant that is to be told apart from much slower ones.)
+"""
 
 from __future__ import annotations
 
 import math
 import time
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -14,31 +24,28 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import target_of
-from perflex.progress import progress_shown
+from perflex.features.values import EXECUTOR_FAULTS, explained_fault, target_of
+from perflex.isl import ISL_LOCK
+from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
-from perflex.search.spaces.building import NotBuiltError
-from perflex.search.spaces.candidates import columns_of
-from perflex.search.spaces.extraction import ExtractedSpace, extract_space
-from perflex.search.spaces.predicted import predicted_variants
-from perflex.search.spaces.probes import probe_candidates
-from perflex.search.tuning.checks import check_budgets
-from perflex.search.tuning.code import generate_code
-from perflex.search.tuning.timer import VariantTimer
-from perflex.search.tuning.tuner import Proposal, Tuner, TunerStep
-from perflex.timing.results import MeasurementFailure
+from perflex.search.spaces.extraction import Candidates, NotBuiltError, built, extract_space
+from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
+from perflex.timing.measuring import entries_of, open_backend, outcomes_of
+from perflex.timing.results import Measured, MeasurementFailure, Timing
+from perflex.timing.rounds import Entry, Session, reference_suitability, start, time_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
     from pathlib import Path
+    from typing import Any, Self
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
-    from perflex.search.pruning.promise import KeepDecision, Promise
+    from perflex.search.pruning.promise import KeepDecision
+    from perflex.search.spaces.extraction import Settings
     from perflex.search.spaces.space import VariantSpace
-    from perflex.store.store import StorePlace
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
@@ -61,42 +68,26 @@ _FINALISTS = 12
 _FINAL_TRIALS = 8
 _FINAL_PRECISION = 0.005
 _FIRST_LINE = 120
-# What is left of a budget that short launches used up, in seconds: a budget is positive.
-_LEAST_S = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
 class TuningResult:
-    """What tuning found.
+    """What tuning found."""
 
-    Attributes
-    ----------
-    best
-        The fastest variant with its time: of those that `tune` timed itself, the few fastest are timed again side by
-        side.
-    history
-        All measurements, in order; times as if the device had stayed as fast as it was with the first ones, which a few
-        variants tell that are timed again with all others.
-    promise
-        Which variants would still have to be measured to keep the promise; its ``kept`` holds the best alone when the
-        promise is kept.
-    failures
-        How many variants failed to build or run, by cause.
-    cost_s
-        Seconds of building and timing, short launches included.
-    extract_s
-        Seconds of building and counting all variants of the space.
-    space
-        The variants with their features, or the described space.
-    """
-
+    # The fastest variant with its time: of those that `tune` timed itself, the few fastest are timed again side by
+    # side.
     best: TunerStep
+    # All measurements, in order; times as if the device had stayed as fast as it was with the first ones.
     history: tuple[TunerStep, ...]
+    # Which variants would still have to be measured to keep the promise.
     promise: KeepDecision | None
+    # How many variants failed to build or run, by cause.
     failures: Mapping[str, int]
+    # Seconds of building and timing, and of counting all variants of the space before.
     cost_s: float
     extract_s: float
-    space: ExtractedSpace | DescribedSpace = field(repr=False)
+    # The variants with their features, or the described space.
+    space: Candidates | DescribedSpace = field(repr=False)
 
     @property
     def kept_promise(self) -> bool:
@@ -104,13 +95,7 @@ class TuningResult:
         return self.promise is not None and self.promise.met and len(self.promise.kept) <= 1
 
     def kernel(self) -> Any:
-        """Return the fastest variant's kernel, built anew.
-
-        Raises
-        ------
-        CalibrationError
-            The kernel is described by formulas, and was never perflex's to build.
-        """
+        """Return the fastest variant's kernel, built anew; it is an error for a described kernel."""
         return self.space.kernel(self.best.number)
 
     def __repr__(self) -> str:
@@ -126,64 +111,40 @@ class TuningResult:
         return "\n".join(lines)
 
 
-def tune(  # noqa: PLR0913 - one parameter per choice
-    space: VariantSpace | ExtractedSpace | DescribedSpace,
+def tune(
+    space: VariantSpace | Candidates | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | TimedDevice | None = None,
-    measure: Callable[[Proposal], float] | None = None,
+    device: str | TimedDevice | Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
-    features: Sequence[str] = (),
-    budget: int | None = None,
-    budget_s: float | None = None,
-    promise: Promise | None = None,
-    timing: TimingOptions | None = None,
     machine: str | Path | Machine | None = None,
-    executor: Executor | None = None,
-    store: StorePlace | None = None,
-    progress: bool | Progress | None = None,
-    first: int | None = None,
-    seed: int = 0,
-    probe: bool = False,
+    timing: TimingOptions | None = None,
+    options: SearchOptions | None = None,
+    run: RunOptions | None = None,
 ) -> TuningResult:
     """Search a space for its fastest variant: measure some, learn, measure the most promising, and so on.
 
     Parameters
     ----------
     space
-        The variants; or configurations of a described kernel, which need `measure`.
+        The variants, or what `VariantSpace.extract` gave; or configurations of a described kernel.
     sizes
         Value of each size parameter.
     device
-        Where variants are timed: a device, or parts of its name.
-    measure
-        Your own function that times a variant, instead of `device`: called with a `Proposal` (its ``settings``,
-        ``name`` and ``number``), returns seconds, nan if it failed.
+        Where variants are timed: a device, or parts of its name; by default the preferred one. Or your own function
+        that times one, which a described kernel needs: it is called with a `Proposal` (its ``settings``, ``name`` and
+        ``number``) and returns seconds, nan if it failed.
     calibration
-        What is expected of each variant; what is measured corrects it. Without one, counts and settings alone are
-        learned from.
-    features
-        Counted features to learn from beside the settings; by default the calibration's, or a few plain ones.
-    budget
-        Most variants to measure; by default a tenth of the space, and at least 30.
-    budget_s
-        Most seconds of building and timing.
-    promise
-        Stop when it is kept; by default within 5 % with 95 % confidence, but a described space is searched until the
-        budget is spent.
+        What is expected of each variant; what is measured corrects it. Without one, a few plain counts and the settings
+        alone are learned from.
+    machine
+        For features that need one, as for `rank`.
     timing
         How variants are timed; by default with few trials, for most variants are told apart by more than noise.
-    machine, store, progress
-        As for `prune`.
-    executor
+    options
+        Budgets, the promise to keep, and the first batch.
+    run
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
-    first, seed
-        Variants in the first batch, and the seed of what is chosen by chance.
-    probe
-        Whether small parts of variants are launched on `device` before any is timed whole (`probe_kernel`): of those
-        that the calibration predicts to be fastest, as many as the budget has measurements, and for no more than half
-        of `budget_s`. What is expected of the variants is then what that shows, and its seconds count as building and
-        timing.
 
     Returns
     -------
@@ -197,96 +158,59 @@ def tune(  # noqa: PLR0913 - one parameter per choice
     MeasurementError
         No variant could be built and timed.
     CalibrationError
-        A budget is out of range, the calibration predicts no positive times, `measure` returns no time, not one of
-        `device` and `measure` is given, or `probe` lacks a calibration or device.
-    MissingExtraError
-        A described space needs scikit-learn, which is not installed.
+        The calibration predicts no positive times, your function returns no time, or a described space is given what
+        is for others.
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
     from perflex.timing.measuring import chosen_device
     from perflex.timing.options import TimingOptions
 
-    check_budgets(budget, budget_s, first)
-    _check_who_measures(space, device, measure, calibration)
-    if probe and (device is None or calibration is None):
-        msg = "short launches run on a device, and a calibration chooses the variants; give both, or leave out probe"
-        raise CalibrationError(msg)
-    if isinstance(space, DescribedSpace) and (sizes or features or machine is not None or timing is not None):
+    options, run = options or SearchOptions(), run or RunOptions()
+    if isinstance(space, DescribedSpace) and (
+        not callable(device) or sizes or any(one is not None for one in (calibration, machine, timing))
+    ):
         msg = (
-            "a described space states its sizes and device itself, and your function measures; "
-            "leave out sizes, features, machine and timing"
+            f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
+            "function as device, and no sizes, calibration, machine or timing"
         )
         raise CalibrationError(msg, description=space.description.name)
     begun = time.perf_counter()
-    chosen = None if device is None else chosen_device(device)
-    variants: ExtractedSpace | DescribedSpace
-    if isinstance(space, (ExtractedSpace, DescribedSpace)):
+    chosen = None if callable(device) else chosen_device(device)
+    variants: Candidates | DescribedSpace
+    if isinstance(space, (Candidates, DescribedSpace)):
         variants = space
     else:
-        names = tuple(features) or (PLAIN_FEATURES if calibration is None else calibration.model.input_features())
-        otherwise = "" if calibration is None else calibration.machine
-        target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine, otherwise=otherwise)
-        variants = extract_space(
-            space.enumerated(), names, sizes, target, executor=executor, store=store, progress=progress
-        )
-    described = time.perf_counter() - begun
-    most = max(30, math.ceil(0.1 * len(variants))) if budget is None else budget
-    begun = time.perf_counter()
-    prior = None
-    if calibration is not None and isinstance(variants, ExtractedSpace):
-        prior = _prior(calibration, variants)
-        if probe and chosen is not None:
-            prior = _probed_prior(variants, prior, most, chosen, math.inf if budget_s is None else budget_s / 2)
-    if budget_s is not None:
-        budget_s = max(budget_s - (time.perf_counter() - begun), _LEAST_S)
-    tuner = Tuner(variants, prior=prior, promise=promise, budget=most, budget_s=budget_s, first=first, seed=seed)
-    failures: Counter[str] = Counter()
-    with progress_shown(progress, "tune:") as report:
-        if measure is not None:
-            _drive(tuner, _MeasuredByUser(measure), failures, report)
-            best = tuner.best
-        elif chosen is not None and isinstance(variants, ExtractedSpace):
-            options = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
-            with VariantTimer(chosen, options) as timer:
-                coder = executor if isinstance(chosen, Device) else None
-                _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
-                best = _winner(tuner, timer, options)
+        if calibration is None:
+            names: tuple[str, ...] = PLAIN_FEATURES
+            target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine)
+        else:
+            names, target = tuple(calibration.model.input_features()), calibration.target(machine)
+        variants = extract_space(space.enumerated(), names, sizes, target, run)
     spent = time.perf_counter() - begun
+    begun = time.perf_counter()
+    most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
+    prior = None
+    if calibration is not None and isinstance(variants, Candidates):
+        prior = variants.predicted(calibration)
+    tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
+    failures: Counter[str] = Counter()
+    with progress_shown(run.progress, "tune:") as report:
+        if callable(device):
+            _drive(tuner, _MeasuredByUser(device), failures, report)
+            best = tuner.best
+        elif chosen is not None and isinstance(variants, Candidates):
+            how = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
+            with VariantTimer(chosen, how) as timer:
+                coder = run.executor if isinstance(chosen, Device) else None
+                _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
+                best = _winner(tuner, timer, how)
     if best is None:
         causes = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
         msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
         raise MeasurementError(msg, device=str(chosen))
-    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), spent, described, variants)
-
-
-def _check_who_measures(space: object, device: object, measure: object, calibration: object) -> None:
-    """Stop unless there is one who measures, and one who can: perflex cannot build what is only described."""
-    if isinstance(space, DescribedSpace) and (measure is None or calibration is not None):
-        msg = f"{space.description.name} is a described kernel: give your own function as measure, and no calibration"
-        raise CalibrationError(msg, description=space.description.name)
-    if (device is None) == (measure is None):
-        msg = "give either the device to time variants on, or your own function as measure"
-        raise CalibrationError(msg)
-
-
-def _prior(calibration: Calibration, extracted: ExtractedSpace) -> np.ndarray[Any, np.dtype[np.float64]]:
-    columns = columns_of(extracted, calibration.model.input_features())
-    return np.array(predicted_variants(calibration, extracted, columns))
-
-
-def _probed_prior(
-    variants: ExtractedSpace,
-    prior: np.ndarray[Any, np.dtype[np.float64]],
-    count: int,
-    device: TimedDevice,
-    limit_s: float = math.inf,
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return what is expected of variants after short launches of those predicted fastest."""
-    fastest = np.argsort(prior, kind="stable")[:count].tolist()
-    found = probe_candidates(variants, fastest, prior, device, limit_s).predicted
-    # What fails as a short launch is not worth a measurement, and a prior is finite.
-    return np.where(np.isfinite(found), found, found[np.isfinite(found)].max())
+    cost = time.perf_counter() - begun
+    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), cost, spent, variants)
 
 
 class _MeasuredByUser:
@@ -318,7 +242,7 @@ class _MeasuredOnDevice:
     Workers are idle while something is timed.
     """
 
-    def __init__(self, extracted: ExtractedSpace, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
+    def __init__(self, extracted: Candidates, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
         self._extracted = extracted
         self._timer = timer
         self._device = device
@@ -346,14 +270,14 @@ class _MeasuredOnDevice:
 
     def _made(self, proposals: Sequence[Proposal]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
-        space, sizes = self._extracted, self._extracted.sizes
-        if self._executor is not None:
+        space = self._extracted
+        if self._executor is not None and space.build is not None:
             variants = [(each.name, each.settings) for each in proposals]
-            return generate_code(space.build, variants, sizes, self._device, self._executor)
+            return generate_code(space.build, variants, space.sizes[0], self._device, self._executor)
         made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in proposals:
             try:
-                made.append(SizedKernel(space.kernel(each.number), sizes, each.name))
+                made.append(SizedKernel(space.kernel(each.number), space.sizes[each.number], each.name))
             except NotBuiltError as error:
                 made.append(error)
         return made
@@ -363,7 +287,7 @@ def _drive(
     tuner: Tuner, measuring: _MeasuredByUser | _MeasuredOnDevice, failures: Counter[str], report: Progress | None
 ) -> None:
     """Measure what the tuner asks for until it is done."""
-    while proposals := tuner.ask(measuring.together or tuner.method.together(len(tuner.history))):
+    while proposals := tuner.ask(measuring.together):
         if report is not None:
             report(len(tuner.history), tuner.budget, proposals[0].name)
         start = time.perf_counter()
@@ -398,3 +322,102 @@ def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerS
     ]
     # Where none runs again, the earlier measurement stands.
     return min(again, key=lambda each: each.seconds, default=tuner.best)
+
+
+# Several, because one may have been lucky in the beginning.
+_REFERENCES = 3
+
+
+class VariantTimer:
+    """Builds and times variants on a device, which stays open until the end of the ``with`` block.
+
+    `slowdown` says how many times as long as at first the reference variants took at last.
+    """
+
+    def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
+        self._device = device
+        self._options = options
+        self._backend = open_backend(device, options)
+        self._built: dict[str, Entry] = {}
+        self._references: dict[str, float] = {}
+        self.slowdown = 1.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._backend.close()
+
+    def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
+        """Build variants, from code where that was generated before, and time them side by side."""
+        session = Session(self._options, uuid.uuid4().hex, None)
+        entries = entries_of(jobs, self._device, session)
+        for entry in entries:
+            start(entry, self._backend, session)
+        # In the same rounds as the new variants: what slows the device down slows both.
+        references = [_anew(self._built[label]) for label in self._references]
+        time_in_rounds([*entries, *references], self._backend, session)
+        self._built |= {entry.label: entry for entry in entries if entry.failure is None}
+        found = outcomes_of([*entries, *references], self._options)
+        if not references:
+            self._choose_references(entries, found)
+        times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
+        ratios = [times[label] / first for label, first in self._references.items() if label in times]
+        self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
+        return Measured(found[: len(entries)], found.drift)
+
+    def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
+        timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
+        fit = sorted((entry for entry in entries if entry.label in timed), key=reference_suitability, reverse=True)
+        # Slow ones would cost more than what they are timed with.
+        suitable = [entry for entry in fit if reference_suitability(entry)[0]]
+        self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
+
+    def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
+        """Time variants anew that were timed before, side by side and without building them."""
+        session = Session(options, uuid.uuid4().hex, None)
+        entries = [_anew(self._built[label]) for label in labels]
+        time_in_rounds(entries, self._backend, session)
+        return outcomes_of(entries, options)
+
+
+def _anew(entry: Entry) -> Entry:
+    return Entry(entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
+
+
+def generate_code(
+    build: Callable[..., Any],
+    variants: Sequence[tuple[str, Settings]],
+    sizes: Mapping[str, Any],
+    device: Device,
+    executor: Executor,
+) -> list[LaunchRequest | PerflexError]:
+    """Return of each variant (name and settings) what the device's process builds, or why there is no such thing."""
+    pending: list[Future[LaunchRequest | PerflexError]] = []
+    try:
+        pending += [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
+        return [future.result() for future in pending]
+    except EXECUTOR_FAULTS as error:
+        fault = explained_fault(error, executor)
+        # An error of the work itself goes on as it is: as its own cause it would be an endless chain.
+        if fault is error:
+            raise
+        raise fault from error
+    finally:
+        # After a fault, what has not begun would keep the workers busy; on finished ones it has no effect.
+        for future in pending:
+            future.cancel()
+
+
+def _generated(
+    build: Callable[..., Any], name: str, settings: Settings, sizes: Mapping[str, Any], device: Device
+) -> LaunchRequest | PerflexError:
+    """Work in a worker: another process, or a thread that must not disturb others' use of isl."""
+    from perflex.timing.launch.request import launch_request
+
+    try:
+        with ISL_LOCK:
+            return launch_request(SizedKernel(built(build, settings), dict(sizes), name), device)
+    # Returned, not raised: the code of the other variants is wanted all the same.
+    except PerflexError as error:
+        return error

@@ -9,40 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.studies.accuracy import Accuracy
-from perflex.studies.baselines import knows_no_more
+from perflex.studies.evaluation.baselines import knows_no_more
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.calibration.calibration import Calibration
-    from perflex.studies.baselines import Knowledge, Peaks
+    from perflex.studies.evaluation.baselines import Knowledge, Peaks
     from perflex.studies.evaluation.overlap import OverlapChoice
     from perflex.studies.evaluation.studies import Study
+
+_SCALE = "Where each variant can be timed at a smaller size, scale that time."
 
 
 @dataclass(frozen=True)
 class Point:
-    """One variant at one size.
-
-    Attributes
-    ----------
-    variant, size
-        Name of the variant, and the value of the study's size argument.
-    measured_s, spread, repeatability
-        Time in seconds, the relative spread of repeated timings, and by which fraction the time differs from one such
-        measurement to the next.
-    disturbed
-        Whether the time rests on samples that others disturbed, for lack of others.
-    predicted_s
-        Time in seconds by each model and baseline.
-    """
+    """One variant at one size: measured, and predicted by each model and baseline."""
 
     variant: str
     size: int
     measured_s: float
+    # Relative, of repeated timings.
     spread: float
     predicted_s: Mapping[str, float]
+    # By which fraction the time differs from one such measurement to the next.
     repeatability: float = math.nan
+    # Rests on samples that others disturbed, for lack of others.
     disturbed: bool = False
 
     def error(self, method: str) -> float:
@@ -61,32 +53,19 @@ class RatioPoint:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study on one device.
-
-    Attributes
-    ----------
-    study
-        The study.
-    choice
-        Which model was chosen before the variants ran at the sizes to predict, and why.
-    model
-        The model that was used: the chosen one, or the one the user wanted.
-    calibrations
-        Of each model that could be fitted.
-    points
-        Predictions and measurements.
-    knowledge
-        What each model, and each baseline, has seen of a variant.
-    chosen_with
-        What the choice of the used model has seen: timings, where it was chosen by some.
-    """
+    """A study on one device."""
 
     study: Study
+    # Made before the variants ran at the sizes to predict.
     choice: OverlapChoice
+    # The one that was used: the chosen one, or the one the user wanted.
     model: str
+    # Of each model that could be fitted.
     calibrations: Mapping[str, Calibration]
     points: tuple[Point, ...]
+    # What each model, and each baseline, has seen of a variant.
     knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
+    # What the choice of the used model has seen: timings, where it was chosen by some.
     chosen_with: Knowledge = "nothing"
 
     @property
@@ -101,13 +80,7 @@ class StudyResult:
         return tuple(name for name in self.methods if name not in self.calibrations)
 
     def accuracy(self, method: str, variant: str | None = None) -> Accuracy:
-        """Return how accurate a model or baseline is, over one variant or all; one group for each size.
-
-        Raises
-        ------
-        CalibrationError
-            There is no such point, or a predicted time is not positive.
-        """
+        """Return how accurate a model or baseline is, over one variant or all; one group for each size."""
         own = [point for point in self.points if variant in {None, point.variant}]
         predicted, measured = [p.predicted_s[method] for p in own], [p.measured_s for p in own]
         return Accuracy.of(predicted, measured, [point.size for point in own])
@@ -129,15 +102,31 @@ class StudyResult:
     def beats_baselines(self, model: str, knowledge: Knowledge | None = None) -> bool | None:
         """Return whether a model is better than all baselines that have seen no more; None where there is none.
 
-        Parameters
-        ----------
-        model
-            The model.
-        knowledge
-            What it has seen of a variant; by default what its calibration has.
+        By default it has seen what its calibration has.
         """
         best = self.best_baseline(knowledge or self.knowledge.get(model, "nothing"))
         return None if best is None else self.key(model) < self.key(best)
+
+    @property
+    def judgement(self) -> str:
+        """Whether the used model is worth it, in a few sentences; empty without measured times or baselines."""
+        best = self.best_baseline(self.chosen_with) if self.points else None
+        if best is None:
+            return ""
+        model, baseline = self._figures(self.model), self._figures(best)
+        if not self.beats_baselines(self.model, self.chosen_with):
+            text = f"Not recommended: a baseline is better: {baseline}; {model}."
+            return f"{text} {_SCALE}" if self.knowledge[best] == "timing" else text
+        text = f"Better than every baseline with the same knowledge: {model}; the best of them, {baseline}."
+        if self.beats_baselines(self.model, "timing"):
+            return text
+        more = self._figures(self.best_baseline("timing") or best)
+        return f"{text} A baseline with more knowledge is better: {more}. {_SCALE}"
+
+    def _figures(self, method: str) -> str:
+        accuracy = self.accuracy(method)
+        loss = "" if math.isnan(accuracy.loss_mean) else f"mean loss {100 * accuracy.loss_mean:.1f} %, "
+        return f"{method} has {loss}rms {100 * accuracy.rms:.1f} %"
 
     @property
     def noise_floor(self) -> float:
@@ -148,31 +137,17 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class DeviceEvaluation:
-    """All studies on one device.
-
-    Attributes
-    ----------
-    device
-        The device's name.
-    studies
-        Results of those that could be calibrated, in the order asked for.
-    skipped
-        Label and reason of what did not run.
-    drift
-        By which fraction some measurement kernels took longer beside the studies' kernels than for the
-        calibration; None if not known.
-    overlap
-        Kernels with m local accesses per global one, for Figure 5.
-    seconds
-        Wall time of the whole evaluation.
-    peaks
-        Of the roofline; None where its kernel did not run.
-    """
+    """All studies on one device that could be calibrated, in the order asked for."""
 
     device: str
     studies: tuple[StudyResult, ...]
+    # Label and reason of what did not run.
     skipped: tuple[tuple[str, str], ...]
+    # By which fraction measurement kernels took longer beside the studies' kernels than for the calibration.
     drift: float | None
+    # Kernels with m local accesses per global one, for Figure 5.
     overlap: tuple[RatioPoint, ...] = ()
+    # Wall time of the whole evaluation.
     seconds: float = math.nan
+    # Of the roofline; None where its kernel did not run.
     peaks: Peaks | None = None

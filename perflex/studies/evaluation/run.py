@@ -8,19 +8,29 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from perflex.calibration.acceptance import warn_of_doubts
 from perflex.calibration.calibrating import calibration_from_table
-from perflex.calibration.device_speed import REFERENCE_RATE, multiply_add_rate
 from perflex.calibration.gathering import gather_feature_values
-from perflex.devices.wall_time import wall_time_identifier
+from perflex.calibration.ready import multiply_add_rate, scale_of
+from perflex.devices.listing import wall_time_identifier
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
+from perflex.fit.fitting import fit_model
+from perflex.progress import RunOptions
 from perflex.store.resume import RecordOnly, recording
-from perflex.studies.baselines import Peaks, copy_bandwidth, copy_kernel, knowledge_of
+from perflex.studies.evaluation.baselines import (
+    BASELINES,
+    Peaks,
+    baseline_times,
+    copy_bandwidth,
+    copy_kernel,
+    knowledge_of,
+)
 from perflex.studies.evaluation.overlap import Candidate, OverlapChoice, choose_overlap
-from perflex.studies.evaluation.plan import plan_of
 from perflex.studies.evaluation.result import DeviceEvaluation, Point, RatioPoint, StudyResult
-from perflex.studies.evaluation.trivial import BASELINES, baseline_times
-from perflex.studies.recheck import drift, reference_times
+from perflex.studies.evaluation.studies import plan_of
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure, Timing
@@ -34,10 +44,12 @@ if TYPE_CHECKING:
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.records import Recorder
-    from perflex.studies.baselines import Knowledge
-    from perflex.studies.evaluation.plan import Plan
-    from perflex.studies.evaluation.studies import Study
+    from perflex.studies.evaluation.baselines import Knowledge
+    from perflex.studies.evaluation.studies import Plan, Study
     from uipick import MeasurementKernel
+
+# Enough for a median; each is timed as long as a kernel of the studies.
+_REFERENCES = 8
 
 
 def study_timing(trials: int = 15) -> TimingOptions:
@@ -56,27 +68,7 @@ def evaluate_device(
 ) -> DeviceEvaluation:
     """Calibrate the models of some studies on a device, predict their kernels, and only then measure them.
 
-    Parameters
-    ----------
-    device
-        Where to run.
-    studies
-        From `STUDIES`.
-    timing
-        How kernels are timed.
-    model
-        One of `perflex.studies.evaluation.studies.OVERLAPS`; by default chosen for each study.
-    progress
-        Called with (done, total, what) as work proceeds.
-    executor
-        Where measurement kernels are counted, as for `gather_feature_values`.
-
-    Raises
-    ------
-    CalibrationError
-        No study can be evaluated: the device runs none of the kernels, or they do not determine a model.
-    PerflexError
-        The device cannot be used.
+    The model is one of `perflex.studies.evaluation.studies.OVERLAPS`; by default it is chosen for each study.
     """
     options = timing or study_timing()
     with recording(str(device), [study.name for study in studies]) as recorder:
@@ -93,8 +85,8 @@ def _evaluated(
     recorder: Recorder | None,
 ) -> DeviceEvaluation:
     start = time.perf_counter()
-    rate = multiply_add_rate(device, recorder)
-    plans = [plan_of(study, wall_time_identifier(device), rate / REFERENCE_RATE) for study in studies]
+    rate = multiply_add_rate(device)
+    plans = [plan_of(study, wall_time_identifier(device), scale_of(rate)) for study in studies]
     # By name: what several models are fitted to is timed once.
     kernels = {kernel.name: kernel for plan in plans for own in plan.kernels.values() for kernel in own}
     table = gather_feature_values(
@@ -102,9 +94,7 @@ def _evaluated(
         [*kernels.values(), *(kernel for plan in plans for kernel in plan.trials.values())],
         device=device,
         timing=options,
-        progress=progress,
-        recorder=recorder,
-        executor=executor,
+        run=RunOptions(executor=executor, progress=progress),
     )
     # What a device cannot run costs its own study at most, not the others.
     skipped = list(table.dropped)
@@ -134,7 +124,7 @@ def _evaluated(
     failures = [outcome for outcome in measured.values() if isinstance(outcome, MeasurementFailure)]
     known |= {kernel.name: each.seconds for kernel in beside if isinstance(each := measured[kernel.name], Timing)}
     copied = known.get(copy_kernel().name)
-    peaks = None if copied is None else Peaks(rate, copy_bandwidth(copied))
+    peaks = None if copied is None or rate is None else Peaks(rate, copy_bandwidth(copied))
     trivial = [baseline_times(each.plan, known, peaks) for each in calibrated]
     for one, made in zip(calibrated, trivial, strict=True):
         skipped += [(f"baseline {name} of {one.plan.study.name}", why) for name, why in made.left_out.items()]
@@ -207,13 +197,7 @@ def _warn_of_doubts(plan: Plan, used: str, calibration: Calibration) -> None:
 def _with_predictions(
     plan: Plan, choice: OverlapChoice, calibrations: Mapping[str, Calibration], wanted: str | None
 ) -> _Calibrated:
-    """Predict all variants at all sizes; a model with a time that is no time is left out.
-
-    Raises
-    ------
-    CalibrationError
-        That is the model to use.
-    """
+    """Predict all variants at all sizes; a model with a time that is no time is left out, unless it is to be used."""
     with warnings.catch_warnings():
         # Doubts are told in one line below.
         warnings.simplefilter("ignore", PerflexWarning)
@@ -229,7 +213,9 @@ def _with_predictions(
     }
     used = wanted or choice.name
     if used in wrong:
-        msg = f"the model {used} cannot be used: {wrong[used]}; choose another one with --model"
+        # The demo has one model, and no option to choose another.
+        advice = "; choose another one with --model" if len(calibrations) > 1 else ""
+        msg = f"the model {used} cannot be used: {wrong[used]}{advice}"
         raise CalibrationError(msg)
     _warn_of_doubts(plan, used, calibrations[used])
     usable = {name: calibration for name, calibration in calibrations.items() if name not in wrong}
@@ -241,23 +227,19 @@ def _with_predictions(
 def _calibrate(
     plan: Plan, table: FeatureTable, device: Device, timing: TimingOptions, wanted: str | None
 ) -> _Calibrated:
-    """Fit the models of a study to what was measured, and choose among them.
-
-    Raises
-    ------
-    CalibrationError
-        No variant runs on the device, or no model can be fitted.
-    """
+    """Fit the models of a study to what was measured, and choose among them."""
     parts = {name: _rows_of(table, own) for name, own in plan.kernels.items()}
     if len(plan.models) == 1:
         # There is nothing to choose: one fit, whose warnings are the user's to see.
         ((name, model),) = plan.models.items()
-        calibration = calibration_from_table(model, parts[name], device=device, timing=timing)
+        fit = fit_model(model, parts[name])
+        calibration = calibration_from_table(model, parts[name], fit, device=device, timing=timing)
+        warn_of_doubts(calibration)
         only = OverlapChoice(name, "there is no other", (Candidate(name, model, calibration.fit),))
         return _with_predictions(plan, only, {name: calibration}, wanted)
     choice = _choice(plan, parts, _rows_of(table, plan.trials.values()), wanted)
     calibrations = {
-        c.name: calibration_from_table(c.model, parts[c.name], device=device, timing=timing, fit=c.fit)
+        c.name: calibration_from_table(c.model, parts[c.name], c.fit, device=device, timing=timing)
         for c in choice.candidates
         if c.fit is not None
     }
@@ -306,3 +288,28 @@ def _ratio_points(
             measured = float(table.column(str(table.output))[row])
             points.append(RatioPoint(int(str(kernel.arguments["m"])), measured, predicted))
     return tuple(sorted(points, key=lambda point: point.ratio))
+
+
+def reference_times(
+    table: FeatureTable, kernels: Mapping[str, MeasurementKernel], count: int = _REFERENCES
+) -> dict[MeasurementKernel, float]:
+    """Return the kernels of the table that took longest, and their times in seconds.
+
+    A device that has become slower since the calibration shows as an error of every prediction: these are timed again.
+    """
+    times = zip(table.kernels, map(float, table.column(str(table.output))), strict=True)
+    known = {kernels[name]: seconds for name, seconds in times if name in kernels}
+    # Short kernels vary by more than machines drift.
+    longest = sorted(known, key=lambda kernel: -known[kernel])[:count]
+    return {kernel: known[kernel] for kernel in longest}
+
+
+def drift(before: Sequence[float], outcomes: Sequence[Timing | MeasurementFailure]) -> float | None:
+    """Return the median ratio of times now to those before (seconds), less 1; None where nothing could be timed."""
+    ratios = [
+        outcome.seconds / then
+        for then, outcome in zip(before, outcomes, strict=True)
+        if isinstance(outcome, Timing) and then > 0
+    ]
+    # The median: one kernel that was disturbed says nothing of the device.
+    return float(np.median(ratios)) - 1 if ratios else None

@@ -1,15 +1,16 @@
-"""What the paper's Section 8 predicts: three computations, their variants and sizes."""
+"""What the paper's Section 8 predicts: three computations, their variants and sizes, and their kernels on a device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.models.sizes import SizeRule
+from perflex.models import SizeRule, measurement_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.expression.model import Model
     from uipick import MeasurementKernel
 
 # Names of the ways to compose costs, the simplest first; models are called <study>_<overlap>. The first three add or
@@ -19,44 +20,28 @@ OVERLAPS = ("linear", "overlap", "partial", "incore")
 
 @dataclass(frozen=True)
 class Study:
-    """One computation in several variants.
-
-    Attributes
-    ----------
-    name
-        ``"matmul"``, ``"dg"`` or ``"fdiff"``.
-    title, source
-        For people.
-    variants
-        Filter tags of each variant, without the size.
-    size
-        Name of the size argument.
-    trial_sizes
-        Sizes at which the variants are timed to choose among models; smaller than those to predict.
-    sizes
-        Sizes to predict. Both suit a device of `perflex.calibration.device_speed.REFERENCE_RATE`.
-    rule
-        How they are made to suit another one; None to take them as they are. Odd multiples: even ones share the factor
-        two with caches' sets.
-    axis
-        What the size is, for pictures.
-    models
-        Names of shipped models by what they are called in the study, such as `OVERLAPS`, the simplest first.
-    half_step
-        Baselines scale the time at half of the smallest size to predict, rounded down to a multiple of this; None where
-        they scale that at the largest of the trial sizes.
-    """
+    """One computation in several variants."""
 
     name: str
     title: str
+    # Where in the paper.
     source: str
+    # Filter tags of each variant, without the size, and the name of the size argument.
     variants: Mapping[str, tuple[str, ...]]
     size: str
+    # Sizes at which the variants are timed to choose among models, smaller than those to predict. Both suit a device
+    # of `perflex.calibration.ready.REFERENCE_RATE`.
     trial_sizes: tuple[int, ...]
     sizes: tuple[int, ...]
+    # How they are made to suit another one; None to take them as they are. Odd multiples: even ones share the factor
+    # two with caches' sets.
     rule: SizeRule | None
+    # What the size is, for pictures.
     axis: str
+    # Names of shipped models by what they are called in the study, such as `OVERLAPS`, the simplest first.
     models: Mapping[str, str]
+    # Baselines scale the time at half of the smallest size to predict, rounded down to a multiple of this; None where
+    # they scale that at the largest of the trial sizes.
     half_step: int | None = None
 
     def sizes_for(self, scale: float) -> tuple[int, ...]:
@@ -79,13 +64,7 @@ class Study:
         return sizes if self.rule is None else self.rule.sizes(sizes, scale)
 
     def kernel(self, variant: str, size: int) -> MeasurementKernel:
-        """Return a variant's kernel at a size.
-
-        Raises
-        ------
-        TagError
-            The size is not possible for the variant.
-        """
+        """Return a variant's kernel at a size."""
         from uipick import ALL_GENERATORS, KernelCollection
 
         tags = [*self.variants[variant], f"{self.size}:{size}"]
@@ -145,3 +124,49 @@ STUDIES = {
         ),
     )
 }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study runs on a device: its models by name, and the measurement kernels of each."""
+
+    study: Study
+    models: Mapping[str, Model]
+    kernels: Mapping[str, Sequence[MeasurementKernel]]
+    # The variants' kernels by variant and size: small ones to choose a model by, and those to predict.
+    trials: Mapping[tuple[str, int], MeasurementKernel]
+    targets: Mapping[tuple[str, int], MeasurementKernel]
+    # Each variant at the size whose time baselines scale; empty where no size is below those to predict.
+    small: Mapping[str, MeasurementKernel]
+
+    def confined(self, variant: MeasurementKernel) -> MeasurementKernel | None:
+        """Return the smallest measurement kernel that is a variant's work on confined data; None without any."""
+        same = {name: value for name, value in variant.arguments.items() if name != self.study.size}
+        own = [
+            kernel
+            for kernels in self.kernels.values()
+            for kernel in kernels
+            if kernel.generator == f"{variant.generator}_core"
+            and all(kernel.arguments.get(name, value) == value for name, value in same.items())
+        ]
+        return min(own, key=lambda kernel: kernel.sizes[self.study.size]) if own else None
+
+
+def plan_of(study: Study, output: str, scale: float) -> Plan:
+    """Return the kernels of a study, for the output feature of a device that is `scale` times the reference's speed."""
+    from perflex.models import load_model
+
+    described = {name: load_model(shipped) for name, shipped in study.models.items()}
+    small = study.small_size_for(scale)
+    return Plan(
+        study,
+        models={name: description.model(output) for name, description in described.items()},
+        kernels={name: measurement_kernels(description, scale) for name, description in described.items()},
+        trials=_variants(study, study.trial_sizes_for(scale)),
+        targets=_variants(study, study.sizes_for(scale)),
+        small={} if small is None else {variant: study.kernel(variant, small) for variant in study.variants},
+    )
+
+
+def _variants(study: Study, sizes: Iterable[int]) -> dict[tuple[str, int], MeasurementKernel]:
+    return {(variant, size): study.kernel(variant, size) for size in sizes for variant in study.variants}

@@ -14,8 +14,8 @@ from concurrent.futures import (
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from perflex.features.many import explained_fault
-from perflex.timing.executors.worker import time_portion
+from perflex.features.values import explained_fault
+from perflex.timing.executors.portions import time_portion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -43,13 +43,7 @@ class MeasuringExecutor(Protocol):
     """An executor that knows how many devices its workers have, and sends measurements to one worker for each."""
 
     def measuring_slots(self) -> int:
-        """Return how many portions can be measured at the same time; 0 while there is no worker.
-
-        Raises
-        ------
-        ExecutorError
-            It cannot be reached, or had no worker for too long.
-        """
+        """Return how many portions can be measured at the same time; 0 while there is no worker."""
         ...
 
     def submit_measuring(self, function: Callable[[Portion], PortionResult], portion: Portion) -> Future[PortionResult]:
@@ -80,25 +74,13 @@ class Pool:
         return not isinstance(self._executor, MeasuringExecutor)
 
     def width(self, most: int) -> int:
-        """Return how many portions may be at work, `most` of them where the executor does not tell.
-
-        Raises
-        ------
-        ExecutorError
-            The executor has no workers any more.
-        """
+        """Return how many portions may be at work, `most` of them where the executor does not tell."""
         if isinstance(self._executor, MeasuringExecutor):
             return self._executor.measuring_slots()
         return 1 if self._one_at_a_time else most
 
     def submit(self, portion: Portion) -> Future[PortionResult]:
-        """Send a portion.
-
-        Raises
-        ------
-        ExecutorError
-            The executor takes no work.
-        """
+        """Send a portion."""
         try:
             return self._send(portion)
         except BrokenExecutor as error:

@@ -2,22 +2,102 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import math
+import os
+import socket
+import tempfile
+import time
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from perflex.timing.isolation.affinity import Affinity
+import numpy as np
+
+from perflex.devices.device import Device
+from perflex.errors import DeviceError, ExecutorError, PerflexError
+from perflex.timing.isolation.affinity import Affinity, affinity_of
+from perflex.timing.measuring import open_backend
+from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from perflex.errors import PerflexError
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import Sample
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
+
+# Longer than any portion of work takes, with a queue of them before it.
+_PATIENCE_S = 3600.0
+_PAUSE_S = 0.005
+
+
+def lock_path(device: TimedDevice) -> Path:
+    """Return the file that stands for a device.
+
+    It lies in the folder for temporary files, which all users and processes of a machine share unless they were given
+    different ones; containers share a device, not the lock. All CPU devices of a machine are one: several drivers
+    offer the same cores. So do OpenCL and CUDA with NVIDIA's GPUs, under the same names but for the platform's.
+    """
+    kind = getattr(device, "kind", "")
+    if kind == "cpu":
+        name = "cpu"
+    else:
+        names = ("vendor", "name", "ordinal") if kind == "gpu" else ("platform", "vendor", "name", "ordinal")
+        facts = [str(getattr(device, fact, "")) for fact in names]
+        name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"perflex-device-{name}.lock")
+
+
+@contextmanager
+def device_lock(device: TimedDevice, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """Hold a device's lock in the block; the system gives it back when the process ends in any way."""
+    path = lock_path(device)
+    try:
+        handle = _opened(path)
+    except OSError as error:
+        msg = f"cannot lock {device}: {error}; remove {path}, or set TMPDIR to a folder that can be written"
+        raise DeviceError(msg, device=device, path=path) from error
+    try:
+        if not _taken(handle, patience_s):
+            msg = f"other processes have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
+            raise DeviceError(msg, device=device, path=path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, patience_s: float) -> bool:
+    """Take the lock, and return whether others gave it free in time; the system's own wait has no limit."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE_S)
+        else:
+            return True
+
+
+def _opened(path: Path) -> int:
+    """Open for reading, which is all that locking needs: the file may be another user's. Links are not followed."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return os.open(path, flags)
+
 
 _Entry = TypeVar("_Entry")
 
@@ -99,13 +179,6 @@ def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:
 
     Neighbours stay together: they are often one kernel with several sizes, which is then built once, and not tried
     again with larger sizes once it hung.
-
-    Parameters
-    ----------
-    entries
-        What to divide.
-    workers
-        How many may measure at the same time.
     """
     if not entries:
         return []
@@ -114,3 +187,78 @@ def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:
     number = max(1, math.ceil(len(entries) / _MOST_KERNELS), for_all)
     bounds = [round(index * len(entries) / number) for index in range(number + 1)]
     return [list(entries[first:last]) for first, last in pairwise(bounds)]
+
+
+def time_portion(portion: Portion) -> PortionResult:
+    """Time the kernels of a portion in rounds on this machine's device; nothing is kept here.
+
+    Errors are returned: what they were raised from, a driver's exception, say, may not be known where they go.
+    """
+    from perflex.version import __version__
+
+    session = Session(portion.options, portion.session)
+    entries = [_entry(item) for item in portion.items]
+    error: PerflexError | None = None
+    try:
+        if portion.version != __version__:
+            msg = (
+                f"the worker on {socket.gethostname()} has perflex {__version__}, the client {portion.version}; "
+                "install the same version on both"
+            )
+            raise ExecutorError(msg)
+        with device_lock(portion.device):  # finding the device tries kernels, too
+            _time(entries, portion, session)
+    except PerflexError as raised:
+        error = raised.alone()
+    affinity = affinity_of(portion.device, isolate=portion.options.isolate)
+    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), error, affinity)
+
+
+def _time(entries: list[Entry], portion: Portion, session: Session) -> None:
+    device = portion.device
+    if isinstance(device, Device):
+        device = device_here(device)
+    with closing(open_backend(device, portion.options)) as backend:
+        for entry in entries:
+            if not entry.is_known(portion.options):
+                start(entry, backend, session)
+        time_in_rounds(entries, backend, session)
+
+
+def device_here(wanted: Device) -> Device:
+    """Return this machine's device that is the client's, as it is called here."""
+    from perflex.devices.listing import describe, list_devices
+
+    host = socket.gethostname()
+    # All names but the driver's, which is a fault of its own.
+    named = [info for info in list_devices() if info.device.names[:3] == wanted.names[:3]]
+    if not named:
+        msg = (
+            f"the worker on {host} has no {wanted}; it has: {describe(list_devices())}; "
+            "start workers only where the device is"
+        )
+        raise DeviceError(msg, device=wanted)
+    # Another driver compiles otherwise, so that its times are those of other kernels.
+    same = [info for info in named if (info.device.driver, info.device.ordinal) == (wanted.driver, wanted.ordinal)]
+    if not same:
+        there = ", ".join(f"number {info.device.ordinal} with driver {info.device.driver}" for info in named)
+        msg = (
+            f"{wanted} is number {wanted.ordinal} with driver {wanted.driver} for the client, but the worker on {host} "
+            f"has {there}: times of both cannot be mixed; install the same driver on both"
+        )
+        raise DeviceError(msg, device=wanted)
+    if not same[0].usable:
+        msg = f"{wanted} does not work on {host}: {same[0].reason}"
+        raise DeviceError(msg, device=wanted)
+    return same[0].device
+
+
+def _entry(item: Item) -> Entry:
+    seconds = float(np.median([sample.seconds for sample in item.samples])) if item.samples else math.nan
+    return Entry(item.request, samples=list(item.samples), seconds=seconds)
+
+
+def _result(entry: Entry, session: str) -> ItemResult:
+    new = tuple(sample for sample in entry.samples if sample.session == session)
+    failure = None if entry.failure is None else (entry.failure.kind, entry.failure.error.alone())
+    return ItemResult(new, failure)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from perflex.errors import MeasurementError, PerflexError
-from perflex.timing.drift import reference_count
+from perflex.timing.disturbance import reference_count
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
 from perflex.timing.isolation.affinity import affinity_of
@@ -54,20 +54,6 @@ def measure_on(
     Samples and failures are written here, when a portion is done; workers never open the recorder's file. When a worker
     dies its portion is timed again, under a new session name; when it does so twice, its kernels are timed one by one,
     and one whose workers die all the same fails, as a crash.
-
-    Parameters
-    ----------
-    executor
-        Where kernels are built and run: any ``concurrent.futures.Executor``.
-    jobs, device, options, progress, recorder
-        As for `measure`. Other devices than `Device` are sent to the workers as they are.
-
-    Raises
-    ------
-    DeviceError
-        A worker's machine lacks the device or has another driver, or the device is lost.
-    ExecutorError
-        The executor ended, takes no work, has no workers, or they cannot be sent the kernels.
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)

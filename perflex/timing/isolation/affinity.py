@@ -76,15 +76,6 @@ def affinity_of(device: TimedDevice, *, isolate: bool, environment: Mapping[str,
     A user's own setting is left as it is. Where this process may not use all the processors that the driver would pin
     its workers to (``taskset``, a batch system's or container's share), nothing is set: PoCL leaves the share then, or
     fails.
-
-    Parameters
-    ----------
-    device
-        Where kernels run.
-    isolate
-        Whether they run in a process of their own.
-    environment
-        Environment variables to go by; the process's own by default.
     """
     runtime = _runtime_of(device)
     if runtime is None:

@@ -4,21 +4,91 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from perflex.child_process import ChildLostError
-from perflex.errors import MeasurementError
-from perflex.timing.isolation.process import WorkerProcess
+from perflex.child_process import AskedProcess, ChildLostError
+from perflex.errors import DeviceError, MeasurementError
+from perflex.timing.isolation.affinity import affinity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.machines.resources import Resources
+    from perflex.machines.residency import Resources
     from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.slabs import Slab
+
+_START_LIMIT_S = 60.0
+# Asked for its own warnings to stay quiet: what the user makes of warnings is not meant for drivers.
+_WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.worker")
+
+
+class WorkerProcess:
+    """A process that builds and runs kernels on one device, whose workers stay on their processors if they can.
+
+    Parameters
+    ----------
+    device
+        Where it runs kernels.
+
+    Raises
+    ------
+    DeviceError
+        No process can be started.
+    """
+
+    def __init__(self, device: Device) -> None:
+        from perflex.devices.listing import list_devices
+
+        list_devices()  # finds the drivers that work; the process inherits their list
+        self.device = device
+        self._ready = False
+        try:
+            self._child = AskedProcess(_WORDS, affinity_of(device, isolate=True).variables)
+        except OSError as error:
+            raise self._not_started(str(error)) from error
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be asked anything."""
+        return self._child.alive
+
+    def ask(self, what: str, number: int, argument: object, limit_s: float) -> Any:
+        """Have a command done and return its result."""
+        self._start()
+        return self._result((what, number, argument), limit_s)
+
+    def end(self) -> None:
+        """End the process: one that is idle is given the time to end by itself, one that still starts is not."""
+        self._child.end(at_once=not self._ready)
+
+    def _start(self) -> None:
+        """Have the process open the device; it has been starting since this object was made."""
+        if self._ready:
+            return
+        try:
+            self._result(self.device, _START_LIMIT_S)
+        except ChildLostError as lost:
+            raise self._not_started(lost.reason) from lost
+        self._ready = True
+
+    def _result(self, request: object, limit_s: float) -> Any:
+        happened, result, sound = self._child.ask(request, limit_s)
+        if not sound:  # the device is lost to that process
+            self.end()
+        if happened == "failed":
+            raise result
+        return result
+
+    def _not_started(self, reason: str) -> DeviceError:
+        msg = (
+            f"the process that runs kernels on {self.device} did not start: {reason}; "
+            "TimingOptions(isolate=False) runs them without one"
+        )
+        return DeviceError(msg, device=self.device)
+
 
 # What a run may take besides the launches: first the driver's own work at the first launch, later stalls of the host.
 _FIRST_S = 3.0
@@ -43,22 +113,13 @@ class IsolatedBackend:
         self.limits = limits
         self._worker: WorkerProcess | None = None
         self._numbers = 0
-        self._fatal: dict[str, tuple[str, str]] = {}
+        self._fatal: dict[Code, tuple[str, str]] = {}
         self._endless: list[LaunchRequest] = []
 
     def build(self, request: LaunchRequest) -> IsolatedRunnable:
-        """Build there what was generated and checked here.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build or does not fit the device, the compiler crashed or hung, or the kernel hung with
-            sizes that are not larger.
-        DeviceError
-            The process does not start, or cannot open the device.
-        """
+        """Build there what was generated and checked here."""
         for other in self._endless:
-            if other.source == request.source and _at_least(request.sizes, other.sizes):
+            if other.code == request.code and _at_least(request.sizes, other.sizes):
                 raise _failure(request.label, "hang", f"not tried: {other.label} is the same code and does not end")
         return IsolatedRunnable(self, request)
 
@@ -82,8 +143,8 @@ class IsolatedBackend:
 
     def place(self, request: LaunchRequest) -> _Place:
         """Have a kernel built; a source that ended a process once is not tried again for other sizes."""
-        if request.source in self._fatal:
-            kind, reason = self._fatal[request.source]
+        if request.code in self._fatal:
+            kind, reason = self._fatal[request.code]
             raise _failure(request.label, kind, reason)
         self._numbers += 1
         worker = self.worker()
@@ -91,8 +152,8 @@ class IsolatedBackend:
             resources = worker.ask("build", self._numbers, request, self.limits.build_s)
         except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
-            self._fatal[request.source] = lost.kind, f"{doing} ({lost.reason})"
-            raise _failure(request.label, *self._fatal[request.source]) from lost
+            self._fatal[request.code] = lost.kind, f"{doing} ({lost.reason})"
+            raise _failure(request.label, *self._fatal[request.code]) from lost
         return _Place(worker, self._numbers, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
@@ -128,35 +189,25 @@ class IsolatedRunnable:
         return self._place.resources
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds, taken in the other process.
-
-        Raises
-        ------
-        MeasurementError
-            The driver reports an error, the process crashed, or it took too long and was ended.
-        DeviceError
-            A new process was needed and does not start.
-        """
+        """Run back to back and return the device time of each launch in seconds, taken in the other process."""
         start = time.monotonic()
-        times = self._asked("run", launches, launches)
+        times = self._times(launches)
         each = (time.monotonic() - start) / launches
         self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
         return times
 
-    def run_slabs(self, slabs: Sequence[Slab]) -> tuple[float, ...]:
-        """Launch parts of the grid there; see `SlabRunnable`, errors as `run`."""
-        return self._asked("run_slabs", tuple(slabs), len(slabs))
-
-    def _asked(self, what: str, argument: object, launches: int) -> tuple[float, ...]:
+    def _times(self, launches: int) -> tuple[float, ...]:
         """Return the times of launches in the other process, which is built in anew if another began since."""
         if self._place.worker is not self._backend.worker():
             self._build()
         try:
-            times: tuple[float, ...] = self._place.worker.ask(what, self._place.number, argument, self._limit(launches))
+            times: tuple[float, ...] = self._place.worker.ask(
+                "run", self._place.number, launches, self._limit(launches)
+            )
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
-                doing = "does not end; increase limit_s if the kernel is only slow"
+                doing = "does not end; TimingOptions(limit_s=...) allows more if the kernel is only slow"
                 self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
         return times

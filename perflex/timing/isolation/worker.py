@@ -47,8 +47,6 @@ def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
                 result = runnables[number].resources
             elif what == "code":
                 result = backend.code(argument)
-            elif what == "run_slabs":
-                result = runnables[number].run_slabs(argument)
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.machines.resources import Resources
+    from perflex.machines.residency import Resources
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.slabs import Slab
 
 
 class Runnable(Protocol):
@@ -22,35 +19,11 @@ class Runnable(Protocol):
         """Run back to back; return the device time of each launch in seconds, as `LaunchTimes` where more is known.
 
         Arrays that the kernel both reads and writes are restored before each launch, outside the times.
-
-        Raises
-        ------
-        MeasurementError
-            The device reports an error; its ``kind``, where it has one, is the failure's.
-        DeviceError
-            An earlier kernel lost the device.
         """
         ...
 
 
-class SlabRunnable(Runnable, Protocol):
-    """A kernel parts of whose grid can be launched."""
-
-    def run_slabs(self, slabs: Sequence[Slab]) -> tuple[float, ...]:
-        """Launch parts of the grid one after another; return the device time of each in seconds, as `Runnable.run`.
-
-        Arrays that the kernel both reads and writes are restored before the first of them. The kernel was built for it
-        (`LaunchRequest.in_slabs`).
-
-        Raises
-        ------
-        MeasurementError, DeviceError
-            As for `Runnable.run`.
-        """
-        ...
-
-
-class BuiltKernel(SlabRunnable, Protocol):
+class BuiltKernel(Runnable, Protocol):
     """A kernel that was built for a real device."""
 
     @property
@@ -73,19 +46,7 @@ class Backend(Protocol):
         ...
 
     def build(self, request: Any) -> Runnable:
-        """Build a kernel.
-
-        Parameters
-        ----------
-        request
-            What `perflex.timing.launch.request.request_for` makes of a kernel for this device: a `LaunchRequest` for
-            a `Device`, the `SizedKernel` itself for others. Both have ``label`` and ``sizes``.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build or does not fit the device.
-        """
+        """Build what `perflex.timing.launch.request.request_for` makes of a kernel for this device."""
         ...
 
     def close(self) -> None:
@@ -97,25 +58,11 @@ class KernelBackend(Backend, Protocol):
     """Builds and runs kernels on a real device, whatever it is reached through."""
 
     def build(self, request: LaunchRequest) -> BuiltKernel:
-        """Build what was generated and checked before.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or needs more than the device has for this kernel.
-        DeviceError
-            An earlier kernel lost the device.
-        """
+        """Build what was generated and checked before."""
         ...
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Build a kernel and return its machine code, each device program's.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or the code of this device cannot be read.
-        """
+        """Build a kernel and return its machine code, each device program's."""
         ...
 
     def responds(self) -> bool:
@@ -152,22 +99,7 @@ class RunLimits:
 
 
 def backend_of(device: Device, *, drivers_shown: bool = False) -> KernelBackend:
-    """Return what runs kernels on a device in this process.
-
-    Parameters
-    ----------
-    device
-        Which device.
-    drivers_shown
-        Whether OCL_ICD_VENDORS names all drivers already, so that none has to be tried first.
-
-    Raises
-    ------
-    DeviceError
-        This process cannot reach the device.
-    MissingExtraError
-        It is reached through a package that is not installed.
-    """
+    """Return what runs kernels on a device in this process."""
     if device.api == "cuda":
         from perflex.timing.launch.cuda import CudaBackend
 

@@ -11,10 +11,10 @@ from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from perflex.devices.device import Device
-    from perflex.machines.resources import Resources
+    from perflex.machines.residency import Resources
     from perflex.timing.launch.buffers import BufferPool, Slot
+    from perflex.timing.launch.plan import Grid
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.sizes import Grid
 
 # Compilers repeat themselves: the first errors say what is wrong.
 _MESSAGE_LINES = 4
@@ -78,11 +78,6 @@ def check_built(label: str, device: Device, grid: Grid, most_items: int, resourc
     """Compare a device program with the limits that are known only after the build, registers included.
 
     `most_items` are the work-items of a work-group that the driver allows for this program.
-
-    Raises
-    ------
-    MeasurementError
-        A work-group has too many work-items or takes too much local memory.
     """
     items = prod(grid.work_group)
     if items > most_items:

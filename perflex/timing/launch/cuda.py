@@ -1,4 +1,4 @@
-"""Building and launching loopy kernels on a CUDA device through CuPy, timed by CUDA events."""
+"""Building and launching kernels on a CUDA device through CuPy, timed by CUDA events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import MeasurementError, MissingExtraError
-from perflex.machines.resources import Resources, most_of, resources_in_log
+from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
 from perflex.timing.launch.cuda_code import ADDED, OPTIONS, cuda_programs
 from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.launch.slabs import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.slabs import Slab
 
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
@@ -38,21 +37,24 @@ class CudaBackend:
         # That of CUDA events.
         self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._context = CudaContext(device)
-        self._modules: dict[str, Any] = {}
-        self._logs: dict[str, Mapping[str, Resources]] = {}
+        self._modules: dict[Code, Any] = {}
+        self._logs: dict[Code, Mapping[str, Resources]] = {}
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
         """Build what was generated and checked before; see `KernelBackend`."""
         self._context.require()
-        module = self._built(request.source, request.label)
+        module = self._built(request.code, request.label)
         try:
             functions = [module.get_function(name) for name, _ in request.programs]
+            # What a launch may add to a kernel's own shared memory; without it, drivers stop at 48 KiB.
+            for function in functions if request.launch.local_arguments else ():
+                function.max_dynamic_shared_size_bytes = _dynamic_bytes(request)
             facts = [dict(function.attributes) for function in functions]
         except RuntimeError as error:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
         for grid, known in zip(request.launch.grids, facts, strict=True):
             check_built(request.label, self.device, grid, int(known["max_threads_per_block"]), _resources(None, known))
-        logged = self._logged_resources(request.source, facts)
+        logged = self._logged_resources(request.code, facts)
         resources = most_of(
             _resources(logged.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
         )
@@ -62,7 +64,7 @@ class CudaBackend:
         """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
         architecture = f"sm_{self.device.compute_capability.replace('.', '')}"
         try:
-            return cuda_programs(request.source, request.programs, request.launch, architecture, request.label)
+            return cuda_programs(request.code, request.programs, request.launch, architecture, request.label)
         except MissingExtraError as error:
             msg = f"{request.label}: {error.message}"
             raise MeasurementError(msg, kernel=request.label) from error
@@ -75,11 +77,14 @@ class CudaBackend:
         """Give device memory back."""
         self._context.close()
 
-    def _built(self, source: str, label: str) -> Any:
-        if source not in self._modules:
+    def _built(self, code: Code, label: str) -> Any:
+        if code not in self._modules:
             cupy = self._context.cupy
             try:
-                module = cupy.RawModule(code=source, options=OPTIONS, backend="nvrtc")
+                options = (*OPTIONS, *code.options)
+                module = cupy.RawModule(
+                    code=code.source, options=options, backend="nvrtc", name_expressions=code.kernels or None
+                )
                 log = StringIO()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
@@ -88,26 +93,31 @@ class CudaBackend:
                 raise build_failure(label, self.device, str(error), "error") from error
             except (RuntimeError, OSError) as error:
                 raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
-            self._modules[source] = module
-            self._logs[source] = resources_in_log(log.getvalue())
-        return self._modules[source]
+            self._modules[code] = module
+            # It has the names of C++ functions as in machine code, which CuPy does not tell.
+            self._logs[code] = {} if code.kernels else resources_in_log(log.getvalue())
+        return self._modules[code]
 
-    def _logged_resources(self, source: str, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
+    def _logged_resources(self, code: Code, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
         """Return what the compiler wrote of each device program, by name."""
         # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
-        if not self._logs[source] and any(int(known["local_size_bytes"]) for known in facts):
-            self._logs[source] = self._compiled_again(source)
-        return self._logs[source]
+        if not self._logs[code] and any(int(known["local_size_bytes"]) for known in facts):
+            self._logs[code] = self._compiled_again(code)
+        return self._logs[code]
 
-    def _compiled_again(self, source: str) -> Mapping[str, Resources]:
+    def _compiled_again(self, code: Code) -> Mapping[str, Resources]:
         """Return what a source's kernels take, by name; nothing where NVRTC makes no machine code for this device."""
         nvrtc = self._context.cupy.cuda.nvrtc
-        program = nvrtc.createProgram(source, "kernel.cu", (), ())
+        program = nvrtc.createProgram(code.source, "kernel.cu", (), ())
         try:
+            for name in code.kernels:
+                nvrtc.addNameExpression(program, name)
             # "sm", not "compute": registers are known of machine code only.
             architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
-            nvrtc.compileProgram(program, (*OPTIONS, *ADDED, architecture))
-            return resources_in_log(nvrtc.getProgramLog(program))
+            nvrtc.compileProgram(program, (*OPTIONS, *ADDED, *code.options, architecture))
+            told = resources_in_log(nvrtc.getProgramLog(program))
+            names = {name: nvrtc.getLoweredName(program, name) for name in code.kernels}
+            return {**told, **{name: told[lowered] for name, lowered in names.items() if lowered in told}}
         except RuntimeError:
             return {}
         finally:
@@ -119,6 +129,11 @@ def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
     private_bytes = int(facts["local_size_bytes"])
     spill_bytes = logged.spill_bytes if logged is not None else None if private_bytes else 0
     return Resources(int(facts["num_regs"]), private_bytes, spill_bytes, int(facts["shared_size_bytes"]))
+
+
+def _dynamic_bytes(request: LaunchRequest) -> int:
+    """Return the shared memory that a launch adds: all arrays of that kind begin at one place."""
+    return max(request.launch.local_arguments.values(), default=0)
 
 
 class CudaRunnable(BoundKernel):
@@ -150,50 +165,6 @@ class CudaRunnable(BoundKernel):
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return LaunchTimes(times, None if watch is None else watch.activity_since(before))
 
-    def run_slabs(self, slabs: Sequence[Slab]) -> LaunchTimes:
-        """Launch parts of the grid one after another and return the time of each in seconds; see `SlabRunnable`."""
-        self._context.require()
-        watch = self._context.watch
-        try:
-            buffers = self._buffers()
-            before = None if watch is None else watch.reading()
-            # A part has an event before and after it.
-            most = _MOST_COMMANDS // 3
-            times = [
-                seconds
-                for first in range(0, len(slabs), most)
-                for seconds in self._run_slabs(slabs[first : first + most], buffers, restored=first > 0)
-            ]
-        except RuntimeError as error:
-            raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
-        return LaunchTimes(times, None if watch is None else watch.activity_since(before))
-
-    def _run_slabs(self, slabs: Sequence[Slab], buffers: dict[Slot, Any], *, restored: bool) -> list[float]:
-        hold = self._context.hold.held() if self._ran else nullcontext()
-        event = self._context.cupy.cuda.Event
-        pairs: list[tuple[Any, Any]] = []
-        with self._context.stream:
-            with hold:
-                if not restored:
-                    self._restore(buffers)
-                for slab in slabs:
-                    first, last = event(), event()
-                    first.record(self._context.stream)
-                    self._launch_slab(slab, buffers)
-                    last.record(self._context.stream)
-                    pairs.append((first, last))
-            self._context.stream.synchronize()
-        self._ran = True
-        elapsed = self._context.cupy.cuda.get_elapsed_time
-        return [elapsed(first, last) * 1e-3 for first, last in pairs]
-
-    def _launch_slab(self, slab: Slab, buffers: dict[Slot, Any]) -> None:
-        shape = self._request.launch.grids[slab.program].work_group
-        names = self._request.programs[slab.program][1]
-        # All but the last arguments are the full launch's: those begin at group 0.
-        arguments = (*self._arguments(names, buffers)[: len(names)], *map(np.int32, slab.offsets))
-        self._functions[slab.program](slab.groups, shape, arguments)
-
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
         each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
@@ -224,11 +195,11 @@ class CudaRunnable(BoundKernel):
             for function, grid, (_, names) in zip(
                 self._functions, self._request.launch.grids, self._request.programs, strict=True
             ):
-                function(grid.groups, grid.work_group, self._arguments(names, buffers))
+                arguments = self._arguments(names, buffers)
+                function(grid.groups, grid.work_group, arguments, shared_mem=_dynamic_bytes(self._request))
         last.record(self._context.stream)
         return first, last
 
     def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.launch.scalars, self._request.slots
-        given = tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)
-        return (*given, *(np.int32(0),) * AXES) if self._request.in_slabs else given
+        return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)

@@ -10,10 +10,9 @@ import numpy as np
 from perflex.devices.cuda import first_line, load_cupy, properties_of
 from perflex.devices.device import Device
 from perflex.errors import DeviceError, MeasurementError
-from perflex.timing.launch.buffers import BufferPool
+from perflex.timing.launch.buffers import BufferPool, CudaMemory, returns_what_was_written
 from perflex.timing.launch.building import POOL_SHARE, memory_failure
-from perflex.timing.launch.clock_watch import clock_watch
-from perflex.timing.launch.memory import CudaMemory, returns_what_was_written
+from perflex.timing.launch.watch import clock_watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,13 +73,7 @@ class CudaContext:
             self.watch = None
 
     def require(self) -> None:
-        """Refuse to go on where an earlier kernel lost the device.
-
-        Raises
-        ------
-        DeviceError
-            It did.
-        """
+        """Refuse to go on where an earlier kernel lost the device."""
         if self._lost:
             msg = (
                 f"{self.device} is lost to this process since {self._lost}; start again, and leave "
@@ -162,13 +155,7 @@ class Hold:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the current stream: what is enqueued in the block runs after it.
-
-        Raises
-        ------
-        RuntimeError
-            The driver fails.
-        """
+        """Hold the current stream: what is enqueued in the block runs after it."""
         self._go[0] = 0
         try:
             self._kernel((1,), (1,), (self._address, np.uint64(_LIMIT_NS)))

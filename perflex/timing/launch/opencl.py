@@ -1,4 +1,4 @@
-"""Building and launching loopy kernels on an OpenCL device, timed by device events."""
+"""Building and launching kernels on an OpenCL device, timed by device events."""
 
 from __future__ import annotations
 
@@ -9,31 +9,27 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyopencl as cl
 
+from perflex.devices.device import names_of, opencl_devices
 from perflex.devices.listing import list_devices
-from perflex.devices.opencl import names_of, opencl_devices
 from perflex.errors import DeviceError, MeasurementError
-from perflex.machines.resources import Resources, most_of, resources_in_log
-from perflex.timing.launch.buffers import BufferPool
+from perflex.machines.residency import Resources, most_of, resources_in_log
+from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
-from perflex.timing.launch.clock_watch import clock_watch, opencl_bus_ids
 from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.launch.memory import OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.opencl_code import programs_in
-from perflex.timing.launch.slabs import AXES
-from perflex.timing.launch.system_watch import SystemWatch
+from perflex.timing.launch.watch import SystemWatch, clock_watch, opencl_bus_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
     from perflex.timing.launch.launch_times import Watch
+    from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.slabs import Slab
 
 # Said by pyopencl where a build fails.
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
@@ -41,14 +37,7 @@ _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
 @lru_cache(maxsize=16)
 def open_device(device: Device, *, drivers_shown: bool = False) -> tuple[Any, Any]:
-    """Return the pyopencl device and a context on it, opened once per process; parameters as for `backend_of`.
-
-    Raises
-    ------
-    DeviceError
-        The device does not exist in this process, most often because platforms had been queried before
-        perflex could show the loader all drivers.
-    """
+    """Return the pyopencl device and a context on it, opened once per process; parameters as for `backend_of`."""
     if not drivers_shown:
         list_devices()  # shows the drivers to the loader
     try:
@@ -87,14 +76,14 @@ class OpenCLBackend:
         self._pool = BufferPool(memory, int(POOL_SHARE * device.global_memory_bytes))
         # Of a CPU the host's processors are the device: whoever else uses them makes kernels slower.
         self._watch: Watch | None = SystemWatch() if device.kind == "cpu" else self._clock_watch()
-        self._programs: dict[str, Any] = {}
+        self._programs: dict[Code, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
         verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
         self._options = ("-cl-nv-verbose",) if verbose else ()
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
         """Build what was generated and checked before; see `KernelBackend`."""
-        program = self._built(request.source, request.label)
+        program = self._built(request.code, request.label)
         try:
             kernels = [cl.Kernel(program, name) for name, _ in request.programs]
         except cl.Error as error:
@@ -112,7 +101,7 @@ class OpenCLBackend:
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Return the machine code of a kernel; see `KernelBackend`."""
-        return programs_in(self._built(request.source, request.label), self.device, request)
+        return programs_in(self._built(request.code, request.label), self.device, request)
 
     def responds(self) -> bool:
         """Return whether the device still works."""
@@ -128,17 +117,17 @@ class OpenCLBackend:
         bus_ids = opencl_bus_ids(self._cl_device, cl.Error)
         return clock_watch(bus_ids) if bus_ids else None
 
-    def _built(self, source: str, label: str) -> Any:
-        if source not in self._programs:
+    def _built(self, code: Code, label: str) -> Any:
+        if code not in self._programs:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # pyopencl turns compilers' remarks into warnings
-                    self._programs[source] = cl.Program(self._context, source).build(
-                        list(self._options), cache_dir=False
+                    self._programs[code] = cl.Program(self._context, code.source).build(
+                        [*self._options, *code.options], cache_dir=False
                     )
             except (cl.Error, RuntimeError) as error:
                 raise build_failure(label, self.device, _compiler_message(error), "error:") from error
-        return self._programs[source]
+        return self._programs[code]
 
     def _resources(self, kernel: Any, logged: Resources) -> Resources:
         """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""
@@ -180,32 +169,13 @@ class OpenCLRunnable(BoundKernel):
 
     def run(self, launches: int) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
-        return self._timed(lambda buffers: [self._launch(buffers, restored=n == 0) for n in range(launches)])
-
-    def run_slabs(self, slabs: Sequence[Slab]) -> LaunchTimes:
-        """Launch parts of the grid one after another and return the time of each in seconds; see `SlabRunnable`."""
-        return self._timed(lambda _: [(event, event) for event in map(self._launch_slab, slabs)])
-
-    def _launch_slab(self, slab: Slab) -> Any:
-        shape = self._request.launch.grids[slab.program].work_group
-        items = tuple(groups * items for groups, items in zip(slab.groups, shape, strict=True))
-        kernel = self._kernels[slab.program]
-        self._set_first(kernel, slab.program, slab.offsets)
-        return cl.enqueue_nd_range_kernel(self._queue, kernel, items, shape)
-
-    def _set_first(self, kernel: Any, program: int, offsets: Sequence[int]) -> None:
-        for place, group in enumerate(offsets, start=len(self._request.programs[program][1])):
-            kernel.set_arg(place, np.int32(group))
-
-    def _timed(self, enqueued: Callable[[dict[Slot, Any]], list[tuple[Any, Any]]]) -> LaunchTimes:
-        """Return the times between first and last events of what is enqueued with this kernel's restored buffers."""
         try:
             buffers = self._bound()
             # What restores the arrays is no part of what is watched, as far as that can be.
             self._restore(buffers)
             self._queue.finish()
             before = None if self._watch is None else self._watch.reading()
-            events = enqueued(buffers)
+            events = [self._launch(buffers, restored=n == 0) for n in range(launches)]
             self._queue.finish()
             activity = None if self._watch is None or before is None else self._watch.activity_since(before)
             return LaunchTimes(((last.profile.end - first.profile.start) * 1e-9 for first, last in events), activity)
@@ -218,13 +188,12 @@ class OpenCLRunnable(BoundKernel):
 
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
-        buffers = self._buffers()
-        for program, (kernel, (_, arguments)) in enumerate(zip(self._kernels, self._request.programs, strict=True)):
-            if self._request.in_slabs:
-                self._set_first(kernel, program, (0,) * AXES)
+        buffers, launch = self._buffers(), self._request.launch
+        local = {name: cl.LocalMemory(size) for name, size in launch.local_arguments.items()}
+        given = {name: buffers[slot] for name, (slot, _) in self._request.slots.items()} | local | dict(launch.scalars)
+        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
             for index, name in enumerate(arguments):
-                scalar = self._request.launch.scalars.get(name)
-                kernel.set_arg(index, buffers[self._request.slots[name][0]] if scalar is None else scalar)
+                kernel.set_arg(index, given[name])
         return buffers
 
     def _launch(self, buffers: dict[Slot, Any], *, restored: bool) -> tuple[Any, Any]:

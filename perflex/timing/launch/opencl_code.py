@@ -11,15 +11,40 @@ import pyopencl as cl
 from perflex.compiled.elf import elf_object, inner_objects
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.errors import MeasurementError
-from perflex.timing.launch.code_settings import compiled_for, runtime_of, specialised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perflex.compiled.elf import Function
     from perflex.devices.device import Device
+    from perflex.timing.launch.plan import Grid
     from perflex.timing.launch.request import LaunchRequest
-    from perflex.timing.launch.sizes import Grid
+
+# From so many work-items along an axis on, PoCL compiles for grids of any size (its limit of small grids).
+_POCL_SMALL = 65535
+
+
+def runtime_of(device: Device) -> str:
+    """Return ``"intel"`` or ``"pocl"``, the runtimes whose program binaries are understood; empty for others."""
+    if device.kind != "cpu" or device.api != "opencl":
+        return ""
+    if "portable computing language" in device.platform.lower():
+        return "pocl"
+    return "intel" if "intel" in device.platform.lower() else ""
+
+
+def compiled_for(request: LaunchRequest, device: Device) -> str:
+    """Return what has to be set so that a program's binary has the code that runs; empty where nothing has."""
+    if runtime_of(device) != "pocl":
+        return ""
+    return ",".join(dict.fromkeys(specialised(grid) for grid in request.launch.grids))
+
+
+def specialised(grid: Grid) -> str:
+    """Return what PoCL calls code for a work-group's size, without global offset."""
+    sides = "-".join(map(str, [*grid.work_group, 1, 1][:3]))
+    return f"{sides}-goffs0{'-smallgrid' if max(grid.items) < _POCL_SMALL else ''}"
+
 
 # PoCL puts functions for these work-groups into a program's binary; others it makes when a kernel is launched. It reads
 # this once in a process.
@@ -27,22 +52,7 @@ _POCL_GROUPS = "POCL_BINARY_SPECIALIZE_WG"
 
 
 def programs_in(program: Any, device: Device, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-    """Return the machine code of each device program of a kernel.
-
-    Parameters
-    ----------
-    program
-        The built OpenCL program.
-    device
-        For which it was built.
-    request
-        What was built.
-
-    Raises
-    ------
-    MeasurementError
-        The device is none whose program binaries are understood, or they lack the code.
-    """
+    """Return the machine code of each device program of a kernel."""
     runtime = runtime_of(device)
     if not runtime:
         msg = (

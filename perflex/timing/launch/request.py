@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from perflex.devices.device import Device
 from perflex.errors import MeasurementError
 from perflex.timing.launch.buffers import assign_slots
-from perflex.timing.launch.plan import plan_launch
-from perflex.timing.launch.sizes import check_limits, size_launch
-from perflex.timing.launch.slabs import code_for_slabs
+from perflex.timing.launch.plan import check_limits, size_launch
+from perflex.timing.launch.source_plan import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.buffers import Slot
-    from perflex.timing.launch.sizes import SizedLaunch
+    from perflex.timing.launch.plan import Code, SizedLaunch
 
 # In the code, not among the arguments: a kernel may compute in double precision what it stores in single.
 _DOUBLE = re.compile(r"\bdouble\d*\b")
@@ -36,8 +35,8 @@ class LaunchRequest:
         Which kernel and sizes, for messages.
     sizes
         Value of each size parameter.
-    source
-        Code of all programs, in OpenCL C or CUDA C++.
+    code
+        Code of all programs, in OpenCL C or CUDA C++, and how it is built.
     programs
         Name and argument names of each device program, in launch order.
     launch
@@ -46,18 +45,15 @@ class LaunchRequest:
         Place of every array in the buffer pool, and of what it is restored from.
     dtypes
         Element type of every array.
-    in_slabs
-        Whether the code is for launches of parts of the grid (`perflex.timing.launch.slabs`).
     """
 
     label: str
     sizes: Mapping[str, int]
-    source: str
+    code: Code
     programs: tuple[tuple[str, tuple[str, ...]], ...]
     launch: SizedLaunch
     slots: Mapping[str, tuple[Slot, Slot | None]]
     dtypes: Mapping[str, np.dtype[Any]]
-    in_slabs: bool = False
 
     @property
     def buffer_bytes(self) -> dict[str, int]:
@@ -77,52 +73,28 @@ class LaunchRequest:
 
 
 def request_for(job: SizedKernel | LaunchRequest, device: object) -> SizedKernel | LaunchRequest:
-    """Return what a device's backend builds a kernel from.
-
-    Parameters
-    ----------
-    job
-        A kernel with sizes; or the request itself, where its code was generated in another process.
-    device
-        Where it will run. For a `Device` code is generated; others get the kernel as it is, for what they do with it is
-        their own business: a `FakeDevice` only looks at label and sizes.
-
-    Raises
-    ------
-    MissingSizeError
-        A size parameter has no value.
-    MeasurementError
-        No code can be generated, or the launch does not fit the device.
-    """
+    """Return what a device's backend builds a kernel from: a `LaunchRequest` for a `Device`, for others the kernel."""
     if isinstance(job, LaunchRequest) or not isinstance(device, Device):
         return job
     return launch_request(job, device)
 
 
-def launch_request(job: SizedKernel, device: Device, *, in_slabs: bool = False) -> LaunchRequest:
-    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch; see `request_for`.
-
-    Parameters
-    ----------
-    job, device
-        As for `request_for`.
-    in_slabs
-        Whether parts of the grid are to be launched.
-    """
+def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
+    """Generate a kernel's code, put in the sizes, and check that the device can hold the launch; see `request_for`."""
     label, sizes = job.label, job.sizes
-    plan = plan_launch(job.translation_unit, device.api)
-    if not device.double_precision and _DOUBLE.search(plan.source):
+    plan = plan_of(job, device.api)
+    # A file may have other kernels; what this one lacks its compiler tells.
+    if not plan.written and not device.double_precision and _DOUBLE.search(plan.source):
         msg = f"{label}: computes in double precision, which {device} does not have; use float32"
         raise MeasurementError(msg, kernel=label, device=str(device))
     request = LaunchRequest(
         label=label,
         sizes=dict(sizes),
-        source=code_for_slabs(plan.source, device.api, label) if in_slabs else plan.source,
+        code=plan.code,
         programs=tuple((program.name, program.argument_names) for program in plan.programs),
         launch=size_launch(plan, sizes, label),
         slots=assign_slots(list(plan.arrays.values())),
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
-        in_slabs=in_slabs,
     )
     sizes_held = request.buffer_bytes
     # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
-from .family import Family
+from .families import Family
 from .kernels import F32, F64, fetched, fits, loaded, make, neighbours, on_grid, scratch, stored, unrolled, updated
 
 if TYPE_CHECKING:

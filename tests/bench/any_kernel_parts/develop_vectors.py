@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 import numpy as np
 
-from .family import Family
+from .families import Family
 from .kernels import F32, F64, fits, loaded, make, neighbours, on_grid, stored, unrolled, updated
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from .family import Family
-from .kernels import F32, F64, fits, loaded, make, neighbours, on_grid, stored, updated
-from .local_arrays import fetched_tile
+from .families import Family
+from .kernels import F32, F64, fetched_tile, fits, loaded, make, neighbours, on_grid, stored, updated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .family import Arrays
+    from .families import Arrays
 
 _Lengths = dict[str, int]
 

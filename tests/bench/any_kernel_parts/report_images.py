@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from .family import Family
-from .kernels import F32, I32, fits, loaded, make, neighbours, on_grid, stored
-from .local_arrays import fetched_tile
+from .families import Family
+from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .family import Arrays
+    from .families import Arrays
 
 _Lengths = dict[str, int]
 

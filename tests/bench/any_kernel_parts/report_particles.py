@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from .family import Family
-from .kernels import F32, F64, I32, fits, loaded, make, on_grid, scratch, stored, unrolled, updated
-from .local_arrays import fetched_locally
+from .families import Family
+from .kernels import F32, F64, I32, fetched_locally, fits, loaded, make, on_grid, scratch, stored, unrolled, updated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .family import Arrays
+    from .families import Arrays
 
 _Lengths = dict[str, int]
 _IN_BOX = 32

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import loopy as lp
 import numpy as np
 
-from .family import Family
+from .families import Family
 from .kernels import F64, I32, fits, loaded, make, on_grid, scratch, stored, updated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .family import Arrays
+    from .families import Arrays
 
 _THOMAS_BODY = """
     for s

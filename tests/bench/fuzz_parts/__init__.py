@@ -1,1 +1,1 @@
-"""Parts of the fuzz benchmark: valid inputs, what is done to them, and who reads them."""
+"""Mutated inputs of every kind that perflex reads: valid inputs, what is done to them, and who reads them."""

@@ -42,18 +42,15 @@ predict c.yaml k.yaml n=64,128 --json --confidence 0.9
 predict c.yaml k.yaml n=64 --machine V100
 rank c.yaml kernels.py:made kernels.py:made n=64 --json
 volumes k.yaml --machine m.yaml n=64 --json
-volumes k.yaml --machine V100 n=64 --granule 64 --registers 32 --variant paper2022
-volumes k.yaml --machine V100 --series n=64:256:64 --json
-volumes k.yaml --machine V100 --series n=64:128:64 --points 4096
+volumes k.yaml --machine V100 n=64 --registers 32 --variant paper2022
 layers j.yaml --machine Gold-6248 M=40 N=60 --json --cores 2
 layers j.yaml --machine Gold-6248 M=40 N=60 --block i=16 --convention paper
 layers j.yaml --machine Gold-6248 M=40 --series N=20:60:20 --json
 block j.yaml --machine Gold-6248 M=100 N=60 --criterion L2=plane --lanes 4 --tiles-per-core 2 --json
 roofline kernels.py:made n=64 --machine V100 --time bound --json
 roofline kernels.py:made n=64 --machine V100 --time predicted --calibration c.yaml --registers 40
-compare t.csv t.csv --key x --key y --value dram --value l2=dram --json
-prune-table cache.json d.yaml --samples 6 --keep 50% --analytic --json --seed 3
-prune-table cache.json d.yaml --keep promise:0.05,0.95 --analytic --device V100
+prune-table cache.json d.yaml --samples 6 --keep 50% --json --seed 3
+prune-table cache.json d.yaml --keep promise:0.05,0.95 --device V100
 prune c.yaml kernels.py:made n=64 --keep 5% --measure 3
 diagnose c.yaml --json
 diagnose c.yaml --against c.yaml
@@ -64,10 +61,9 @@ store list --store s.sqlite --json
 store export --store s.sqlite --json
 store export --store s.sqlite --out out.csv
 store verify --store s.sqlite
-store verify --store s.sqlite --mend
 store prune --store s.sqlite --older-than 90d --device pocl --keep-newest 2 --yes
 catalog matmul_sq
-calibrate model.yaml -o out.yaml --budget 30s --trials 5 --precision 0.1
+calibrate model.yaml -o out.yaml --budget 30s
 demo --sizes 256,512 --out demo-out --trials 3
 evaluate matmul --out evaluation --device pocl
 machine detect --out detected.yaml --quick
@@ -86,7 +82,6 @@ def _files() -> dict[str, tuple[bytes, str]]:
         "d.yaml": (inputs.DESCRIPTION.encode(), "yaml"),
         "model.yaml": (inputs.MODEL.encode(), "yaml"),
         "cache.json": (inputs.caches()[0][0].encode(), "json"),
-        "t.csv": (inputs.tables()[0].encode(), "csv"),
         "s.sqlite": (inputs.store(), "bytes"),
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import signal
@@ -41,15 +40,7 @@ class HangError(BaseException):
 
 @dataclass(frozen=True)
 class Bad:
-    """A case that ended badly.
-
-    Attributes
-    ----------
-    number, kind
-        Which case, and what kind of input it has.
-    what
-        What happened: ``"hang"``, ``"execution"``, or the exception with the last line of perflex that it came through.
-    """
+    """A case that ended badly: a hang, an execution, or an exception with the last line that it came through."""
 
     number: int
     kind: str
@@ -63,28 +54,23 @@ def kind_of(number: int, seed: str, kinds: Sequence[Kind]) -> tuple[Kind, random
     return kind, source
 
 
-def run_case(number: int, seed: str, kinds: Sequence[Kind], started: list[str], *, show: bool = False) -> str:
+def run_case(number: int, seed: str, kinds: Sequence[Kind], started: list[str]) -> str:
     """Run one case and return what was bad about it; empty where it ended well."""
     from perflex.errors import PerflexError
 
     kind, source = kind_of(number, seed, kinds)
     made = kind.make(source)
-    if show:
-        print(kind.name, *((repr(part)[:6000]) for part in (made if isinstance(made, tuple) else (made,))), sep="\n")
     started.clear()
     signal.setitimer(signal.ITIMER_REAL, _WAITS_S)
     signal.setitimer(signal.ITIMER_PROF, HANG_S)
     what = ""
     try:
         kind.use(made)
-    except PerflexError as error:
-        if show:
-            print(f"{type(error).__name__}: {error}")
+    except PerflexError:
+        pass
     except HangError:
         what = "hang"
     except BaseException as error:  # noqa: BLE001 - exactly what is looked for
-        if show:
-            traceback.print_exc()
         what = _described(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -141,11 +127,8 @@ def _work(numbers: range, seed: str, kinds: Sequence[Kind], pipe: Connection) ->
         os.chdir("/")
 
 
-def run(
-    numbers: range, seed: str, kinds: Sequence[Kind] = ALL_KINDS, *, processes: int = 1, seconds: float = math.inf
-) -> Iterator[Bad | None]:
+def run(numbers: range, seed: str, kinds: Sequence[Kind] = ALL_KINDS, *, processes: int = 1) -> Iterator[Bad | None]:
     """Run cases in processes of their own, which hangs and crashes do not take along; yield how each ended."""
-    end = time.monotonic() + seconds
     parts = [range(numbers.start + n, numbers.stop, processes) for n in range(processes)]
     # Made before the processes are, which all have them then.
     for valid in (inputs.scops, inputs.machines, inputs.calibrations, inputs.caches, inputs.store):
@@ -155,8 +138,6 @@ def run(
     while running:
         for worker in list(running):
             yield from worker.news()
-            if time.monotonic() > end:
-                worker.stop()
             if worker.done:
                 running.remove(worker)
         time.sleep(0.01)
@@ -196,12 +177,6 @@ class _Worker:
             self._process.kill()
             self._process.join()
             yield from self._replace("hang in compiled code")
-
-    def stop(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.join()
-        self.done = True
 
     def _bad(self, what: str) -> Bad:
         return Bad(self._case, kind_of(self._case, self._seed, self._kinds)[0].name, what)

@@ -112,25 +112,24 @@ def machines() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def calibrations() -> tuple[str, ...]:
-    """Return calibration files of simple laws: relative and absolute errors, both losses, with and without values."""
+    """Return calibration files of simple laws: relative and absolute errors, both losses."""
     import tempfile
-    from dataclasses import replace
 
     import numpy as np
 
-    from perflex import Calibration, FeatureTable, Model, fit_model, scale_features_by_output
+    from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
 
     random = np.random.default_rng(5)
     texts = []
-    for expression, scaled, loss in (
-        ("p_a * f_op_float32_madd + p_l * f_sync_kernel_launch", True, "squared"),
+    laws = (
+        ("p_a * f_op_float32_madd + p_l * f_sync_kernel_launch", FitOptions()),
         (
             "overlap(p_a * f_op_float32_madd, p_b * f_mem_access_tag:aLD, 3) + p_l * f_sync_kernel_launch",
-            True,
-            "soft_l1",
+            FitOptions(loss="soft_l1"),
         ),
-        ("p_a * f_op_float32_madd + p_b * f_mem_access_tag:aLD", False, "squared"),
-    ):
+        ("p_a * f_op_float32_madd + p_b * f_mem_access_tag:aLD", FitOptions(relative=False)),
+    )
+    for expression, options in laws:
         model = Model("f_cl_wall_time_fake_device_fake_platform", expression)
         names = model.all_features()
         counts = 10 ** random.uniform(3, 6, (8, len(names) - 1))
@@ -139,16 +138,14 @@ def calibrations() -> tuple[str, ...]:
             np.column_stack([(counts @ np.full(counts.shape[1], 1e-9)) * random.normal(1, 0.02, 8), counts]),
             groups=tuple("ab"[n % 2] for n in range(8)), spread=np.full(8, 0.01), repeatability=np.full(8, 0.02),
         )  # fmt: skip
-        fit = fit_model(model, scale_features_by_output(table) if scaled else table, loss=loss)
         made = Calibration(
-            model, fit, {"name": "fake device", "platform": "fake platform", "driver": "0"}, "2025-06-01T12:00:00Z",
+            model, fit_model(model, table, options), table,
+            {"name": "fake device", "platform": "fake platform", "driver": "0"}, "2025-06-01T12:00:00Z",
             {"perflex": "1"}, {"trials": 15, "statistic": "median", "samples": 80}, 0.0123, (("kernel 9", "no build"),),
-            table=scale_features_by_output(table) if scaled else table,
         )  # fmt: skip
-        for one in (made, replace(made, table=None)):
-            with tempfile.TemporaryDirectory() as folder:
-                one.save(f"{folder}/c.yaml")
-                texts.append(Path(folder, "c.yaml").read_text(encoding="utf-8"))
+        with tempfile.TemporaryDirectory() as folder:
+            made.save(f"{folder}/c.yaml")
+            texts.append(Path(folder, "c.yaml").read_text(encoding="utf-8"))
     return tuple(texts)
 
 
@@ -178,13 +175,6 @@ def caches() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[str, ...]:
-    """Return tables of volumes, as `perflex compare` takes them."""
-    rows = ["x,y,dram,l2", *(f"{x},{y},{x * 1.5},{x * y}" for x in (1, 2, 4) for y in (1, 8))]
-    return ("\n".join(rows) + "\n",)
-
-
-@lru_cache(maxsize=1)
 def times() -> tuple[str, ...]:
     """Return tables of times, as `perflex calibrate --times` takes them: of functions, labels and tags."""
     rows = [f"made,{rows},{64 * n},{0.5 * n},{n},0.0{n},,a,x" for n in (1, 2, 3) for rows in (1, 4)]
@@ -203,10 +193,10 @@ def store() -> bytes:
     import tempfile
 
     from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
-    from perflex.store.samples import MeasurementStore
+    from perflex.store.store import Store
 
     with tempfile.TemporaryDirectory() as folder:
-        kept = MeasurementStore(Path(folder, "store.sqlite"))
+        kept = Store(Path(folder, "store.sqlite"))
         for name in ("first", "second"):
             key = MeasurementKey(name, (("n", 512),), "A platform: a device", "1.0", "warmups=1")
             activity = SystemActivity(0.5, 0.25, switches=3, throttled=False)

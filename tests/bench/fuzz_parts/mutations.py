@@ -196,16 +196,9 @@ def _bytes(content: bytes, random: random.Random) -> bytes:
 
 
 def mutated_document(content: bytes, random: random.Random, parsed: Callable[[], Any], form: str) -> bytes:
-    """Return a document with something wrong in its bytes, its lines or, mostly, its tree.
+    """Return a document with something wrong in its bytes, its lines or, mostly, its parsed tree.
 
-    Parameters
-    ----------
-    content
-        The valid document.
-    parsed
-        Returns its tree.
-    form
-        ``"yaml"``, ``"json"`` or ``"csv"`` (which has no tree: its words are mutated instead).
+    Its form is ``"yaml"``, ``"json"`` or ``"csv"``, which has no tree: its words are mutated instead.
     """
     way = random.random()
     if way < 0.12:

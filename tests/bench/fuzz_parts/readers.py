@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
+import sys
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,19 +31,7 @@ class NotFiniteError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of input.
-
-    Attributes
-    ----------
-    name
-        What it is.
-    share
-        How many of the cases are of this kind, in proportion to the others.
-    make
-        Returns a mutated input, which is written to a file where it is bytes.
-    use
-        Reads it, and does with it what users do.
-    """
+    """One kind of input, which is made of chances and read as users do; `share` of the cases are of this kind."""
 
     name: str
     share: int
@@ -113,9 +103,9 @@ def _use_scop(content: bytes) -> None:
 
 
 def _use_machine(content: bytes) -> None:
-    from perflex.features.cpu.estimate import estimate_ecm
-    from perflex.features.gpu.estimate import estimate_volumes
-    from perflex.machines.lookup import load_machine
+    from perflex.features.cpu.ecm_estimate import estimate_ecm
+    from perflex.features.gpu.volume_estimate import estimate_volumes
+    from perflex.machines.files import load_machine
 
     read = load_machine(str(_file(content, "m.yaml")))
     if read.kind == "gpu":
@@ -132,8 +122,7 @@ def _jacobi() -> Any:
 
 
 def _use_model(content: bytes) -> None:
-    from perflex.models import load_model
-    from perflex.models.kernel_sets import measurement_kernels
+    from perflex.models import load_model, measurement_kernels
 
     read = load_model(_file(content, "model.yaml"))
     read.model()
@@ -149,12 +138,11 @@ def _use_description(content: bytes) -> None:
 
 
 def _use_space(space: Any) -> None:
-    from perflex import HybridPredictor, prune
+    from perflex import prune
 
     finite(*space.times)
     whole = space.complete()
-    pruned = prune(whole, predictor=HybridPredictor(whole, 0, learned=False))
-    finite(*pruned.predicted)
+    finite(*prune(whole).predicted)
 
 
 def _make_cache(random: random.Random) -> tuple[bytes, str]:
@@ -180,13 +168,6 @@ def _use_cache(made: tuple[bytes, str]) -> None:
 
     content, form = made
     _use_space(load_described_space(_file(content, f"cache.{form}"), candidates()))
-
-
-def _use_table(content: bytes) -> None:
-    from perflex.analysis.volumes.compare import compare_rows, comparison_table, read_rows
-
-    rows = read_rows(_file(content, "t.csv"))
-    comparison_table([compare_rows(rows, read_rows(_file(inputs.tables()[0].encode(), "r.csv")), ["x", "y"], "dram")])
 
 
 def _made(rows: int, shift: float = 0.0) -> Any:
@@ -258,6 +239,82 @@ def _use_sizes(sizes: dict[str, Any]) -> None:
         finite(counted.value)
 
 
+@lru_cache(maxsize=1)
+def sources() -> tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], dict[str, int]], ...]:
+    """Return kernels in OpenCL C: text, name, work-group, grid and sizes."""
+    sys.path.append(str(inputs.TOP))
+    from tests.support.source_samples import SAMPLES
+
+    own = [(one.source + "\n", "k", one.local, one.groups, dict(one.sizes)) for one in SAMPLES.values()]
+    text = (inputs.TOP / "examples" / "matmul.cl").read_text(encoding="utf-8")
+    return (*own, *((text, name, (16, 16), (4, 4), {"n": 64}) for name in ("naive", "tiled")))
+
+
+def _make_source(random: random.Random) -> tuple[Any, ...]:
+    text, *rest = random.choice(sources())
+    for _ in range(random.choice((1, 1, 2))):
+        text = mutated_text(text, random)
+    return (text + "\n", *rest)
+
+
+def _use_source(made: tuple[Any, ...]) -> None:
+    from perflex import source_kernel
+    from perflex.features import count_features
+
+    text, name, local, groups, sizes = made
+    for counted in count_features(source_kernel(text, name, local=local, groups=groups), sizes):
+        if counted.value is not None:
+            finite(counted.value)
+
+
+SPACE = """\
+schema: perflex-source/1
+source: k.cl
+kernel: tiled
+local: [TILE, TILE]
+groups: [n/TILE, n/TILE]
+tunables: {TILE: [4, 8, 16], UNROLL: [1, 2]}
+constraints: [TILE * UNROLL <= 16]
+defines: {FAST: 1}
+sizes: {n: 64}
+"""
+
+
+def _make_space(random: random.Random) -> tuple[bytes, str]:
+    if random.random() < 0.5:
+        return document(lambda: (SPACE,), "yaml", random), "yaml"
+    return document(lambda: (json.dumps(T1),), "json", random), "json"
+
+
+T1 = {
+    "General": {"BenchmarkName": "tiled", "OutputFormat": "JSON"},
+    "ConfigurationSpace": {
+        "TuningParameters": [
+            {"Name": "TILE", "Type": "int", "Values": "[4, 8, 16]", "Default": 8},
+            {"Name": "UNROLL", "Type": "int", "Values": "[1, 2]", "Default": 1},
+        ],
+        "Conditions": [{"Expression": "TILE * UNROLL <= 16", "Parameters": ["TILE", "UNROLL"]}],
+    },
+    "KernelSpecification": {
+        "Language": "OpenCL", "KernelName": "tiled", "KernelFile": "k.cl",
+        "GlobalSizeType": "OpenCL", "GlobalSize": {"X": "64", "Y": "64"}, "LocalSize": {"X": "TILE", "Y": "TILE"},
+        "Arguments": [
+            {"Name": "a", "Type": "float", "MemoryType": "Vector", "Size": 4096, "FillType": "Random"},
+            {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 64},
+        ],
+    },
+}  # fmt: skip
+
+
+def _use_space_of_source(made: tuple[bytes, str]) -> None:
+    from perflex import load_space
+
+    content, form = made
+    _file((inputs.TOP / "examples" / "matmul.cl").read_bytes(), "k.cl")
+    space = load_space(_file(content, f"space.{form}"))
+    finite(*space.extract(["f_thread_groups"], {"n": 64} if "n" not in space.sizes else None).values.flat)
+
+
 def _words(texts: tuple[str, ...], random: random.Random) -> str:
     text = random.choice(texts)
     for _ in range(random.choice((1, 1, 2))):
@@ -272,10 +329,11 @@ KINDS = (
     Kind("model", 6, partial(document, lambda: (inputs.MODEL,), "yaml"), _use_model),
     Kind("description", 6, partial(document, lambda: (inputs.DESCRIPTION,), "yaml"), _use_description),
     Kind("tuning cache", 10, _make_cache, _use_cache),
-    Kind("table", 4, partial(document, inputs.tables, "csv"), _use_table),
     Kind("times", 6, _make_times, _use_times),
     Kind("model string", 5, partial(_words, _EXPRESSIONS), _use_expression),
     Kind("feature", 4, partial(_words, _FEATURES), _use_feature),
     Kind("formula", 4, partial(_words, (*_FORMULAS, *_CONSTRAINTS)), _use_formula),
+    Kind("source", 10, _make_source, _use_source),
+    Kind("source space", 4, _make_space, _use_space_of_source),
     Kind("sizes", 2, lambda random: {"n": mutated_value(64, random)}, _use_sizes),
 )

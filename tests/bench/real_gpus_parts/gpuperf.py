@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features import annotate, extract_scop, scop_from_yaml
+from perflex.features import annotate, extract_scop
 
-from .row import MeasuredRow
+from .histograms import atomic_hotspot, histogram
+from .rows import MeasuredRow
 from .writing import items, make, whole_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from perflex.features import Scop
 
 MACHINES = {"RTX 2080 Ti": "RTX-2080-Ti", "RTX 4070": "RTX-4070", "GTX TITAN X": "GTX-TITAN-X"}
 # Kernels with the same result are variants of one case.
@@ -34,16 +33,6 @@ _I = "256*bx + tx"
 
 def _pointwise(name: str, expression: str) -> Any:
     return make(name, items(256), f"C[{_I}] = {expression}", dict.fromkeys("ABC", "n"))
-
-
-def vector_add() -> Any:
-    """Return ``C = A + B``."""
-    return _pointwise("vector_add", f"A[{_I}] + B[{_I}]")
-
-
-def saxpy() -> Any:
-    """Return ``C = 2*A + B``."""
-    return _pointwise("saxpy", f"2*A[{_I}] + B[{_I}]")
 
 
 def vector_add_divergent() -> Any:
@@ -154,85 +143,14 @@ def matmul_tiled() -> Any:
     return make("matmul_tiled", loops, body, arrays, local=local, private={"s": ()}, assume=assume)
 
 
-_ON_GRID = "0 <= g and 256*g < n and 0 <= l < 256"
-
-
-def histogram() -> Scop:
-    """Return counts of 256 values, first in local memory; all elements are 0. loopy has no local atomic updates."""
-    own, shared = f"[n] -> {{ [g, l] : {_ON_GRID} }}", "{ [g, l] -> [l] }"
-    return scop_from_yaml(f"""
-schema: perflex-scop/1
-name: histogram
-parameters: [n]
-assumptions: "[n] -> {{ : n >= 1 }}"
-launches:
-- {{groups: ["floor((n + 255)/256)"], items: [256]}}
-arrays:
-- {{name: data, space: global, dtype: uint32, shape: [n], strides: [1]}}
-- {{name: bins, space: global, dtype: uint32, shape: [256], strides: [1]}}
-- {{name: shared, space: local, dtype: uint32, shape: [256], strides: [1]}}
-statements:
-- name: clear
-  domain: "{own}"
-  schedule: [0]
-  accesses: [{{array: shared, direction: store, relation: "{shared}"}}]
-- name: count
-  domain: "[n] -> {{ [g, l] : {_ON_GRID} and 256*g + l < n }}"
-  schedule: [2]
-  accesses:
-  - {{array: data, direction: load, relation: "{{ [g, l] -> [256*g + l] }}"}}
-  - {{array: shared, direction: store, relation: "{{ [g, l] -> [0] }}"}}
-  operations: [{{kind: and, dtype: uint32, count: 1}}, {{kind: atomic, dtype: uint32, count: 1}}]
-- name: add
-  domain: "{own}"
-  schedule: [4]
-  accesses:
-  - {{array: shared, direction: load, relation: "{shared}"}}
-  - {{array: bins, direction: store, relation: "{shared}"}}
-  operations: [{{kind: atomic, dtype: uint32, count: 1}}]
-barriers:
-- {{kind: local, domain: "{own}", schedule: [1]}}
-- {{kind: local, domain: "{own}", schedule: [3]}}
-""")
-
-
-def atomic_hotspot() -> Scop:
-    """Return additions to one counter: as compiled, one work-item of each sub-group adds for all of them."""
-    return scop_from_yaml(f"""
-schema: perflex-scop/1
-name: atomic_hotspot
-parameters: [n, iters]
-assumptions: "[n, iters] -> {{ : n >= 1 and iters >= 1 }}"
-launches:
-- {{groups: ["floor((n + 255)/256)"], items: [256]}}
-arrays:
-- {{name: counter, space: global, dtype: uint32, shape: [1], strides: [1]}}
-statements:
-- name: add
-  domain: "[n, iters] -> {{ [g, l, k] : {_ON_GRID} and 256*g + l < n and l mod 32 = 0 and 0 <= k < iters }}"
-  schedule: [0, k, 0]
-  accesses: [{{array: counter, direction: store, relation: "{{ [g, l, k] -> [0] }}"}}]
-  operations: [{{kind: atomic, dtype: uint32, count: 1}}]
-""")
-
-
+_PLAIN = (
+    vector_add_divergent, strided_copy_8, gather_constant_index, naive_transpose, shared_transpose,
+    reduce_sum, dot_product, matmul_naive, matmul_tiled,
+)  # fmt: skip
 _MAKERS: dict[str, Callable[[], Any]] = {
-    **{
-        one.__name__: one
-        for one in (
-            vector_add,
-            saxpy,
-            vector_add_divergent,
-            strided_copy_8,
-            gather_constant_index,
-            naive_transpose,
-            shared_transpose,
-            reduce_sum,
-            dot_product,
-            matmul_naive,
-            matmul_tiled,
-        )
-    },
+    **{one.__name__: one for one in _PLAIN},
+    "vector_add": lambda: _pointwise("vector_add", f"A[{_I}] + B[{_I}]"),
+    "saxpy": lambda: _pointwise("saxpy", f"2*A[{_I}] + B[{_I}]"),
     "conv2d_3x3": lambda: conv2d(3),
     "conv2d_7x7": lambda: conv2d(7),
     "histogram": histogram,
@@ -277,9 +195,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 case=f"{_TASKS.get(name, name)} {shown}",
                 label=label if number == 1 else f"{label} #{number}",
                 launches=((kernel_of(name), sizes, 1),),
-                sub_group_size=32,
                 seconds=float(line["time_s"]),
-                warm=True,
                 note="repeat" if number > 1 else "",
                 registers=int(line["registers"]),
             )

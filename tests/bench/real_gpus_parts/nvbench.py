@@ -7,7 +7,7 @@ and these do not:
 * strides of reductions and scans are written out (`nvbench_chains`); widths of masks and edges of tiles are numbers
   where an array in local memory depends on them, so that loops of at most 32 iterations count as unrolled;
 * reductions and scans were timed with host code: allocations (scans), copies and launches. Copies and the first fill
-  are launches of kernels of their own here; allocations are not described. Such rows say so (``host_code``);
+  are launches of kernels of their own here; allocations are not described;
 * data are zero: all elements of the histograms fall into the first bin.
 
 Cold times are taken: L2 was overwritten before each sample. Repetitions of a configuration are left out, and so is what
@@ -21,11 +21,10 @@ import gzip
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from . import histograms
 from . import nvbench_chains as chains
-from . import nvbench_histograms as histograms
-from . import nvbench_images as images
-from . import nvbench_matrices as matrices
-from .row import MeasuredRow
+from . import nvbench_kernels as kernels
+from .rows import MeasuredRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     Launches = tuple[tuple[Any, Mapping[str, int], int], ...]
 
-SUB_GROUP_SIZE = 32
 # Below, times of this program on four of the GPUs alternate between 7 and 15 us from one size to the next.
 _ALTERNATES, _ALTERNATES_BELOW = "conv1d_global_mask", 4096
 
@@ -41,9 +39,9 @@ _ALTERNATES, _ALTERNATES_BELOW = "conv1d_global_mask", 4096
 def programs() -> Mapping[str, Callable[[Mapping[str, int]], Launches]]:
     """Return for each program what it launches, as a function of the columns of a row that are numbers."""
     return {
-        "array_add_contiguous": lambda row: _once(images.array_add(strided=False), row, "n"),
-        "array_add_strided": lambda row: _once(images.array_add(strided=True), row, "n"),
-        "rgb_to_gray": lambda row: _once(images.rgb_to_gray(), row, "n"),
+        "array_add_contiguous": lambda row: _once(kernels.array_add(strided=False), row, "n"),
+        "array_add_strided": lambda row: _once(kernels.array_add(strided=True), row, "n"),
+        "rgb_to_gray": lambda row: _once(kernels.rgb_to_gray(), row, "n"),
         "conv1d_global_mask": partial(_conv1d, "global"),
         "conv1d_constant_mask": partial(_conv1d, "constant"),
         "conv1d_tiled": partial(_conv1d, "tiled"),
@@ -53,11 +51,11 @@ def programs() -> Mapping[str, Callable[[Mapping[str, int]], Launches]]:
         "conv2d_tiled": partial(_conv2d, "tiled"),
         "histogram_global": lambda row: _once(histograms.histogram_global(row["block_x"]), row, "n"),
         "histogram_shared": lambda row: _once(histograms.histogram_shared(row["block_x"]), row, "n"),
-        "matmul_naive": lambda row: _once(matrices.matmul_naive(row["block_x"]), row, "n"),
-        "matmul_tiled": lambda row: _once(matrices.matmul_tiled(row["block_x"]), row, "n"),
-        "matmul_tiled_double": lambda row: _once(matrices.matmul_tiled_double(row["block_x"]), row, "n"),
-        "matvec_naive": lambda row: _once(matrices.matvec_naive(row["block_x"]), row, "n"),
-        "matvec_shared": lambda row: _once(matrices.matvec_shared(row["block_x"]), row, "n"),
+        "matmul_naive": lambda row: _once(kernels.matmul_naive(row["block_x"]), row, "n"),
+        "matmul_tiled": lambda row: _once(kernels.matmul_tiled(row["block_x"]), row, "n"),
+        "matmul_tiled_double": lambda row: _once(kernels.matmul_tiled_double(row["block_x"]), row, "n"),
+        "matvec_naive": lambda row: _once(kernels.matvec_naive(row["block_x"]), row, "n"),
+        "matvec_shared": lambda row: _once(kernels.matvec_shared(row["block_x"]), row, "n"),
         **{f"reduction_{number}": partial(_reduction, number) for number in range(1, 8)},
         **{name: partial(_scan, name) for name in chains.SCANS},
     }
@@ -68,7 +66,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
     known = programs()
     with gzip.open(folder / "nvbench.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            values = numbers_of(line)
+            values = {name: int(line[name]) for name in _WHOLE if line[name]}
             name = line["kernel"]
             if values["repeat"] or (name == _ALTERNATES and values["n"] < _ALTERNATES_BELOW):
                 continue
@@ -81,21 +79,13 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 case=f"{_family(name)} {shape}",
                 label=f"{name} {shape} block={values['block_x']}x{values['block_y']}",
                 launches=known[name](values),
-                sub_group_size=SUB_GROUP_SIZE,
                 seconds=float(line["time_s"]),
                 warm=False,
-                # Only what the harness timed by the host's clock has no time of launches back to back.
-                host_code=not line["time_warm_s"],
             )
 
 
 _SIZES = {"n": "n", "w": "mask_width", "c": "channels"}
-_WHOLE = ("n", "mask_width", "channels", "bins", "block_x", "block_y", "grid_x", "grid_y", "shared_bytes", "launches")
-
-
-def numbers_of(line: Mapping[str, str]) -> dict[str, int]:
-    """Return the columns of a row of the data that hold whole numbers, those that are empty left out."""
-    return {name: int(line[name]) for name in (*_WHOLE, "repeat") if line[name]}
+_WHOLE = ("n", "mask_width", "channels", "block_x", "block_y", "repeat")
 
 
 def _family(program: str) -> str:
@@ -111,17 +101,17 @@ def _once(kernel: Any, row: Mapping[str, int], *names: str) -> Launches:
 def _conv1d(kind: str, row: Mapping[str, int]) -> Launches:
     b, w = row["block_x"], row["mask_width"]
     if kind in {"global", "constant"}:
-        plain = images.conv1d_plain(b, guarded=kind == "global")
-        return _once(images.counted(plain, constant_mask=kind == "constant"), row, "n", "w")
-    kernel = images.conv1d_tiled if kind == "tiled" else images.conv1d_halo_global
-    return _once(images.counted(kernel(b, w), constant_mask=True), row, "n")
+        plain = kernels.conv1d_plain(b, guarded=kind == "global")
+        return _once(kernels.counted(plain, constant_mask=kind == "constant"), row, "n", "w")
+    kernel = kernels.conv1d_tiled if kind == "tiled" else kernels.conv1d_halo_global
+    return _once(kernels.counted(kernel(b, w), constant_mask=True), row, "n")
 
 
 def _conv2d(kind: str, row: Mapping[str, int]) -> Launches:
     b, w = row["block_x"], row["mask_width"]
     if kind == "tiled":
-        return _once(images.counted(images.conv2d_tiled(b, w), constant_mask=True), row, "n", "c")
-    kernel = images.counted(images.conv2d_plain(b), constant_mask=kind == "constant")
+        return _once(kernels.counted(kernels.conv2d_tiled(b, w), constant_mask=True), row, "n", "c")
+    kernel = kernels.counted(kernels.conv2d_plain(b), constant_mask=kind == "constant")
     return _once(kernel, row, "n", "w", "c")
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .nvbench_writing import U32, loaded, local, make, scalar, stored, updated
+import loopy as lp
+
+from .writing import U32, loaded, local, scalar, stored
+from .writing import make_of as make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    import loopy as lp
 
     Launches = Iterator[tuple[Any, Mapping[str, int], int]]
 
@@ -221,7 +222,7 @@ def add_totals(per_group: int) -> lp.TranslationUnit:
             end
         end
         """,
-        [updated("y", U32, "n"), loaded("totals", U32, _count(per_group))],
+        [lp.GlobalArg("y", U32, shape="n", is_input=True, is_output=True), loaded("totals", U32, _count(per_group))],
         assume=f"n >= {per_group + 1}",
     )
 

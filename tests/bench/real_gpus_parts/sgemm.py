@@ -6,8 +6,9 @@ import csv
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .row import MeasuredRow
-from .writing import items, make
+from .gpuperf import matmul_naive
+from .rows import MeasuredRow
+from .writing import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,16 +18,6 @@ MACHINES = {"A100 80GB PCIe": "A100-80GB"}
 _ARRAYS = dict.fromkeys("abc", "n, n")
 # Rows and columns of results of a work-item.
 _TILES = {"tiled16": (1, 1), "microtile2x2": (2, 2), "microtile4x1": (4, 1)}
-
-
-def _naive() -> Any:
-    loops = items(16, 16) | {"k": "0 <= k < n"}
-    body = """
-    s = 0
-    s = s + a[16*by + ty, k]*b[k, 16*bx + tx]
-    c[16*by + ty, 16*bx + tx] = s
-    """
-    return make("naive", loops, body, _ARRAYS, private={"s": ()})
 
 
 def _tiled(name: str, rows_each: int, columns_each: int) -> Any:
@@ -52,7 +43,7 @@ def _tiled(name: str, rows_each: int, columns_each: int) -> Any:
 @cache
 def kernel_of(name: str) -> Any:
     """Return a product of two n by n matrices."""
-    return _naive() if name == "naive" else _tiled(name, *_TILES[name])
+    return matmul_naive() if name == "naive" else _tiled(name, *_TILES[name])
 
 
 def programs() -> dict[str, Any]:
@@ -73,9 +64,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 case=f"matmul n={n}",
                 label=f"{name} n={n}",
                 launches=((kernel_of(name), {"n": n}, 1),),
-                sub_group_size=32,
                 seconds=float(line["time_s"]),
-                warm=True,
                 note=line["node"],
                 registers=int(line["registers"]),
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uipick import ALL_GENERATORS, KernelCollection
 
-from .row import MeasuredRow
+from .rows import MeasuredRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +27,6 @@ def kernel_of(tags: str) -> MeasurementKernel:
     """Return the one measurement kernel that the tags select."""
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())
     return kernel
-
-
-def programs() -> dict[str, Any]:
-    """Return nothing: the kernels are the catalog's, which has tests of its own."""
-    return {}
 
 
 def rows(folder: Path) -> Iterator[MeasuredRow]:
@@ -56,9 +51,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 case=f"{study} {sizes}" if study else kernel.name,
                 label=kernel.name,
                 launches=((shared, kernel.sizes, 1),),
-                sub_group_size=32,
                 seconds=float(line["seconds"]),
                 # Copying the inputs left them in L2.
-                warm=True,
                 note=line["role"],
             )

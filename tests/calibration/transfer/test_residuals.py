@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from perflex import load_machine
-from perflex.calibration.transfer.one_factor import one_factor_log_times
+from perflex.calibration.transfer.devices import distances, one_factor_log_times
 from perflex.calibration.transfer.residuals import Components, Residuals, carry_over, components_of
-from perflex.calibration.transfer.similarity import distances
 
 APART = np.where(np.eye(6, dtype=bool), 0.0, np.inf)
 
@@ -66,7 +65,9 @@ def test_similar_devices_count_more() -> None:
     machines = [load_machine(name) for name in ("A100-40GB", "K20", "A100-80GB")]
     distance = distances(machines)
     assert distance[0, 2] < 0.3 < distance[1, 2]
-    parts = Components(program=0.1, kernel=0.1, program_on_device=0.0, kernel_on_device=0.3, noise=0.01, reach=0.5)
+    parts = Components(
+        program=0.1, kernel=0.1, program_on_device=0.0, kernel_on_device=0.3, noise=0.01, length_scale=0.5
+    )
     found = carry_over(_residuals(np.array([[0.5], [-0.5]]), 1, 1), parts, distance, 2, [("p0", "p0(n=0)")])
     assert found.correction[0] > 0.2
     assert np.isinf(distances([machines[0], None])[0, 1])

@@ -6,18 +6,13 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 
-from perflex import (
-    Calibration,
-    PerflexWarning,
-    fit_model,
-    prior_of,
-    scale_features_by_output,
-    suggest_samples,
-    transfer,
-)
+from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
+from perflex.calibration.transfer.priors import shared_prior
+from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
 from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 
@@ -58,7 +53,7 @@ def test_parameters_come_back() -> None:
 def test_the_prior_is_that_of_the_devices() -> None:
     world = replace(EXACT, parameters=0.4)
     devices = simulated_devices(2, 24, world)
-    prior = prior_of(devices.calibrations(24))
+    prior = shared_prior(devices.calibrations(24))[0]
     logs = np.log(devices.parameters)
     for place, entry in enumerate(prior.values()):
         assert entry.mean == pytest.approx(logs[:, place].mean(), abs=0.02)
@@ -83,7 +78,7 @@ def test_a_prior_beats_none(world: tuple[list[Calibration], FeatureTable, np.nda
     samples, rest = table.take(order[:count]), table.take(order[20:])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        alone = fit_model(MODEL, scale_features_by_output(samples), nonnegative=True, loss="soft_l1")
+        alone = fit_model(MODEL, samples, FitOptions(loss="soft_l1"))
     values = {name: rest.column(name) for name in INPUTS}
     own = np.abs(np.asarray(MODEL.evaluate(alone, values)) / rest.column(OUTPUT) - 1)
     assert np.median(_errors(_transferred(sources, samples), rest)) < 0.8 * np.median(own)
@@ -110,6 +105,16 @@ def _slower(table: FeatureTable, factor: float) -> FeatureTable:
     return replace(table, values=values)
 
 
+def test_what_other_devices_say_is_not_diagnosed(
+    world: tuple[list[Calibration], FeatureTable, np.ndarray],
+) -> None:
+    sources, table, order = world
+    for count in (0, 10, 60):
+        found = _transferred(sources, table.take(order[:count]))
+        with pytest.raises(CalibrationError, match="diagnose its sources"):
+            diagnose(found)
+
+
 def test_kernels_timed_elsewhere_are_marked(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
     sources, table, order = world
     found = _transferred(sources, table.take(order[:10]))
@@ -125,7 +130,7 @@ def test_without_samples_it_says_so(world: tuple[list[Calibration], FeatureTable
     sources, table, _ = world
     with pytest.warns(PerflexWarning, match="no sample of this device"):
         found = transfer(sources)
-    assert "no sample of this device" in found.predict_rows(table).remarks[0]
+    assert "no sample of this device" in found.predict_rows(table).doubts[0]
     assert "no sample of this device" in repr(found)
     assert len(found.fit.kernels) == 0
 
@@ -186,7 +191,7 @@ def _log_width(calibration: Calibration, table: FeatureTable) -> float:
     # Deviations, without the factor that left-out sources give them, which differs from choice to choice.
     assert calibration.transferred is not None
     found = calibration.predict_rows(table)
-    return float(np.mean(np.log(found.high / found.low))) / calibration.transferred.reach(0.95)
+    return float(np.mean(np.log(found.high / found.low))) / calibration.transferred.half_width(0.95)
 
 
 def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
@@ -199,25 +204,30 @@ def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> 
         suggest_samples(_transferred(sources, None), table, 121)
     with pytest.raises(CalibrationError, match="not above zero"):
         transfer(sources, _slower(table, 0.0))
-    with pytest.raises(CalibrationError, match="weights must be 5 positive numbers"):
-        prior_of(sources, weights=[1.0])
 
 
 def test_zero_in_some_sources_counts_as_small() -> None:
     devices = simulated_devices(4, 3, EXACT)
     whole = devices.calibrations(3)
     values = [source.fit for source in whole]
-    free = [replace(source, table=None) for source in whole]
-    zero = replace(values[0], parameters=(replace(values[0].parameters[0], value=0.0), *values[0].parameters[1:]))
-    prior = prior_of([replace(free[0], fit=zero), *free[1:]])
+    free = [replace(source, table=source.table.take([])) for source in whole]
+    zero = replace(
+        values[0], parameters=(msgspec.structs.replace(values[0].parameters[0], value=0.0), *values[0].parameters[1:])
+    )
+    prior = shared_prior([replace(free[0], fit=zero), *free[1:]])[0]
     small = min(values[1]["p_0"], values[2]["p_0"]) / 3
     expected = np.mean(np.log([small, values[1]["p_0"], values[2]["p_0"]]))
     assert prior["p_0"].mean == pytest.approx(expected)
     nothing = [
-        replace(s, fit=replace(s.fit, parameters=(replace(s.fit.parameters[0], value=0.0), *s.fit.parameters[1:])))
+        replace(
+            s,
+            fit=replace(
+                s.fit, parameters=(msgspec.structs.replace(s.fit.parameters[0], value=0.0), *s.fit.parameters[1:])
+            ),
+        )
         for s in free
     ]
-    assert prior_of(nothing)["p_0"].held_at_zero
+    assert shared_prior(nothing)[0]["p_0"].held_at_zero
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from cupy._driver import CUDARuntimeError, State, idle, require_device, setting
 
 _SHIM = Path(__file__).with_name("shim.h").read_text(encoding="utf-8")
 _KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(")
-_SHARED = re.compile(r"__shared__ ((?:\w+ )+)\w+((?:\[[^]]*\])*);")
+_DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+_SHARED = re.compile(r"(?<!extern )__shared__ ((?:\w+ )+)\w+((?:\[[^]]*\])*);")
 # Programs of the compiler's own interface that were not destroyed.
 PROGRAMS: dict[int, str] = {}
 _BYTES = {"char": 1, "short": 2, "int": 4, "float": 4, "double": 8, "long": 8}
@@ -72,11 +73,20 @@ def destroy_program(program: int) -> None:
 class RawModule:
     """A source, compiled when it is first needed."""
 
-    def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
+    def __init__(
+        self,
+        *,
+        code: str,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        name_expressions: tuple[str, ...] | None = None,
+    ) -> None:
         assert backend == "nvrtc"
         assert isinstance(options, tuple)
         self.code = code
-        self._options = [option for option in options if option.startswith("--std=")]
+        self._options = [option for option in options if option.startswith(("--std=", "-I"))]
+        # Without them only functions without C++ names are found.
+        self._expressions = name_expressions
         self._library: ctypes.CDLL | None = None
 
     def compile(self, log_stream: object = None) -> None:
@@ -90,11 +100,16 @@ class RawModule:
             log_stream.write(log_of(self.code))
 
     def _compiled(self) -> ctypes.CDLL:
+        names = {name: name for name in _KERNEL.findall(self.code)}
+        if self._expressions is not None:
+            names = {_plain(name): name for name in self._expressions}
         launches = [
-            f'extern "C" void launch_{name}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
-            for name in _KERNEL.findall(self.code)
+            f'extern "C" void launch_{plain}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
+            for plain, name in names.items()
         ]
-        text = "\n".join([_SHIM, '#line 1 "kernel.cu"', self.code, *launches])
+        # As large as the driver lets it be without being asked for more.
+        code = _DYNAMIC.sub(r"static \1 \2[49152 / sizeof(\1)];", self.code)
+        text = "\n".join([_SHIM, '#line 1 "kernel.cu"', code, *launches])
         with tempfile.TemporaryDirectory(prefix="fake-cuda-") as folder:
             source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
             source.write_text(text, encoding="utf-8")
@@ -107,8 +122,12 @@ class RawModule:
     def get_function(self, name: str) -> RawKernel:
         if self._library is None and "perflex_hold" not in self.code:
             self.compile()
-        function = None if self._library is None else getattr(self._library, f"launch_{name}")
+        function = None if self._library is None else getattr(self._library, f"launch_{_plain(name)}")
         return RawKernel(name, function, _shared_bytes(self.code))
+
+
+def _plain(expression: str) -> str:
+    return re.sub(r"\W", "_", expression)
 
 
 def _shared_bytes(code: str) -> int:
@@ -124,6 +143,7 @@ class RawKernel:
         self.name = name
         self._function = function
         self._shared_bytes = shared_bytes
+        self.max_dynamic_shared_size_bytes = 0
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -136,8 +156,16 @@ class RawKernel:
             "max_threads_per_block": min(1024, 65536 // registers // 32 * 32),
         }
 
-    def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[np.generic, ...]) -> None:
+    def _take(self, shared_mem: int) -> None:
+        if shared_mem > self.max_dynamic_shared_size_bytes:
+            raise CUDARuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        State.dynamic_bytes.append(shared_mem)
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[np.generic, ...], *, shared_mem: int = 0
+    ) -> None:
         require_device()
+        self._take(shared_mem)
         if not isinstance(grid, tuple) or not isinstance(block, tuple):
             raise TypeError("Expected tuple")  # as Cython has it
         if not all(type(extent) is int for extent in (*grid, *block)):

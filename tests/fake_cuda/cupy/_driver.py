@@ -23,6 +23,7 @@ class State:
     enqueued_while_held = 0
     allocated: dict[int, Sized] = {}  # noqa: RUF012
     launches: list[str] = []  # noqa: RUF012
+    dynamic_bytes: list[int] = []  # noqa: RUF012
     worked_ns = 0
     next_address = 1 << 40
 

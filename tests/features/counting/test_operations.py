@@ -25,7 +25,6 @@ def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("x[i] + y[i]", {"add": 1}),
         ("x[i] - y[i]", {"add": 1}),
         ("-x[i]", {}),
         ("x[i] + 0.5*3", {"add": 1}),
@@ -34,20 +33,15 @@ def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
         ("2*x[i] - 1*y[i]", {"madd": 1}),
         ("x[i] - (-1)*(y[i] * x[i])", {"madd": 1}),
         ("x[i] * y[i]", {"mul": 1}),
-        ("x[i] * y[i] * x[i]", {"mul": 2}),
         ("x[i] * y[i] + x[i]", {"madd": 1}),
-        ("x[i] - y[i] * x[i]", {"madd": 1}),
         ("x[i] * y[i] + y[i] * y[i]", {"madd": 1, "mul": 1}),
         ("x[i] * y[i] + y[i] * y[i] + x[i]", {"madd": 1, "mul": 1, "add": 1}),
         ("x[i] + x[i] * y[i] + y[i] * y[i]", {"madd": 2}),
         ("x[i] + (y[i] * x[i] + y[i])", {"madd": 1, "add": 1}),
-        ("x[i] * y[i] * y[i] + x[i]", {"madd": 1, "mul": 1}),
         ("x[i] + y[i] - 4*x[i] + y[i] + x[i]", {"madd": 1, "add": 3}),
         ("(x[i] + y[i]) * (x[i] - y[i])", {"add": 2, "mul": 1}),
         ("(x[i] + y[i]) * x[i] + y[i]", {"add": 1, "madd": 1}),
-        ("x[i] / y[i]", {"div": 1}),
         ("x[i] / y[i] + x[i]", {"div": 1, "add": 1}),
-        ("x[i]**2", {"mul": 1}),
         ("x[i]**2 + y[i]", {"madd": 1}),
         ("x[i]**y[i]", {"pow": 1}),
         ("exp(x[i]) + sin(y[i])", {"exp": 1, "sin": 1, "add": 1}),
@@ -59,18 +53,6 @@ def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
 )
 def test_kinds(expression: str, expected: dict[str, int]) -> None:
     assert operations(pointwise(expression)) == {f"float32_{kind}": count for kind, count in expected.items()}
-
-
-def test_types_follow_promotion() -> None:
-    kernel = pointwise("x[i] * y[i] + z[i]", {"x": np.float32, "y": np.float32, "z": np.float64})
-    # The product is single precision, so it cannot be fused into the double-precision sum.
-    assert operations(kernel) == {"float32_mul": 1, "float64_add": 1}
-    kernel = pointwise("x[i] + y[i]", {"x": np.int32, "y": np.int32})
-    assert operations(kernel) == {"int32_add": 1}
-
-
-def test_subscript_arithmetic_is_not_counted() -> None:
-    assert operations(pointwise("x[n - 1 - i] + y[(i + 3) % 7]")) == {"float32_add": 1}
 
 
 @pytest.mark.parametrize("realized", [False, True])
@@ -89,13 +71,6 @@ def test_reductions_before_and_after_realization(realized: bool) -> None:
     assert parse_feature("f_op_float32_madd").value(scop, {"n": 64, "m": 10}, Target()) == 2 * 10
 
 
-def test_statements_outside_loops_count() -> None:
-    kernel = make(
-        "{[i]: 0<=i<n}", "<float32> t = x[0] * y[0] {id=s}\nout[i] = t {dep=s}", {"x": np.float32, "y": np.float32}
-    )
-    assert operations(kernel) == {"float32_mul": 1}
-
-
 def test_literal_code_is_refused_by_name() -> None:
     kernel = lp.make_kernel(
         "{[i]: 0<=i<n}",
@@ -107,26 +82,3 @@ def test_literal_code_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedKernelError, match="instruction 'raw' is literal code") as caught:
         extract_scop(kernel)
     assert caught.value.instruction == "raw"
-
-
-def test_indirect_access_is_refused_by_name() -> None:
-    kernel = pointwise("x[idx[i]]", {"x": np.float32, "idx": np.int32})
-    with pytest.raises(UnsupportedKernelError, match=r"access x\[.*\] in instruction .* is indirect"):
-        extract_scop(kernel)
-
-
-def test_non_affine_subscript_is_refused_by_name() -> None:
-    kernel = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "out[i] = x[i*i]",
-        [lp.GlobalArg("x", np.float32, shape=("n*n",)), lp.GlobalArg("out", np.float32, shape=("n",)), ...],
-        target=lp.PyOpenCLTarget(),
-        lang_version=(2018, 2),
-    )
-    with pytest.raises(UnsupportedKernelError, match=r"access x\[i\*i\].* is not quasi-affine"):
-        extract_scop(kernel)
-
-
-def test_several_entry_points_and_wrong_types_are_refused() -> None:
-    with pytest.raises(UnsupportedKernelError, match="expected a loopy TranslationUnit or a Scop, got int"):
-        extract_scop(3)

@@ -1,22 +1,15 @@
-"""Symbolic counts of random kernels against brute-force enumeration; thousands more in ``tests/bench``."""
+"""Symbolic counts of random kernels against brute-force enumeration."""
 
 from __future__ import annotations
 
 import pytest
 
-from oracles.outcomes import outcomes
+from oracles.compare import check_counts
+from oracles.random_kernels import make_random_kernel
+
 
 # Some have footprints that take minutes symbolically; those are counted at the given sizes.
-SEEDS = range(250)
-
-
-@pytest.fixture(scope="module")
-def wrong() -> dict[int, str]:
-    """What is wrong with each kernel: nothing."""
-    return {seed: text for seed, text, _ in outcomes(SEEDS)}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_kernel(seed: int, wrong: dict[int, str]) -> None:
-    assert not wrong[seed]
+@pytest.mark.parametrize("seed", range(120))
+def test_random_kernel(seed: int) -> None:
+    check_counts(make_random_kernel(seed))

@@ -79,50 +79,6 @@ def test_matrix_products_in_any_order_of_loops(order: str) -> None:
     assert_agrees(kernel, {"n": n}, [trace], n**3, (512, 1024, 2048, 8192, 32768), least=2)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_transposition(dtype: type) -> None:
-    n, size = 192, np.dtype(dtype).itemsize
-    kernel = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[j,i]", {"a": "(n,n)", "b": "(n,n)"}, "i,j", dtype=dtype)
-    references = [Reference(A, (size, size * n)), Reference(B, (size * n, size), 0, store=True)]
-    trace = trace_of([range(n)] * 2, references)
-    assert_agrees(kernel, {"n": n}, [trace], n * n, (1024, 4096, 32768), least=3)
-
-
-def test_a_sliding_window() -> None:
-    n, m = 300, 200
-    code = "b[i] = b[i] + a[i+k]*w[k] {id=update, dep=}"
-    kernel = loopy_kernel("{[i,k]: 0<=i<n and 0<=k<m}", code, {"a": "(n+m)", "b": "(n)", "w": "(m)"}, "i,k")
-    references = [Reference(B, (8, 0)), Reference(A, (8, 8)), Reference(C, (0, 8)), Reference(B, (8, 0), 0, store=True)]
-    trace = trace_of([range(n), range(m)], references)
-    assert_agrees(kernel, {"n": n, "m": m}, [trace], n * m, (1024, 2048, 5120), least=3)
-
-
-def test_parts_of_lines() -> None:
-    n = 160
-    strided = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[i,2*j] + a[i,2*j+1]", {"a": "(n,2*n)", "b": "(n,n)"}, "i,j")
-    references = [Reference(A, rows(2 * n, 2), 8 * part) for part in range(2)]
-    trace = trace_of([range(n)] * 2, [*references, Reference(B, rows(n, 1), 0, store=True)])
-    assert_agrees(strided, {"n": n}, [trace], n * n, (1024, 16384), least=2)
-    structures = loopy_kernel(
-        "{[i,j]: 0<=i,j<n}", "b[i,j] = a[i,j,0] + a[i,j,1] + a[i,j,2]", {"a": "(n,n,3)", "b": "(n,n)"}, "i,j"
-    )
-    references = [Reference(A, rows(3 * n, 3), 8 * part) for part in range(3)]
-    trace = trace_of([range(n)] * 2, [*references, Reference(B, rows(n, 1), 0, store=True)])
-    assert_agrees(structures, {"n": n}, [trace], n * n, (1024, 16384), least=2)
-
-
-def test_subscripts_that_repeat_or_stay() -> None:
-    n, m = 256, 128
-    again = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i % 16, j]", {"a": "(16,m)", "b": "(n,m)"}, "i,j")
-    inside = [range(n // 16), range(16), range(m)]
-    references = [Reference(A, rows(0, m, 1)), Reference(B, rows(16 * m, m, 1), 0, store=True)]
-    assert_agrees(again, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (4096, 131072), least=2)
-    slow = loopy_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "b[i,j] = a[i // 2, j]", {"a": "(n,m)", "b": "(n,m)"}, "i,j")
-    inside = [range(n // 2), range(2), range(m)]
-    references = [Reference(A, rows(m, 0, 1)), Reference(B, rows(2 * m, m, 1), 0, store=True)]
-    assert_agrees(slow, {"n": n, "m": m}, [trace_of(inside, references)], n * m, (1024, 8192), least=2)
-
-
 @pytest.mark.parametrize(("block_j", "block_i"), [(124, 20), (10, 30), (8, 8), (31, 62)])
 def test_blocked_loops(block_j: int, block_i: int) -> None:
     n = 128

@@ -10,7 +10,7 @@ import pytest
 from oracles.lru import Reference, lru_crossings, trace_of
 from perflex import estimate_ecm
 from perflex.features import extract_scop
-from support.ecm_kernels import loopy_kernel, on_grid, small_machine
+from support.ecm_kernels import loopy_kernel, small_machine
 
 A, B, C = (place << 26 for place in range(3))
 
@@ -63,35 +63,6 @@ def half_transposition(n: int) -> Case:
     )  # fmt: skip
 
 
-def symmetric_update(n: int) -> Case:
-    i, j, _ = _grid(range(n), range(n), range(n))
-    references = [Reference(C, rows(n, 1, 0)), Reference(A, rows(n, 0, 1)), Reference(A, rows(0, n, 1))]
-    return Case(
-        "{[i,j,k]: 0<=i,k<n and 0<=j<=i}",
-        "c[i,j] = c[i,j] + a[i,k]*a[j,k] {id=u, dep=}",
-        {"a": "(n,n)", "c": "(n,n)"},
-        "i,j,k",
-        [range(n)] * 3,
-        [*references, Reference(C, rows(n, 1, 0), 0, store=True)],
-        j <= i,
-    )
-
-
-def elimination(n: int, *, cholesky: bool) -> Case:
-    k, i, j = _grid(range(n), range(n), range(n))
-    other = rows(1, 0, n) if cholesky else rows(n, 0, 1)
-    references = [Reference(A, rows(0, n, 1)), Reference(A, rows(1, n, 0)), Reference(A, other)]
-    return Case(
-        "{[k,i,j]: 0<=k<n and k<i<n and k<j<" + ("=i}" if cholesky else "n}"),
-        f"a[i,j] = a[i,j] - a[i,k]*{'a[j,k]' if cholesky else 'a[k,j]'} {{id=u, dep=}}",
-        {"a": "(n,n)"},
-        "k,i,j",
-        [range(n)] * 3,
-        [*references, Reference(A, rows(0, n, 1), 0, store=True)],
-        (i > k) & (j > k) & ((j <= i) if cholesky else True),
-    )
-
-
 def triangular_stencil(n: int) -> Case:
     j, i = _grid(range(1, n - 1), range(1, n - 1))
     around = [(0, -1), (0, 1), (-1, 0), (1, 0)]
@@ -131,42 +102,3 @@ def compare(case: Case, n: int, caches: tuple[int, ...], within: float) -> None:
 def test_triangles_in_caches_that_hold_part_of_them(case: Case, n: int) -> None:
     # Through the range in which only the shorter ones of the inner loops fit.
     compare(case, n, (512, 1024, 2048, 8192, 16384), 1.13)
-
-
-@pytest.mark.slow
-def test_a_symmetric_update() -> None:
-    compare(symmetric_update(72), 72, (512, 2048, 8192, 16384, 32768), 1.13)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cholesky", [False, True])
-def test_eliminations_in_place(cholesky: bool) -> None:
-    # Larger caches hold most of the matrix: three accesses of one array then share lines that are counted three times.
-    compare(elimination(72, cholesky=cholesky), 72, (512, 1024, 2048, 4096), 1.1)
-
-
-def test_conditions_are_those_of_the_longest_loops() -> None:
-    found = estimate_ecm(extract_scop(triangular_product(160, lower=True).kernel()), {"n": 160}, small_machine(1024))
-    (row,) = [condition for condition in found.conditions if condition.loop == "i"]
-    assert row.symbol == "n"
-    assert not row.met
-    assert found.varying == ("j",)
-
-
-def test_arrays_of_sizes_are_single_estimates_side_by_side() -> None:
-    scop, machine = extract_scop(elimination(72, cholesky=True).kernel()), small_machine(1024, 8192)
-    sizes = np.array([40, 72, 200])
-    together = estimate_ecm(scop, {"n": sizes}, machine)
-    alone = [estimate_ecm(scop, {"n": int(n)}, machine) for n in sizes]
-    for place, level in enumerate(together.levels):
-        assert level.bytes == pytest.approx([float(one.levels[place].bytes) for one in alone])
-
-
-def test_a_triangle_over_work_items() -> None:
-    kernel = loopy_kernel(
-        "{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, a[j,i]*x[j])", {"a": "(n,n)", "x": "(n)", "y": "(n)"}
-    )
-    found = estimate_ecm(extract_scop(on_grid(kernel, i=(0, 16))), {"n": 1024}, small_machine(1 << 18), lanes=1)
-    assert found.iterations == 1024 * 1025 / 2
-    # Rows of 16 doubles of a, each used by one work-group once: two lines for 16 iterations.
-    assert found.level("memory").load_bytes == pytest.approx(8, rel=0.2)

@@ -6,7 +6,6 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.errors import UnknownFeatureError
 from perflex.features import Scop, Target, extract_scop, parse_feature
 from sample_kernels import make, matmul
 
@@ -72,31 +71,6 @@ def test_barriers_end_chains() -> None:
     assert feature.value(without, {"n": sizes}, Target()).tolist() == [16**3 / 32, 64**3 / 32]
 
 
-@pytest.mark.parametrize(("inames", "expected"), [("i:k", 0), ("i:k:j", 4 * M)])
-def test_updates_in_a_barriers_own_loop_wait_for_nothing(inames: str, expected: int) -> None:
-    """Each of M iterations writes, meets a barrier and reads, once or in a loop of its own."""
-    shared = lp.TemporaryVariable("shared", np.float32, shape=(32,), address_space=lp.AddressSpace.LOCAL)
-    kernel = make(
-        "{[i,k,j]: 0<=i<32 and 0<=k<m and 0<=j<4}",
-        f"""
-        <float32> s = 0 {{id=init,inames=i}}
-        shared[i] = v[k] {{id=write,dep=init}}
-        s = s + shared[31 - i] {{id=read,dep=write,inames={inames}}}
-        out[i] = s {{dep=read,inames=i}}
-        """,
-        {"v": np.float32},
-        kernel_data=[shared, ...],
-    )
-    scop = extract_scop(lp.tag_inames(lp.assume(kernel, "m >= 1"), "i:l.0"))
-    assert [barrier.loops for barrier in scop.barriers]
-    assert float(parse_feature("f_chain_float32_add").value(scop, {"m": M}, Target())) == expected
-
-
-def test_unknown_operations_are_suggested() -> None:
-    with pytest.raises(UnknownFeatureError, match="did you mean madd"):
-        parse_feature("f_chain_float32_mad")
-
-
 def test_operations_beyond_the_first_of_each_chain() -> None:
     scop = extract_scop(matmul(prefetch=False))
 
@@ -130,9 +104,3 @@ def test_chains_begin_again_where_their_variable_is_set() -> None:
     scop = extract_scop(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"))
     beyond = parse_feature("f_chain_float32_add_after:4").value(scop, {"n": 64, "m": 10}, Target())
     assert beyond == 2 * 64 * (10 - 4)
-
-
-@pytest.mark.parametrize("after", ["", "-1", "x", "1.5"])
-def test_malformed_after(after: str) -> None:
-    with pytest.raises(UnknownFeatureError, match="the field after must be a number"):
-        parse_feature(f"f_chain_float32_add_after:{after}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from oracles import brute, oclgrind
+from oracles import oclgrind
 from oracles.nasty.collection import kernel as made
 from oracles.nasty.collection import per_element
-from perflex.errors import UnknownFeatureError
 from perflex.features import Target, annotate, count_features, extract_scop, parse_feature
 
 DATA = "x, y: float32[n + 4]"
@@ -54,23 +52,6 @@ def test_values(text: str, n: int, sub_group: int, executed: float, diverged: fl
     assert values(TEXTS[text], n, sub_group) == (executed, diverged)
 
 
-def test_sub_groups_that_a_work_group_does_not_fill() -> None:
-    # 12 work-items: sub-groups of 8 and 4, and all that there are take part.
-    assert values(TEXTS["nowhere"], 48, 8, size=12) == (8, 0)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("n", [5, 33, 64])
-def test_enumeration_finds_the_same(text: str, n: int) -> None:
-    for sub_group in (1, 4, 8, 32):
-        counted = brute.count(grid(TEXTS[text]), {"n": n}, sub_group)
-        found = tuple(
-            table.get(("float32", "mul"), 0)
-            for table in (counted.operations_per_sub_group, counted.operations_diverged)
-        )
-        assert values(TEXTS[text], n, sub_group) == found
-
-
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_work_items_execute_what_is_counted() -> None:
@@ -78,14 +59,6 @@ def test_work_items_execute_what_is_counted() -> None:
     runs = oclgrind.run_jobs([(grid(text), {"n": 61}) for text in TEXTS.values()])
     for text, run in zip(TEXTS.values(), runs, strict=True):
         assert values(text, 61, 1) == (run.muls, 0)
-
-
-def test_arrays_of_sizes() -> None:
-    scop = extract_scop(grid(TEXTS["if and else"]))
-    feature = parse_feature("f_diverged_float32_mul")
-    sizes = np.array([16, 40, 64])
-    found = feature.value(scop, {"n": sizes}, Target(8))
-    assert list(found) == [feature.value(scop, {"n": int(n)}, Target(8)) for n in sizes]
 
 
 def test_it_is_listed_where_work_items_differ() -> None:
@@ -99,8 +72,3 @@ def test_it_is_listed_where_work_items_differ() -> None:
     assert feature.matches(scop, {"n": 64})
     assert not parse_feature("f_diverged_float32_add").matches(scop, {"n": 64})
     assert feature.unit == "diverged sub-group operation"
-
-
-def test_unknown_words_are_refused() -> None:
-    with pytest.raises(UnknownFeatureError, match=r"f_diverged_float32_mull.*did you mean mul"):
-        parse_feature("f_diverged_float32_mull")

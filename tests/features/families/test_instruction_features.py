@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import islpy as isl
-import loopy as lp
-import numpy as np
 import pytest
 
 from oracles import oclgrind
 from perflex import load_machine
-from perflex.errors import MachineError, MissingSizeError, UnknownFeatureError
 from perflex.features import (
     Array,
     Launch,
-    Operation,
     QuasiPolynomial,
     Scop,
     Statement,
@@ -24,7 +18,7 @@ from perflex.features import (
     extract_scop,
     parse_feature,
 )
-from perflex.features.instructions.instructions import instructions_of
+from perflex.features.instructions.instruction_counts import instructions_of
 from sample_kernels import matmul
 from support.roofline_brute import executed, transactions
 from uipick import ALL_GENERATORS, KernelCollection
@@ -76,14 +70,6 @@ def test_address_arithmetic_by_hand() -> None:
     more = dict(gemv.sizes, m=672)
     assert inst(here, more, "int") - inst(here, gemv.sizes, "int") == 2 * 32 * (2 + 2)
     assert inst(here, more, "control") - inst(here, gemv.sizes, "control") == 2 * 32
-
-
-def test_counts_are_symbolic_and_take_arrays() -> None:
-    scop = extract_scop(matmul(prefetch=False))
-    sizes = np.array([16, 48, 160])
-    for name in ("total", "thread", "int", "predication"):
-        found = inst(scop, {"n": sizes}, name)
-        np.testing.assert_array_equal(found, [inst(scop, {"n": int(n)}, name) for n in sizes])
 
 
 @pytest.mark.slow
@@ -171,45 +157,6 @@ def described(space: str, operations=()) -> Scop:
     )  # fmt: skip
 
 
-def test_a_description_by_hand() -> None:
-    operations = (Operation("mul", "complex64"), Operation("atomic", "float32"), Operation("add", "int64"))
-    scop = described("global", operations)
-    assert inst(scop, {}, "fp32") == 2 * 40 * 4
-    assert inst(scop, {}, "control") == 2 * 40 + 2
-    # The addition, the loop's two, one for the address's step; and the address.
-    assert inst(scop, {}, "int") == 2 * 40 * 4 + 2
-
-
-def test_without_global_accesses_there_is_local_memory_only() -> None:
-    scop = described("local")
-    assert parse_feature("f_txn_local").value(scop, {}, V100) == 80
-    assert parse_feature("f_txn_local").matches(scop, {})
-    assert not parse_feature("f_txn_global").matches(scop, {})
-    private = described("private")
-    for identifier in ("f_txn_global", "f_txn_local", "f_txn_l1", "f_txn_l2", "f_txn_dram"):
-        assert parse_feature(identifier).value(private, {}, V100) == 0
-    assert inst(private, {}, "ldst_global") == 0
-    assert not parse_feature("f_inst_ldst_global").matches(private, {})
-
-
-def test_what_is_missing_is_named() -> None:
-    scop = extract_scop(matmul(prefetch=True))
-    with pytest.raises(MissingSizeError, match="n"):
-        inst(scop, {}, "total")
-    with pytest.raises(MachineError, match="f_txn_global"):
-        parse_feature("f_txn_global").value(scop, {"n": 64}, Target())
-    with pytest.raises(UnknownFeatureError, match="f_inst_total"):
-        parse_feature("f_inst_totl")
-    cpu = Target(machine=replace(load_machine("V100"), name="Xeon", kind="cpu"))
-    bare = Target(machine=replace(load_machine("V100"), l2_effective_bytes=None))
-    for name in TXN:
-        with pytest.raises(MachineError, match="Xeon is a CPU"):
-            parse_feature(name).value(scop, {"n": 64}, cpu)
-    assert parse_feature("f_txn_global").value(scop, {"n": 64}, bare) > 0
-    with pytest.raises(MachineError, match="l2_effective_bytes"):
-        parse_feature("f_txn_l2").value(scop, {"n": 64}, bare)
-
-
 @oclgrind.needs_oclgrind
 def test_classes_against_executed_instructions() -> None:
     """Arithmetic and memory instructions are Oclgrind's; of integers and branches it executes more.
@@ -236,26 +183,3 @@ def test_classes_against_executed_instructions() -> None:
         branches = run.instructions.get("br", 0) + run.instructions.get("ret", 0) + run.barriers
         assert 0.1 < found["int"] / executed_integers < 1.0
         assert 0.05 < found["control"] / branches < 1.0
-
-
-def test_where_nothing_runs_nothing_is_predicated() -> None:
-    kernel = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "b[i] = a[i]",
-        [lp.GlobalArg("a, b", np.float64, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n>=0",
-        lang_version=(2018, 2),
-    )
-    scop = extract_scop(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
-    assert inst(scop, {"n": 0}, "predication") == 1
-    assert inst(scop, {"n": np.array([0, 8, 64])}, "predication")[[0, 2]] == pytest.approx(1)
-    assert inst(scop, {"n": 8}, "predication") < 1
-
-
-def test_totals_are_added_up_once() -> None:
-    scop = extract_scop(matmul(prefetch=True, fit=False))
-    for lanes in (None, 32):
-        first, again = instructions_of(scop, lanes), instructions_of(scop, lanes)
-        assert all(again[kind] is first[kind] for kind in first)
-    every, reused = instructions_of(scop, 32, register_reuse=False), instructions_of(scop, 32)
-    assert every["ldst_local"].evaluate({"n": 64}) >= reused["ldst_local"].evaluate({"n": 64})

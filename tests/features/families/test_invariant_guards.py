@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import loopy as lp
 import numpy as np
-import pytest
 
 from perflex.features import extract_scop
-from perflex.features.instructions.instructions import instructions_of
-from perflex.features.instructions.invariant_guards import spared_tests
+from perflex.features.instructions.instruction_counts import instructions_of, spared_tests
 
 GROUPS, SUB_GROUPS = 4, 2
 """64 work-items per group: two sub-groups each."""
@@ -39,41 +37,6 @@ def test_a_condition_on_work_items_alone_is_tested_before_the_loop() -> None:
     """
     # Tested in 100 iterations by both sub-groups; 1 test instead.
     assert spared(body, n=100, m=40) == (99, 99)
-
-
-def test_a_condition_on_the_loop_stays_in_it() -> None:
-    body = """
-    for k
-        if k + l < m
-            y[64*g+l] = y[64*g+l] + x[k] {id=add}
-        end
-    end
-    """
-    assert spared(body, n=100, m=80) == (0, 0)
-
-
-@pytest.mark.parametrize("width", [3, 5])
-def test_conditions_of_two_loops_are_tested_each_in_its_own(width: int) -> None:
-    body = """
-    for j, k
-        if j + g < m and k + l < n
-            y[64*g+l] = y[64*g+l] + x[k+j] {id=add}
-        end
-    end
-    """
-    domain = f"{{[g,l,j,k]: 0<=g<4 and 0<=l<64 and 0<=j<{width} and 0<=k<7}}"
-    # Source: one comparison where the first condition is tested and two where both are, in each of 7 * width
-    # iterations. Left: the first once in each of `width` iterations, the second in each of 7 * width.
-    source_tests, source_branches = 3 * 7 * width, 2 * 7 * width
-    left = width + 7 * width
-    assert spared(body, domain, n=64, m=4) == (source_tests - left, source_branches - left)
-
-
-def test_a_kernel_without_loops_loses_only_what_was_tested_twice() -> None:
-    body = "y[64*g+l] = x[64*g+l] if 64*g+l < m and 64*g+l >= 3 else 0"
-    comparisons, branches = spared(body, "{[g,l]: 0<=g<4 and 0<=l<64}", n=64, m=100)
-    # The first condition alone, before both together.
-    assert (comparisons, branches) == (1, 1)
 
 
 def test_no_kernel_is_left_with_fewer_than_no_tests() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from perflex import load_machine
 from perflex.errors import MachineError
-from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
+from perflex.features import kernel_feature_values
 from perflex.features.families.peaks import PEAK_FAMILY
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -69,28 +69,6 @@ def test_integer_products_take_longer_where_they_are_made_of_others() -> None:
     assert p100 / v100 == pytest.approx(3 * 80 * 1.38 / (56 * 1.303), rel=0.1)
 
 
-def test_an_empty_kernel_moves_nothing() -> None:
-    found = values(kernel("empty", "lsize_0:64", "lsize_1:1", "ngroups:1024"))
-    assert found["f_peak_group"] == pytest.approx(1024 / 640e6)
-    assert {name for name, value in found.items() if value} == {"f_peak_group", "f_peak_issue"}
-
-
-def test_sizes_may_be_arrays() -> None:
-    one = copy(1 << 20)
-    (name,) = one.sizes
-    scop, target = extract_scop(one.kernel), Target(32, load_machine("V100"))
-    both = parse_feature("f_peak_dram").value(scop, {name: np.array([1 << 20, 1 << 24])}, target)
-    assert both[1] == pytest.approx(8 * (1 << 24) / 800e9, rel=1e-3)
-    assert both[0] == parse_feature("f_peak_dram").value(scop, {name: 1 << 20}, target)
-
-
-def test_a_cold_cache_holds_nothing() -> None:
-    found = values(copy(1 << 16))
-    # 512 KiB stay in 6 MiB of L2 from run to run.
-    assert found["f_peak_dram"] == pytest.approx(0, abs=1e-12)
-    assert found["f_peak_dram_cold"] == pytest.approx(8 * (1 << 16) / 800e9, rel=1e-2)
-
-
 @pytest.mark.parametrize(
     ("feature", "fact"),
     [("f_peak_l2", "l2_bandwidth"), ("f_peak_group", "group_start_rate"), ("f_peak_issue", "clock_hz")],
@@ -99,11 +77,6 @@ def test_a_missing_fact_is_named(feature: str, fact: str) -> None:
     lacking = replace(load_machine("V100"), **{fact: None})
     with pytest.raises(MachineError, match=fact):
         values(copy(1 << 20), lacking, [feature])
-
-
-def test_a_fact_that_no_work_needs_may_be_missing() -> None:
-    lacking = replace(load_machine("V100"), fp64_per_cycle=None)
-    assert values(copy(1 << 20), lacking, ["f_peak_fp64"]) == {"f_peak_fp64": 0}
 
 
 @pytest.mark.skipif(not SIMULATED.exists(), reason=f"no {SIMULATED}")

@@ -32,102 +32,52 @@ def scaled(width: int, *, fits: bool = True, dtype: type = np.float32, subscript
 def test_whole_vectors_and_what_is_left(width: int, wide: int, narrow: int) -> None:
     scop = scaled(width)
     # 24*gid(0) + lid(0) is no subscript that compilers know to be next to each other.
-    accesses = () if width == 24 else ("load_unit", "store_unit")
+    accesses = () if width == 24 else ("load_contiguous", "store_contiguous")
     for what in ("arith", *accesses):
-        assert value(scop, f"{what}_wide_straight", n=192) == wide
+        assert value(scop, f"{what}_vector_straight", n=192) == wide
     for what in ("arith", "load", "store"):
-        assert value(scop, f"{what}_narrow_straight", n=192) == narrow
-    assert value(scop, "item_wide", n=192) == wide
-    assert value(scop, "item_narrow", n=192) == narrow
-
-
-def test_a_vector_executes_what_any_of_its_work_items_does() -> None:
-    scop = scaled(32, fits=False)
-    assert value(scop, "arith_wide_straight", n=33) == 3
-    assert value(scop, "guard_wide", n=33) == 4
-
-
-def test_wide_elements_take_two_registers() -> None:
-    scop = scaled(16, dtype=np.float64)
-    assert value(scop, "arith_wide_straight", n=160) == 20
-    assert value(scop, "load_unit_wide_straight", n=160) == 20
-    assert value(scaled(8, dtype=np.float64), "arith_narrow_straight", n=160) == 160
+        assert value(scop, f"{what}_scalar_straight", n=192) == narrow
+    assert value(scop, "item_vector", n=192) == wide
+    assert value(scop, "item_scalar", n=192) == narrow
 
 
 @pytest.mark.parametrize(
     ("subscript", "pattern", "each"),
-    [("i", "unit", 1), ("0", "uniform", 1), ("2*i", "apart", 16), ("i//2", "apart", 16)],
+    [("i", "contiguous", 1), ("0", "broadcast", 1), ("2*i", "gather", 16), ("i//2", "gather", 16)],
 )
 def test_patterns_along_the_first_axis(subscript: str, pattern: str, each: int) -> None:
     scop = scaled(16, subscript=subscript)
-    assert value(scop, f"load_{pattern}_wide_straight", n=160) == 10 * each
-    for other in {"unit", "uniform", "apart"} - {pattern}:
-        assert value(scop, f"load_{other}_wide_straight", n=160) == 0
-
-
-@pytest.mark.parametrize(("tag", "nesting"), [("unr", "straight"), ("for", "short")])
-def test_loops_that_the_source_writes_out_are_none(tag: str, nesting: str) -> None:
-    kernel = make("{[i,k]: 0<=i<n and 0<=k<8}", "out[i] = sum(k, v[i+k])", {"v": np.float32})
-    kernel = lp.split_iname(lp.assume(kernel, "n mod 16 = 0 and n >= 16"), "i", 16, outer_tag="g.0", inner_tag="l.0")
-    scop = extract_scop(lp.tag_inames(kernel, {"k": tag}))
-    assert value(scop, f"arith_wide_{nesting}", n=160) == 10 * 8
-    assert value(scop, f"load_unit_wide_{nesting}", n=160) == 10 * 8
-
-
-@pytest.mark.parametrize(("trips", "loads"), [(4, 4 + 16), (8, 8 + 8 * 8)])
-def test_more_values_than_registers_are_loaded_again(trips: int, loads: int) -> None:
-    domain = f"{{[i,j,k]: 0<=i<n and 0<=j,k<{trips}}}"
-    kernel = make(domain, "out[i] = sum([j,k], v[i+k]*w[i,j,k])", {"v": np.float32, "w": np.float32})
-    kernel = lp.split_iname(lp.assume(kernel, "n mod 16 = 0 and n >= 16"), "i", 16, outer_tag="g.0", inner_tag="l.0")
-    scop = extract_scop(kernel)
-    total = sum(
-        value(scop, f"load_{what}_wide_{nesting}", n=16) / each
-        for what, each in (("unit", 1), ("apart", 16))
-        for nesting in ("straight", "short")
-    )
-    assert total == loads
-
-
-def test_arrays_of_sizes() -> None:
-    sizes = {"n": np.array([16, 160])}
-    found = parse_feature("f_simd_arith_wide_straight").value(scaled(16), sizes, LANES)
-    assert found.tolist() == [1, 10]
+    assert value(scop, f"load_{pattern}_vector_straight", n=160) == 10 * each
+    for other in {"contiguous", "broadcast", "gather"} - {pattern}:
+        assert value(scop, f"load_{other}_vector_straight", n=160) == 0
 
 
 def test_matrix_product_in_a_loop() -> None:
     scop = extract_scop(matmul(prefetch=False))  # groups of 16 by 16
     steps = 64**3 // 16
-    for what in ("arith_wide_loop", "load_uniform_wide_loop", "load_unit_wide_loop", "iteration_wide"):
+    for what in ("arith_vector_loop", "load_broadcast_vector_loop", "load_contiguous_vector_loop", "iteration_vector"):
         assert value(scop, what, n=64) == steps
     # The first 32 of 64 overlap with the sum before.
-    assert value(scop, "chain_wide", n=64) == steps // 2
-    assert value(scop, "chain_wide", n=16) == 0
-    assert value(scop, "entry_wide", n=64) == 64**2 // 16
-    assert value(scop, "store_unit_wide_straight", n=64) == 64**2 // 16
+    assert value(scop, "chain_vector", n=64) == steps // 2
+    assert value(scop, "chain_vector", n=16) == 0
+    assert value(scop, "entry_vector", n=64) == 64**2 // 16
+    assert value(scop, "store_contiguous_vector_straight", n=64) == 64**2 // 16
     # On a target with vectors of 32, groups of 16 fill none: the loop over k runs along rows of a and columns of b.
     wider = Target(sub_group_size=32)
-    assert value(scop, "arith_wide_loop", wider, n=64) == 0
-    assert value(scop, "load_unit_narrow_loop", wider, n=64) == 64**3
-    assert value(scop, "load_apart_narrow_loop", wider, n=64) == 64**3
+    assert value(scop, "arith_vector_loop", wider, n=64) == 0
+    assert value(scop, "load_contiguous_scalar_loop", wider, n=64) == 64**3
+    assert value(scop, "load_gather_scalar_loop", wider, n=64) == 64**3
 
 
 def test_what_lies_between_barriers_is_not_in_a_loop() -> None:
     scop = extract_scop(matmul(prefetch=True))
     # The loop over a tile has 16 iterations, that over tiles holds barriers.
-    assert value(scop, "arith_wide_short", n=64) == 64**3 // 16
-    assert value(scop, "load_unit_wide_straight", n=64) == 2 * 4 * 16 * 16
-    assert value(scop, "arith_wide_loop", n=64) == 0
-    assert value(scop, "chain_wide", n=64) == 0
+    assert value(scop, "arith_vector_unrolled", n=64) == 64**3 // 16
+    assert value(scop, "load_contiguous_vector_straight", n=64) == 2 * 4 * 16 * 16
+    assert value(scop, "arith_vector_loop", n=64) == 0
+    assert value(scop, "chain_vector", n=64) == 0
     # Two barriers in each of 4 steps, in 16 groups with 16 rows of one vector.
-    assert value(scop, "barrier_wide", n=64) == 2 * 4 * 16 * 16
-
-
-def test_loops_of_one_iteration_are_none() -> None:
-    kernel = make("{[i,k]: 0<=i<n and 0<=k<m}", "out[i,k] = v[i,k]", {"v": np.float32})
-    kernel = lp.assume(kernel, "n mod 16 = 0 and n >= 16 and m >= 1")
-    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
-    scop = extract_scop(lp.split_iname(kernel, "k", 1, outer_tag="g.1"))
-    assert value(scop, "store_apart_wide_straight", n=16, m=3) == 3 * 16
+    assert value(scop, "barrier_vector", n=64) == 2 * 4 * 16 * 16
 
 
 def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
@@ -135,14 +85,16 @@ def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
     kernel = lp.assume(kernel, "n mod 24 = 0 and n >= 24")
     scop = extract_scop(lp.split_iname(kernel, "i", 24, outer_tag="g.0", inner_tag="l.0"))
     items = np.arange(96).reshape(4, 24)
-    assert value(scop, "arith_wide_loop", n=96) == sum(row[:16].max() + 1 for row in items)
-    assert value(scop, "arith_narrow_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
+    assert value(scop, "arith_vector_loop", n=96) == sum(row[:16].max() + 1 for row in items)
+    assert value(scop, "arith_scalar_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
 
 
 def loads(scop: Scop, pattern: str, **sizes: int) -> float:
     """Return the loads of one pattern in vectors, whatever loops they are in; gathers as one."""
-    found = sum(value(scop, f"load_{pattern}_wide_{nesting}", **sizes) for nesting in ("straight", "short", "loop"))
-    return found / (16 if pattern == "apart" else 1)
+    found = sum(
+        value(scop, f"load_{pattern}_vector_{nesting}", **sizes) for nesting in ("straight", "unrolled", "loop")
+    )
+    return found / (16 if pattern == "gather" else 1)
 
 
 def triangular(domain: Any, body: str, *, width: int = 16, **dtypes: type) -> Scop:
@@ -154,14 +106,14 @@ def triangular(domain: Any, body: str, *, width: int = 16, **dtypes: type) -> Sc
 def test_a_load_before_a_loop_that_ends_at_the_work_item() -> None:
     scop = triangular("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     vectors = np.arange(64).reshape(4, 16)
-    assert loads(scop, "unit", n=64) == len(vectors)
-    assert loads(scop, "uniform", n=64) == sum(items.max() + 1 for items in vectors)
+    assert loads(scop, "contiguous", n=64) == len(vectors)
+    assert loads(scop, "broadcast", n=64) == sum(items.max() + 1 for items in vectors)
 
 
 def test_a_load_before_a_loop_that_some_vectors_do_not_enter() -> None:
     scop = triangular("{[i,k]: 0<=i<n and 20<=k<i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     entered = [items for items in np.arange(64).reshape(4, 16) if items.max() > 20]
-    assert loads(scop, "unit", n=64) == len(entered) == 3
+    assert loads(scop, "contiguous", n=64) == len(entered) == 3
 
 
 @pytest.mark.parametrize("first", [0, 3])
@@ -171,44 +123,7 @@ def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first: int)
     scop = triangular(domain, body, a=np.float32, b=np.float32, c=np.float32, d=np.float32)
     every = [(j, k, m) for j in range(40) for k in range(first, j) for m in range(k, j + 3)]
     expected = [len(every), len({(j, k) for j, k, _ in every}), len({j for j, _, _ in every}), 1]
-    assert loads(scop, "unit", n=48) == 3 * sum(expected)
-
-
-def test_a_load_stays_in_a_triangular_loop_that_stores_its_array() -> None:
-    scop = triangular("{[i,k]: 0<=i<n and 0<=k<=i}", "a[i] = a[i] + b[k]", a=np.float32, b=np.float32)
-    assert loads(scop, "unit", n=64) == sum(items.max() + 1 for items in np.arange(64).reshape(4, 16))
-
-
-@pytest.mark.parametrize(("condition", "times"), [("k < 5", 2 * sum(min(5, j) for j in range(40))), ("n > 0", 2 * 39)])
-def test_a_load_stays_in_a_triangular_loop_under_a_condition_of_its_iterations(condition: str, times: int) -> None:
-    body = f"""
-    <float32> x = 0 {{id=x}}
-    for j, k
-        x = x + b[k] {{id=use,dep=x}}
-        if {condition}
-            x = x + a[j,i] {{id=guarded,dep=use}}
-        end
-    end
-    out[i] = x {{dep=guarded}}
-    """
-    scop = triangular("{[i,j,k]: 0<=i<n and 0<=j<40 and 0<=k<j}", body, a=np.float32, b=np.float32)
-    assert loads(scop, "unit", n=32) == times
-
-
-def test_what_a_loop_loads_that_may_be_empty_is_loaded_again_after_it() -> None:
-    body = """
-    <float32> x = 0 {id=x}
-    for j
-        for k
-            x = x + a[j,i] {id=first,dep=x}
-        end
-        x = x * a[j,i] {id=second,dep=first}
-    end
-    out[i] = x {dep=second}
-    """
-    scop = triangular(["{[i,j]: 0<=i<n and 0<=j<40}", "[j] -> {[k]: 0<=k<j-20}"], body, a=np.float32)
-    # Once in each inner loop that is entered, and once after each.
-    assert loads(scop, "unit", n=32) == 2 * (19 + 40)
+    assert loads(scop, "contiguous", n=48) == 3 * sum(expected)
 
 
 @pytest.mark.parametrize(("pitch", "gathered"), [(18, True), (17, True), (32, False)])
@@ -221,7 +136,7 @@ def test_tiles_with_odd_pitch_are_gathered(pitch: int, *, gathered: bool) -> Non
     )
     kernel = lp.tag_inames(kernel, {"g": "g.0", "i": "l.0", "j": "l.1", "q": "l.0", "p": "l.1"})
     scop = extract_scop(kernel)
-    assert value(scop, "load_apart_wide_straight", n=2) == (2 * 256 if gathered else 0)
+    assert value(scop, "load_gather_vector_straight", n=2) == (2 * 256 if gathered else 0)
 
 
 def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
@@ -235,7 +150,7 @@ def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
     """
     kernel = lp.assume(make("{[i,k]: 0<=i<n and 0<=k<m}", body, {"v": np.float32}), "n mod 16 = 0 and n, m >= 1")
     scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
-    assert value(scop, "chain_wide", n=32, m=100) == 2 * (2 * 100 - 32)
+    assert value(scop, "chain_vector", n=32, m=100) == 2 * (2 * 100 - 32)
 
 
 def test_simple_operations_of_integers_wait_a_quarter_as_long() -> None:
@@ -252,12 +167,12 @@ def test_simple_operations_of_integers_wait_a_quarter_as_long() -> None:
     kernel = lp.assume(kernel, "n mod 16 = 0 and n, m >= 1")
     scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
     # Two shifts and two exclusive ors, one cycle each, and a multiply-add, counted as one of floating-point numbers.
-    assert value(scop, "chain_wide", n=32, m=100) == 2 * (100 * (4 / 4 + 1) - 32)
+    assert value(scop, "chain_vector", n=32, m=100) == 2 * (100 * (4 / 4 + 1) - 32)
 
 
 def test_what_a_kernel_has_is_listed() -> None:
     scop = scaled(16)
-    names = parse_feature("f_simd_arith_wide_straight").inventory(scop)
-    assert "f_simd_load_unit_wide_straight" in names
-    assert "f_simd_exp_wide_straight" not in names
-    assert not parse_feature("f_simd_exp_wide_straight").matches(scop, {"n": 16})
+    names = parse_feature("f_simd_arith_vector_straight").inventory(scop)
+    assert "f_simd_load_contiguous_vector_straight" in names
+    assert "f_simd_exp_vector_straight" not in names
+    assert not parse_feature("f_simd_exp_vector_straight").matches(scop, {"n": 16})

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from perflex import load_machine
-from perflex.errors import MachineError
 from perflex.features import Scop, Target, extract_scop, parse_feature
 from sample_kernels import make
 
@@ -46,8 +45,8 @@ def test_pieces_of_a_copy(wide: int, high: int) -> None:
     assert value(scop, "bytes_l2", n=rows, m=columns) == pytest.approx(3 * 4 * rows * columns)
     expected = 3 * pieces_by_enumeration(rows, columns, wide, high)
     # At the ends of rows some pieces join, which the formula leaves out.
-    assert value(scop, "pieces_l2", n=rows, m=columns) == pytest.approx(expected, rel=0.05)
-    assert value(scop, "stored_l2", n=rows, m=columns) == pytest.approx(expected / 3, rel=0.05)
+    assert value(scop, "streams_l2", n=rows, m=columns) == pytest.approx(expected, rel=0.05)
+    assert value(scop, "store_streams_l2", n=rows, m=columns) == pytest.approx(expected / 3, rel=0.05)
 
 
 def test_data_that_fit_the_caches_together_stay_there() -> None:
@@ -77,7 +76,7 @@ def test_walks_down_columns_jump_at_each_vector() -> None:
     scop, rows, columns = column_sums(), 4096, 4096
     lines = rows * columns * 4 // LINE
     # A vector of 16 floats is a line: each row that it walks over is another piece (and few for the sums).
-    assert value(scop, "pieces_l2", n=rows, m=columns) == pytest.approx(lines, rel=0.01)
+    assert value(scop, "streams_l2", n=rows, m=columns) == pytest.approx(lines, rel=0.01)
     assert value(scop, "bytes_l2", n=rows, m=columns) == pytest.approx(lines * LINE, rel=0.01)
 
 
@@ -97,25 +96,3 @@ def test_bytes_stream_beyond_what_the_tlb_maps() -> None:
     assert value(scop, "bytes_l3", ONE_CORE, n=1024, m=512) > 0
     assert value(scop, "bytes_tlb", ONE_CORE, n=2048, m=1024) == pytest.approx(3 * 4 * 2048 * 1024)  # 16 MiB
     assert value(scop, "bytes_tlb", n=4096, m=4096) == 0  # 128 MiB
-
-
-def test_arrays_of_sizes_are_counted_as_numbers_are() -> None:
-    scop = copied(16, 16)
-    sizes = {"n": np.array([256, 512]), "m": np.array([1024, 512])}
-    for name in ("bytes_l2", "pieces_l2", "stored_l2", "bytes_tlb", "pages"):
-        found = parse_feature(f"f_traffic_{name}").value(scop, sizes, TARGET)
-        assert found.tolist() == [value(scop, name, n=256, m=1024), value(scop, name, n=512, m=512)]
-
-
-def test_kernels_without_memory_move_nothing() -> None:
-    kernel = lp.assume(make("{[i]: 0<=i<n}", "<float32> x = 2.5*i", {}), "n mod 16 = 0 and n >= 16")
-    scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
-    assert value(scop, "bytes_l2", n=64) == 0
-    assert parse_feature("f_traffic_pages").value(scop, {"n": np.array([16, 32])}, TARGET).tolist() == [0, 0]
-
-
-def test_machines_without_the_level_are_named() -> None:
-    with pytest.raises(MachineError, match="no level for f_traffic_bytes_l4"):
-        parse_feature("f_traffic_bytes_l4").value(copied(16, 16), {"n": 16, "m": 16}, TARGET)
-    with pytest.raises(MachineError, match="needs a machine"):
-        parse_feature("f_traffic_pages").value(copied(16, 16), {"n": 16, "m": 16}, Target(16))

@@ -6,12 +6,10 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from oracles.random_kernels import make_random_kernel
 from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop
-from perflex.features.from_loopy.races import spare_race_check
-from sample_kernels import make, matmul
-from uipick import ALL_GENERATORS
+from perflex.features.from_loopy.extract import spare_race_check
+from sample_kernels import make
 
 
 def rows(statements: list[str], arrays: str = "xy") -> lp.TranslationUnit:
@@ -68,28 +66,3 @@ def test_work_items_that_repeat_a_statement_are_checked() -> None:
         {"x": np.float32},
     )
     assert not is_spared(lp.tag_inames(kernel, "i:l.0, j:g.0"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("generator", ALL_GENERATORS, ids=lambda generator: generator.name)
-def test_catalog_is_scheduled_alike(generator: object) -> None:
-    arguments = next(a for a in generator.combinations({}) if generator.violated(a) is None)
-    same_schedule(generator.generate(arguments).kernel)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
-def test_random_kernels_are_scheduled_alike(seed: int) -> None:
-    same_schedule(make_random_kernel(seed))
-
-
-@pytest.mark.slow
-def test_matmul_is_scheduled_alike() -> None:
-    same_schedule(matmul(prefetch=True))
-
-
-def same_schedule(kernel: lp.TranslationUnit) -> None:
-    prepared = lp.preprocess_program(getattr(kernel, "kernel", kernel))
-    entry, callables = prepared.default_entrypoint, prepared.callables_table
-    spared = lp.get_one_linearized_kernel(spare_race_check(entry, callables), callables)
-    assert spared.linearization == lp.get_one_linearized_kernel(entry, callables).linearization

@@ -18,18 +18,15 @@ from unittest.mock import patch
 import numpy as np
 
 from perflex.features.gpu.l1 import GroupVolumes
-from perflex.features.gpu.l2 import WaveVolumes
-from perflex.features.gpu.launch_footprint import Beforehand
-from perflex.features.gpu.rules import Parts
-from perflex.features.gpu.wavefronts import IDLE
+from perflex.features.gpu.launch_footprints import Beforehand
+from perflex.features.gpu.memory_instructions import IDLE
+from perflex.features.gpu.volume_rules import Parts, WaveVolumes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perflex.features.gpu.l1 import Cycles
     from support.uneven_kernels import UnevenKernel
-
-DIRECTIONS = ("load", "store")
 
 
 @dataclass
@@ -166,7 +163,10 @@ def true_parts(found: Enumerated, resident: int) -> Iterator[None]:
     """Let estimates by the current rules rest on what was enumerated, for waves of so many work-groups."""
     wave, cells = waves(found, resident)
     parts = Parts(found.volumes, wave, int(found.instances.sum()), cells)
-    with patch.object(Parts, "of", lambda *_, **__: parts), patch("perflex.features.gpu.estimate.beforehand") as before:
+    with (
+        patch.object(Parts, "of", lambda *_, **__: parts),
+        patch("perflex.features.gpu.volume_estimate.beforehand") as before,
+    ):
         load = {
             array: len(_sorted(granule)) * found.granule
             for (direction, array), (_, granule) in found.touched.items()

@@ -6,8 +6,8 @@ import pytest
 
 from perflex import estimate_volumes, load_machine
 from perflex.features import extract_scop
-from perflex.features.gpu import l1, sampling
-from perflex.features.gpu.resolved import accessing_launches
+from perflex.features.gpu import l1, work_group_kinds
+from perflex.features.gpu.resolved_launch import accessing_launches
 from support.ecm_kernels import loopy_kernel, on_grid, star_offsets, terms
 
 
@@ -35,14 +35,9 @@ def test_accesses_that_move_differently_have_no_common_distance() -> None:
     kernel = loopy_kernel("{[i]: 0<=i<n}", "b[i] = a[i] + a[2*i]", {"a": "(2*n)", "b": "(n)"})
     scop = extract_scop(on_grid(kernel, i=(0, 16)))
     ((_, launch),) = accessing_launches(scop, {"n": 64})
-    assert sampling.shifts(launch) is None
+    assert work_group_kinds.shifts(launch) is None
     ((_, launch),) = accessing_launches(star(1), {"n": 64})
-    assert sampling.shifts(launch) == {"a": (128, 4 * 8 * 66, 2 * 8 * 66**2), "b": (128, 4 * 8 * 64, 2 * 8 * 64**2)}
-
-
-def test_kinds_hold_each_work_group_once() -> None:
-    ((_, launch),) = accessing_launches(star(1), {"n": 37})
-    groups = sampling.whole_grid(launch, 128)
-    kinds = sampling.alike(launch, groups, 1)
-    assert sorted(group for kind in kinds for group in kind) == sorted(groups)
-    assert [kind[0] for kind in kinds] == [group for group, _ in sampling.representatives(launch, groups, 1)]
+    assert work_group_kinds.shifts(launch) == {
+        "a": (128, 4 * 8 * 66, 2 * 8 * 66**2),
+        "b": (128, 4 * 8 * 64, 2 * 8 * 64**2),
+    }

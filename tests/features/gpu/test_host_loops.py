@@ -8,10 +8,9 @@ import loopy as lp
 import pytest
 
 from perflex import estimate_ecm, estimate_volumes, load_machine
-from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, Target, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
-from perflex.features.cpu.blocking import blocked_nests
 from perflex.features.cpu.read_nests import read_nests
+from perflex.features.cpu.stream_groups import blocked_nests
 
 
 def steps(number: int) -> Scop:
@@ -57,11 +56,6 @@ def test_as_often_as_the_loop_runs(number: int) -> None:
     for level in ("L1", "L2"):
         assert often.level(level).launch_load_bytes == pytest.approx(number * once.level(level).launch_load_bytes)
     assert often.level("L3").launch_load_bytes == 0
-
-
-def test_a_loop_around_launches_has_no_blocks() -> None:
-    with pytest.raises(UnsupportedKernelError, match="no loop 's' around all accesses to block; there are lid0"):
-        estimate_ecm(steps(4), {"n": 8192}, "clx", blocks={"s": 2})
 
 
 def test_blocks_are_inside_of_the_loop_around_launches() -> None:

@@ -10,9 +10,8 @@ import pytest
 from oracles.l1_lru import loads_below_l1
 from perflex import estimate_volumes
 from perflex.features.gpu.l1_reuse import stack_distances
-from perflex.features.gpu.l1_trace import turns_of
-from perflex.features.gpu.rules_current import reuse_beyond
-from support.l1_kernels import matmul, sweep
+from perflex.features.gpu.volume_rules import reuse_beyond
+from support.l1_kernels import sweep
 from support.machines_for_tests import V100
 from support.volume_kernels import box, star, stencil
 
@@ -55,15 +54,6 @@ def test_a_sweep_needs_each_plane_once_however_many_there_are(planes: int) -> No
     assert (found.oversub_l1 > 1.5) == (planes == 32)
 
 
-def test_work_groups_of_a_unit_share_what_they_load() -> None:
-    scop, grid, loads_of = matmul(64, 16)
-    machine = replace(V100, compute_units=2)
-    found = estimate_volumes(scop, {}, machine)
-    truth = loads_below_l1(grid, loads_of, units=2, resident=found.resident_groups, capacity=128 * KIB)
-    assert found.total.l2_l1_load == pytest.approx(truth, rel=0.3)
-    assert found.total.l2_l1_compulsory > 2 * truth
-
-
 # Bytes per update between L2 and L1: hardware counters of a V100, 15,000 x 15,000, work-groups of 32 x 8 (notebook
 # history of te42kyfo/warpspeed).
 @pytest.mark.parametrize(("reach", "counted"), [(1, 12.46), (3, 17.38), (6, 29.48), (9, 45.14)])
@@ -72,21 +62,6 @@ def test_box_stencils_on_hardware(reach: int, counted: float) -> None:
     scop = stencil(box(2, reach), [n, n], [32, 8], shape=[n, n])
     found = estimate_volumes(scop, {}, V100, registers=32).total
     assert found.l2_l1_load / n**2 == pytest.approx(counted, rel=0.03)
-
-
-def test_every_work_group_has_its_turn_where_waves_are_few() -> None:
-    turns = [turn for sample in range(2) for turn in turns_of((4, 4), 2, 2, sample, 2)]
-    assert {len(turn.groups) for turn in turns} <= {1, 2}
-    assert sum(len(turn.groups) for turn in turns) == 16
-    assert {turn.weight for turn in turns} == {1.0}
-
-
-def test_one_of_many_waves_counts_for_each_sample() -> None:
-    for sample, wave in ((0, 6), (1, 18)):
-        before, chosen = turns_of((100,), 2, 2, sample, 2)
-        assert (before.weight, chosen.weight) == (0.0, 1.0)
-        assert all(4 * wave - 4 <= group[0] < 4 * wave for group in before.groups)
-        assert all(4 * wave <= group[0] < 4 * wave + 4 for group in chosen.groups)
 
 
 def test_repeated_loads_of_a_wave_miss_beyond_the_capacity_only() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from perflex import estimate_volumes, load_machine
 from perflex.errors import MachineError
-from perflex.features.gpu.l1_rules import cdna2_cycles, l1_cycles, rdna2_cycles
-from perflex.features.gpu.wavefronts import IDLE
+from perflex.features import kernel_feature_values
+from perflex.features.gpu.l1 import cdna2_cycles, rdna2_cycles
 from support.machines_for_tests import V100
 from support.volume_kernels import one_axis
 
@@ -55,28 +55,13 @@ def test_strides_on_rdna2(size: int, stride: int, measured: float) -> None:
     assert per_load(np.arange(1024) % 64 * stride, size, rdna2_cycles, 32) == pytest.approx(measured, rel=0.09)
 
 
-@pytest.mark.parametrize("cycles", [cdna2_cycles, rdna2_cycles])
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_idle_work_items_take_no_cycles(cycles, size: int) -> None:
-    addresses = np.full((1, 1, 64), IDLE, dtype=np.int64)
-    assert cycles(addresses, size) == 0
-    addresses[0, 0, 5] = 1024
-    assert cycles(addresses, size) == 1
-
-
-def test_volumes_have_the_cycles_of_their_machine() -> None:
-    machine = load_machine("MI210")
-    # Each of the 32 sub-groups: four quarters, 16 elements at one place of 16 lines.
-    assert estimate_volumes(one_axis(2048, [64], 16, 4), {}, machine).total.l1_wavefronts == 32 * 64
-    assert estimate_volumes(one_axis(2048, [64], 1, 4), {}, machine).total.l1_wavefronts == 32 * 4
-
-
 def test_what_is_not_known_is_refused() -> None:
     scop = one_axis(2048, [64], 1, 4)
-    with pytest.raises(MachineError, match="no fact l1_rules") as caught:
-        estimate_volumes(scop, {}, replace(V100, l1_rules=None))
-    assert caught.value.fact == "l1_rules"
-    with pytest.raises(MachineError, match="W7800 has no fact l1_rules"):
-        l1_cycles(load_machine("W7800"))
+    for identifier in ("f_l1_wavefronts", "f_peak_l1"):
+        with pytest.raises(MachineError, match="no fact l1_rules") as caught:
+            kernel_feature_values([identifier], scop, {}, machine="W7800")
+        assert caught.value.fact == "l1_rules"
+    with pytest.raises(MachineError, match="no fact l1_rules"):
+        estimate_volumes(scop, {}, replace(V100, l1_rules=None), variant="paper2022")
     with pytest.raises(MachineError, match="paper2022 are for NVIDIA's"):
         estimate_volumes(scop, {}, load_machine("MI210"), variant="paper2022")

@@ -13,14 +13,15 @@ import pytest
 from perflex import estimate_volumes, load_machine, machine_names
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import Access, Array, QuasiPolynomial
-from perflex.features.gpu import estimate
+from perflex.features.gpu import volume_estimate
 from perflex.features.gpu.waves import wave_values
 from support.volume_kernels import one_axis
 
 if TYPE_CHECKING:
-    from perflex import Machine, Volumes
+    from perflex import Machine
     from perflex.features import Scop
-    from perflex.features.gpu.resolved import ResolvedLaunch
+    from perflex.features.gpu.resolved_launch import ResolvedLaunch
+    from perflex.features.gpu.volume_result import Volumes
 
 GPUS = [name for name in machine_names() if load_machine(name).kind == "gpu"]
 ITEMS = (32, 64, 96, 128, 256, 512, 1024)
@@ -65,28 +66,14 @@ def test_waves_and_volumes_have_the_same_resident_work_groups_on_every_gpu(monke
     def rules(launch: ResolvedLaunch, machine: Machine, resident: int, *_: object) -> Volumes:
         return replace(whole, waves=prod(launch.groups) / (resident * machine.need("compute_units")))
 
-    monkeypatch.setattr(estimate, "current_volumes", rules)
-    monkeypatch.setattr(estimate, "local_wavefronts", lambda *_: {})
+    monkeypatch.setattr(volume_estimate, "current_volumes", rules)
+    monkeypatch.setattr(volume_estimate, "local_wavefronts", lambda *_: {})
     monkeypatch.setattr("perflex.features.gpu.waves._highest_occupancy", lambda *_: 1.0)
     scops = [kernel(items, kib) for items, kib in product(ITEMS, LOCAL_KIB)]
     both = [waves(*case) for case in product(scops, map(load_machine, GPUS), REGISTERS)]
     assert len(both) == 210 * len(GPUS)
     assert len({one for one, _ in both}) > 100
     assert [one for one, _ in both] == [other for _, other in both]
-
-
-def test_reserved_local_memory_counts_for_both() -> None:
-    # 32 KiB and the reserved 1 KiB of each work-group: four times in 164 KiB, not five times.
-    machine, scop = load_machine("A100-40GB"), kernel(64, 32)
-    assert wave_values(scop, {}, machine)["f_waves"] == 4 / (4 * 108)
-    assert estimate_volumes(scop, {}, machine).resident_groups == 4
-
-
-def test_only_local_arrays_that_a_launch_accesses_count() -> None:
-    scop = kernel(64, 32)
-    other = replace(scop, arrays=(*scop.arrays, local("of_another_launch", 40)))
-    machine = load_machine("V100")
-    assert waves(other, machine, None) == waves(scop, machine, None)
 
 
 def test_a_work_group_that_does_not_fit_is_refused_by_both_as_a_kernel_and_by_its_machine() -> None:

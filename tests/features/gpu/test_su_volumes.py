@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from perflex import load_machine
-from perflex.errors import MachineError, UnsupportedKernelError
-from perflex.features import Target, extract_scop, parse_feature, scop_from_yaml
-from perflex.features.gpu.su_stencil import LoadedArray, recognise_stencil
-from perflex.features.gpu.su_volumes import SuConstants, SuVolumes, su_volumes
+from perflex.errors import UnsupportedKernelError
+from perflex.features import extract_scop, scop_from_yaml
+from perflex.features.gpu.su_stencils import SuConstants, SuVolumes, recognise_stencil, su_volumes
 from uipick import ALL_GENERATORS, KernelCollection
 
 K20 = load_machine("K20")
@@ -91,11 +90,6 @@ def test_row_16_depends_on_the_line_size_that_no_table_states(line: int, net: in
     assert found.v_l2 == pytest.approx(volume * 2**20, rel=1e-9)
 
 
-def test_without_a_line_size_of_its_own_the_caches_counts() -> None:
-    found = su_volumes(recognise_stencil(scop_of(), GRID), replace(K20, su_line_bytes=None))
-    assert found.group_loads_net == 576
-
-
 # Section 3.5: loads 7c+2, stores c, values per work-group 448c+256 (lines of 256 B) or 320c+256 (128 B).
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["plain", "column"])
@@ -120,26 +114,6 @@ def test_chunks_whose_values_fit_the_storage_follow_equation_8() -> None:
     large = replace(K20, l1_bytes=2**24)
     found = su_volumes(recognise_stencil(scop_of(chunk=4), GRID), large)
     assert found.smx_miss_ratio == pytest.approx(16 * 2048 * 8 / 2**24 * 0.01)
-
-
-def test_nineteen_points_need_the_same_values_and_load_more() -> None:
-    found = su_volumes(recognise_stencil(scop_of(points=19), GRID), K20)
-    assert (found.aligned_loads, found.misaligned_loads, found.group_loads_net) == (9, 10, 704)
-
-
-def test_the_halo_follows_the_stencils_radius() -> None:
-    stencil = recognise_stencil(scop_of(points=25, lsize=(32, 2, 4)), GRID)
-    assert stencil.loads == (LoadedArray("u", (8, 8, 8), 17, 8),)
-    assert stencil.group == (32, 2, 4)
-    found = su_volumes(stencil, K20)
-    assert found.group_loads_net == 256 + 32 * 4 * 8 + 32 * 2 * 8 + 32 * 2 * 4 * 2
-
-
-def test_small_grids_are_not_exceeded() -> None:
-    sizes = {"nx": 64, "ny": 8, "nz": 4}
-    found = su_volumes(recognise_stencil(scop_of(sizes=sizes), sizes), K20)
-    assert (found.groups, found.waves, found.wave_stores) == (16, 1, 2048)
-    assert (found.width_y, found.height_z) == (10, 6)
 
 
 # Two arrays: u with its six neighbours and itself, g at the point only (Su's 7PT-2 reads the like).
@@ -171,16 +145,6 @@ statements:
 """
 
 
-def test_a_second_array_adds_its_own_points_only() -> None:
-    scop = scop_from_yaml(SECOND)
-    stencil = recognise_stencil(scop, {"n": 256})
-    assert [(array.name, array.halo) for array in stencil.loads] == [("u", (2, 2, 2)), ("g", (0, 0, 0))]
-    found = su_volumes(stencil, K20)
-    assert (found.aligned_loads, found.misaligned_loads) == (5, 2)
-    assert found.group_loads_net == 704 + 128
-    assert found.wave_loads_net == 83952 + 256 * 104 * 1
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -198,37 +162,3 @@ def test_what_is_no_such_stencil_is_refused_with_the_reason(old: str, new: str, 
     scop = scop_from_yaml(SECOND.replace(old, new, 1))
     with pytest.raises(UnsupportedKernelError, match=re.escape(reason)):
         recognise_stencil(scop, {"n": 64})
-
-
-def test_several_points_along_x_are_refused() -> None:
-    text = SECOND.replace('groups: ["[n] -> { 1/32*n }"', 'groups: ["[n] -> { 1/64*n }"')
-    text = text.replace(
-        "[g0, g1, g2, l0, l1] : 0 <= 32g0 < n", "[g0, g1, g2, l0, l1, k] : 0 <= k < 2 and 0 <= 64g0 < n"
-    )
-    text = text.replace("[a, b, c, d, e]", "[a, b, c, d, e, k]").replace("32a + d", "64a + 2d + k")
-    text = text.replace("n mod 32 = 0", "n mod 64 = 0").replace("name: s\n", "name: s\n  schedule: [0, k, 0]\n")
-    scop = scop_from_yaml(text)
-    with pytest.raises(UnsupportedKernelError, match="computes 2 points of 'v' along x"):
-        recognise_stencil(scop, {"n": 64})
-
-
-def test_a_grid_without_points_is_refused() -> None:
-    text = SECOND.replace("n >= 32 and", "n >= 0 and")
-    with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
-        recognise_stencil(scop_from_yaml(text), {"n": 0})
-
-
-def test_local_memory_is_refused() -> None:
-    with pytest.raises(UnsupportedKernelError, match="local memory"):
-        recognise_stencil(scop_of(variant="tile"), GRID)
-
-
-def test_as_features_on_a_machine() -> None:
-    scop, target = scop_of(), Target(machine=load_machine("K20"))
-    values = [parse_feature(f"f_su_v_{name}").value(scop, GRID, target) for name in ("smx", "l2", "gm")]
-    assert values == pytest.approx([1.25 * 2**30, 844.9066666666668 * 2**20, 534.4001353596449 * 2**20], rel=1e-9)
-
-
-def test_missing_facts_are_named() -> None:
-    with pytest.raises(MachineError, match="l2_bytes"):
-        su_volumes(recognise_stencil(scop_of(), GRID), replace(K20, l2_bytes=None))

@@ -12,15 +12,11 @@ from enumerated_waves import enumerated, true_parts
 
 from oracles.lru import lru_crossings
 from perflex import estimate_volumes, load_machine
-from perflex.errors import FeatureError
-from perflex.features.gpu.geometry import launch_residency
-from perflex.features.gpu.guards import guards_of
-from perflex.features.gpu.l1_rules import l1_cycles
-from perflex.features.gpu.resolved import resolve
-from perflex.features.gpu.sampling import launch_instances, whole_grid
-from perflex.features.gpu.wave_sampling import waves_of
+from perflex.features.gpu.l1 import l1_cycles
+from perflex.features.gpu.resolved_launch import resolve
+from perflex.features.gpu.waves import launch_residency, waves_of
+from perflex.features.gpu.work_group_kinds import guards_of, launch_instances, whole_grid
 from support.uneven_kernels import (
-    Part,
     UnevenKernel,
     checkerboard,
     halves,
@@ -96,6 +92,7 @@ def test_some_of_many_waves_stand_for_all(kernel: UnevenKernel) -> None:
         assert getattr(found.total, name) == pytest.approx(getattr(true.total, name), rel=0.02), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", SOME_DEAR, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("machine", [V100, SMALL], ids=["V100", "two units"])
 def test_cold_caches_load_what_is_touched_at_least(kernel: UnevenKernel, machine) -> None:
@@ -148,54 +145,6 @@ def test_cold_and_warm_loads_are_those_of_a_cache_that_holds_all_or_little(kerne
         assert warm.dram_load == pytest.approx(expected, rel=tolerance, abs=0.01 * everything)
 
 
-def test_the_halves_of_a_grid_load_their_own_arrays() -> None:
-    n = 1 << 23
-    kernel = halves((2 * n // 256,), (256,), 0, n // 256)
-    total = estimate_volumes(replace(kernel, itemsize=4).scop(), {}, V100, caches="cold").total
-    # One array of n elements, and one that is read at two places, n + 2 of them.
-    assert total.dram_load == pytest.approx(2 * 4 * n, rel=1e-3)
-    assert total.l2_l1_store == pytest.approx(2 * 4 * n)
-
-
-def test_a_guard_that_empties_the_last_work_groups_is_no_division_by_zero() -> None:
-    kernel = ragged_stencil((1900, 1900), (32, 4), 16)
-    total = estimate_volumes(kernel.scop(), {}, load_machine("K20"), registers=32, caches="cold").total
-    compulsory = 8 * (1900 * 1868 + 2 * 16 * 1868)
-    assert compulsory < total.dram_load < 1.1 * compulsory
-
-
-def test_tiled_products_load_their_inputs_once() -> None:
-    kernel = product_of_matrices(512, 16)
-    scop = replace(kernel, itemsize=4).scop()
-    inputs = 2 * 4 * 512**2
-    assert inputs <= estimate_volumes(scop, {}, V100, caches="cold").total.dram_load < 1.1 * inputs
-    # Both fit L2 together with the result, so that the next run finds them there.
-    assert estimate_volumes(scop, {}, V100).total.dram_load < 0.1 * inputs
-
-
-def test_data_beyond_l2_are_loaded_anew_with_warm_caches_too() -> None:
-    scop = ragged_vector(1 << 24, 256).scop()
-    warm, cold = (estimate_volumes(scop, {}, V100, caches=caches).total for caches in ("warm", "cold"))
-    assert warm.dram_load == pytest.approx(cold.dram_load, rel=1e-6) == pytest.approx(8 << 24)
-
-
-def test_the_papers_rules_know_no_caches() -> None:
-    scop = ragged_vector(1 << 16, 256).scop()
-    assert estimate_volumes(scop, {}, V100, variant="paper2022").caches == ""
-    for options in ({"variant": "paper2022", "caches": "cold"}, {"caches": "hot"}):
-        with pytest.raises(FeatureError, match="caches"):
-            estimate_volumes(scop, {}, V100, **options)
-
-
-@pytest.mark.parametrize("variant", ["current", "paper2022"])
-@pytest.mark.parametrize("kernel", SOME_DEAR, ids=lambda kernel: kernel.name)
-def test_both_variants_take_every_kernel(kernel: UnevenKernel, variant: str) -> None:
-    for machine in (V100, SMALL):
-        total = estimate_volumes(kernel.scop(), {}, machine, variant=variant, registers=32).total
-        assert total.l2_l1_load > 0
-        assert total.wave_load > 0
-
-
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_weights_add_up_to_what_runs(kernel: UnevenKernel) -> None:
     [launch] = resolve(kernel.scop(), {})
@@ -215,11 +164,3 @@ def test_weights_add_up_to_what_runs(kernel: UnevenKernel) -> None:
             assert len(inside) == len(set(inside))
             numbers = np.ravel_multi_index(np.array(inside).T, launch.groups, order="F")
             assert np.count_nonzero(seen.instances[numbers]) <= resident
-
-
-def test_a_guard_that_leaves_nothing_has_no_volumes() -> None:
-    part = Part(("2*l0 == 4*g0 + 1",), (("x", "load", ("l0",)),))
-    kernel = UnevenKernel("nothing", (8,), (64,), {"x": (64,)}, (part,))
-    found = estimate_volumes(kernel.scop(), {}, V100)
-    assert found.total.l2_l1_load == found.total.dram_load == 0
-    assert found.waves > 0

@@ -67,17 +67,6 @@ def test_a_sub_group_moves_128_bytes_in_a_cycle(dtype: str, each: int) -> None:
     assert value(copy(dtype), "f_l1_wavefronts") == 2 * GROUPS * (ITEMS // 32) * each
 
 
-@pytest.mark.parametrize(
-    ("dtype", "each"), [("float2", 1), ("float3", 1), ("float4", 1), ("double4", 2), ("float16", 4)]
-)
-def test_instructions_move_16_bytes(dtype: str, each: int) -> None:
-    assert value(copy(dtype), "f_inst_ldst_global") == 2 * GROUPS * (ITEMS // 32) * each
-
-
-def test_each_byte_crosses_once() -> None:
-    assert value(copy("float4"), "f_vol_l1_load") == value(copy("float4"), "f_vol_l2_l1_store") == 16 * ITEMS * GROUPS
-
-
 def test_neighbours_in_a_loop_are_instructions_of_their_own() -> None:
     place = f"4*({ITEMS}*g + l) + lane"
     kernel = lp.make_kernel(

@@ -151,28 +151,11 @@ def test_loads_that_remain(name: str) -> None:
     assert counted(kernel, "global") == wanted * N
 
 
-def test_each_load_of_the_source_as_an_option() -> None:
-    assert counted(KERNELS["the same element twice"][1], "global", reuse=False) == 2 * N
-    assert counted(KERNELS["an unrolled filter with two outputs"][1], "global", reuse=False) == 2 * 18 * N
-
-
-def test_counts_of_accesses_are_those_of_the_source() -> None:
-    scop = extract_scop(KERNELS["the same element twice"][1])
-    assert parse_feature("f_mem_access_global_load").value(scop, {"n": N}, Target(1)) == 2 * N
-
-
 BARRIERS = {
     "local memory": (2, 1, staged("t[31 - l] * t[31 - l]", "t[31 - l]")),
     "arrays that are only loaded": (1, 2, staged("t[31 - l] * c[32*g + l]", "c[32*g + l]")),
     "arrays that are stored to": (1, 2, staged("t[31 - l]", "y[32*g + l]")),
 }
-
-
-@pytest.mark.parametrize("name", BARRIERS)
-def test_barriers_end_what_others_may_change(name: str) -> None:
-    local, of_global, kernel = BARRIERS[name]
-    # The tile is filled from global memory.
-    assert (counted(kernel, "local"), counted(kernel, "global")) == (local * N, of_global * N)
 
 
 STRAIGHT = [name for name, (_, kernel) in KERNELS.items() if "m" not in kernel.default_entrypoint.arg_dict]

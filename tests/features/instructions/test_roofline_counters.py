@@ -1,4 +1,4 @@
-"""Transactions against hardware counters of a convolution on an RTX 2080 Ti (``tests/bench/roofline_counters.py``)."""
+"""Transactions against hardware counters of a convolution on an RTX 2080 Ti."""
 
 from __future__ import annotations
 

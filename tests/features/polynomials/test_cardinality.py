@@ -9,11 +9,9 @@ from multiprocessing import get_context
 import islpy as isl
 import pytest
 
-from perflex.errors import UnsupportedKernelError
 from perflex.features import QuasiPolynomial
 from perflex.features.polynomials import cardinality as _cardinality
-from perflex.features.polynomials.card_process import CardProcess, card_process
-from perflex.features.polynomials.cardinality import TooManyOperationsError, card, card_at
+from perflex.features.polynomials.cardinality import CardProcess, TooManyOperationsError, card, card_at, card_process
 
 EVERYWHERE = isl.Set("[n, m] -> { : n >= 1 and m >= 1 }").params()
 BOX = "0 <= a < n and 0 <= b < m and 0 <= c < 5"
@@ -51,30 +49,6 @@ def test_symbolic_counts_are_what_enumeration_finds(name):
         assert card_at(domain, (("n", n), ("m", m))) == expected
 
 
-@pytest.mark.parametrize(("name", "groups"), [("box", 3), ("tiles", 2), ("coupled in a chain", 1), ("slow", 1)])
-def test_dimensions_that_share_no_constraint_are_told_apart(name, groups):
-    (piece,) = points(*SETS[name]).get_basic_sets()
-    found = _cardinality._connected(piece)
-    assert len(found) == groups
-    assert set().union(*(group for group, _ in found)) == set(range(piece.dim(isl.dim_type.set)))
-
-
-def test_slow_dimensions_are_counted_apart():
-    domain = points("a, b, c, d, e, f, g", f"{TRIANGLES} and 0 <= f < n and f <= g < m")
-    factors = _cardinality._factors(domain)
-    assert sorted(factor.dim(isl.dim_type.set) for factor, _ in factors) == [2, 5]
-    counted = QuasiPolynomial(card(domain, EVERYWHERE))
-    assert counted.evaluate({"n": 6, "m": 7}) == enumerated(domain, 6, 7)
-
-
-def test_simple_sets_need_no_worker(monkeypatch):
-    monkeypatch.setattr(card_process, "card", lambda *_: pytest.fail("a worker was asked"))
-    for name in ("box", "tiles", "triangle beside a line"):
-        domain = points(*SETS[name])
-        counted = QuasiPolynomial(card(domain, EVERYWHERE))
-        assert counted.evaluate({"n": 6, "m": 4}) == enumerated(domain, 6, 4)
-
-
 def test_a_count_that_takes_too_long_ends_the_worker_and_not_this_process():
     worker = CardProcess()
     slow = str(points(*SETS["slow"]))
@@ -86,12 +60,6 @@ def test_a_count_that_takes_too_long_ends_the_worker_and_not_this_process():
     worker.close()
 
 
-def test_what_the_worker_cannot_read_is_no_count():
-    worker = CardProcess()
-    assert worker.card("no set", "{ : }", 10) is None
-    worker.close()
-
-
 def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
     monkeypatch.setattr(_cardinality, "_SYMBOLIC_S", 0.001)
     domain = points(*SETS["slow"])
@@ -100,13 +68,6 @@ def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
     counted = QuasiPolynomial.points(domain, EVERYWHERE)
     assert counted.deferred
     assert counted.evaluate({"n": 9, "m": 6}) == enumerated(domain, 9, 6)
-
-
-def test_sets_too_complex_even_at_given_sizes_are_refused(monkeypatch):
-    monkeypatch.setattr(_cardinality, "_FEW_CONSTRAINTS", -1)
-    monkeypatch.setattr(card_process, "card", lambda *_: None)
-    with pytest.raises(UnsupportedKernelError, match=r"too complex to count, even at n=50, m=60: .*simplify"):
-        card_at(points(*SETS["slow"]), (("n", 50), ("m", 60)))
 
 
 def _in_a_fork(queue):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from types import SimpleNamespace
 
 import islpy as isl
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +13,8 @@ from hypothesis import strategies as st
 from oracles.compare import in_python
 from perflex.features import QuasiPolynomial
 from perflex.features import Ratio as RatioOfCounts
-from perflex.features.counting.rational import quotient_text
-from perflex.features.polynomials.polynomial import Polynomial
+from perflex.features.counting.ratio import quotient_text
+from perflex.features.polynomials.pieces import Polynomial
 
 EVERYWHERE = isl.Set("{ : }").params()
 SIZES = {"n": 37, "m": 11}
@@ -53,32 +51,6 @@ def test_short_texts(above: str, below: str, text: str) -> None:
     value = poly(above).evaluate(SIZES) / poly(below).evaluate(SIZES)
     assert in_python(found, SIZES) == pytest.approx(float(value))
     assert found == text
-
-
-def test_cases_conditions_and_what_stands_for_a_formula() -> None:
-    sizes = isl.Set("[n] -> { : n >= 1 }").params()
-    ratio = ratio_of(QuasiPolynomial.parse("[n] -> { 1 : n = 1; 2*n : n >= 2 }"), QuasiPolynomial.constant(1), sizes)
-    assert str(ratio) == "1 : n = 1; 2*n : n >= 2"
-    same = ratio_of(
-        QuasiPolynomial.parse("[n] -> { 2 : n = 1; 2*n : n >= 2 }"), QuasiPolynomial.parse("[n] -> { n }"), sizes
-    )
-    assert str(same) == "2"
-    many = " ; ".join(f"{k * k} : n = {k}" for k in range(1, 6))
-    assert (
-        str(ratio_of(QuasiPolynomial.parse(f"[n] -> {{ {many} }}"), QuasiPolynomial.constant(1), sizes))
-        == "differs by case"
-    )
-    slow = QuasiPolynomial.points_at_sizes(isl.Set("[n] -> { [i] : 0 <= i < n }"), sizes)
-    assert str(ratio_of(slow, slow, sizes)) == "counted at given sizes"
-    assert ratio_of(slow, slow, sizes).evaluate({"n": 5}) == 1.0
-    values = ratio_of(poly("n"), poly("m"), EVERYWHERE).evaluate({"n": np.array([4, 5]), "m": np.array([2, 0])})
-    assert values[0] == 2.0
-    assert math.isnan(values[1])
-
-
-def test_large_integers_divide_exactly() -> None:
-    n = 3 * 2**60 + 1
-    assert ratio_of(poly("n^3"), poly("n^2"), EVERYWHERE).evaluate({"n": n}) == float(n)
 
 
 monomials = st.tuples(st.integers(0, 3), st.integers(0, 2))

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import yaml
 
 from perflex.errors import FileFormatError, UnsupportedKernelError
 from perflex.features import Target, content_hash, counts_of, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
-from sample_kernels import matmul, pointwise
+from sample_kernels import matmul
 
 TRANSPOSE = """
 schema: perflex-scop/1
@@ -166,50 +164,3 @@ def test_strides_of_quasi_affine_subscripts(subscript: str, stride: str | None, 
     reached = len(set(np.asarray(eval(subscript, {"i": i, "n": n}) + 0 * i).tolist()))
     assert load.footprint.evaluate({"n": n}) == reached
     assert load.is_uniform == (stride == "0")
-
-
-def test_partly_used_work_groups_count_active_sub_groups() -> None:
-    """The paper's finite-difference tile: 14 x 14 of 16 x 16 work-items compute (Section 8.5)."""
-    import loopy as lp
-
-    kernel = lp.make_kernel(
-        "{[g0,g1,i,j]: 0<=g0,g1<n and 0<=i,j<14}",
-        "out[14*g1+i, 14*g0+j] = x[14*g1+i, 14*g0+j] + 1",
-        [lp.GlobalArg("x,out", np.float32, shape=("14*n", "14*n")), ...],
-        target=lp.PyOpenCLTarget(),
-        lang_version=(2018, 2),
-    )
-    kernel = lp.tag_inames(lp.assume(kernel, "n >= 1"), "g0:g.0, g1:g.1, i:l.1, j:l.0")
-    scop = extract_scop(kernel)
-    assert scop.launches[0].items == (14, 14)
-    active = {(i * 14 + j) // 32 for i in range(14) for j in range(14)}
-    assert parse_feature("f_op_float32_add").value(scop, {"n": 3}, Target()) == 9 * len(active)
-
-
-def test_pointwise_addition_has_expected_accesses() -> None:
-    accesses = counts_of(extract_scop(pointwise("x[i] + y[i]"))).accesses
-    assert [(item.array.name, item.access.direction) for item in accesses] == [
-        ("x", "load"),
-        ("y", "load"),
-        ("out", "store"),
-    ]
-
-
-def test_derived_values_are_computed_once_for_each_key() -> None:
-    scop = extract_scop(pointwise("x[i] + y[i]"))
-    asked: list[int] = []
-
-    def value(number: int) -> int:
-        def compute() -> int:
-            asked.append(number)
-            return 10 * number
-
-        return scop.derived("test", number, compute, most=2)
-
-    assert [value(1), value(2), value(1), value(2)] == [10, 20, 10, 20]
-    assert asked == [1, 2]
-    assert scop.derived("another", 1, lambda: 5) == 5
-    # A third value makes room for itself.
-    assert [value(3), value(1)] == [30, 10]
-    assert asked == [1, 2, 3, 1]
-    assert pickle.loads(pickle.dumps(scop)).derived("test", 1, lambda: "anew") == "anew"

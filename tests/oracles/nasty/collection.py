@@ -12,7 +12,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["F4", "I4", "NASTY", "NastyKernel", "arrays", "kernel", "nasty", "per_element", "pointwise"]
+__all__ = [
+    "F4", "I4", "NASTY", "NastyKernel", "arrays", "kernel", "nasty", "per_element", "pointwise",
+    "pointwise_kernel",
+]  # fmt: skip
 
 # Arrays that many kernels have.
 F4 = "x, y, z: float32[n+4]"
@@ -111,3 +114,23 @@ def per_element(t_unit: lp.TranslationUnit, iname: str = "i", size: int = ONE_PE
 def pointwise(text: str, data: str = F4, **options: Any) -> lp.TranslationUnit:
     """One work-item per element of 13, in work-groups of 8."""
     return per_element(kernel("{[i]: 0<=i<n}", text, data, seq_dependencies=True, **options))
+
+
+def pointwise_kernel(
+    name: str,
+    text: str,
+    data: str = F4,
+    *,
+    refused: str = "",
+    differs: Mapping[str, tuple[int, int]] | None = None,
+    why: str = "",
+    n: int = 13,
+    **options: Any,
+) -> None:
+    """Collect a kernel of `pointwise`."""
+
+    def make() -> lp.TranslationUnit:
+        return pointwise(text, data, **options)
+
+    make.__name__ = name
+    nasty(refused=refused, differs=differs, why=why, n=n)(make)

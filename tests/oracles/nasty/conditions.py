@@ -6,24 +6,12 @@ from typing import Any
 
 from perflex.features import annotate
 
-from .collection import F4, I4, kernel, nasty, per_element, pointwise
+from .collection import F4, kernel, nasty, per_element, pointwise, pointwise_kernel
 
 XY = "x, y: float32[n + 16]"
 
 
-@nasty(n=13)
-def comparison_stored() -> Any:
-    return pointwise("out[i] = x[i] < x[i+1]", f"{F4}; out: int32[n]")
-
-
-@nasty(n=13)
-def comparisons_combined() -> Any:
-    return pointwise("out[i] = x[i] < x[i+1] and x[i+2] > 0.3", f"{F4}; out: int32[n]")
-
-
-@nasty(n=13)
-def short_circuit_or() -> Any:
-    return pointwise("out[i] = x[i] < 0.4 or x[i+2] > 0.3 or x[i+3] > 0.2", f"{F4}; out: int32[n]")
+pointwise_kernel("short_circuit_or", "out[i] = x[i] < 0.4 or x[i+2] > 0.3 or x[i+3] > 0.2", f"{F4}; out: int32[n]")
 
 
 @nasty(n=13)
@@ -31,19 +19,10 @@ def short_circuit_affine() -> Any:
     return pointwise("out[i] = i > 3 and x[i+3] > 0.3", f"{F4}; out: int32[n]")
 
 
-@nasty(n=13)
-def negated_condition() -> Any:
-    return pointwise("out[i] = not (x[i] < 0.4 and not (x[i+1] < 0.3))", f"{F4}; out: int32[n]")
-
-
-@nasty(n=13)
-def ternary_on_data() -> Any:
-    return pointwise("y[i] = x[i+1]*x[i] if x[i] > 0.3 else x[i+2] + 1")
-
-
-@nasty(n=13)
-def ternary_nested() -> Any:
-    return pointwise("y[i] = (x[i+1] if x[i+2] > 0.2 else x[i+3]*2) if x[i] > 0.3 else (x[i+2] if i > 3 else 0.5)")
+pointwise_kernel("negated_condition", "out[i] = not (x[i] < 0.4 and not (x[i+1] < 0.3))", f"{F4}; out: int32[n]")
+pointwise_kernel(
+    "ternary_nested", "y[i] = (x[i+1] if x[i+2] > 0.2 else x[i+3]*2) if x[i] > 0.3 else (x[i+2] if i > 3 else 0.5)"
+)
 
 
 @nasty(n=13)
@@ -82,21 +61,12 @@ def predicates_by_domain_over_loops() -> Any:
     return annotate(per_element(t), branches="domain")
 
 
-@nasty(n=13)
-def if_else() -> Any:
-    return pointwise("if x[i] > 0.3\n y[i] = x[i]*x[i]\nelse\n z[i] = x[i] + x[i+1]\nend")
-
-
-@nasty(n=13)
-def nested_ifs() -> Any:
-    return pointwise(
-        "if x[i] > 0.2\n if z[i] > 0.2\n  y[i] = x[i]/x[i+1]\n else\n  y[i] = 0\n end\n z[i] = 2*x[i]\nend"
-    )
-
-
-@nasty(n=13)
-def scalar_argument_decides() -> Any:
-    return pointwise("if alpha > 0.25\n y[i] = x[i]*alpha\nend\nz[i] = x[i]", f"{F4}; alpha: float32")
+pointwise_kernel(
+    "nested_ifs", "if x[i] > 0.2\n if z[i] > 0.2\n  y[i] = x[i]/x[i+1]\n else\n  y[i] = 0\n end\n z[i] = 2*x[i]\nend"
+)
+pointwise_kernel(
+    "scalar_argument_decides", "if alpha > 0.25\n y[i] = x[i]*alpha\nend\nz[i] = x[i]", f"{F4}; alpha: float32"
+)
 
 
 @nasty(n=13)
@@ -109,15 +79,9 @@ def size_decides_by_domain() -> Any:
     return annotate(size_decides(), branches="domain")
 
 
-@nasty(n=13)
-def boolean_arrays() -> Any:
-    return pointwise("f[i] = x[i] > 0.25 {id=a}\ny[i] = x[i]*x[i] if f[i] else 0.0 {dep=a}", f"{F4}; f: int8[n]")
-
-
-@nasty(n=13)
-def mixed_comparison() -> Any:
-    text = "y[i] = 1.0 if d[i] > x[i] else 2.0\nz[i] = 1.0 if p[i] > x[i] else 2.0"
-    return pointwise(text, f"{F4}; d: float64[n]; p: int32[n]")
+pointwise_kernel(
+    "boolean_arrays", "f[i] = x[i] > 0.25 {id=a}\ny[i] = x[i]*x[i] if f[i] else 0.0 {dep=a}", f"{F4}; f: int8[n]"
+)
 
 
 @nasty(n=13)
@@ -156,11 +120,6 @@ def guarded_reduction_by_domain() -> Any:
 
 
 @nasty(n=13)
-def guarded_reduction() -> Any:
-    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<7}", "if x[i] > 0.4\n y[i] = sum(j, x[i+j]*x[j])\nend", XY))
-
-
-@nasty(n=13)
 def guarded_loop_nest() -> Any:
     text = """
     for i
@@ -172,13 +131,3 @@ def guarded_loop_nest() -> Any:
     end
     """
     return kernel("{[i,j]: 0<=i<n and 0<=j<7}", text, f"{XY}; a: float32[n,7]")
-
-
-@nasty(n=13)
-def predicate_on_array_of_integers() -> Any:
-    return pointwise("if p[i] > 2 and q[i] < 4\n out[i] = p[i]*q[i]\nend", I4)
-
-
-@nasty(n=13)
-def store_condition_then_select() -> Any:
-    return pointwise("<> c = x[i] > 0.3\ny[i] = x[i]*x[i+1] if c else 2.0")

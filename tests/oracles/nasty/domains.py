@@ -12,12 +12,6 @@ X1 = "x, y: float32[4*n + 40]"
 X2 = "x, y: float32[n + 16]"
 
 
-@nasty(n=13)
-def triangle_upper() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and i<=j<n}", "y[i] = sum(j, x[j]*a[i,j])", f"{X1}; a: float32[n,n]")
-    return per_element(t)
-
-
 @nasty(n=11)
 def triangle_both_sequential() -> Any:
     return kernel(
@@ -28,40 +22,15 @@ def triangle_both_sequential() -> Any:
     )
 
 
-@nasty(n=12, m=3)
-def both_bounds_parametric() -> Any:
-    return per_element(kernel("{[i]: m<=i<n-m}", "y[i] = x[i-m] + x[i+m]", X1, assume="n>=1 and m>=0"))
-
-
 @nasty(n=7, m=10)
 def min_bound() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<m and j<=i+2 and j<2*n-i}", "y[i] = sum(j, x[i+j])", X1, assume="n>=1 and m>=1")
     return per_element(t, size=4)
 
 
-@nasty(n=7, m=10)
-def max_bound() -> Any:
-    return kernel(
-        "{[i,j]: 0<=i<n and j>=i-3 and j>=0 and j>=m-2*i and j<m}",
-        "y[i] = sum(j, x[i+j]*x[j])",
-        "x, y: float32[2*n + 2*m]",
-        assume="n>=1 and m>=1",
-    )
-
-
-@nasty(n=31)
-def stride_three_with_offset() -> Any:
-    return kernel("{[i,j]: 2<=i<n and i=3*j+2}", "y[i] = 2*x[i]", X1, assume="n>=3")
-
-
 @nasty(n=31)
 def stride_three_existential() -> Any:
     return kernel("{[i]: 2<=i<n and exists j: i=3*j+2}", "y[i] = 2*x[i]", X1, assume="n>=3")
-
-
-@nasty(n=19)
-def reversed_subscripts() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "y[n-1-i] = x[2*n-2*i] + x[n-i]", X1))
 
 
 @nasty(n=19)
@@ -85,16 +54,6 @@ def empty_inner_loop() -> Any:
     return per_element(t)
 
 
-@nasty(n=1)
-def one_iteration() -> Any:
-    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<1}", "y[i] = x[i]*x[j] + x[i+j]", X1))
-
-
-@nasty(n=9)
-def no_parallel_loops() -> Any:
-    return kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])/x[i]", X1)
-
-
 @nasty()
 def joined() -> Any:
     t = kernel(
@@ -112,22 +71,6 @@ def renamed_and_duplicated() -> Any:
     return lp.split_iname(t, "first", 8)
 
 
-@nasty(n=9, m=6)
-def skewed() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "a[i,j] = b[i,j] + b[i+1,j]",
-        "a: float32[n,m]; b: float32[n+1,m]",
-        assume="n>=1 and m>=1",
-    )
-    return lp.affine_map_inames(t, "i,j", "d,k", ["d = i + j", "k = j"])
-
-
-@nasty(n=22)
-def halved_subscript() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i//2] + x[i % 4]", X1))
-
-
 @nasty(n=11, m=8)
 def floor_of_sum() -> Any:
     t = kernel(
@@ -138,36 +81,6 @@ def floor_of_sum() -> Any:
         seq_dependencies=True,
     )
     return lp.tag_inames(t, "i:g.0")
-
-
-@nasty(n=8, m=5)
-def priority() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "a[i,j] = a[i,j]*x[i] + x[j]",
-        "x: float32[n+m]; a: float32[n,m]",
-        assume="n>=1 and m>=1",
-    )
-    return lp.prioritize_loops(t, "j,i")
-
-
-@nasty(n=20)
-def block_triangular_tiles() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, a[i,j]*x[j])", f"{X1}; a: float32[n,n]")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(t, "j", 8)
-
-
-@nasty()
-def constant_sizes_only() -> Any:
-    t = kernel("{[i,j]: 0<=i<10 and 0<=j<3}", "y[i] = sum(j, x[i+j])", "x, y: float32[16]", assume="")
-    return lp.tag_inames(t, "i:l.0")
-
-
-@nasty(n=12)
-def fixed_parameter() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i] = sum(j, x[i+j])", X1, assume="n>=1 and m>=1")
-    return per_element(lp.fix_parameters(t, m=5))
 
 
 @nasty(n=13)
@@ -190,16 +103,6 @@ def two_loop_nests_with_one_name() -> Any:
         X1,
     )
     return lp.tag_inames(t, "i:g.0")
-
-
-@nasty(n=13, m=4)
-def many_bounds() -> Any:
-    return kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m and i + 3*j < 2*n and 2*i <= 5*j + m}",
-        "a[i,j] = x[i+j]",
-        "x: float32[n+m]; a: float32[n,m]",
-        assume="n>=1 and m>=1",
-    )
 
 
 @nasty(n=13)

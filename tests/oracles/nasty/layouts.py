@@ -6,31 +6,16 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
-from loopy.symbolic import TypeCast
 from pymbolic import parse
 
 from perflex.features import annotate
 
 from .collection import kernel, nasty, per_element
 
-N = lp.ValueArg("n", np.int32)
-
 
 def tiled(t: lp.TranslationUnit) -> lp.TranslationUnit:
     t = lp.split_iname(t, "i", 4, outer_tag="g.1", inner_tag="l.1")
     return lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
-
-
-@nasty(n=13)
-def column_major() -> Any:
-    return tiled(
-        kernel(
-            "{[i,j]: 0<=i,j<n}",
-            "a[i,j] = b[i,j] + c[j,i]",
-            "c: float32[n,n]",
-            *(lp.GlobalArg(name, np.float32, shape=("n", "n"), order="F") for name in "ab"),
-        )
-    )
 
 
 @nasty(n=13)
@@ -53,18 +38,6 @@ def padded_rows() -> Any:
             "a[i,j] = b[i,j] + b[j,i]",
             "a: float32[n,n]",
             lp.GlobalArg("b", np.float32, shape=("n", "n"), strides=("n + 3", 1)),
-        )
-    )
-
-
-@nasty(n=13)
-def padded_to_a_constant() -> Any:
-    return tiled(
-        kernel(
-            "{[i,j]: 0<=i,j<n}",
-            "a[i,j] = b[i,j] + b[j,i]",
-            "a: float32[n,n]",
-            lp.GlobalArg("b", np.float32, shape=("n", "n"), dim_tags="stride:64,stride:2"),
         )
     )
 
@@ -118,13 +91,6 @@ def explicit_offset() -> Any:
 
 
 @nasty(n=16)
-def axis_split() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*2", "x, y: float32[n]", assume="n>=8 and n mod 8 = 0")
-    t = lp.split_array_axis(t, "x", 0, 8)
-    return lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-
-
-@nasty(n=16)
 def axis_split_reordered() -> Any:
     t = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i]", "x, y: float32[n]", assume="n>=8 and n mod 8 = 0")
     t = lp.split_array_axis(t, "x", 0, 4)
@@ -140,11 +106,6 @@ def vector_axis() -> Any:
     names = sorted(t.default_entrypoint.all_inames())
     inner = next(name for name in names if name.endswith("inner"))
     return lp.tag_inames(t, {inner: "vec"})
-
-
-@nasty(n=16)
-def flattened_by_hand() -> Any:
-    return tiled(kernel("{[i,j]: 0<=i,j<n}", "a[n*i + j] = b[n*j + i]*2", "a, b: float32[n*n]"))
 
 
 @nasty(n=9)
@@ -193,17 +154,6 @@ def data_dependent_loop() -> Any:
             ["{[i]: 0<=i<n}", "[e] -> {[j]: 0<=j<e}"],
             "<> e = p[i] {id=e}\ny[i] = sum(j, x[i+j]) {dep=e}",
             "x: float32[n+8]; y: float32[n]; p: int32[n]",
-        )
-    )
-
-
-@nasty(n=13, refused="trip count|depends on the data")
-def compressed_rows() -> Any:
-    return per_element(
-        kernel(
-            ["{[i]: 0<=i<n}", "[s,e] -> {[j]: s<=j<e}"],
-            "<> s = p[i] {id=s}\n<> e = p[i+1] {id=e}\ny[i] = sum(j, v[j]*x[c[j]]) {dep=s:e}",
-            "x: float32[n+8]; y: float32[n]; p: int32[n+1]; v: float32[100]; c: int32[100]",
         )
     )
 
@@ -259,12 +209,6 @@ def separate_arrays() -> Any:
 @nasty(n=13, refused=r"access x\[.*min.*\] .*not quasi-affine.*annotate")
 def minimum_in_subscript() -> Any:
     made = [lp.Assignment("y[i]", parse("x[min(i, 3)]"))]
-    return per_element(kernel("{[i]: 0<=i<n}", made, "x, y: float32[n+8]"))
-
-
-@nasty(n=13, refused=r"access x\[.*cast.*\] .*not quasi-affine.*annotate")
-def cast_in_subscript() -> Any:
-    made = [lp.Assignment("y[i]", parse("x")[TypeCast(np.int32, parse("i"))])]
     return per_element(kernel("{[i]: 0<=i<n}", made, "x, y: float32[n+8]"))
 
 

@@ -22,18 +22,6 @@ def stencil() -> lp.TranslationUnit:
     return lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
 
 
-@nasty(n=16)
-def prefetched_halo() -> Any:
-    return lp.add_prefetch(
-        lp.assume(stencil(), "n mod 8 = 0"),
-        "a",
-        ["i_inner", "j_inner"],
-        default_tag="l.auto",
-        fetch_outer_inames="i_outer,j_outer",
-        fetch_bounding_box=True,
-    )
-
-
 @nasty(n=19)
 def prefetched_halo_clipped() -> Any:
     return lp.add_prefetch(
@@ -66,28 +54,12 @@ def prefetched_by_each_work_item() -> Any:
     )
 
 
-@nasty(n=16)
-def prefetched_row_per_group() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", assume="n>=8 and n mod 8=0")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    t = lp.split_iname(t, "j", 8)
-    return lp.add_prefetch(t, "x", ["j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
 @nasty(n=21)
 def prefetched_row_clipped() -> Any:
     t = kernel("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", assume="n>=8")
     t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
     t = lp.split_iname(t, "j", 8)
     return lp.add_prefetch(t, "x", ["j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
-
-
-@nasty(n=16)
-def prefetched_column_transposed() -> Any:
-    t = kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = a[j,i]", "a, b: float32[n,n]", assume="n>=8 and n mod 8=0")
-    t = lp.split_iname(t, "i", 8, outer_tag="g.1", inner_tag="l.1")
-    t = lp.split_iname(t, "j", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.add_prefetch(t, "a", ["i_inner", "j_inner"], default_tag="l.auto", fetch_outer_inames="i_outer,j_outer")
 
 
 @nasty(n=19)

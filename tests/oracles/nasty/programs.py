@@ -14,17 +14,6 @@ XY = "x, y: float32[n + 16]"
 
 
 @nasty(n=18)
-def substitution_inlined() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1)*f(i)", XY))
-
-
-@nasty(n=18)
-def assignment_to_substitution() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "<> t = x[i]*x[i]\ny[i] = t + 2*t", XY)
-    return per_element(lp.assignment_to_subst(t, "t"))
-
-
-@nasty(n=18)
 def private_array_indexed() -> Any:
     t = kernel(
         "{[i,j,k]: 0<=i<n and 0<=j,k<4}",
@@ -33,18 +22,6 @@ def private_array_indexed() -> Any:
         lp.TemporaryVariable("w", np.float32, shape=(4,)),
     )
     return per_element(lp.tag_inames(t, "j:unr"))
-
-
-@nasty(n=18)
-def local_array_of_several_statements() -> Any:
-    t = kernel(
-        "{[g,i,k]: 0<=g<n and 0<=i<8 and 0<=k<8}",
-        "t[i] = x[i]*x[g] {id=a,inames=g:i}\nt[i] = t[i] + 1 {id=b,dep=a,inames=g:i}\n"
-        "z[g,i] = sum(k, t[k]) + t[7-i] {dep=b}",
-        f"{XY}; z: float32[n,8]",
-        lp.TemporaryVariable("t", np.float32, shape=(8,), address_space=lp.AddressSpace.LOCAL),
-    )
-    return lp.tag_inames(t, "g:g.0,i:l.0")
 
 
 @nasty(n=18)
@@ -90,21 +67,6 @@ def aliased_temporaries() -> Any:
 
 
 @nasty(n=18)
-def called_kernel_with_slices() -> Any:
-    callee = lp.make_function(
-        "{[j]: 0<=j<4}",
-        "r[j] = 2*s[j] + s[0]*s[j]",
-        [lp.GlobalArg("s", np.float32, shape=(4,)), lp.GlobalArg("r", np.float32, shape=(4,))],
-        name="callee",
-        lang_version=(2018, 2),
-    )
-    caller = per_element(
-        kernel("{[i,j,k]: 0<=i<n and 0<=j,k<4}", "[k]: b[i,k] = callee([j]: a[i,j])", "a, b: float32[n,4]")
-    )
-    return lp.merge([caller, callee])
-
-
-@nasty(n=18)
 def called_twice_two_levels() -> Any:
     inner = lp.make_function(
         "{[j]: 0<=j<4}",
@@ -126,17 +88,6 @@ def called_twice_two_levels() -> Any:
         "a, b, c: float32[n,4]",
     )
     return lp.merge([caller, outer, inner])
-
-
-@nasty(n=18)
-def two_launches() -> Any:
-    t = kernel(
-        ["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"],
-        "y[i] = x[i]*2 {id=a}\n... gbarrier {id=bar,dep=a}\nz[k] = y[n-1-k] + x[k] {dep=bar}",
-        f"{XY}; z: float32[n]",
-    )
-    t = lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(t, "k", 4, outer_tag="g.0", inner_tag="l.0")
 
 
 @nasty(n=24)
@@ -243,31 +194,9 @@ def no_operation_and_literal() -> Any:
 
 
 @nasty(n=13)
-def fused_kernels() -> Any:
-    one = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*2", XY)
-    two = kernel("{[j]: 0<=j<n}", "z[j] = y[j]*y[j] + x[j]", f"{XY}; z: float32[n]")
-    return lp.fuse_kernels([one, two], data_flow=[("y", 0, 1)])
-
-
-@nasty(n=13)
 def extracted_rule() -> Any:
     t = per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1] + x[i]*x[i+2]", XY))
     return lp.extract_subst(t, "f", "x[a]*x[a+1]", parameters="a")
-
-
-@nasty(n=13)
-def private_scalar_set_twice() -> Any:
-    text = """
-    for i
-        <> s = 0 {id=a}
-        for j
-            s = s + x[i+j]*x[j] {id=b, dep=a}
-        end
-        <> t = s*s {id=c, dep=b}
-        y[i] = t + s {dep=c}
-    end
-    """
-    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<4}", text, XY))
 
 
 @nasty(n=9)
@@ -293,18 +222,6 @@ def three_launches_of_different_sizes() -> Any:
     domains = ["{[i]: 0<=i<n}", "{[k,l]: 0<=k<n and 0<=l<=k}", "{[q]: 0<=q<n}"]
     t = kernel(domains, text, f"{XY}; z, w: float32[n]")
     return lp.tag_inames(per_element(per_element(t, "i", 8), "k", 16), "q:g.0")
-
-
-@nasty(n=13)
-def atomic_integers() -> Any:
-    counters = lp.GlobalArg("h", np.int32, shape=(4,), for_atomic=True)
-    return per_element(kernel("{[i]: 0<=i<n}", "h[i % 4] = h[i % 4] + 1 {atomic}", "", counters))
-
-
-@nasty(n=13)
-def wide_unroll() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<32}", "y[i] = sum(j, x[i]*w[j] + w[31-j])", f"{XY}; w: float32[32]")
-    return lp.tag_inames(per_element(t), "j:unr")
 
 
 @nasty(n=13)

@@ -13,12 +13,6 @@ AX = "x: float32[n + 16]; y: float32[n]; a: float32[n, 16]"
 
 
 @nasty(n=9)
-def tree_sum() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[i,j]*x[j])", AX)
-    return lp.tag_inames(t, "i:g.0,j:l.0")
-
-
-@nasty(n=9)
 def tree_sum_odd_length() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<13}", "y[i] = sum(j, a[i,j]*x[j]) + x[i]", AX)
     return lp.tag_inames(t, "i:g.0,j:l.0")
@@ -29,13 +23,6 @@ def tree_sum_after_sequential() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[i,j]*x[j])", AX)
     t = lp.split_reduction_outward(lp.split_iname(t, "j", 4, inner_tag="l.0"), "j_inner")
     return lp.tag_inames(t, "i:g.0")
-
-
-@nasty(n=9)
-def split_inward() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[i,j]*x[j])", AX)
-    t = lp.split_reduction_inward(lp.split_iname(t, "j", 4), "j_inner")
-    return per_element(t)
 
 
 @nasty(n=12)
@@ -49,24 +36,6 @@ def tree_product_and_max() -> Any:
 
 
 @nasty(n=12)
-def maximum_and_minimum() -> Any:
-    return per_element(
-        kernel("{[i,j,k]: 0<=i<n and 0<=j,k<7}", "y[i] = reduce(max, j, x[i+j]) + reduce(min, k, x[i+k]*2)", XY)
-    )
-
-
-@nasty(n=12)
-def integer_reductions() -> Any:
-    return per_element(
-        kernel(
-            "{[i,j,k]: 0<=i<n and 0<=j,k<7}",
-            "out[i] = reduce(max, j, p[i+j]) + sum(k, p[i+k]*p[k])",
-            "p: int32[n+16]; out: int32[n]",
-        )
-    )
-
-
-@nasty(n=12)
 def any_and_all() -> Any:
     return per_element(
         kernel(
@@ -74,13 +43,6 @@ def any_and_all() -> Any:
             "out[i] = reduce(any, j, x[i+j] > 0.5)\nout2[i] = reduce(all, k, x[i+k] > 0.1)",
             f"{XY}; out, out2: int32[n]",
         )
-    )
-
-
-@nasty(n=12)
-def argmax_sequential() -> Any:
-    return per_element(
-        kernel("{[i,j]: 0<=i<n and 0<=j<7}", "y[i], out[i] = argmax(j, x[i+j], j)", f"{XY}; out: int32[n]")
     )
 
 
@@ -98,20 +60,6 @@ def segmented_sum() -> Any:
             "y[i], out[i] = reduce(segmented(sum), [j], x[i+j], p[j])",
             f"{XY}; p, out: int32[n+8]",
         )
-    )
-
-
-@nasty(n=12)
-def two_in_one_statement() -> Any:
-    return per_element(
-        kernel("{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j])*sum(k, x[k]*x[i]) + x[i]", XY)
-    )
-
-
-@nasty(n=12)
-def nested_in_each_other() -> Any:
-    return per_element(
-        kernel("{[i,j,k]: 0<=i<n and 0<=j<5 and 0<=k<3}", "y[i] = sum(j, x[i+j]*sum(k, x[k]*x[j+k]))", XY)
     )
 
 
@@ -148,20 +96,9 @@ def typed_reduction() -> Any:
 
 
 @nasty(n=9)
-def of_loop_variable() -> Any:
-    return per_element(kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "out[i] = sum(j, j*j)", "out: int32[n]"))
-
-
-@nasty(n=9)
 def scan_sequential() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])", XY)
     return lp.realize_reduction(t, force_scan=True)
-
-
-@nasty()
-def scan_in_a_group() -> Any:
-    t = kernel("{[i,j]: 0<=i<16 and 0<=j<=i}", "y[i] = sum(j, x[j])", "x, y: float32[16]", assume="")
-    return lp.realize_reduction(lp.tag_inames(t, "i:l.0"), force_scan=True)
 
 
 @nasty()
@@ -173,12 +110,6 @@ def scan_of_odd_length() -> Any:
 @nasty(n=9, refused="cannot schedule.*is empty")
 def empty_reduction() -> Any:
     return per_element(kernel("{[i,j]: 0<=i<n and i<=j<i}", "y[i] = sum(j, x[j]) + x[i]", XY))
-
-
-@nasty(n=9)
-def realised_by_hand() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<7}", "y[i] = sum(j, x[i+j]*x[j])", XY)
-    return per_element(lp.realize_reduction(t))
 
 
 @nasty(n=13)

@@ -18,7 +18,6 @@ __all__ = ["Counted", "counted_rows", "executed_rows", "mismatches"]
 
 SPACES = ("global", "local")
 DIRECTIONS = ("load", "store")
-ARITHMETIC = ("add", "mul", "madd", "div")
 # Built-in functions by their OpenCL names -> the operation in features; of floating-point arguments only.
 FUNCTIONS = {
     "fabs": "abs", "fmin": "min", "fmax": "max", "pow": "pow", "pown": "pow", "powr": "pow", "isnan": "cmp",

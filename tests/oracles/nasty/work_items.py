@@ -12,16 +12,6 @@ X1 = "x, y: float32[4*n + 40]"
 X2 = "x, y: float32[n + 16]"
 
 
-@nasty(n=1)
-def group_of_one() -> Any:
-    return kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", X1)
-
-
-@nasty(n=9)
-def local_size_one() -> Any:
-    return per_element(kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1]", X1), size=1)
-
-
 @nasty(n=37)
 def slabs() -> Any:
     t = kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i+1] + 1", X1, assume="n>=17")
@@ -42,37 +32,11 @@ def ilp_remainder() -> Any:
     return lp.split_iname(t, "i_inner", 8, outer_tag="ilp", inner_tag="l.0")
 
 
-@nasty(n=37)
-def ilp_unr_tag() -> Any:
-    t = kernel("{[i,j]: 0<=i<n and 0<=j<5}", "y[i] = sum(j, x[i+j]*x[j])", X1, assume="n>=17")
-    t = lp.split_iname(t, "i", 24, outer_tag="g.0")
-    return lp.split_iname(t, "i_inner", 8, outer_tag="ilp.unr", inner_tag="l.0")
-
-
 @nasty(n=43)
 def split_twice() -> Any:
     t = kernel("{[i]: 0<=i<n}", "y[i] = x[i] + x[2*i]", X1)
     t = lp.split_iname(t, "i", 12, outer_tag="g.0")
     return lp.split_iname(t, "i_inner", 5, inner_tag="l.0")
-
-
-@nasty(n=43)
-def split_by_three_and_outer_again() -> Any:
-    t = kernel("{[i]: 0<=i<n}", "y[i] = x[i] + x[2*i]", X1)
-    t = lp.split_iname(t, "i", 3)
-    return lp.split_iname(t, "i_outer", 7, outer_tag="g.0", inner_tag="l.0")
-
-
-@nasty(n=10, m=7)
-def odd_work_groups_2d() -> Any:
-    t = kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "a[i,j] = b[j,i] + 2*c[j]",
-        "a: float32[n,m]; b: float32[m,n]; c: float32[m]",
-        assume="n>=1 and m>=1",
-    )
-    t = lp.split_iname(t, "i", 5, outer_tag="g.0", inner_tag="l.1")
-    return lp.split_iname(t, "j", 3, outer_tag="g.1", inner_tag="l.0")
 
 
 @nasty(n=7)
@@ -110,11 +74,6 @@ def hardware_axis_without_loop() -> Any:
     return lp.add_inames_for_unused_hw_axes(t)
 
 
-@nasty(n=12)
-def untagged_group_only() -> Any:
-    return lp.tag_inames(kernel("{[i]: 0<=i<n}", "y[i] = x[i]", X1), "i:g.0")
-
-
 @nasty(n=13)
 def local_axis_from_two() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 2<=j<10}", "a[i,j] = x[j]*x[i+j]", f"{X2}; a: float32[n,10]")
@@ -122,19 +81,8 @@ def local_axis_from_two() -> Any:
 
 
 @nasty(n=13)
-def group_axis_from_three() -> Any:
-    t = kernel("{[i,j]: 3<=i<n and 0<=j<8}", "a[i,j] = x[j]*x[i+j]", f"{X2}; a: float32[n,10]", assume="n>=4")
-    return lp.tag_inames(t, "i:g.0,j:l.0")
-
-
-@nasty(n=13)
 def split_from_one() -> Any:
     return per_element(kernel("{[i]: 1<=i<n-1}", "y[i] = x[i-1] + x[i+1]", X2, assume="n>=3"))
-
-
-@nasty(n=13)
-def split_negative_range() -> Any:
-    return per_element(kernel("{[i]: -3<=i<n}", "y[i+3] = x[i+3]*2", X2, assume="n>=3"))
 
 
 @nasty(n=13)

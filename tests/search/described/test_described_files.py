@@ -7,11 +7,12 @@ import gzip
 import json
 import warnings
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from perflex import DescribedSpace, HybridPredictor, Promise, load_described_space, load_description, prune
+from perflex import DescribedSpace, Promise, load_described_space, load_description, prune
 from perflex.errors import CalibrationError, FileFormatError
 from support.described_data import convolution_space, times_of
 
@@ -39,16 +40,6 @@ def small(tmp_path):
     path = tmp_path / "small.yaml"
     path.write_text(DESCRIPTION)
     return load_description(path)
-
-
-def analytic(space, **more):
-    return prune(space, predictor=HybridPredictor(space, learned=False), **more)
-
-
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
-    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
 
 
 def cache(rows, **more):
@@ -215,8 +206,8 @@ def test_model_that_gives_no_time(small, tmp_path):
     path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
     settings = {"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}
     with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
-        analytic(DescribedSpace(load_description(path), settings, times=np.ones(3)).complete())
-    whole = analytic(DescribedSpace(small, settings, times=np.ones(3)).complete(), keep=1.0)
+        prune(DescribedSpace(load_description(path), settings, times=np.ones(3)).complete())
+    whole = prune(DescribedSpace(small, settings, times=np.ones(3)).complete(), keep=1.0)
     # All but those that were measured and are not the fastest.
     assert len(whole.kept) == len(whole.predicted) - whole.batch.sum() + 1
     assert whole.batch[whole.decision.kept].sum() == 1
@@ -260,9 +251,8 @@ def measured():
 
 
 def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
-    pytest.importorskip("sklearn")
     by_number = prune(measured, measured=measured.sample(60), keep=12)
-    without = [analytic(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03)]
+    without = [prune(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03)]
     assert without[0].decision.kept.tolist() == without[1].decision.kept.tolist()
     assert by_number.keeps_near_best
     for pruning in (by_number, *without):
@@ -279,7 +269,7 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     assert promised.keeps_near_best
     assert (by_number.allowed_loss, promised.allowed_loss) == (0.05, 0.05)
     rest = ~by_number.batch
-    sizes = np.abs(by_number.prediction.analytic.predicted[rest] / measured.known[rest] - 1)
+    sizes = np.abs(by_number.analytic.predicted[rest] / measured.known[rest] - 1)
     assert by_number.errors["analytic"] == pytest.approx(np.exp(np.log(sizes).mean()))
     assert len(promised.kept) < 200
     by_number.to_csv(tmp_path / "kept.csv")
@@ -289,9 +279,10 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     assert sum(row["batch"] == "1" for row in rows) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "near"), [(0.0, False), (0.05, False), (0.2, True), (0.5, True)])
 def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
-    found = analytic(measured, measured=measured.sample(60), keep=Promise(loss, 0.9))
+    found = prune(measured, measured=measured.sample(60), keep=Promise(loss, 0.9))
     assert found.allowed_loss == loss
     # Only the configuration that is 10 % slower than the best known is kept, say.
     best = np.nanmin(measured.known)
@@ -301,8 +292,9 @@ def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
     assert kept.keeps_near_best == near
 
 
+@pytest.mark.slow
 def test_pruning_of_all_that_the_description_allows(measured):
-    found = analytic(measured.complete(), keep=10)
+    found = prune(measured.complete(), keep=10)
     assert len(found.predicted) == 4362
     assert np.isfinite(found.measured).sum() == 400
     assert found.keeps_near_best is None
@@ -332,7 +324,7 @@ def test_pruning_of_all_that_the_description_allows(measured):
 )
 def test_pruning_refuses_nonsense(measured, samples, keep, message):
     with pytest.raises(CalibrationError, match=message):
-        analytic(measured, measured=measured.sample(samples), keep=keep)
+        prune(measured, measured=measured.sample(samples), keep=keep)
 
 
 @pytest.mark.parametrize(
@@ -340,16 +332,15 @@ def test_pruning_refuses_nonsense(measured, samples, keep, message):
     [
         ({"measured": [400]}, "numbers, 0 to 399"),
         ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
-        ({"sizes": {"n": 1}}, "no calibration or probe; leave them out"),
+        ({"sizes": {"n": 1}}, "no calibration; leave them out"),
     ],
 )
 def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, more, message):
     with pytest.raises(CalibrationError, match=message):
-        analytic(measured, **more)
+        prune(measured, **more)
 
 
 def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
-    pytest.importorskip("sklearn")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
@@ -380,3 +371,42 @@ def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
         )  # fmt: skip
     assert len(results) == 30
     assert min(result["time"] for result in results) <= 1.05 * times.min()
+
+
+SOURCE = """
+__global__ void scaled(float *out, const float *in, int n) {
+    for (int i = (blockIdx.x * block_size_x + threadIdx.x) * stride; i < n; i += block_size_x * stride * gridDim.x)
+        out[i % n] = 2 * in[i];
+}
+"""
+
+
+def test_strategy_reads_the_source_where_there_is_no_description(tmp_path, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
+    from perflex import KernelTunerStrategy
+
+    monkeypatch.chdir(tmp_path)
+    n = 1 << 22
+    tunables = {"block_size_x": [32, 64, 128, 256, 512], "stride": [1, 2, 4, 8, 16, 32]}
+    entries = {
+        f"{block},{stride}": {"block_size_x": block, "stride": stride, "time": stride + 32 / block}
+        for block, stride in product(*tunables.values())
+    }
+    document = {
+        "schema_version": "1.0.0", "device_name": "A100", "kernel_name": "scaled", "problem_size": [n],
+        "objective": "time", "tune_params_keys": list(tunables), "tune_params": tunables, "cache": entries,
+    }  # fmt: skip
+    (tmp_path / "cache.json").write_text(json.dumps(document))
+    arguments = [np.zeros(n, np.float32), np.zeros(n, np.float32), np.int32(n)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results, _ = kernel_tuner.tune_kernel(
+            "scaled", SOURCE, n, arguments, tunables, grid_div_x=["block_size_x", "stride"], simulation_mode=True,
+            cache="cache.json", lang="CUDA", strategy=KernelTunerStrategy(device="A100-40GB"),
+            strategy_options={"max_fevals": 12}, quiet=True,
+        )  # fmt: skip
+    assert len(results) == 12
+    # Contiguous accesses are expected to be the fastest.
+    assert min(result["time"] for result in results) <= 1.25

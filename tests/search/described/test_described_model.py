@@ -5,22 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflex import DescribedSpace, HybridPredictor, Promise, Tuner, load_description, tune
-from perflex.errors import CalibrationError, MeasurementError, MissingExtraError
-from perflex.search.described.analytic import AnalyticFit
-from perflex.search.described.description_file import description_names
-from perflex.search.described.hybrid import HybridPrediction
-from perflex.search.described.platform import platform_of
-from perflex.search.described.space import ReadingFit
-from perflex.search.tuning.described_search import most_promising, spread_batch
-from perflex.search.tuning.predictors import GaussianPredictor
+from perflex import DescribedSpace, Promise, SearchOptions, Tuner, load_description, tune
+from perflex.errors import CalibrationError, MeasurementError
+from perflex.search.described.description import description_names, platform_of
+from perflex.search.described.space import AnalyticFit
+from perflex.search.gaussian_process import GaussianProcess
 from support.described_data import TRUTH, convolution_space, times_of
-
-
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    monkeypatch.setattr("perflex.search.described.hybrid._TREES", 40)
-    monkeypatch.setattr("perflex.search.described.hybrid._FOLD_TREES", 15)
 
 
 def error(predicted, times):
@@ -104,80 +94,27 @@ def test_times_must_be_times(times):
 
 
 def test_correction_learns_what_the_model_does_not_know():
-    pytest.importorskip("sklearn")
     space = convolution_space()
     unknown = 1 + 0.8 * (space.settings["tile_size_y"] == 3) * (space.settings["use_shmem"] == 1)
     times = times_of(space) * unknown
     index = batch(space, 150)
-    found = HybridPredictor(space).predict(index, times[index])
+    analytic = space.fit_analytic(index, times[index])
+    found = GaussianProcess().forecast(analytic, index, times[index])
     rest = np.setdiff1d(np.arange(len(space)), index)
-    assert error(found.predicted[rest], times[rest]) < 0.6 * error(found.analytic.predicted[rest], times[rest])
-    assert sum(found.weights.values()) == pytest.approx(1)
+    assert error(np.exp(found.logs[rest]), times[rest]) < 0.6 * error(analytic.predicted[rest], times[rest])
     assert sorted(found.order) == list(range(len(space)))
 
 
 @pytest.mark.slow
-def test_correction_does_no_harm_where_there_is_nothing_to_learn():
-    pytest.importorskip("sklearn")
-    space = convolution_space()
-    times = times_of(space, noise=0.1)
-    for seed in range(2):
-        index = batch(space, 50, seed)
-        found = HybridPredictor(space, seed).predict(index, times[index])
-        assert error(found.predicted, times) < 1.15 * error(found.analytic.predicted, times)
-    few = HybridPredictor(space).predict(index[:10], times[index[:10]])
-    assert few.predicted.tolist() == few.analytic.predicted.tolist()
-
-
-def test_correction_needs_its_extra(monkeypatch):
-    monkeypatch.setattr("perflex.search.described.hybrid.find_spec", lambda _: None)
-    space = convolution_space(60)
-    with pytest.raises(MissingExtraError, match=r"perflex\[learn\]"):
-        HybridPredictor(space)
-
-
-def test_order_keeps_what_either_prediction_puts_first():
-    places = np.arange(100.0)
-    analytic = ReadingFit(AnalyticFit(load_description("gemm"), {}, 0.1, 0.0), 0, 1 + np.roll(places, 50))
-    found = HybridPrediction(analytic, 1 + places, {}, None)
-    assert {0, 50} <= set(found.order[:4].tolist())
-    assert found.order[0] == 0
-    alike = HybridPrediction(analytic, analytic.predicted, {}, None)
-    assert alike.order.tolist() == np.argsort(analytic.predicted).tolist()
-
-
-def test_first_batch_has_every_setting_of_the_switches():
-    space = convolution_space()
-    chosen = spread_batch(space, 25, 0)
-    assert len(set(chosen.tolist())) == 25
-    for name in ("use_shmem", "read_only"):
-        assert set(space.settings[name][chosen]) == {0, 1}
-    assert space.expected()[chosen].max() <= np.quantile(space.expected(), 0.51)
-
-
-def test_what_is_measured_next_is_new_and_of_several_groups():
-    space = convolution_space(200)
-    times = times_of(space)
-    fit = space.fit_analytic(np.arange(30), times[:30])
-    found = HybridPrediction(fit, times, {}, None)
-    measured = np.argsort(times)[:20]
-    chosen = np.concatenate([most_promising(space, found, measured, 5, seed) for seed in range(8)])
-    assert not set(chosen.tolist()) & set(measured.tolist())
-    shape = ("read_only", "tile_size_x", "tile_size_y")
-    groups = set(zip(*(space.settings[name][chosen] for name in shape), strict=True))
-    assert len(groups) >= 4
-    far = np.concatenate([most_promising(space, found, measured, 5, seed, reach=3.0) for seed in range(8)])
-    assert np.median(times[far]) > np.median(times[chosen])
-    assert sorted(most_promising(space, found, np.arange(197), 5, 0)) == [197, 198, 199]
-
-
-@pytest.mark.slow
 def test_tuner_finds_the_best_and_survives_failures():
-    pytest.importorskip("sklearn")
     space = convolution_space(400)
     times = times_of(space)
     failing = set(np.argsort(times)[3:40:4].tolist())
-    found = tune(space, measure=lambda v: float("nan") if v.number in failing else float(times[v.number]), budget=40)
+    found = tune(
+        space,
+        device=lambda v: float("nan") if v.number in failing else float(times[v.number]),
+        options=SearchOptions(budget=40),
+    )
     assert len({step.number for step in found.history}) == len(found.history) == 40
     assert found.best.seconds <= 1.05 * times.min()
     assert found.best.seconds == times[found.best.number]
@@ -188,10 +125,9 @@ def test_tuner_finds_the_best_and_survives_failures():
 
 
 def test_a_promise_ends_the_search_of_a_described_space():
-    pytest.importorskip("sklearn")
     space = convolution_space(300)
     times = times_of(space)
-    found = tune(space, measure=lambda v: float(times[v.number]), budget=300, promise=Promise(0.2, 0.9))
+    found = tune(space, device=lambda v: float(times[v.number]), options=SearchOptions(300, promise=Promise(0.2, 0.9)))
     assert found.kept_promise
     assert len(found.history) < 200
     assert found.best.seconds <= 1.2 * times.min()
@@ -200,48 +136,44 @@ def test_a_promise_ends_the_search_of_a_described_space():
 @pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"budget": True}])
 def test_tuning_of_nothing_is_refused(given):
     with pytest.raises(CalibrationError, match=f"a {next(iter(given))} must be positive, a whole number"):
-        tune(convolution_space(30), measure=lambda _: 1.0, **given)
+        SearchOptions(**given)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give your own function as measure"),
-        ({"device": "A100"}, "give your own function as measure"),
-        ({"device": "A100", "measure": lambda _: 1.0}, "either the device"),
+        ({}, "give your own function as device"),
+        ({"device": "A100"}, "give your own function as device"),
+        ({"device": lambda _: 1.0, "machine": "V100"}, "no sizes, calibration, machine or timing"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(given, message):
     with pytest.raises(CalibrationError, match=message):
-        tune(convolution_space(30), budget=5, **given)
+        tune(convolution_space(30), **given)
 
 
 @pytest.mark.parametrize("time", [None, "CompilationFailedConfig"])
 def test_a_measurement_without_a_time_is_refused(time):
-    pytest.importorskip("sklearn")
     with pytest.raises(CalibrationError, match="must be a number, nan if it failed"):
-        tune(convolution_space(30), measure=lambda _: time, budget=5)
+        tune(convolution_space(30), device=lambda _: time, options=SearchOptions(5))
 
 
 def test_where_nothing_can_be_measured():
-    pytest.importorskip("sklearn")
     with pytest.raises(MeasurementError, match=r"none of the 30 variants .* measure returned no time \(30\)"):
-        tune(convolution_space(60), measure=lambda _: float("inf"), budget=30)
+        tune(convolution_space(60), device=lambda _: float("inf"), options=SearchOptions(30))
 
 
 def test_tuner_ends_with_its_space():
-    pytest.importorskip("sklearn")
     space = convolution_space(30)
     times = times_of(space)
-    found = tune(space, measure=lambda v: float(times[v.number]), budget=100)
+    found = tune(space, device=lambda v: float(times[v.number]), options=SearchOptions(100))
     assert sorted(step.number for step in found.history) == list(range(30))
 
 
 def test_a_described_space_is_asked_and_told():
-    pytest.importorskip("sklearn")
     space = convolution_space(60)
     times = times_of(space)
-    tuner = Tuner(space, predictor=HybridPredictor(space, learned=False), budget=40)
+    tuner = Tuner(space, options=SearchOptions(40))
     while asked := tuner.ask(5):
         for each in asked:
             tuner.tell(each.settings, times[each.number])
@@ -251,17 +183,5 @@ def test_a_described_space_is_asked_and_told():
         tuner.tell(60, 1.0)
     with pytest.raises(CalibrationError, match="already has a time"):
         tuner.tell(tuner.history[0].name, 1.0)
-    for given in ({"prior": np.ones(60)}, {"predictor": GaussianPredictor(space.inputs(0))}):
-        with pytest.raises(CalibrationError, match="its own prior and predictor"):
-            Tuner(space, **given)
-    with pytest.raises(CalibrationError, match="predicts a described space"):
-        Tuner(space.inputs(0), predictor=HybridPredictor(space, learned=False))
-
-
-def test_a_predictor_of_another_space_is_refused():
-    space = DescribedSpace(load_description("convolution"), load_description("convolution").space(), "A100")
-    other = DescribedSpace(load_description("convolution"), load_description("convolution").space(), "A100")
-    with pytest.raises(CalibrationError, match="the predictor is of another space"):
-        Tuner(space, predictor=HybridPredictor(other))
-    with pytest.raises(CalibrationError, match="leave out sizes, features, machine and timing"):
-        tune(space, measure=lambda _: 1.0, machine="V100", budget=3)
+    with pytest.raises(CalibrationError, match="its own prior"):
+        Tuner(space, prior=np.ones(60))

@@ -10,7 +10,7 @@ import pytest
 from perflex import estimate_volumes, load_description, load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features
-from perflex.search.described.platform import platform_of
+from perflex.search.described.description import platform_of
 
 sys.path.append(str(Path(__file__).parents[3] / "examples"))
 

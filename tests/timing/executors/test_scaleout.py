@@ -1,4 +1,4 @@
-"""Measuring in workers: as here, one at a time on a device, and going on when workers die."""
+"""Measuring in workers: as here, and going on when workers die."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ from perflex import Device, TimingOptions
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
 from perflex.features import SizedKernel
 from perflex.store.records import Sample, SystemActivity
-from perflex.store.samples import MeasurementStore
+from perflex.store.store import Store
 from perflex.testing import FakeDevice
-from perflex.timing.executors import device_lock as locks
-from perflex.timing.executors.device_lock import device_lock, lock_path
-from perflex.timing.executors.portions import Item, ItemResult, Portion, PortionResult, divide
+from perflex.timing.executors.portions import (
+    Item,
+    ItemResult,
+    Portion,
+    PortionResult,
+    device_here,
+    divide,
+    time_portion,
+)
 from perflex.timing.executors.rounds import measure_on
-from perflex.timing.executors.worker import device_here, time_portion
 from perflex.timing.fake import FakeBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.launch_times import LaunchTimes
@@ -97,7 +102,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
             yield pool
 
 
-def sample_rows(store: MeasurementStore) -> list[tuple[int, str, int]]:
+def sample_rows(store: Store) -> list[tuple[int, str, int]]:
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
 
 
@@ -162,7 +167,7 @@ class WatchedRunnable:
 
 
 def test_what_the_system_reported_comes_with_samples(executor: Executor, tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     device = WatchedDevice(Law())
     measure_on(executor, jobs(*range(20, 60)), device, OPTIONS, recorder=store)
     for job in jobs(*range(20, 60)):
@@ -185,7 +190,7 @@ def samples_of(sent: Item | ItemResult) -> tuple[Sample, ...]:
 
 
 def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     device = FakeDevice(Law(), noise=0.2)
     measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
     rows = sample_rows(store)
@@ -206,7 +211,7 @@ def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -
 
 
 def test_only_what_is_missing_is_measured(executor: Executor, tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     device = FakeDevice(Law(), noise=0.2)
     measure(jobs(*SIZES[:-5]), device, EXACT, recorder=store)
     before = Counter(key for key, _, _ in sample_rows(store))
@@ -293,54 +298,6 @@ def test_another_version() -> None:
     assert "install the same version on both" in result.error.message
 
 
-# one at a time
-
-
-def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
-    device = FakeDevice(Law())
-    inside = 0
-    most = 0
-
-    def hold() -> None:
-        nonlocal inside, most
-        with device_lock(device):
-            inside += 1
-            most = max(most, inside)
-            time.sleep(0.02)
-            inside -= 1
-
-    threads = [threading.Thread(target=hold) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == 1
-    with (
-        device_lock(device),
-        pytest.raises(DeviceError, match=r"other processes have been measuring on fake device .*end them"),
-        device_lock(device, patience_s=0.05),
-    ):
-        pass
-    with device_lock(device), device_lock(replace(device, name="another"), patience_s=0):
-        pass
-
-
-def test_cpu_devices_of_a_machine_are_one() -> None:
-    first, second = (Device("a platform", "v", name, "1", kind="cpu") for name in ("x", "y"))
-    assert lock_path(first) == lock_path(second)
-    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(second, kind="gpu"))
-    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(first, kind="gpu", ordinal=1))
-
-
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
-    device = FakeDevice(Law())
-    lock_path(device).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DeviceError, match="cannot lock fake device"), device_lock(device):
-        pass
-
-
 # workers that die
 
 
@@ -352,7 +309,7 @@ def mortal() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.mark.slow
 def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     with mortal() as pool:
         device = FakeDevice(Law(tmp_path, deaths=1, deadly=30))
         measured = measure_on(pool, jobs(*SIZES), device, EXACT, recorder=store)
@@ -430,7 +387,7 @@ class BreaksOnce(Executor):
 
 
 def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     executor = BreaksOnce()
     measured = measure_on(executor, jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
     assert all(isinstance(outcome, Timing) for outcome in measured)
@@ -452,7 +409,7 @@ def test_an_executor_that_is_no_more() -> None:
 
 
 def test_what_was_timed_before_the_end_is_kept(tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     with pytest.raises(ExecutorError, match="the BreaksLater ended"):
         measure_on(BreaksLater(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
     assert set(Counter(key for key, _, _ in sample_rows(store)).values()) >= {9}
@@ -463,7 +420,7 @@ def test_what_was_timed_before_the_end_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_device_lost_in_the_middle_keeps_what_was_timed(tmp_path: Path) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     asked = Counter[str]()
 
     class Vanishing(FakeDevice):

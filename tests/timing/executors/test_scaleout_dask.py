@@ -12,18 +12,16 @@ from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from failing_kernels import crashing, good
-from perflex import TimingOptions, dask_executor, gather_feature_values
+from perflex import TimingOptions, dask_executor
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.features import SizedKernel
 from perflex.store.records import Sample, SystemActivity
-from perflex.store.samples import MeasurementStore
+from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
@@ -36,8 +34,10 @@ from perflex.timing.results import MeasurementFailure, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    from perflex import DaskExecutor, Device
+    from perflex import Device
+    from perflex.timing.executors.dask import DaskExecutor
     from perflex.timing.results import Measured
 
 distributed = pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
@@ -86,7 +86,7 @@ def jobs(*sizes: int) -> list[Any]:
     return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
 
-def sample_rows(store: MeasurementStore) -> list[tuple[int, str, int]]:
+def sample_rows(store: Store) -> list[tuple[int, str, int]]:
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
 
 
@@ -98,14 +98,6 @@ def test_as_measured_here(executor: DaskExecutor) -> None:
     seconds = [[outcome.seconds for outcome in one if isinstance(outcome, Timing)] for one in (here, there)]
     assert seconds[0] == pytest.approx(seconds[1])
     assert len(seconds[0]) == 50
-
-
-def test_counting_uses_the_cluster(executor: DaskExecutor, tmp_path: Path) -> None:
-    kernels = [(good(factor), {"n": 64 * n}) for factor in (2.0, 3.0) for n in (1, 2)]
-    features = ["f_op_float32_madd", "f_mem_access_global_float32", "f_thread_groups"]
-    here = gather_feature_values(features, kernels, store="off")
-    there = gather_feature_values(features, kernels, executor=executor, store=tmp_path / "store.sqlite")
-    assert np.array_equal(here.values, there.values)
 
 
 def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
@@ -138,6 +130,7 @@ def _unreadable() -> Exception:
     return _Unreadable(word="w")
 
 
+@pytest.mark.slow
 @pytest.mark.device
 def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
     mixed = [*jobs(2**14, 2**16, 2**18), SizedKernel(crashing(), {"n": 64}, "crashing")]
@@ -150,7 +143,7 @@ def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     device = FakeDevice(Law(tmp_path, slow=40), noise=0.1)
     killed: list[int] = []
 
@@ -175,7 +168,7 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
     store.close()
 
 
-def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured: Measured) -> None:
+def check_store(store: Store, asked: list[Any], device: Any, measured: Measured) -> None:
     """Nothing is lost, nothing is there twice, and what is there is what was returned."""
     assert all(isinstance(outcome, Timing) for outcome in measured)
     rows = sample_rows(store)
@@ -189,38 +182,6 @@ def check_store(store: MeasurementStore, asked: list[Any], device: Any, measured
     for job, outcome in zip(asked, measured, strict=True):
         kept = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())
-
-
-@pytest.mark.device
-@pytest.mark.slow
-def test_a_worker_killed_while_it_times_on_a_real_device(tmp_path: Path, default_device: Device) -> None:
-    store = MeasurementStore(tmp_path / "store.sqlite")
-    asked = jobs(*(64 * n for n in range(1000, 1030)))
-    killed: list[int] = []
-
-    def kill(address: str) -> None:
-        with distributed.Client(address, set_as_default=False) as client:
-            processes = client.run(os.getpid)
-            while not (busy := [worker for worker, tasks in client.processing().items() if tasks]):
-                time.sleep(0.02)
-            children = f"/proc/{processes[busy[0]]}/task"
-            while not any(path.read_text().strip() for path in Path(children).glob("*/children")):
-                time.sleep(0.02)  # until the process that runs kernels is there
-            killed.append(processes[busy[0]])
-            os.kill(killed[0], signal.SIGKILL)
-
-    with (
-        a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster,
-        dask_executor(cluster.scheduler_address) as executor,
-    ):
-        killer = threading.Thread(target=kill, args=(cluster.scheduler_address,))
-        killer.start()
-        measured = measure_on(executor, asked, default_device, EXACT, recorder=store)
-        killer.join()
-    assert killed
-    check_store(store, asked, default_device, measured)
-    assert all(outcome.seconds > 0 for outcome in measured if isinstance(outcome, Timing))
-    store.close()
 
 
 @pytest.mark.slow
@@ -257,7 +218,7 @@ def test_a_scheduler_that_is_lost() -> None:
 @pytest.mark.slow
 def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster_module, "_PATIENCE_S", 0.5)
-    store = MeasurementStore(tmp_path / "store.sqlite")
+    store = Store(tmp_path / "store.sqlite")
     with a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster, dask_executor(cluster.scheduler_address) as executor:
         measure_on(executor, jobs(10, 11), FakeDevice(Law()), EXACT, recorder=store)
         cluster.scale(0)

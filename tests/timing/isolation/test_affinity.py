@@ -14,12 +14,11 @@ import pytest
 from failing_kernels import good
 from perflex import Device, TimingOptions
 from perflex.features import SizedKernel
-from perflex.timing.executors import worker as executor_worker
+from perflex.timing.executors import portions as executor_worker
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.isolation import affinity
 from perflex.timing.isolation.affinity import Affinity, affinity_of
-from perflex.timing.isolation.backend import IsolatedBackend
-from perflex.timing.isolation.process import WorkerProcess
+from perflex.timing.isolation.backend import IsolatedBackend, WorkerProcess
 from perflex.timing.key import MeasurementKey, measurement_key, with_affinity
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
@@ -139,7 +138,7 @@ def test_nothing_is_said_of_devices_without_such_settings(device: Any) -> None:
 def test_the_process_gets_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Mapping[str, str]] = []
     monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
-    monkeypatch.setattr("perflex.timing.isolation.process.AskedProcess", lambda _, variables: asked.append(variables))
+    monkeypatch.setattr("perflex.timing.isolation.backend.AskedProcess", lambda _, variables: asked.append(variables))
     for name in affinity._RUNTIMES[0].known + affinity._RUNTIMES[1].known:
         monkeypatch.delenv(name, raising=False)
     for device in PINNED:

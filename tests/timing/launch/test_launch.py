@@ -11,11 +11,9 @@ import pytest
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
 from perflex.timing.launch import plan as _launch_plan
-from perflex.timing.launch.buffers import BufferPool, Slot, assign_slots, sample_data
-from perflex.timing.launch.memory import OpenCLMemory
+from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, Slot, assign_slots, sample_data
 from perflex.timing.launch.opencl import OpenCLBackend
-from perflex.timing.launch.plan import plan_launch
-from perflex.timing.launch.sizes import check_limits, size_launch
+from perflex.timing.launch.plan import check_limits, plan_launch, size_launch
 from support.building import built
 from support.launched_kernels import two_programs
 
@@ -68,6 +66,7 @@ def backend(default_device: Device) -> Iterator[OpenCLBackend]:
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefetch: bool) -> None:
     kernel = matmul(prefetch=prefetch)

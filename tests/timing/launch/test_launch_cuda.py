@@ -92,6 +92,7 @@ def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaB
     agree(kernel.kernel, dict(kernel.sizes), cuda, opencl)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "dtypes"),
     [

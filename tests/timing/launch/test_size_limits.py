@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from perflex.errors import MeasurementError
-from perflex.models import load_model, model_names
-from perflex.models.sizes import SizeRule
+from perflex.models import SizeRule, load_model, model_names
 from perflex.studies.evaluation.studies import STUDIES
-from perflex.timing.launch.plan import plan_launch
-from perflex.timing.launch.sizes import size_launch
+from perflex.timing.launch.plan import plan_launch, size_launch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.launch.system_watch import SystemWatch
+from perflex.timing.launch.watch import SystemWatch
 from support.timing_samples import SystemActivity
 
 if TYPE_CHECKING:

@@ -1,0 +1,132 @@
+"""What crosses the levels of a CPU's memory hierarchy when all its cores run a kernel: bytes, streams and pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from perflex.features.cpu.cache_traffic import parts_of, plan
+from perflex.features.cpu.ecm_estimate import nests_of_kernel, spread_sizes
+from perflex.features.cpu.reuse_windows import Reuse
+from perflex.features.cpu.traced import NestValues, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.features.cpu.cache_traffic import GroupPlan, Part
+    from perflex.features.cpu.nests import Nest
+    from perflex.features.cpu.reuse_windows import Footprints
+    from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import CacheLevel, Machine
+
+
+# Pages of x86-64 and AArch64 systems, where nobody asks for large ones; entries of second-level TLBs since 2019.
+_PAGE_BYTES = 4096
+_TLB_ENTRIES = 2048
+
+
+def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: int) -> dict[str, Any]:
+    """Return what crosses each level of the memory hierarchy in one run of a kernel on all cores.
+
+    So many `lanes` of work-items along axis 0 go through inner loops in lock step, where a work-group has as many.
+    Values are by level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates,
+    ``streams_<level>``, contiguous pieces that they come in, and ``store_streams_<level>``, those of them that
+    stores write back. And ``pages``: touches of a page that the TLB has forgotten; ``bytes_tlb``: bytes that cross
+    where the data touched since are more than the TLBs map. Sizes and errors are as for `estimate_ecm`.
+
+    Volumes are those of `estimate_ecm`, but work-groups are dealt out to the cores in contiguous parts: all data fit a
+    cache that is not shared where the part of each core that has a work-group does. Launches run again and again, so
+    that data that fit stay.
+    A piece is what an access touches before it jumps; lanes that are apart are pieces side by side.
+    """
+    levels = machine.need_levels()
+    cores = machine.cores or 1
+    fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
+    width = lanes if fill >= lanes else 1
+    # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.
+    mapped = replace(levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, ways=None, hashed=None)
+    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, width)
+    names = [*(level.name.lower() for level in levels[1:]), "mem"]
+    values: dict[str, Any] = {}
+    for name, crossed in zip(names, found, strict=True):
+        values |= {
+            f"bytes_{name}": crossed.volume,
+            f"streams_{name}": crossed.streams,
+            f"store_streams_{name}": crossed.stored,
+        }
+    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, width)[0]
+    return values | {"pages": pages.volume / _PAGE_BYTES, "bytes_tlb": beyond.volume}
+
+
+class _Crossed(NamedTuple):
+    """Bytes that cross a boundary, the contiguous pieces they come in, and those of them that are written back."""
+
+    volume: Any
+    streams: Any
+    stored: Any
+
+
+def _crossing(
+    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, lanes: int
+) -> list[_Crossed]:
+    """Return what crosses beyond each level."""
+    given, chosen, _ = spread_sizes(scop, sizes, {})
+    nests = nests_of_kernel(scop, lanes, (), {})
+    reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
+    parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
+    everything = reuse.everything()
+    working = _working(scop, given, cores)
+    found = []
+    for level in levels:
+        # A cache that cores share is for those that work; the others of a larger device do not bring theirs in.
+        used = np.minimum(working, level.shared_by) / min(cores, level.shared_by)
+        share = everything * used / working
+        each = [
+            crossed
+            for part in parts
+            for crossed in _of_part(part, level, cores, share, allocate=levels[0].write_allocate)
+        ]
+        found.append(_Crossed(*(sum(values, 0.0) for values in zip(*[(0.0, 0.0, 0.0), *each], strict=True))))
+    return found
+
+
+def _working(scop: Scop, sizes: Mapping[str, Any], cores: int) -> Any:
+    """Return how many cores work: a work-group runs on one of them."""
+    groups: Any = 1
+    for launch in scop.launches:
+        each: Any = 1
+        for extent in launch.groups:
+            each = each * extent.evaluate(sizes)
+        groups = np.maximum(groups, each)
+    return np.minimum(groups, cores)
+
+
+def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[_Crossed]:
+    """Return what crosses beyond a cache of each group of accesses."""
+    traffic = part.traffic(level, cores, everything, strict=False, dealt=cores > 1)
+    found = []
+    for entry, crossed in traffic.by_group(part.plans, write_allocate=allocate):
+        both = crossed.loads + crossed.evicts
+        piece = _piece_bytes(part.reuse.footprints[entry.nest], part.reuse.nests.nests[entry.nest], entry)
+        found.append(_Crossed(*map(part.mean, (both, both / piece, crossed.evicts / piece))))
+    return found
+
+
+def _piece_bytes(footprints: Footprints, nest: Nest, entry: GroupPlan) -> Any:
+    """Return the contiguous bytes that a group touches before it jumps, a cache line at least."""
+    moves: dict[int, Any] = {}
+    for axis in range(len(entry.group.axes)):
+        stride, steps = footprints.movement(entry.place, axis)
+        for loop, step in steps:
+            moves[loop] = moves.get(loop, 0) + np.abs(step * stride)
+    piece: Any = float(entry.group.itemsize)
+    going: Any = True
+    for place in reversed(range(len(nest.loops))):
+        step, extent = moves.get(place, 0), footprints.extents[place]
+        joined = (np.asarray(step) > 0) & (np.asarray(step) <= piece)
+        piece = np.where(going & joined, piece + step * (extent - 1), piece)
+        if nest.loops[place].name != "lane":
+            going = going & (joined | (np.asarray(step) == 0) | (np.asarray(extent) <= 1))
+    return plain(np.maximum(piece, footprints.line))

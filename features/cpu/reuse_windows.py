@@ -1,0 +1,456 @@
+"""Windows of reuse: the bytes that nests touch in a window of time, at given sizes, which a cache must hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import reduce
+from itertools import pairwise
+from math import ceil, prod
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.features.cpu.nests import shared_loops
+from perflex.features.cpu.traced import Traced, at_least, common_divisor, is_multiple, larger, select, smaller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from perflex.features.cpu.nests import Nest, Nests
+    from perflex.features.cpu.traced import NestValues
+
+
+# A window of time: iterations of each loop of a nest, outermost first; the first that is not zero is positive.
+Window = tuple[int, ...]
+
+
+def outermost(window: Window) -> int:
+    """Return the loop that a window reaches over; the number of loops for an empty window."""
+    return next((place for place, distance in enumerate(window) if distance), len(window))
+
+
+# Of longer rows, in lines, the rest of the last line is left out: it is as small as the halo at their ends.
+_SHORT_ROW = 8
+
+
+class Footprints:
+    """What the groups of a nest touch; numbers are floats, arrays or traced polynomials."""
+
+    def __init__(self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any]) -> None:
+        self.nest = nest
+        self.extents = numbers.extents(nest)  # iterations of each loop
+        self.line = line  # bytes of a cache line
+        self._whole = whole
+        scales: dict[str | None, Any] = {None: 1}
+        scales.update(numbers.scales(nest))
+        self._steps = [
+            [[(step.loop, abs(step.factor) * scales[step.scale]) for step in axis.steps] for axis in group.axes]
+            for group in nest.groups
+        ]
+        self._strides = [
+            [numbers.size(axis.stride) * group.itemsize / axis.fold for axis in group.axes] for group in nest.groups
+        ]
+        self._touched: dict[tuple[int, Window], Any] = {}
+
+    def movement(self, place: int, axis: int) -> tuple[Any, list[tuple[int, Any]]]:
+        """Return the bytes between neighbours along an axis, and by how many indices each loop moves it."""
+        return self._strides[place][axis], self._steps[place][axis]
+
+    def whole(self, loop: int, index: tuple[int, ...]) -> int:
+        """Return all iterations of a loop, the last one of which may be a part; of arrays, at an index."""
+        extent = self.extents[loop]
+        return ceil(float(extent[index]) if isinstance(extent, np.ndarray) else extent)
+
+    def inside(self, over: int, index: tuple[int, ...], *, all_loops: bool) -> Iterator[int]:
+        """Return all that decides what loops inside of one touch: extents, steps and strides at an index."""
+        for loop in range(0 if all_loops else over + 1, len(self.extents)):
+            yield self.whole(loop, index)
+        for strides, steps in zip(self._strides, self._steps, strict=True):
+            numbers = [*strides, *(step for moved in steps for _, step in moved)]
+            yield from (round(float(one[index] if isinstance(one, np.ndarray) else one)) for one in numbers)
+
+    def numbers(self) -> Iterator[Any]:
+        """Return extents and strides, all that sizes decide."""
+        yield from self.extents
+        for strides in self._strides:
+            yield from strides
+
+    def span(self, place: int, axis: int, first: int) -> tuple[Any, Any]:
+        """Return how many indices of an axis the loops from `first` on visit, and over which range of indices."""
+        count: Any = 1
+        span: Any = 1
+        for loop, step in self._steps[place][axis]:
+            if loop >= first:
+                extent = self.extents[loop]
+                further = span + step * (extent - 1)
+                # Steps no longer than what inner loops span overlap or join: indices are counted once.
+                count = select(step <= span, smaller(further, count * extent), count * extent)
+                span = further
+        return count, span
+
+    def new_bytes(self, place: int, first: int) -> Any:
+        """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
+
+        Long rows count without the rest of their last line, except in blocks: there the next block needs it again.
+        """
+        group, line = self.nest.groups[place], self.line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        split = False
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, span = self.span(place, axis, first)
+            if axis == 0:
+                dense, executed = self._is_dense(steps, stride, first)
+                split = any(loop < first for loop, _ in steps) and executed
+            else:
+                # One segment still: it reaches the next index along this axis, or shares a line with that.
+                dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
+            if not steps:
+                span = 1 + group.halo[axis] if axis == 0 else span
+            segment, blocks = (
+                select(dense, segment + (span - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+        if split:
+            # The lines of a row in a block, with its halo.
+            inside = self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
+            segment = segment + self._rest_of_row(place, segment, first) * inside
+        elif self._is_cut(place, first):
+            rest = self._rest_of_row(place, segment, first)
+            # Rows that outer loops go through have their own last lines, too.
+            apart = (blocks > 1) | any(loop < first for steps in self._steps[place][1:] for loop, _ in steps)
+            segment = select(apart & (segment < _SHORT_ROW * line), segment + rest, segment)
+        return smaller(blocks * at_least(segment, line), self.most(group.array))
+
+    def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
+        """Return the bytes that the loops from `first` on touch, and how far they span without a gap, 0 if not.
+
+        What other iterations touch beside them counts for the span, along the axes before `below`.
+        """
+        group, line = self.nest.groups[place], self.line
+        segment: Any = group.itemsize
+        blocks: Any = 1
+        slack: Any = line - group.itemsize
+        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+            count, span = self.span(place, axis, first)
+            if axis == 0:
+                dense, _ = self._is_dense(steps, stride, first)
+            else:
+                dense = (segment + slack >= stride) & (blocks <= 1)
+            segment, blocks = (
+                select(dense, segment + (span - 1) * stride, segment),
+                select(dense, blocks, blocks * count),
+            )
+            if steps and axis < below:
+                slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
+        alone = blocks <= 1
+        whole = self._grain(place, first) == line
+        whole = whole & (self._start(place) % line == 0) & is_multiple(segment, line)
+        # A segment of L bytes that begins anywhere lies in lines of L + line - itemsize bytes on average.
+        touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
+        return touched, select(alone, segment + slack, 0)
+
+    def _is_dense(self, steps: Sequence[tuple[int, Any]], stride: Any, first: int) -> tuple[Any, bool]:
+        """Return whether the loops from `first` on leave out no line of a row, and whether one moves along it."""
+        executed = [step for loop, step in steps if loop >= first]
+        # Steps shorter than a line leave out elements, but no line.
+        return not executed or executed[0] * stride < self.line, bool(executed)
+
+    def _is_cut(self, place: int, first: int) -> bool:
+        """Return whether rows are parts of those of the array: bands, windows, triangles."""
+        loops = [self.nest.loops[loop] for steps in self._steps[place][:1] for loop, _ in steps if loop >= first]
+        return any(loop.varying is not None or not loop.extent.parameters for loop in loops)
+
+    def _rest_of_row(self, place: int, segment: Any, first: int) -> Any:
+        """Return by how many bytes the lines of a row are more than the row, with its halo."""
+        group, line = self.nest.groups[place], self.line
+        span = segment + group.halo[0] * self._strides[place][0]
+        grain = self._grain(place, first)
+        # The mean over all places of a line where rows may begin, `grain` apart (Hermite's identity).
+        steps = (self._start(place) % grain + span - group.itemsize) // grain
+        return line + steps * grain - segment
+
+    def _inside(self, outer: Iterable[int]) -> Any:
+        """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
+        return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
+
+    def _start(self, place: int) -> float:
+        """Return where the first access of a row begins, in bytes from the row's beginning."""
+        group = self.nest.groups[place]
+        # A scalar is an array without axes.
+        first = min((stream.offset[0] for stream in group.streams if stream.offset), default=0)
+        return float((first + (group.begins or 0)) * group.itemsize)
+
+    def _grain(self, place: int, first: int) -> Any:
+        """Return the bytes that the beginnings of rows in a block are apart, modulo a cache line; at most a line."""
+        group = self.nest.groups[place]
+        if group.begins is None:
+            return group.itemsize
+        grain: Any = self.line
+        for loop, step in self._steps[place][0] if self._steps[place] else ():
+            if loop < first:
+                grain = common_divisor(grain, step * self._strides[place][0])
+        for stride in self._strides[place][1:]:
+            grain = common_divisor(grain, stride)
+        return grain
+
+    def touched(self, place: int, window: Window) -> Any:
+        """Return the bytes that one access touches in a window."""
+        key = place, window
+        if key not in self._touched:
+            self._touched[key] = self._touched_in(place, window)
+        return self._touched[key]
+
+    def _touched_in(self, place: int, window: Window) -> Any:
+        over = outermost(window)
+        if over == len(window):
+            return 0
+        step = self._step(place, over)
+        # A group that the loop does not move touches the same in each iteration.
+        if step is None:
+            return at_least(self.box(place, over + 1)[0], self.line)
+        axis, distance, width = step
+        touched, span = self.box(place, over + 1, axis)
+        # Rows that follow one another in memory: what an iteration touches is the step from row to row.
+        joined = (span >= width) & (touched <= width)
+        linear = self._linear(place, window, over, width)
+        # One iteration covers `inner` indices of the axis, of which the next one brings `distance` new ones.
+        _, inner = self.span(place, axis, over + 1)
+        # A polynomial cannot be divided by one: the formula takes a whole row for new.
+        again = touched if isinstance(inner, Traced) else touched / inner * smaller(distance, inner)
+        return select(joined, linear, at_least(touched, self.line) + (window[over] - 1) * again)
+
+    def _linear(self, place: int, window: Window, over: int, width: Any) -> Any:
+        total = window[over] * width
+        for loop in range(over + 1, len(window)):
+            step = self._step(place, loop) if window[loop] else None
+            if step is not None:
+                total = total + window[loop] * step[2]
+        return total
+
+    def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
+        """Return the axis that a loop moves, by how many indices and bytes; None if the group does not move with it."""
+        for axis, steps in enumerate(self._steps[place]):
+            for moved, step in steps:
+                if moved == loop:
+                    return axis, step, step * self._strides[place][axis]
+        return None
+
+    def footprint(self, place: int, window: Window) -> Any:
+        """Return the bytes that a group touches in a window: the union of what its accesses touch."""
+        group = self.nest.groups[place]
+        if group.scattered:
+            # No more lines than accesses, and no more than there are.
+            return smaller(self._executions(window) * self.line, self.most(group.array))
+        each = self.touched(place, window)
+        # A stream of its own has a line of its own, however little of it the window touches.
+        apart = at_least(each, self.line)
+        total = each
+        for gap in group.gaps:
+            same, beside = self.beside(place, gap)
+            more = self.touched(place, gap) if gap <= window else apart
+            total = total + (more * (1 - same) if same and beside <= window else more)
+        return smaller(total, self.most(group.array))
+
+    def _executions(self, window: Window) -> Any:
+        """Return how often the body runs in a window."""
+        over = outermost(window)
+        inside: Any = 1
+        for loop in range(over + 1, len(window)):
+            inside = inside * self.extents[loop]
+        return inside * window[over] if over < len(window) else inside
+
+    def most(self, array: str) -> Any:
+        """Return the bytes of an array, which itself takes a line at least: no window touches more of it."""
+        return larger(self._whole[array], self.line)
+
+    def reached(self, place: int) -> Any:
+        """Return the bytes between the first and last that a group touches, halo included, axis by axis."""
+        if self.nest.groups[place].scattered:
+            return self._whole[self.nest.groups[place].array]
+        total: Any = self.nest.groups[place].itemsize
+        for axis, steps in enumerate(self._steps[place]):
+            _, span = self.span(place, axis, 0)
+            halo = self.nest.groups[place].halo[axis]
+            if steps:
+                halo = larger(halo, self.nest.halos[steps[0][0]] * steps[0][1])
+            total = total * (span + halo)
+            # Rows of which one element is used take a line each.
+            total = at_least(total, self.line) if axis == 0 and not steps and len(self._steps[place]) > 1 else total
+        return total
+
+    def touched_of_arrays(self, window: Window, over: int) -> Iterator[tuple[str, Any]]:
+        """Return the bytes that each group touches, with its array; what an earlier nest touched is left out."""
+        for place, group in enumerate(self.nest.groups):
+            if group.touched_before is None or over > group.touched_before:
+                yield group.array, self.footprint(place, window)
+
+    def tightened(self, place: int, window: Window) -> Window:
+        """Return the window from the last touch before reuse over one iteration of a loop to the first after it.
+
+        A group that does not move with the loops right inside touches the same until their last iteration.
+        """
+        over = outermost(window)
+        if over == len(window) or window != tuple(int(loop == over) for loop in range(len(window))):
+            return window
+        while over + 1 < len(window) and self._step(place, over + 1) is None:
+            over += 1
+        return tuple(int(loop == over) for loop in range(len(window)))
+
+    def beside(self, place: int, gap: Window) -> tuple[float, Window]:
+        """Return the part of two accesses' elements that lie in the same line, and the window between them there.
+
+        Accesses along a row whose loop is not the innermost meet in a line before the one has the other's element.
+        """
+        over = outermost(gap)
+        step = self._step(place, over) if over < len(gap) else None
+        group = self.nest.groups[place]
+        if step is None or step[0] != 0 or group.near is None or over == len(gap) - 1:
+            return 0.0, gap
+        distance = abs(gap[over]) * group.near
+        if distance >= self.line:
+            return 0.0, gap
+        rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
+        return 1 - distance / self.line, _forward(rest)
+
+    def _in_iteration(self, place: int, gap: Window) -> float:
+        """Return the part of two accesses' elements that one iteration of the innermost loop finds in the same line."""
+        group, inner = self.nest.groups[place], len(gap) - 1
+        step = self._step(place, inner) if gap and outermost(gap) == inner else None
+        if step is None or step[0] != 0 or group.near is None or len(self._steps[place][0]) > 1:
+            return 0.0
+        return max(0.0, 1 - gap[inner] * group.near / self.line)
+
+    def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
+        """Return how the reuse over a gap splits: parts, and the window of each.
+
+        In a loop that is blocked, the last iterations of a block find what they need in the next block.
+        """
+        same, beside = self.beside(place, gap)
+        near = self._in_iteration(place, gap)
+        if near:
+            return [(near, (0,) * len(gap)), (1 - near, gap)]
+        if same:
+            over = outermost(gap)
+            return [(same, beside), (1 - same, tuple(int(loop == over) for loop in range(len(gap))))]
+        events: list[tuple[Any, Window]] = [(1, gap)]
+        for axis, steps in enumerate(self._steps[place]):
+            # Along a row, the rest of its last line says the same.
+            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self.line):
+                continue
+            for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
+                inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])
+                split: list[tuple[Any, Window]] = []
+                for part, window in events:
+                    if not window[inner]:
+                        split.append((part, window))
+                        continue
+                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0) * inside
+                    moved = list(window)
+                    moved[outer] = 1 if window[inner] > 0 else -1
+                    moved[inner] = 0
+                    split += [(part * (1 - over), window), (part * over, _forward(moved))]
+                events = split
+        return events
+
+
+def _forward(window: Sequence[int]) -> Window:
+    first = next((distance for distance in window if distance), 0)
+    return tuple(-distance for distance in window) if first < 0 else tuple(window)
+
+
+# A nest, and a window in it.
+Place = tuple[int, Window]
+
+
+def unit_window(nest_loops: int, loop: int) -> Window:
+    """Return the window of one iteration of a loop."""
+    return tuple(int(position == loop) for position in range(nest_loops))
+
+
+class Reuse:
+    """The cache that windows of reuse need, in bytes, at given sizes.
+
+    `drivers` are the names of the loops along whose iterations the last axis of the sizes runs, each in as many steps,
+    the last one fastest (`sampled`).
+    """
+
+    def __init__(self, nests: Nests, numbers: NestValues, line: int, drivers: Sequence[str] = ()) -> None:
+        self._drivers = tuple(drivers)
+        self.nests = nests
+        self.numbers = numbers
+        self.line = line
+        # Shapes count elements as written, a folded group's item size is that of all elements in a fold.
+        itemsizes = {group.array: group.itemsize // group.fold for nest in nests.nests for group in nest.groups}
+        self.whole = {
+            name: prod((numbers.size(extent) for extent in shape), start=itemsizes[name])
+            for name, shape in nests.shapes
+            if name in itemsizes
+        }
+        self.footprints = tuple(Footprints(nest, numbers, line, self.whole) for nest in nests.nests)
+        self._needed: dict[Place, Any] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the sizes and block sizes; empty for numbers."""
+        return np.broadcast_shapes(*(np.shape(value) for part in self.footprints for value in part.numbers()))
+
+    def needed(self, place: Place) -> Any:
+        """Return the bytes that are touched in a window: what the cache must hold for reuse over it."""
+        if place not in self._needed:
+            self._needed[place] = self._mean(place, self._touched(place))
+        return self._needed[place]
+
+    def _mean(self, place: Place, touched: Any) -> Any:
+        """Return what a window touches, as the mean over the iterations of those drivers that run inside of it."""
+        if not self._drivers:
+            return touched
+        where, window = place
+        names = [loop.name for loop in self.nests.nests[where].loops]
+        inside = [name in names[outermost(window) + 1 :] for name in self._drivers]
+        if not any(inside):
+            return touched
+        shape = self.shape
+        each = round(shape[-1] ** (1 / len(inside)))
+        grid = np.broadcast_to(touched, shape).reshape(*shape[:-1], *[each] * len(inside))
+        axes = tuple(len(shape) - 1 + number for number, there in enumerate(inside) if there)
+        return np.broadcast_to(grid.mean(axis=axes, keepdims=True), grid.shape).reshape(shape)
+
+    def _touched(self, place: Place) -> Any:
+        where, window = place
+        over = outermost(window)
+        found: dict[str, list[Any]] = defaultdict(list)
+        for number, seen in self.seen(where, window):
+            for array, touched in self.footprints[number].touched_of_arrays(seen, over):
+                found[array].append(touched)
+        total: Any = 0
+        for array, parts in found.items():
+            # Groups of one array may touch the same: together they touch no more than there is.
+            touched = reduce(add, parts)
+            total = total + (smaller(touched, self.footprints[0].most(array)) if len(parts) > 1 else touched)
+        return total
+
+    def seen(self, where: int, window: Window) -> Iterator[tuple[int, Window]]:
+        """Return the nests that run in a window of a nest, and what the window is in their loops."""
+        mine, over = self.nests.nests[where], outermost(window)
+        for number, nest in enumerate(self.nests.nests):
+            shared = shared_loops(mine, nest)
+            # The window passes inside a loop that the other nest is not in: nothing of that runs meanwhile.
+            if number == where:
+                yield number, window
+            elif over < shared:
+                yield number, (*window[:shared], *([0] * (len(nest.loops) - shared)))
+
+    def everything(self) -> Any:
+        """Return the bytes of all data: of each array, what is accessed of it."""
+        total: Any = 0
+        for array, whole in self.whole.items():
+            touched: Any = 0
+            for number, nest in enumerate(self.nests.nests):
+                for place, group in enumerate(nest.groups):
+                    # What an earlier nest has touched is counted with that one.
+                    if group.array == array and group.touched_before is None:
+                        touched = touched + self.footprints[number].reached(place)
+            total = total + smaller(whole, touched)
+        return total

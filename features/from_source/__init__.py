@@ -1,0 +1,1 @@
+"""OpenCL C and CUDA C kernels as Scops."""

@@ -1,0 +1,279 @@
+// What device code of CUDA uses without including it: qualifiers, vector types, built-in variables and functions.
+// Declarations only: functions are known to the reader by their names.
+#pragma once
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __grid_constant__
+#define __forceinline__ inline
+#define __noinline__
+#define __align__(n) __attribute__((aligned(n)))
+#define __cuda_builtin static __device__
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 12
+#define CUDART_VERSION 12000
+#define NULL 0
+#define CUDART_INF_F (1.0f / 0.0f)
+#define CUDART_PI_F 3.141592654f
+#define CUDART_PI 3.1415926535897931
+#define M_PI 3.14159265358979323846
+#define M_PI_F 3.14159265358979323846f
+#define FLT_MAX 3.402823466e+38f
+#define FLT_MIN 1.175494351e-38f
+#define FLT_EPSILON 1.192092896e-07f
+#define DBL_MAX 1.7976931348623158e+308
+#define INFINITY (1.0f / 0.0f)
+#define INT_MAX 2147483647
+#define INT_MIN (-2147483647 - 1)
+#define UINT_MAX 4294967295u
+#define RAND_MAX 2147483647
+#define HUGE_VALF (1.0f / 0.0f)
+
+typedef unsigned long size_t;
+typedef long ptrdiff_t;
+typedef long intptr_t;
+typedef unsigned long uintptr_t;
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef _Float16 half;
+typedef _Float16 __half;
+
+#define __cuda_vector(T, N, W) typedef T N##W __attribute__((ext_vector_type(W)));
+#define __cuda_vectors(T, N) \
+  typedef T N##1 __attribute__((ext_vector_type(1))); __cuda_vector(T, N, 2) __cuda_vector(T, N, 3) __cuda_vector(T, N, 4) \
+  static __device__ N##1 make_##N##1(T); static __device__ N##2 make_##N##2(T, T); static __device__ N##3 make_##N##3(T, T, T); \
+  static __device__ N##4 make_##N##4(T, T, T, T);
+__cuda_vectors(char, char) __cuda_vectors(unsigned char, uchar) __cuda_vectors(short, short)
+__cuda_vectors(unsigned short, ushort) __cuda_vectors(int, int) __cuda_vectors(unsigned int, uint)
+__cuda_vectors(long, long) __cuda_vectors(unsigned long, ulong) __cuda_vectors(long long, longlong)
+__cuda_vectors(unsigned long long, ulonglong) __cuda_vectors(float, float) __cuda_vectors(double, double)
+typedef half half2 __attribute__((ext_vector_type(2)));
+typedef half2 __half2;
+
+struct dim3 {
+  unsigned int x, y, z;
+  __host__ __device__ constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
+};
+extern __device__ const uint3 threadIdx;
+extern __device__ const uint3 blockIdx;
+extern __device__ const dim3 blockDim;
+extern __device__ const dim3 gridDim;
+constexpr int warpSize = 32;
+
+// Synchronisation
+__cuda_builtin void __syncthreads();
+__cuda_builtin int __syncthreads_or(int);
+__cuda_builtin int __syncthreads_and(int);
+__cuda_builtin int __syncthreads_count(int);
+__cuda_builtin void __syncwarp(unsigned int = 0xffffffff);
+__cuda_builtin void __threadfence();
+__cuda_builtin void __threadfence_block();
+__cuda_builtin void __threadfence_system();
+__cuda_builtin void __trap();
+__cuda_builtin void __nanosleep(unsigned int);
+__cuda_builtin int printf(const char *, ...);
+__cuda_builtin long long clock64();
+__cuda_builtin long clock();
+__cuda_builtin void assert(bool);
+__cuda_builtin void __prof_trigger(int);
+
+// Warps
+#define __cuda_shuffle(T) \
+  __cuda_builtin T __shfl_sync(unsigned, T, int, int = 32); __cuda_builtin T __shfl_up_sync(unsigned, T, unsigned, int = 32); \
+  __cuda_builtin T __shfl_down_sync(unsigned, T, unsigned, int = 32); __cuda_builtin T __shfl_xor_sync(unsigned, T, int, int = 32); \
+  __cuda_builtin T __shfl(T, int, int = 32); __cuda_builtin T __shfl_up(T, unsigned, int = 32); \
+  __cuda_builtin T __shfl_down(T, unsigned, int = 32); __cuda_builtin T __shfl_xor(T, int, int = 32);
+__cuda_shuffle(int) __cuda_shuffle(unsigned) __cuda_shuffle(long) __cuda_shuffle(unsigned long) __cuda_shuffle(long long)
+__cuda_shuffle(unsigned long long) __cuda_shuffle(float) __cuda_shuffle(double) __cuda_shuffle(half)
+__cuda_builtin unsigned __ballot_sync(unsigned, int);
+__cuda_builtin int __any_sync(unsigned, int);
+__cuda_builtin int __all_sync(unsigned, int);
+__cuda_builtin unsigned __activemask();
+__cuda_builtin unsigned __ballot(int);
+__cuda_builtin int __any(int);
+__cuda_builtin int __all(int);
+__cuda_builtin unsigned __reduce_add_sync(unsigned, unsigned);
+
+// Atomic updates
+#define __cuda_atomic(T) \
+  __cuda_builtin T atomicAdd(T *, T); __cuda_builtin T atomicSub(T *, T); __cuda_builtin T atomicExch(T *, T); \
+  __cuda_builtin T atomicMin(T *, T); __cuda_builtin T atomicMax(T *, T); __cuda_builtin T atomicAnd(T *, T); \
+  __cuda_builtin T atomicOr(T *, T); __cuda_builtin T atomicXor(T *, T); __cuda_builtin T atomicCAS(T *, T, T); \
+  __cuda_builtin T atomicInc(T *, T); __cuda_builtin T atomicDec(T *, T); __cuda_builtin T atomicAdd_block(T *, T);
+__cuda_atomic(int) __cuda_atomic(unsigned) __cuda_atomic(long long) __cuda_atomic(unsigned long long) __cuda_atomic(float)
+__cuda_atomic(double)
+
+// Loads and stores with hints
+template <typename T> __cuda_builtin T __ldg(const T *);
+template <typename T> __cuda_builtin T __ldcg(const T *);
+template <typename T> __cuda_builtin T __ldcs(const T *);
+template <typename T> __cuda_builtin T __ldca(const T *);
+template <typename T> __cuda_builtin void __stcg(T *, T);
+template <typename T> __cuda_builtin void __stcs(T *, T);
+
+// Mathematics: with one, two and three operands
+#define __cuda_math1(N) __cuda_builtin float N##f(float); __cuda_builtin float N(float); __cuda_builtin double N(double);
+#define __cuda_math2(N) \
+  __cuda_builtin float N##f(float, float); __cuda_builtin float N(float, float); __cuda_builtin double N(double, double);
+#define __cuda_math3(N) \
+  __cuda_builtin float N##f(float, float, float); __cuda_builtin float N(float, float, float); \
+  __cuda_builtin double N(double, double, double);
+__cuda_math1(sqrt) __cuda_math1(rsqrt) __cuda_math1(cbrt) __cuda_math1(exp) __cuda_math1(exp2) __cuda_math1(exp10)
+__cuda_math1(expm1) __cuda_math1(log) __cuda_math1(log2) __cuda_math1(log10) __cuda_math1(log1p) __cuda_math1(sin)
+__cuda_math1(cos) __cuda_math1(tan) __cuda_math1(asin) __cuda_math1(acos) __cuda_math1(atan) __cuda_math1(sinh)
+__cuda_math1(cosh) __cuda_math1(tanh) __cuda_math1(asinh) __cuda_math1(acosh) __cuda_math1(atanh) __cuda_math1(sinpi)
+__cuda_math1(cospi) __cuda_math1(erf) __cuda_math1(erfc) __cuda_math1(floor) __cuda_math1(ceil) __cuda_math1(round)
+__cuda_math1(rint) __cuda_math1(trunc) __cuda_math1(fabs) __cuda_math1(lgamma) __cuda_math1(tgamma) __cuda_math1(nearbyint)
+__cuda_math2(pow) __cuda_math2(fmod) __cuda_math2(fmin) __cuda_math2(fmax) __cuda_math2(atan2) __cuda_math2(hypot)
+__cuda_math2(copysign) __cuda_math2(fdim) __cuda_math2(remainder) __cuda_math3(fma)
+__cuda_builtin double pow(double, int);
+__cuda_builtin float pow(float, int);
+__cuda_builtin float powf(float, int);
+__cuda_builtin void sincosf(float, float *, float *);
+__cuda_builtin void sincos(double, double *, double *);
+__cuda_builtin float ldexpf(float, int);
+__cuda_builtin double ldexp(double, int);
+__cuda_builtin int abs(int);
+__cuda_builtin long abs(long);
+__cuda_builtin long long llabs(long long);
+__cuda_builtin float abs(float);
+__cuda_builtin double abs(double);
+__cuda_builtin bool isnan(double);
+__cuda_builtin bool isinf(double);
+__cuda_builtin bool isfinite(double);
+__cuda_builtin bool signbit(double);
+__cuda_builtin float saturate(float);
+#define __cuda_extremes(T) __cuda_builtin T min(T, T); __cuda_builtin T max(T, T);
+__cuda_extremes(int) __cuda_extremes(unsigned) __cuda_extremes(long) __cuda_extremes(unsigned long) __cuda_extremes(long long)
+__cuda_extremes(unsigned long long) __cuda_extremes(float) __cuda_extremes(double)
+__cuda_builtin unsigned min(int, unsigned);
+__cuda_builtin unsigned min(unsigned, int);
+__cuda_builtin unsigned max(int, unsigned);
+__cuda_builtin unsigned max(unsigned, int);
+__cuda_builtin unsigned umin(unsigned, unsigned);
+__cuda_builtin unsigned umax(unsigned, unsigned);
+
+// Intrinsics
+__cuda_builtin float __expf(float);
+__cuda_builtin float __exp10f(float);
+__cuda_builtin float __logf(float);
+__cuda_builtin float __log2f(float);
+__cuda_builtin float __log10f(float);
+__cuda_builtin float __sinf(float);
+__cuda_builtin float __cosf(float);
+__cuda_builtin float __tanf(float);
+__cuda_builtin float __powf(float, float);
+__cuda_builtin float __saturatef(float);
+__cuda_builtin void __sincosf(float, float *, float *);
+__cuda_builtin float __fdividef(float, float);
+__cuda_builtin float fdividef(float, float);
+__cuda_builtin float __frcp_rn(float);
+__cuda_builtin float __fsqrt_rn(float);
+__cuda_builtin float __frsqrt_rn(float);
+__cuda_builtin float __fadd_rn(float, float);
+__cuda_builtin float __fsub_rn(float, float);
+__cuda_builtin float __fmul_rn(float, float);
+__cuda_builtin float __fdiv_rn(float, float);
+__cuda_builtin float __fmaf_rn(float, float, float);
+__cuda_builtin double __fma_rn(double, double, double);
+__cuda_builtin double __dadd_rn(double, double);
+__cuda_builtin double __dmul_rn(double, double);
+__cuda_builtin int __mul24(int, int);
+__cuda_builtin unsigned __umul24(unsigned, unsigned);
+__cuda_builtin int __mulhi(int, int);
+__cuda_builtin unsigned __umulhi(unsigned, unsigned);
+__cuda_builtin int __popc(unsigned);
+__cuda_builtin int __popcll(unsigned long long);
+__cuda_builtin int __clz(int);
+__cuda_builtin int __clzll(long long);
+__cuda_builtin int __ffs(int);
+__cuda_builtin unsigned __brev(unsigned);
+__cuda_builtin unsigned __byte_perm(unsigned, unsigned, unsigned);
+__cuda_builtin unsigned __sad(int, int, unsigned);
+__cuda_builtin unsigned __usad(unsigned, unsigned, unsigned);
+__cuda_builtin unsigned __usad4(unsigned, unsigned, unsigned);
+__cuda_builtin unsigned __funnelshift_l(unsigned, unsigned, unsigned);
+__cuda_builtin unsigned __funnelshift_r(unsigned, unsigned, unsigned);
+__cuda_builtin int __float_as_int(float);
+__cuda_builtin unsigned __float_as_uint(float);
+__cuda_builtin float __int_as_float(int);
+__cuda_builtin float __uint_as_float(unsigned);
+__cuda_builtin long long __double_as_longlong(double);
+__cuda_builtin double __longlong_as_double(long long);
+__cuda_builtin int __float2int_rn(float);
+__cuda_builtin int __float2int_rd(float);
+__cuda_builtin int __float2int_rz(float);
+__cuda_builtin unsigned __float2uint_rn(float);
+__cuda_builtin unsigned __float2uint_rz(float);
+__cuda_builtin float __int2float_rn(int);
+__cuda_builtin float __int2float_rz(int);
+__cuda_builtin float __uint2float_rn(unsigned);
+__cuda_builtin float __uint2float_rz(unsigned);
+__cuda_builtin float __half2float(half);
+__cuda_builtin half __float2half(float);
+__cuda_builtin half __hadd(half, half);
+__cuda_builtin half __hmul(half, half);
+__cuda_builtin half __hfma(half, half, half);
+
+namespace std {
+template <typename T> __host__ __device__ T min(T a, T b);
+template <typename T> __host__ __device__ T max(T a, T b);
+}  // namespace std
+
+// Cooperative groups of one block
+namespace cooperative_groups {
+struct thread_block {
+  __device__ void sync() const;
+  __device__ unsigned thread_rank() const;
+  __device__ unsigned size() const;
+  __device__ dim3 group_index() const;
+  __device__ dim3 thread_index() const;
+};
+__cuda_builtin thread_block this_thread_block();
+template <typename G> __cuda_builtin void sync(const G &);
+template <unsigned N> struct thread_block_tile {
+  __device__ void sync() const;
+  __device__ unsigned thread_rank() const;
+  __device__ unsigned size() const;
+  __device__ unsigned meta_group_rank() const;
+  __device__ unsigned meta_group_size() const;
+  template <typename T> __device__ T shfl(T, int) const;
+  template <typename T> __device__ T shfl_down(T, unsigned) const;
+  template <typename T> __device__ T shfl_up(T, unsigned) const;
+  template <typename T> __device__ T shfl_xor(T, unsigned) const;
+  __device__ int any(int) const;
+  __device__ int all(int) const;
+  __device__ unsigned ballot(int) const;
+};
+template <unsigned N> __cuda_builtin thread_block_tile<N> tiled_partition(const thread_block &);
+}  // namespace cooperative_groups
+
+// Textures are named, so that it can be said that they are not read
+struct __texture_object { unsigned long long id; };
+typedef __texture_object cudaTextureObject_t;
+typedef __texture_object cudaSurfaceObject_t;
+template <typename T> __cuda_builtin T tex1Dfetch(cudaTextureObject_t, int);
+template <typename T> __cuda_builtin T tex1D(cudaTextureObject_t, float);
+template <typename T> __cuda_builtin T tex2D(cudaTextureObject_t, float, float);
+template <typename T> __cuda_builtin T tex3D(cudaTextureObject_t, float, float, float);
+template <typename T> __cuda_builtin T tex2DLayered(cudaTextureObject_t, float, float, int);
+
+// Host calls that stand beside kernels in the same file
+typedef void *cudaStream_t;
+typedef int cudaError_t;
+struct cudaDeviceProp;
+extern "C" __host__ int cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);

@@ -1,0 +1,323 @@
+"""Integers that are known: sums of products of sizes, each times a quasi-affine isl expression.
+
+The expressions are isl's piecewise quasi-affine ones without dimensions: group ids, work-item ids, loop counters and
+sizes are their parameters. Sizes may be multiplied (``n*i + j``), other variables may not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# Sizes that are multiplied, sorted; a power has its name several times.
+Product: TypeAlias = tuple[str, ...]
+# More pieces than this are given up: sets of that many conditions take isl minutes.
+_MOST_PIECES = 40
+# Bytes of scalars; of two the later one is the type in which C computes.
+_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float16": 2, "float32": 4, "float64": 8,
+}  # fmt: skip
+_RANKS = tuple(_BYTES)
+_PARAMETER = isl.dim_type.param
+
+
+class NotAffineError(Exception):
+    """An integer is no quasi-affine expression; the message says why."""
+
+
+def scalar_bytes(dtype: str) -> int:
+    """Return the size of a scalar."""
+    return _BYTES.get(dtype, 8)
+
+
+def is_float(dtype: str) -> bool:
+    """Return whether a type is a floating-point type."""
+    return dtype.startswith("float")
+
+
+def common_type(one: str, other: str) -> str:
+    """Return the type in which C computes with operands of two types."""
+    found = max((dtype for dtype in (one, other) if dtype in _BYTES), key=_RANKS.index, default=one)
+    return "int32" if found in _RANKS[:5] else found
+
+
+# In lower case; isl's parser takes some of them in any.
+_ISL_WORDS = frozenset(
+    {"exists", "and", "or", "implies", "not", "infty", "infinity", "nan", "min", "max", "rat", "true", "false"}
+    | {"ceild", "floord", "mod", "ceil", "floor"}
+)
+
+
+@lru_cache(maxsize=4096)
+def constant(value: int) -> Any:
+    """Return a constant expression."""
+    return isl.PwAff(f"{{ [] -> [({value})] }}")
+
+
+def is_size_name(name: str) -> bool:
+    """Return whether isl reads a name as that of a parameter: not words of its own, such as ``max``."""
+    return name.isascii() and name.isidentifier() and name.lower() not in _ISL_WORDS
+
+
+def variable(name: str) -> Any:
+    """Return a parameter as an expression."""
+    return isl.PwAff(f"[{name}] -> {{ [] -> [({name})] }}")
+
+
+def tidy(expression: Any) -> Any:
+    """Return an expression with few pieces; more than `_MOST_PIECES` are not affine enough."""
+    if expression.n_piece() > 4:
+        expression = expression.coalesce()
+    if expression.n_piece() > _MOST_PIECES:
+        msg = "it has too many cases"
+        raise NotAffineError(msg)
+    return expression
+
+
+def constant_of(expression: Any) -> int | None:
+    """Return the value of a constant expression, or None."""
+    pieces = expression.get_pieces() if expression.n_piece() == 1 else expression.coalesce().get_pieces()
+    if len(pieces) != 1 or not pieces[0][1].is_cst():
+        return None
+    return int(pieces[0][1].get_constant_val().to_python())
+
+
+def involves(expression: Any, names: Iterable[str]) -> bool:
+    """Return whether an expression or set depends on one of some parameters."""
+    places = [expression.find_dim_by_name(_PARAMETER, name) for name in names]
+    return any(place >= 0 and expression.involves_dims(_PARAMETER, place, 1) for place in places)
+
+
+def names_in(found: Any) -> set[str]:
+    """Return the parameters that an expression or set depends on."""
+    places = range(found.dim(_PARAMETER))
+    return {found.get_dim_name(_PARAMETER, place) for place in places if found.involves_dims(_PARAMETER, place, 1)}
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An integer: expressions by the product of sizes that each is multiplied by, and its C type."""
+
+    terms: Mapping[Product, Any]
+    dtype: str = "int32"
+    argument: bool = False  # Whether it is an argument with a stated value, which compilers do not know
+
+    @classmethod
+    def of(cls, value: Any, dtype: str = "int32") -> Integer:
+        """Return a constant, or an isl expression, as an integer."""
+        return cls({(): constant(value) if isinstance(value, int) else value}, dtype)
+
+    @property
+    def affine(self) -> Any:
+        """The integer as one isl expression; NotAffineError if sizes are multiplied in it."""
+        if set(self.terms) <= {()}:
+            return self.terms.get((), constant(0))
+        names = "*".join(next(key for key in self.terms if key))
+        msg = f"it multiplies variables ({names})"
+        raise NotAffineError(msg)
+
+    @property
+    def value(self) -> int | None:
+        """Its value, if it is a constant."""
+        return constant_of(self.terms.get((), constant(0))) if set(self.terms) <= {()} else None
+
+    @property
+    def names(self) -> set[str]:
+        """The variables that it depends on."""
+        found = {name for product in self.terms for name in product}
+        for term in self.terms.values():
+            found |= names_in(term)
+        return found
+
+    def typed(self, dtype: str) -> Integer:
+        """Return the same integer as one of another type."""
+        return self if dtype == self.dtype else replace(self, dtype=dtype)
+
+    def plus(self, other: Integer, sign: int = 1) -> Integer:
+        """Return the sum with another, or the difference."""
+        terms = dict(self.terms)
+        for key, term in other.terms.items():
+            signed = term if sign > 0 else term.neg()
+            terms[key] = tidy(terms[key].add(signed)) if key in terms else signed
+        kept = {key: term for key, term in terms.items() if not key or constant_of(term) != 0}
+        return Integer(kept, common_type(self.dtype, other.dtype))
+
+    def scaled(self, factor: int) -> Integer:
+        """Return a multiple."""
+        return replace(self, terms={key: tidy(term.mul(constant(factor))) for key, term in self.terms.items()})
+
+    def times(self, other: Integer, sizes: Iterable[str]) -> Integer:
+        """Return the product; one factor must be made of constants and sizes alone.
+
+        Raises
+        ------
+        NotAffineError
+            Both factors vary.
+        """
+        dtype = common_type(self.dtype, other.dtype)
+        for one, rest in ((self, other), (other, self)):
+            if (value := one.value) is not None:
+                return replace(rest.scaled(value), dtype=dtype)
+        for one, rest in ((self, other), (other, self)):
+            monomials = one.polynomial(sizes)
+            if monomials is None:
+                continue
+            terms: dict[Product, Any] = {}
+            for names, factor in monomials.items():
+                for key, term in rest.terms.items():
+                    product = tuple(sorted(key + names))
+                    scaled = term.mul(constant(factor))
+                    terms[product] = tidy(terms[product].add(scaled)) if product in terms else scaled
+            return Integer(terms, dtype)
+        if {*self.terms, *other.terms} <= {()}:
+            for one, rest in ((self, other), (other, self)):
+                if cases := _cases(one.affine):
+                    parts = [rest.affine.mul(constant(value)).intersect_domain(domain) for domain, value in cases]
+                    return Integer.of(tidy(reduce(isl.PwAff.union_add, parts)), dtype)
+        msg = "it multiplies variables"
+        raise NotAffineError(msg)
+
+    def polynomial(self, sizes: Iterable[str]) -> dict[Product, int] | None:
+        """Return the factors of products of sizes, if the integer has nothing else in it."""
+        known = set(sizes)
+        found: dict[Product, int] = {}
+        for key, term in self.terms.items():
+            pieces = term.coalesce().get_pieces()
+            if len(pieces) != 1 or pieces[0][1].dim(isl.dim_type.div):
+                return None
+            affine = pieces[0][1]
+            for place in range(affine.dim(_PARAMETER)):
+                factor = affine.get_coefficient_val(_PARAMETER, place).to_python()
+                if factor:
+                    name = affine.get_dim_name(_PARAMETER, place)
+                    if name not in known:
+                        return None
+                    product = tuple(sorted((*key, name)))
+                    found[product] = found.get(product, 0) + int(factor)
+            if rest := int(affine.get_constant_val().to_python()):
+                found[key] = found.get(key, 0) + rest
+        return found
+
+    def involves(self, names: Iterable[str]) -> bool:
+        """Return whether it depends on one of some variables."""
+        chosen = set(names)
+        return any(chosen & set(key) or involves(term, chosen) for key, term in self.terms.items())
+
+    def equals(self, other: Integer) -> bool:
+        """Return whether both are the same everywhere."""
+        if set(self.terms) != set(other.terms):
+            return False
+        return all(constant_of(term.sub(other.terms[key])) == 0 for key, term in self.terms.items())
+
+
+def _cases(expression: Any) -> list[tuple[Any, int]]:
+    """Return domain and value of each case of an expression that is constant in few cases; none if it is not."""
+    pieces = expression.coalesce().get_pieces()
+    if len(pieces) > 8 or not all(affine.is_cst() for _, affine in pieces):
+        return []
+    return [(domain, int(affine.get_constant_val().to_python())) for domain, affine in pieces]
+
+
+def wrapped(value: Integer, active: Any) -> Any:
+    """Return the expression of an integer as its type holds it: unsigned ones wrap around below zero.
+
+    Overflow of signed integers is undefined in C; that of unsigned ones above their range is not looked for.
+    """
+    expression = value.affine
+    if not value.dtype.startswith("u"):
+        return expression
+    negative = expression.lt_set(constant(0))
+    if negative.intersect(active).is_empty():
+        return expression
+    above = expression.add(constant(1 << 8 * scalar_bytes(value.dtype))).intersect_domain(negative)
+    return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
+
+
+def quotient(expression: Any, divisor: int, active: Any) -> Any:
+    """Return the quotient by a constant, rounded towards zero as C does."""
+    if divisor > 0 and expression.lt_set(constant(0)).intersect(active).is_empty():
+        return expression.div(constant(divisor)).floor()
+    return tidy(expression.tdiv_q(constant(divisor)))
+
+
+def masked(expression: Any, mask: int) -> Any:
+    """Return the bits of an expression that a constant selects."""
+    if mask < 0:
+        step = -mask
+        if step & (step - 1):
+            msg = "it selects bits by a negative mask"
+            raise NotAffineError(msg)
+        return expression.div(constant(step)).floor().mul(constant(step))
+    found = constant(0)
+    for run in re.finditer("1+", f"{mask:b}"[::-1]):
+        first, end = run.span()
+        part = expression.div(constant(1 << first)).floor().mod_val(isl.Val(1 << (end - first)))
+        found = found.add(part.mul(constant(1 << first)))
+    return tidy(found)
+
+
+def integer_operation(name: str, one: Integer, two: Integer, where: tuple[Iterable[str], Any]) -> Integer:
+    """Return what a binary operator of clang's name gives; `where` has the names of sizes and the active instances.
+
+    NotAffineError where that is not affine.
+    """
+    sizes, active = where
+    if name in {"Add", "Sub"}:
+        return one.plus(two, 1 if name == "Add" else -1)
+    if name == "Mul":
+        return one.times(two, sizes)
+    number = two.value
+    if name in {"Div", "Rem"}:
+        if not number:
+            msg = "it divides by a variable"
+            raise NotAffineError(msg)
+        dividend = wrapped(one, active)
+        found = quotient(dividend, number, active)
+        return Integer.of(found if name == "Div" else tidy(dividend.sub(found.mul(constant(number)))))
+    if name == "Shl":
+        if number is not None and number >= 0:
+            return one.scaled(1 << number)
+        if (shifted := one.value) is not None and (cases := _cases(two.affine)):
+            parts = [constant(shifted << max(places, 0)).intersect_domain(domain) for domain, places in cases]
+            return Integer.of(reduce(isl.PwAff.union_add, parts))
+    if name == "Shr" and number is not None and number >= 0:
+        return Integer.of(wrapped(one, active).div(constant(1 << number)).floor())
+    if name in {"And", "Or", "Xor"}:
+        return _bits(name, one, two, active)
+    msg = "it shifts by a variable"
+    raise NotAffineError(msg)
+
+
+def _bits(name: str, one: Integer, two: Integer, active: Any) -> Integer:
+    first, second = one.value, two.value
+    if first is not None and second is not None:
+        return Integer.of({"And": first & second, "Or": first | second, "Xor": first ^ second}[name])
+    if second is None:
+        one, two, second = two, one, first
+    if second is not None:
+        expression = wrapped(one, active)
+        both = masked(expression, second)
+        if name == "And":
+            return Integer.of(both)
+        together = expression.add(constant(second)).sub(both)
+        return Integer.of(tidy(together if name == "Or" else together.sub(both)))
+    bits = [each.affine for each in (one, two)]
+    if name != "Xor" and all(map(_is_truth, bits)):
+        return Integer.of(bits[0].min(bits[1]) if name == "And" else bits[0].max(bits[1]))
+    msg = "it combines bits of two variables"
+    raise NotAffineError(msg)
+
+
+def _is_truth(expression: Any) -> bool:
+    if expression.n_piece() > 6:
+        return False
+    outside = expression.lt_set(constant(0)).union(expression.gt_set(constant(1)))
+    return bool(outside.is_empty())

@@ -1,0 +1,318 @@
+"""What launching a kernel from source code takes: its text, its arguments, and how far it reaches into its arrays.
+
+Buffers are filled by whoever launches: integers with ones, and what has no elements of one type with zeros. Where data
+decide a subscript, the walk is repeated with what integer arrays then hold, as far as the kernel does not write them.
+What is still not known is refused: nobody could say what such a launch reads and writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
+from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.integers import constant
+from perflex.features.from_source.parsing import STUBS
+from perflex.features.scop.whole_sizes import is_whole, require_whole
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from perflex.features.from_source.integers import Integer
+    from perflex.features.from_source.parsing import Language
+    from perflex.features.from_source.source import SourceKernel
+    from perflex.features.from_source.values import CType
+    from perflex.features.from_source.walk import Walk
+    from perflex.features.from_source.values import Executed
+    from perflex.features.from_source.values import MemoryAccess
+
+# Of data that have no elements of one type: an array of such bytes is filled with zeros.
+BYTES = "V1"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument: an array in global or constant memory, one in local memory, or a scalar.
+
+    `dtype` is numpy's name of the elements, or `BYTES`.
+    """
+
+    name: str
+    kind: Literal["array", "local", "scalar"]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many bytes of an array a launch reaches, and whether it reads and writes it."""
+
+    bytes: int
+    read: bool = True
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class SourceLaunch:
+    """A launch of a kernel from source code."""
+
+    name: str  # As the compiler calls it, template arguments and namespaces included
+    language: Language
+    text: str  # With its macros
+    folders: tuple[str, ...]  # Where headers are looked for; empty if none are included
+    arguments: tuple[Argument, ...]
+    groups: tuple[int, ...]
+    arrays: Mapping[str, Reach]  # How far each array argument is reached
+    # Bytes of local memory whose extent the host decides: OpenCL's arguments, CUDA's dynamic shared memory.
+    local_arguments: Mapping[str, int]
+    local_bytes: int  # Of the other local memory
+
+
+def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceLaunch:
+    """Return what a launch takes.
+
+    Raises
+    ------
+    MissingSizeError
+        An integer argument, or a size in a formula of the launch, has no value.
+    UnsupportedKernelError
+        An argument is of a kind that is not given, or data decide what the kernel reaches.
+    """
+    with ISL_LOCK:
+        return _Launching(kernel, sizes, label).launch()
+
+
+def identity_of(kernel: SourceKernel) -> str:
+    """Return a digest of all that a kernel's launches depend on but sizes and device: its text, headers and launch."""
+    with ISL_LOCK:
+        parsed = kernel.parsed()
+    headers = [
+        # By their names: folders differ from machine to machine.
+        (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in (Path(each.include.name) for each in parsed.unit.get_includes())
+        if not str(path).startswith(STUBS) and path.is_file() and path.parent != Path(__file__).parent
+    ]
+    stated = sorted((name, str(value)) for given in (kernel.trips, kernel.shapes) for name, value in given.items())
+    macros = sorted((name, str(value)) for name, value in kernel.defines.items())
+    parts = (kernel.source, kernel.name, kernel.arguments, kernel.local, kernel.groups, macros, stated, headers)
+    return hashlib.sha256(repr((parsed.language, *parts)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Launching:
+    def __init__(self, kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> None:
+        self._kernel = kernel
+        self._label = label
+        self._sizes = sizes
+        self._parsed = kernel.parsed()
+        self._declared: dict[str, CType] = {}
+        self._local: set[str] = set()
+        for number, ((parameter, kind), (_, space, *_)) in enumerate(
+            zip(kernel.parameters(), kernel.arguments, strict=True)
+        ):
+            name = parameter.spelling or f"argument{number}"
+            self._declared[name] = kind
+            if space == "local":
+                self._local.add(name)
+        self._require_sizes()
+        self._numbers = {name: int(value) for name, value in sizes.items() if is_whole(value)}
+
+    def launch(self) -> SourceLaunch:
+        arguments = tuple(self._argument(name, kind) for name, kind in self._declared.items())
+        walk = self._known_walk()
+        self._require_own(walk)
+        reached = self._kernel.attempted(lambda: self._reached(walk))
+        if isinstance(reached, PerflexError):
+            raise reached
+        arrays = {each.name: self._array(each.name, reached) for each in arguments if each.kind == "array"}
+        local = [each for each in walk.recorder.arrays.values() if each.space == "local"]
+        sized = {each.name: each.bytes for each in local}
+        free = {name for name, size in sized.items() if size is None} | self._local
+        for name, size in sized.items():
+            if size is not None and name in reached and reached[name].bytes > size:
+                raise self._refuse(f"reaches byte {reached[name].bytes} of {name!r}, which has {size}")
+        return SourceLaunch(
+            name=self._name(),
+            language=self._parsed.language,
+            text=self._text(),
+            folders=self._folders(),
+            arguments=arguments,
+            groups=tuple(self._number(group) for group in self._kernel.groups),
+            arrays=arrays,
+            local_arguments={name: reached.get(name, Reach(16)).bytes for name in sorted(free)},
+            local_bytes=sum(size or 0 for name, size in sized.items() if name not in free),
+        )
+
+    def _refuse(self, cause: str) -> UnsupportedKernelError:
+        msg = f"{self._kernel.path.name}: kernel {self._kernel.name!r} cannot be launched: {cause}"
+        return UnsupportedKernelError(msg, kernel=self._label)
+
+    # Sizes and arguments
+
+    def _require_sizes(self) -> None:
+        names = {name for name, kind in self._declared.items() if kind.is_integer}
+        for formula in (*self._kernel.groups, *self._kernel.shapes.values()):
+            names |= read_formula(formula, self._kernel.defines).names
+        missing = sorted(names - set(self._sizes))
+        if missing:
+            given = dict(self._sizes) or "none"
+            msg = f"{self._label}: no value for size parameter {', '.join(missing)}; given: {given}"
+            raise MissingSizeError(msg, kernel=self._label, parameters=tuple(missing))
+        require_whole(self._sizes, sorted(names), self._label)
+
+    def _number(self, formula: str) -> int:
+        return read_formula(formula, {**self._kernel.defines, **self._numbers}).value or 0
+
+    def _argument(self, name: str, kind: CType) -> Argument:
+        if kind.kind in {"pointer", "array"} and kind.element is not None:
+            if kind.element.kind == "pointer":
+                raise self._refuse(f"argument {name!r} holds pointers; only the host program knows where they point")
+            return Argument(name, "local" if name in self._local else "array", filled_dtype(kind.element))
+        if kind.kind == "scalar":
+            return Argument(name, "scalar", kind.dtype)
+        what = {"struct": "a struct", "vector": "a vector", "image": "an image"}.get(kind.kind, "of unknown type")
+        raise self._refuse(f"argument {name!r} is {what}; only arrays and scalars are given; pass its parts")
+
+    def _array(self, name: str, reached: Mapping[str, Reach]) -> Reach:
+        element = self._declared[name].element
+        each = max(element.bytes if element is not None else 1, 1)
+        found = reached.get(name, Reach(each))
+        stated = self._number(self._kernel.shapes[name]) * each if name in self._kernel.shapes else 0
+        return Reach(max(found.bytes, stated, each), found.read or not found.written, found.written)
+
+    # Program
+
+    def _name(self) -> str:
+        names, owner = [self._kernel.name], self._parsed.function.semantic_parent
+        while owner is not None and owner.kind == "NAMESPACE":
+            names.insert(0, owner.spelling)
+            owner = owner.semantic_parent
+        bound = self._kernel.types().bound.values()
+        return "::".join(names) + (f"<{', '.join(bound)}>" if bound else "")
+
+    def _text(self) -> str:
+        lines = [f"#define {name} {value}" for name, value in self._kernel.defines.items()]
+        # Messages of the compiler keep the file's own lines.
+        return "\n".join([*lines, "#line 1", self._kernel.source] if lines else [self._kernel.source])
+
+    def _folders(self) -> tuple[str, ...]:
+        if "#" not in self._kernel.source or "include" not in self._kernel.source:
+            return ()
+        folders = [self._kernel.path.parent, *map(Path, self._kernel.folders)]
+        return tuple(str(each.resolve()) for each in folders)
+
+    # Reach
+
+    def _known_walk(self) -> Walk:
+        """Return a walk in which all subscripts are known: with sizes as names, as numbers, or with the data, too."""
+        if self._kernel.trips:
+            line, count = next(iter(self._kernel.trips.items()))
+            cause = (
+                f"the trip count of line {line} is stated as {float(count):g}, and made-up data would give another; "
+                "give its times (calibrate --times)"
+            )
+            raise self._refuse(cause)
+        found = self._kernel.attempted(lambda: self._kernel.walked({}))
+        if isinstance(found, PerflexError) or _unknown(found):
+            found = self._kernel.attempted(lambda: self._kernel.walked(self._numbers))
+        if not isinstance(found, PerflexError) and _unknown(found):
+            contents = _contents(found)
+            found = self._kernel.attempted(lambda: self._kernel.walked(self._numbers, contents))
+        if isinstance(found, PerflexError):
+            raise found
+        unknown = _unknown(found)
+        if unknown:
+            raise self._refuse(f"line {unknown}, and with made-up data it might reach anything; give its times instead")
+        return found
+
+    def _require_own(self, walk: Walk) -> None:
+        """Stop where the host program decides more than arguments and launch."""
+        known = {*self._declared, *self._sizes}
+        for name in sorted(walk.sizes - known):
+            raise self._refuse(f"variable {name!r} is no argument, and only the host program knows its value")
+        for array in walk.recorder.arrays.values():
+            if array.space != "local" and array.name not in self._declared and array.bytes is None:
+                raise self._refuse(f"array {array.name!r} is no argument, and only the host program can set it")
+
+    def _reached(self, walk: Walk) -> dict[str, Reach]:
+        found: dict[str, Reach] = {}
+        values = " and ".join(f"{name} = {value}" for name, value in self._numbers.items())
+        given = isl.Set(f"[{', '.join(self._numbers)}] -> {{ [] : {values} }}")
+        for executed, access in _accesses(walk):
+            domain = executed.domain.intersect(given)
+            if domain.is_empty():
+                continue
+            least, most = self._bounds(access.offset, domain)
+            if least is None or most is None:
+                raise self._refuse(f"line {access.line} reaches {access.array!r} without end")
+            if least < 0:
+                cause = f"line {access.line} reaches {-least} bytes before the first element of {access.array!r}"
+                raise self._refuse(f"{cause}; pass a pointer to the first one")
+            atomic = any(kind == "atomic" for _, kind in executed.operations)
+            before = found.get(access.array, Reach(0, read=False))
+            found[access.array] = Reach(
+                max(before.bytes, most + access.bytes),
+                before.read or access.direction == "load" or atomic,
+                before.written or access.direction == "store",
+            )
+        return found
+
+    def _bounds(self, offset: Integer | None, domain: Any) -> tuple[int | None, int | None]:
+        """Return the least and greatest offset of an access in bytes; None for those without a bound."""
+        total = constant(0)
+        for product, term in offset.terms.items() if offset is not None else ():
+            total = total.add(term.scale_val(isl.Val(math.prod(self._numbers[name] for name in product))))
+        values = isl.Map.from_pw_aff(total).intersect_domain(domain).range()
+        values = values.project_out(isl.dim_type.param, 0, values.dim(isl.dim_type.param))
+        least, most = values.dim_min_val(0), values.dim_max_val(0)
+        return int(least.to_python()) if least.is_int() else None, int(most.to_python()) if most.is_int() else None
+
+
+def filled_dtype(element: CType) -> str:
+    """Return the type of data that an array is filled with: that of its elements, or zero bytes."""
+    if element.is_number:
+        return element.dtype
+    if element.kind == "struct" and element.declared is not None:
+        # Structs of one type of elements, such as points of three floats.
+        fields = {each.type.get_canonical().spelling for each in element.declared.get_fields()}
+        if fields in ({"float"}, {"double"}):
+            return "float32" if fields == {"float"} else "float64"
+    return BYTES
+
+
+def _contents(walk: Walk) -> dict[str, int]:
+    """Return what the integers in arrays are that the kernel does not write, by array; others have no such value."""
+    written = {access.array for _, access in _accesses(walk) if access.direction == "store"}
+    found = {}
+    for array in walk.recorder.arrays.values():
+        # An array with extents is no argument: it may have a table of its own.
+        if array.space == "local" or array.name in written or array.extents:
+            continue
+        dtype = filled_dtype(array.element)
+        if dtype == BYTES:
+            found[array.name] = 0
+        elif np.dtype(dtype).kind in "iub":
+            found[array.name] = 1
+    return found
+
+
+def _unknown(walk: Walk) -> str:
+    """Return the first place where data decide what is reached, and how; empty where there is none."""
+    for each in walk.recorder.unstated.values():
+        if each.matter == "trip count":
+            return f"{each.line}: trip count of {each.text!r} is not known ({each.why})"
+    for _, access in _accesses(walk):
+        if access.offset is None:
+            return f"{access.line}: data decide what {access.text!r} accesses"
+    return ""
+
+
+def _accesses(walk: Walk) -> Iterator[tuple[Executed, MemoryAccess]]:
+    for executed in walk.recorder.executed:
+        for access in executed.accesses:
+            yield executed, access

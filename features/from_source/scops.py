@@ -1,0 +1,269 @@
+"""What a walk through a kernel recorded, as a Scop."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perflex.features.from_source.integers import constant, names_in, scalar_bytes
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import flattened
+from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from fractions import Fraction
+
+    from perflex.features.from_source.integers import Integer
+    from perflex.features.from_source.walk import MemoryArray, Walk
+    from perflex.features.from_source.values import Executed
+    from perflex.features.from_source.values import MemoryAccess
+
+_Subscript: TypeAlias = tuple[Any, tuple[QuasiPolynomial, ...] | None, bool]
+_PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_
+
+
+class ScopMaker:
+    """Makes a Scop of what a walk recorded; `shapes` are stated extents in elements of the array's type."""
+
+    def __init__(self, walk: Walk, shapes: Mapping[str, Integer]) -> None:
+        self._walk = walk
+        self._recorder = walk.recorder
+        self._shapes = shapes
+        self._ids = [f"{letter}{axis}" for letter in "gl" for axis in range(len(walk.local))]
+        self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
+        # Sizes that the description does not need are left out, so that users need not give them.
+        self._sizes = sorted(self._used_sizes())
+        self._bytes: dict[str, int] = {}
+        self._domains: dict[int, Any] = {}
+
+    def scop(self) -> Scop:
+        """Return the Scop."""
+        by_array: dict[str, list[tuple[Executed, MemoryAccess]]] = {}
+        for executed in self._executed:
+            for access in executed.accesses:
+                by_array.setdefault(access.array, []).append((executed, access))
+        for name, found in by_array.items():
+            self._bytes[name] = self._element_bytes(found)
+        arrays = [self._array(self._recorder.arrays[name], found) for name, found in by_array.items()]
+        by_name = {array.name: array for array in arrays}
+        statements: list[Statement] = []
+        barriers: list[Barrier] = []
+        names: Counter[str] = Counter()
+        for executed in self._executed:
+            if executed.barrier:
+                averages, stated = self._stated(executed)
+                barriers.append(Barrier("local", self._domain(executed), 0, executed.schedule, averages, stated))
+                continue
+            names[executed.line] += 1
+            number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""
+            label = re.sub(r"\W", "_", executed.line)
+            statements += self._statements(executed, f"line{label}{number}", by_name)
+        at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
+        return Scop(
+            name=self._walk.kernel.name,
+            parameters=tuple(self._sizes),
+            assumptions=isl.Set(f"[{', '.join(self._sizes)}] -> {{ : {at_least} }}"),
+            launches=(Launch(tuple(map(self._polynomial, self._walk.groups)), self._walk.local),),
+            arrays=tuple(arrays),
+            statements=tuple(statements),
+            barriers=tuple(barriers),
+        )
+
+    # Statements
+
+    def _statements(self, executed: Executed, name: str, arrays: Mapping[str, Array]) -> list[Statement]:
+        """Return a statement for the operations and single elements, and one for the vectors of each width."""
+        averages, stated = self._stated(executed)
+        wide: dict[int, list[MemoryAccess]] = {}
+        for access in executed.accesses:
+            wide.setdefault(access.bytes // self._bytes[access.array], []).append(access)
+        operations = tuple(
+            Operation(kind, dtype, count) for (dtype, kind), count in executed.operations.items() if count
+        )
+        found = []
+        for lanes, accesses in {1: [], **wide}.items():
+            # Where a variable is assigned is kept even if nothing is done there: it carries the recurrence.
+            if lanes == 1 and not accesses and not operations and wide and executed.assigns is executed.updates is None:
+                continue
+            domain = self._domain(executed)
+            if lanes > 1:
+                last = domain.dim(_SET)
+                domain = domain.add_dims(_SET, 1).set_dim_name(_SET, last, "lane")
+                domain = domain.lower_bound_val(_SET, last, isl.Val(0)).upper_bound_val(_SET, last, isl.Val(lanes - 1))
+            recurrence = None
+            if executed.updates is not None and lanes == 1:
+                chain = tuple(Operation(kind, dtype) for dtype, kind in executed.chain)
+                recurrence = Recurrence(str(executed.updates[0]), chain)  # type: ignore[index]  # name and hash
+            found.append(Statement(
+                name=name if lanes == 1 else f"{name}_x{lanes}",
+                domain=domain,
+                accesses=tuple(self._access(access, domain, arrays[access.array], lanes) for access in accesses),
+                operations=operations if lanes == 1 else (),
+                schedule=executed.schedule,
+                guarded=executed.guarded,
+                recurrence=recurrence,
+                assigns=str(executed.assigns[0]) if executed.assigns is not None and lanes == 1 else "",  # type: ignore[index]
+                averages=averages,
+                stated=stated,
+            ))  # fmt: skip
+        return found
+
+    def _stated(self, executed: Executed) -> tuple[tuple[tuple[str, Fraction], ...], str]:
+        known = self._recorder.averages
+        averages = tuple((loop, known[loop]) for loop in executed.loops if known.get(loop, 1) != 1)
+        limited = any(loop in known for loop in executed.loops)
+        return averages, "a trip count as stated" if limited else ""
+
+    def _access(self, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
+        if access.offset is None:
+            anywhere = isl.Set(f"[{', '.join(self._sizes)}] -> {{ [e] : 0 <= e < {_text(array.shape[0])} }}")
+            relation = isl.Map.from_domain_and_range(domain, anywhere)
+            return Access(access.array, access.direction, relation, text=access.text, stated=f"{access.text} anywhere")
+        relation, strides, distinct = self._subscript(access, access.offset, domain, lanes)
+        return Access(access.array, access.direction, relation, None, access.text, strides, distinct)
+
+    def _subscript(self, access: MemoryAccess, offset: Integer, domain: Any, lanes: int) -> _Subscript:
+        """Return the relation, its axes' strides where sizes are multiplied, and whether elements are distinct."""
+        each = self._bytes[access.array]
+        terms = {
+            product: self._on_instances(term.div(constant(each)).floor(), domain)
+            for product, term in offset.terms.items()
+        }
+        terms.setdefault((), self._on_instances(constant(0), domain))
+        if lanes > 1:
+            lane = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(domain.get_space()), _SET, domain.dim(_SET) - 1)
+            terms[()] = terms[()].add(lane)
+        if set(terms) == {()}:
+            return isl.Map.from_pw_aff(terms[()]).intersect_domain(domain), None, True
+        found = flattened(terms, domain, self._sizes)
+        relation = reduce(isl.Map.flat_range_product, [isl.Map.from_pw_aff(value) for value, _ in found.axes])
+        return relation.intersect_domain(domain), tuple(stride for _, stride in found.axes), found.distinct
+
+    # Spaces
+
+    def _domain(self, executed: Executed) -> Any:
+        if id(executed) not in self._domains:
+            names = [*self._ids, *executed.loops]
+            self._domains[id(executed)] = self._with_dimensions(executed.domain, _SET, names)
+        return self._domains[id(executed)]
+
+    def _with_dimensions(self, found: Any, kind: Any, names: Sequence[str]) -> Any:
+        """Return a set or map whose ids and loops are dimensions, and whose parameters are sizes."""
+        for place, name in enumerate(names):
+            at = found.find_dim_by_name(_PARAMETER, name)
+            found = found.insert_dims(kind, place, 1) if at < 0 else found.move_dims(kind, place, _PARAMETER, at, 1)
+            found = found.set_dim_name(kind, place, name)
+        for place in reversed(range(found.dim(_PARAMETER))):
+            if found.get_dim_name(_PARAMETER, place) not in self._sizes:
+                found = found.project_out(_PARAMETER, place, 1)
+        return found
+
+    def _on_instances(self, term: Any, domain: Any) -> Any:
+        """Return an expression as a function of a statement's instances."""
+        names = [domain.get_dim_name(_SET, place) for place in range(domain.dim(_SET))]
+        as_map = self._with_dimensions(isl.Map.from_pw_aff(term), _IN, names)
+        return as_map.as_pw_multi_aff().get_pw_aff(0)
+
+    def _used_sizes(self) -> set[str]:
+        used: set[str] = set()
+        for group in self._walk.groups:
+            used |= group.names
+        for executed in self._executed:
+            used |= names_in(executed.domain.remove_redundancies())
+            for access in executed.accesses:
+                if access.offset is not None:
+                    used |= access.offset.names
+        for shape in self._shapes.values():
+            used |= shape.names
+        return used & self._walk.sizes
+
+    # Arrays
+
+    def _element_bytes(self, found: list[tuple[Executed, MemoryAccess]]) -> int:
+        """Return the largest element that all accesses of an array are whole multiples of."""
+        each = max(1, math.gcd(*(size for _, one in found for size in (one.bytes, scalar_bytes(one.dtype)))))
+        for executed, access in found:
+            for term in access.offset.terms.values() if access.offset is not None else ():
+                while not term.mod_val(isl.Val(each)).ne_set(constant(0)).intersect(executed.domain).is_empty():
+                    each //= 2
+        return each
+
+    def _array(self, array: MemoryArray, found: list[tuple[Executed, MemoryAccess]]) -> Array:
+        each = self._bytes[array.name]
+        dtypes = Counter(access.dtype for _, access in found if scalar_bytes(access.dtype) == each)
+        dtype = dtypes.most_common(1)[0][0] if dtypes else f"uint{8 * each}"
+        extent = self._stated_extent(array, each)
+        if extent is None:
+            unknown = next((access for _, access in found if access.offset is None), None)
+            if unknown is not None:
+                cause = (
+                    f"how many elements {array.name!r} has is not known, and data decide which is accessed; "
+                    f'state it with --state {array.name}=N (stated={{"{array.name}": N}})'
+                )
+                raise self._walk.refuse(cause, unknown.line)
+            extent = self._inferred_extent(found)
+        return Array(array.name, array.space, dtype, (extent,), (QuasiPolynomial.constant(1),))
+
+    def _stated_extent(self, array: MemoryArray, each: int) -> QuasiPolynomial | None:
+        if array.name in self._shapes:
+            return self._polynomial(self._shapes[array.name].scaled(max(array.element.bytes // each, 1)))
+        known = array.bytes
+        return None if known is None else QuasiPolynomial.constant(max(1, known // each))
+
+    def _inferred_extent(self, found: list[tuple[Executed, MemoryAccess]]) -> QuasiPolynomial:
+        """Return how many elements the accesses reach from the pointer on."""
+        reached: dict[tuple[str, ...], tuple[tuple[QuasiPolynomial, ...], list[Any]]] = {}
+        for executed, access in found:
+            domain = self._domain(executed)
+            lanes = access.bytes // self._bytes[access.array]
+            if access.offset is None:
+                continue
+            relation, strides, _ = self._subscript(access, access.offset, domain, 1)
+            strides = strides or (QuasiPolynomial.constant(1),)
+            image = relation.range()
+            last = image.dim(_SET) - 1
+            if not all(image.dim_has_upper_bound(_SET, axis) for axis in range(last + 1)):
+                raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
+            furthest = [image.dim_max(axis) for axis in range(last + 1)]
+            everywhere = isl.Set.universe(furthest[last].domain().get_space())
+            furthest[last] = furthest[last].add(isl.PwAff.val_on_domain(everywhere, isl.Val(lanes - 1)))
+            key = tuple(str(stride) for stride in strides)
+            if key in reached:
+                furthest = [one.union_max(two) for one, two in zip(reached[key][1], furthest, strict=True)]
+            reached[key] = strides, furthest
+        # Of subscripts with other strides the one of the longest products reaches furthest.
+        strides, furthest = max(reached.values(), key=lambda each: (len(each[0]), str(each[0][0]).count("*")))
+        total = QuasiPolynomial.constant(1)
+        for stride, most in zip(strides, furthest, strict=True):
+            total = total + stride * self._of_parameters(most)
+        return total
+
+    def _polynomial(self, integer: Integer) -> QuasiPolynomial:
+        """Return an integer of sizes as a polynomial."""
+        total = QuasiPolynomial.constant(0)
+        for product, term in integer.terms.items():
+            factor = QuasiPolynomial(
+                isl.PwQPolynomial(f"[{', '.join(self._sizes)}] -> {{ {'*'.join(product) or '1'} }}")
+            )
+            total = total + factor * self._of_parameters(term)
+        return total
+
+    def _of_parameters(self, expression: Any) -> QuasiPolynomial:
+        found = isl.PwQPolynomial.from_pw_aff(expression.coalesce())
+        if not found.get_domain_space().is_params():
+            found = found.project_domain_on_params()
+        return QuasiPolynomial(found)
+
+
+def _is_idle(executed: Executed) -> bool:
+    """Return whether a statement does nothing."""
+    return not (executed.barrier or executed.accesses or any(executed.operations.values()) or executed.assigns)
+
+
+def _text(extent: QuasiPolynomial) -> str:
+    return str(extent).partition("{")[2].rpartition("}")[0].strip() if "{" in str(extent) else str(extent)

@@ -1,0 +1,184 @@
+"""C statements: declarations, branches, switches, and what ends iterations and functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perflex.features.from_source.calls import Calls
+from perflex.features.from_source.expressions import Expressions
+from perflex.features.from_source.integers import Integer
+from perflex.features.from_source.loops import Loops
+from perflex.features.from_source.places import space_of
+from perflex.features.from_source.values import Address, Place, PrivateArray, Struct, held, unknown_of
+from perflex.features.from_source.walk import Condition, MemoryArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from fractions import Fraction
+
+    from perflex.features.from_source.parsing import Node
+    from perflex.features.from_source.values import Value
+    from perflex.features.from_source.walk import Space, Walk
+
+
+class Statements:
+    """Walks through statements; `trips` are stated average trip counts by line."""
+
+    def __init__(self, walk: Walk, trips: Mapping[str, Fraction]) -> None:
+        self._walk = walk
+        calls = Calls(walk, self.execute)
+        self.expressions = calls.expressions = Expressions(walk, calls.value)
+        self._switches: list[int] = []
+        self._walkers: dict[str, Callable[[Node], None]] = {
+            "DECL_STMT": self._declarations,
+            "IF_STMT": self._if,
+            "SWITCH_STMT": self._switch,
+            "BREAK_STMT": self._break,
+            "CONTINUE_STMT": lambda _: walk.leave_loop("continue"),
+            "RETURN_STMT": self._return,
+            "NULL_STMT": lambda _: None,
+        }
+        loops = Loops(walk, self.expressions, self.execute, trips)
+        for walker, names in (
+            (lambda cursor: self._all(cursor.children), "COMPOUND_STMT UNEXPOSED_STMT"),
+            (loops.execute, "FOR_STMT WHILE_STMT DO_STMT"),
+            (self._refused("goto", "write a loop or a condition"), "GOTO_STMT LABEL_STMT INDIRECT_GOTO_STMT"),
+            (self._refused("assembly", "write it in C"), "ASM_STMT MS_ASM_STMT"),
+        ):
+            self._walkers |= dict.fromkeys(names.split(), walker)
+
+    def execute(self, cursor: Node) -> None:
+        """Walk through a statement."""
+        walk = self._walk
+        if walk.active.is_empty():
+            return
+        walk.recorder.close()
+        if cursor.location.line and cursor.location.file is not None:
+            name = cursor.location.file.name
+            walk.line, walk.file = cursor.location.line, "" if name == str(walk.kernel.path) else name
+        walker = self._walkers.get(cursor.kind)
+        if walker is None and not cursor.is_expression:
+            walker = self._refused(cursor.kind.lower().replace("_", " "), "write it otherwise")
+        (walker or self.expressions.value)(cursor)
+        walk.recorder.close()
+
+    def _refused(self, what: str, fix: str) -> Callable[[Node], None]:
+        def refuse(_cursor: Node) -> None:
+            raise self._walk.refuse(f"{what} is not read; {fix}")
+
+        return refuse
+
+    def _all(self, statements: list[Node]) -> None:
+        for statement in statements:
+            self.execute(statement)
+
+    def _break(self, _cursor: Node) -> None:
+        if self._switches and self._switches[-1] == len(self._walk.loops):
+            raise self._walk.refuse("a break inside a branch of a switch is not read; write if and else")
+        self._walk.leave_loop("break")
+
+    def _return(self, cursor: Node) -> None:
+        self._walk.leave_function(self.expressions.value(cursor.children[0]) if cursor.children else None)
+
+    def _if(self, cursor: Node) -> None:
+        test, then, *other = cursor.children
+        condition = self.expressions.condition(test)
+        if not condition.known:
+            self._walk.note("guard", "data decide" if condition.reason == "data" else condition.reason)
+        self._walk.branch(condition, lambda: self.execute(then), lambda: self._all(other))
+
+    # Declarations
+
+    def _declarations(self, cursor: Node) -> None:
+        for child in cursor.children:
+            if child.kind == "VAR_DECL":
+                self._walk.variables[child.key] = self._declared(child)
+
+    def _declared(self, cursor: Node) -> Value:
+        """Return what a variable is when it is declared."""
+        kind, space = self._walk.types.read(cursor.type), space_of(cursor)
+        places, initial = self.expressions.places, cursor.operands
+        if kind.kind == "array":
+            return self._declared_array(cursor, space, initial)
+        if space == "local":
+            memory = places.declared(MemoryArray(cursor.spelling, "local", kind, (1,)))
+            return Address(Place(kind, replace(memory, extents=())))
+        if not initial:
+            return Struct(kind) if kind.kind == "struct" else unknown_of(kind, "undefined")
+        if kind.kind == "reference":
+            return Address(places.place(initial[-1]))
+        # ``T *x = SharedMemory<T>()`` is the idiom for shared memory in templates.
+        if kind.kind == "pointer" and kind.element and any("haredMemory" in word for word in initial[-1].words[:8]):
+            return places.declared(MemoryArray(cursor.spelling, "local", kind.element))
+        value = held(self.expressions.converted(self.expressions.value(initial[-1]), kind))
+        if not kind.is_number:
+            return value
+        self._walk.variables[cursor.key] = value
+        places.store(Place(kind, variable=cursor.key), value)
+        return self._walk.variables[cursor.key]
+
+    def _declared_array(self, cursor: Node, space: Space, initial: list[Node]) -> Value:
+        element, extents = self._walk.types.read(cursor.type).inner
+        lists = [each for each in initial if each.kind == "INIT_LIST_EXPR"]
+        # All extents that are written stand among the children, innermost first; some have template parameters.
+        written = [each for each in initial if each.kind != "INIT_LIST_EXPR"]
+        inside = range(len(extents) - 1, -1, -1)
+        known = tuple(
+            self.expressions.constant(written[place]) if extent is None and place < len(written) else extent
+            for place, extent in zip(inside, extents, strict=True)
+        )
+        if space == "private":
+            array = self.expressions.value(lists[-1]) if lists else None
+            return array if isinstance(array, PrivateArray) else PrivateArray(element, known)
+        # Functions may declare arrays of the same name.
+        name, arrays = cursor.spelling, self._walk.recorder.arrays
+        while name in arrays and (arrays[name].element, arrays[name].extents) != (element, known):
+            name += "_"
+        return self.expressions.places.declared(MemoryArray(name, space, element, known))
+
+    # Switches
+
+    def _switch(self, cursor: Node) -> None:
+        value = self.expressions.value(cursor.children[0])
+        cases = self._cases(cursor.children[-1])
+        if not isinstance(value, Integer):
+            self._walk.note("guard", "data decide")
+        labels = [label for own, _ in cases for label in own if label is not None]
+        self._switches.append(len(self._walk.loops))
+        for own, statements in cases:
+            last = statements[-1].kind if statements else ""
+            if statements is not cases[-1][1] and last not in {"BREAK_STMT", "RETURN_STMT"}:
+                raise self._walk.refuse("a case that goes on into the next is not read; end it with break")
+            self._case(value, own, labels, [each for each in statements if each.kind != "BREAK_STMT"])
+        self._switches.pop()
+
+    def _case(self, value: Value, own: list[int | None], labels: list[int], statements: list[Node]) -> None:
+        condition = Condition()
+        if isinstance(value, Integer):
+            chosen = None
+            for label in labels if None in own else own:
+                equal = self.expressions.compared("EQ", value, Integer.of(label or 0))
+                chosen = equal if chosen is None else Condition(
+                    chosen.true.union(equal.true), chosen.false.intersect(equal.false)
+                )  # fmt: skip
+            if chosen is None:
+                self._all(statements)
+                return
+            condition = chosen.negated() if None in own else chosen
+        self._walk.branch(condition, lambda: self._all(statements), lambda: None)
+
+    def _cases(self, body: Node) -> list[tuple[list[int | None], list[Node]]]:
+        """Return labels (None for default) and statements of each case."""
+        found: list[tuple[list[int | None], list[Node]]] = []
+        for statement in body.children:
+            labels: list[int | None] = []
+            inner = statement
+            while inner.kind in {"CASE_STMT", "DEFAULT_STMT"}:
+                labels.append(self.expressions.constant(inner.children[0]) if inner.kind == "CASE_STMT" else None)
+                inner = inner.children[-1]
+            if labels:
+                found.append((labels, []))
+            if found:
+                found[-1][1].extend(inner.children if inner.kind == "COMPOUND_STMT" else [inner])
+        return found

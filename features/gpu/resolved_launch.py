@@ -1,0 +1,367 @@
+"""A launch at given sizes: instance boxes, constraints and address maps as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.late_values import computed_once
+from perflex.features.scop.address_maps import address_maps, vector_elements
+from perflex.features.scop.register_reuse import remaining_loads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
+    from perflex.features.scop.register_reuse import Remaining
+    from perflex.features.scop.scop import Scop
+
+
+@dataclass(frozen=True)
+class Form:
+    """A quasi-affine function of instances: ``(constant + sum of coefficient * dimension or floor) / denominator``.
+
+    The division leaves no rest.
+    """
+
+    constant: int
+    terms: tuple[tuple[int, int], ...]  # (dimension, coefficient)
+    floors: tuple[tuple[Form, int], ...] = ()  # (function, coefficient): the function is rounded down
+    denominator: int = 1
+
+    @computed_once
+    def dims(self) -> frozenset[int]:
+        """Dimensions it depends on."""
+        return frozenset(dim for dim, _ in self.terms).union(*(form.dims for form, _ in self.floors))
+
+    @computed_once
+    def floor_dims(self) -> frozenset[int]:
+        """Dimensions that are not merely added."""
+        if self.denominator != 1:
+            return self.dims
+        return frozenset[int]().union(*(form.dims for form, _ in self.floors))
+
+    def coefficient(self, dim: int) -> int:
+        """Return the coefficient of a dimension that is merely added."""
+        return dict(self.terms).get(dim, 0)
+
+    def bounds(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return limits of its values, which floors that cancel may make too wide."""
+        low = high = self.constant
+        spans = [(ranges[dim], coefficient) for dim, coefficient in self.terms]
+        spans += [(form.bounds(ranges), coefficient) for form, coefficient in self.floors]
+        for (start, end), coefficient in spans:
+            low += coefficient * (start if coefficient > 0 else end)
+            high += coefficient * (end if coefficient > 0 else start)
+        # Rounding down is monotone: limits of the quotient are the quotients of the limits.
+        return low // self.denominator, high // self.denominator
+
+    def values(self, points: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Return its values at points given by arrays for each dimension, which broadcast."""
+        total: np.ndarray = np.asarray(self.constant, dtype=np.int64)
+        for dim, coefficient in self.terms:
+            total = total + coefficient * points[dim]
+        for form, coefficient in self.floors:
+            total = total + coefficient * form.values(points)
+        return total if self.denominator == 1 else total // self.denominator
+
+
+Ranges = tuple[tuple[int, int], ...]
+# Limit of loops before constraints narrow them: far beyond any size.
+_FAR = 1 << 40
+# Coupled constraints may narrow a range by ever less; whatever they still exclude is left out point by point.
+_MOST_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class ResolvedAccess:
+    """An access: ``axes`` are its indices, ``strides`` their distances in elements."""
+
+    array: str
+    direction: str
+    text: str
+    axes: tuple[Form, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def key(self) -> tuple[str, tuple[int, ...]]:
+        """Array and strides: accesses with the same key see the same axes of the same array."""
+        return self.array, self.strides
+
+    @computed_once
+    def address(self) -> Form:
+        """Byte address relative to the array's first element."""
+        return self.linear(range(len(self.axes)), self.itemsize)
+
+    @computed_once
+    def innermost(self) -> int:
+        """The axis along which neighbours are closest."""
+        # Of equal strides the last axis counts; a stride of 0 moves no address.
+        there = [(abs(stride), -axis) for axis, stride in enumerate(self.strides) if stride]
+        return -min(there)[1] if there else len(self.strides) - 1
+
+    @computed_once
+    def pitch(self) -> int:
+        """Bytes between neighbours along the axis after the innermost one; 0 if there is none."""
+        others = [abs(stride) for axis, stride in enumerate(self.strides) if stride and axis != self.innermost]
+        return min(others, default=0) * self.itemsize
+
+    @computed_once
+    def marks(self) -> tuple[tuple[object, ...], ...]:
+        """What tells each axis's granules from those of the launch's other accesses: equal forms are one object."""
+        return tuple(
+            (id(form), stride, self.array) if axis == self.innermost else (id(form),)
+            for axis, (form, stride) in enumerate(zip(self.axes, self.strides, strict=True))
+        )
+
+    def linear(self, axes: Iterable[int], scale: int = 1) -> Form:
+        """Return the sum of index times stride over some axes, in elements, times a scale."""
+        constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
+        for axis in axes:
+            form, factor = self.axes[axis], self.strides[axis] * scale
+            # A quotient stays as it is: its single coefficients over the denominator are no integers.
+            if form.denominator != 1:
+                floors.append((form, factor))
+                continue
+            constant += factor * form.constant
+            for dim, coefficient in form.terms:
+                terms[dim] = terms.get(dim, 0) + factor * coefficient
+            floors += [(inner, factor * coefficient) for inner, coefficient in form.floors]
+        return Form(constant, tuple(sorted((d, c) for d, c in terms.items() if c)), tuple(floors))
+
+
+@dataclass(frozen=True, eq=False)
+class Issued:
+    """Memory instructions of an access."""
+
+    access: ResolvedAccess  # what is accessed
+    address: Form  # byte address relative to the array's first element, without the loops below
+    offsets: np.ndarray  # bytes to add to it, one for each instruction
+    itemsize: int  # bytes that a work-item moves with one of them
+    loops: int = 0  # number of innermost loops for whose iterations it is executed but once
+
+    def in_vectors(self, elements: int, lanes: tuple[int, int], dim: int) -> Issued:
+        """Return the instructions that move so many neighbours each, along a last dimension with these values."""
+        width = elements * self.access.itemsize
+        address, offsets = self.address, self.offsets
+        if not self.loops:
+            address = replace(address, terms=tuple(term for term in address.terms if term[0] != dim))
+            moved = self.access.itemsize * np.arange(lanes[0], lanes[1] + 1, dtype=np.int64)
+            offsets = (offsets[:, None] + moved).ravel()
+        starts = np.unique((address.constant + offsets) // width) * width - address.constant
+        return Issued(self.access, address, starts, width, max(1, self.loops))
+
+
+@dataclass(frozen=True)
+class ResolvedPiece:
+    """Instances within a box that fulfil constraints, and what they access."""
+
+    statement: str  # the statement's name
+    ranges: Ranges  # first and last value of each dimension
+    constraints: tuple[Form, ...]  # forms that are not negative on instances; those that the box implies are left out
+    accesses: tuple[ResolvedAccess, ...]  # the accesses
+    issued: tuple[Issued, ...] = ()  # the memory instructions that they are
+    # the statement's position in the launch: statement numbers and loop names alternate
+    schedule: tuple[int | str, ...] = ()
+
+    def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
+        """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
+        given = tuple(
+            (max(low, start), min(high, end)) for (low, high), (start, end) in zip(box, self.ranges, strict=False)
+        )
+        ranges = narrowed(given + self.ranges[len(given) :], self.constraints)
+        if ranges is None:
+            return None
+        left = tuple(form for form in self.constraints if form.bounds(ranges)[0] < 0)
+        return replace(self, ranges=ranges, constraints=left)
+
+
+@dataclass(frozen=True)
+class ResolvedLaunch:
+    """A launch: extents of its grid and work-groups, and its pieces."""
+
+    kernel: str
+    groups: tuple[int, ...]
+    items: tuple[int, ...]
+    repeats: int
+    pieces: tuple[ResolvedPiece, ...]
+    spaces: Mapping[str, str]  # address space of each array
+
+    def within(self, box: Sequence[tuple[int, int]]) -> list[ResolvedPiece]:
+        """Return the parts of the pieces in a box of work-groups, without those that are certainly empty."""
+        parts = (piece.within(box) for piece in self.pieces)
+        return [part for part in parts if part is not None]
+
+
+def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True) -> list[ResolvedLaunch]:
+    """Return the launches of a Scop at given sizes.
+
+    Without register reuse, each access of the source is an instruction. A launch without work-items or work-groups, and
+    a loop without end, are an `UnsupportedKernelError`.
+    """
+    maps = address_maps(scop)
+    remaining = remaining_loads(scop) if register_reuse else {}
+    values = [int(sizes[name]) for name in scop.parameters]
+    launches = []
+    for number, launch in enumerate(scop.launches):
+        if not launch.groups or not launch.items:
+            msg = (
+                f"kernel {scop.name!r} has no grid of work-groups and work-items, as GPUs run; tag its loops, e.g. "
+                'loopy.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")'
+            )
+            raise UnsupportedKernelError(msg, kernel=scop.name)
+        groups = tuple(int(extent.evaluate(sizes)) for extent in launch.groups)
+        if min(groups, default=1) < 1:
+            msg = f"kernel {scop.name!r} has the grid {groups} at these sizes, so nothing runs; give larger sizes"
+            raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
+        box = [(0, extent - 1) for extent in (*groups, *launch.items)]
+        mine = [(place, piece) for place, piece in enumerate(maps) if piece.launch == number]
+        resolved = [
+            _resolved(scop, piece, box, values, sizes, {at: one for (of, at), one in remaining.items() if of == place})
+            for place, piece in mine
+        ]
+        pieces = tuple(piece for piece in resolved if piece is not None)
+        repeats = int(launch.repeats.evaluate(sizes))
+        spaces = {array.name: array.space for array in scop.arrays}
+        launches.append(ResolvedLaunch(scop.name, groups, launch.items, repeats, pieces, spaces))
+    return launches
+
+
+def accessing_launches(
+    scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
+) -> list[tuple[int, ResolvedLaunch]]:
+    """Return number and launch of those that access global or local memory; errors as `resolve`."""
+    numbered = enumerate(resolve(scop, sizes, register_reuse=register_reuse))
+    return [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
+
+
+def _resolved(
+    scop: Scop,
+    piece: Conjunction,
+    box: list[tuple[int, int]],
+    values: list[int],
+    sizes: Mapping[str, int],
+    remaining: Mapping[int, Remaining],
+) -> ResolvedPiece | None:
+    forms: list[Form] = []
+    for floor in piece.floors:
+        forms.append(_form(floor.row, floor.denominator, values, forms))
+    constraints = [_form(row, 1, values, forms) for row in piece.inequalities]
+    for row in piece.equalities:
+        # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
+        constraints += [_form(row, 1, values, forms), _form(tuple((c, -v) for c, v in row), 1, values, forms)]
+    # Equal forms become one object, on whose identity `ResolvedAccess.marks` relies.
+    known: dict[Form, Form] = {}
+    accesses = tuple(_access(scop, access, values, forms, sizes, known) for access in piece.accesses)
+    unbounded = [(-_FAR, _FAR)] * (piece.dims - len(box))
+    ranges = narrowed((*box, *unbounded), constraints)
+    if ranges is None:
+        return None
+    for low, high in ranges:
+        if low <= -_FAR or high >= _FAR:
+            msg = f"a loop around statement {piece.statement!r} of kernel {scop.name!r} has no end; give it bounds"
+            raise UnsupportedKernelError(msg, kernel=scop.name, statement=piece.statement)
+    if piece.host_dims:
+        # One launch stands for all of a host loop: the one in the middle.
+        middle = {dim: sum(ranges[dim]) // 2 for dim in piece.host_dims}
+        pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
+        ranges = narrowed(pinned, constraints)
+        if ranges is None:
+            return None
+    left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
+    issued = [
+        _issued(access, piece.accesses[at], remaining[at], piece.dims)
+        if at in remaining
+        else Issued(access, access.address, np.zeros(1, dtype=np.int64), access.itemsize)
+        for at, access in enumerate(accesses)
+    ]
+    vectors = vector_elements(scop)
+    for at, access in enumerate(piece.accesses):
+        elements = vectors.get((piece.number, access.number), 1)
+        if elements > 1:
+            issued[at] = issued[at].in_vectors(elements, ranges[-1], piece.dims - 1)
+    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), piece.schedule)
+
+
+def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:
+    """Return the instructions of a load whose values are kept."""
+    full = access.address
+    terms = tuple((dim, factor) for dim, factor in full.terms if dim < dims - remaining.loops)
+    # The address has the access's own constants; elements have the constants of each instruction.
+    own = np.array(
+        [dict(row).get(("c", 0), 0) if denominator == 1 else 0 for row, denominator in found.axes], dtype=np.int64
+    )
+    scale = np.array(access.strides, dtype=np.int64) * access.itemsize
+    address = Form(full.constant, terms, full.floors, full.denominator)
+    return Issued(access, address, (remaining.elements - own) @ scale, access.itemsize, remaining.loops)
+
+
+def _access(
+    scop: Scop,
+    access: AccessMap,
+    values: list[int],
+    forms: list[Form],
+    sizes: Mapping[str, int],
+    known: dict[Form, Form],
+) -> ResolvedAccess:
+    made = (_form(row, denominator, values, forms) for row, denominator in access.axes)
+    axes = tuple(known.setdefault(form, form) for form in made)
+    strides = tuple(int(stride.evaluate(sizes)) for stride in access.strides)
+    return ResolvedAccess(access.array, access.direction, access.text, axes, strides, scop.array(access.array).itemsize)
+
+
+def _form(row: Row, denominator: int, values: list[int], forms: list[Form]) -> Form:
+    constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
+    for (kind, position), coefficient in row:
+        if kind == "c":
+            constant += coefficient
+        elif kind == "p":
+            constant += coefficient * values[position]
+        elif kind == "d":
+            terms[position] = terms.get(position, 0) + coefficient
+        elif forms[position].dims:
+            floors.append((forms[position], coefficient))
+        else:
+            # A floor over sizes alone is a number once these are given.
+            constant += coefficient * (forms[position].constant // forms[position].denominator)
+    if not terms and not floors:
+        return Form(constant // denominator, ())
+    return Form(constant, tuple(sorted(terms.items())), tuple(floors), denominator)
+
+
+def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
+    """Return ranges cut to what constraints leave of them, or None if that is nothing."""
+    current = list(ranges)
+    changed = True
+    rounds = 0
+    while changed and rounds < _MOST_ROUNDS:
+        changed = False
+        rounds += 1
+        for form in constraints:
+            low, high = form.bounds(current)
+            if low >= 0:
+                continue
+            if high < 0:
+                return None
+            for dim, coefficient in form.terms:
+                start, end = current[dim]
+                # What the other terms can add at most bounds this one.
+                rest = high - coefficient * (end if coefficient > 0 else start)
+                if coefficient > 0:
+                    # Rounded inwards: x >= -rest/coefficient, of which the ceiling is -(rest // coefficient).
+                    new = (max(start, -(rest // coefficient)), end)
+                else:
+                    new = (start, min(end, rest // -coefficient))
+                if new[0] > new[1]:
+                    return None
+                if new != (start, end):
+                    current[dim] = new
+                    changed = True
+                    low, high = form.bounds(current)
+    if any(low > high for low, high in current):
+        return None
+    return tuple(current)

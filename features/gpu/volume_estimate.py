@@ -1,0 +1,287 @@
+"""Data volumes of any kernel from its Scop."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import FeatureError, MachineError, PerflexWarning
+from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.gpu.launch_footprints import CACHES, beforehand
+from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
+from perflex.features.gpu.resolved_launch import accessing_launches
+from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
+from perflex.features.gpu.volume_rules import VARIANTS, current_layout, current_volumes, paper_volumes
+from perflex.features.gpu.waves import launch_residency
+from perflex.features.gpu.work_group_kinds import launch_instances, representatives, whole_grid
+from perflex.features.scop.register_reuse import remaining_loads
+from perflex.machines.files import load_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from perflex.features.gpu.resolved_launch import ResolvedLaunch
+    from perflex.features.scop.scop import Scop
+    from perflex.machines.machine import Machine
+
+
+def estimate_volumes(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    machine: Machine | str | Path,
+    *,
+    variant: str = "current",
+    registers: int | None = None,
+    offsets: Mapping[str, int] | None = None,
+    caches: str | None = None,
+    register_reuse: bool = True,
+) -> Volumes:
+    """Estimate what a kernel moves between the levels of a GPU's memory hierarchy.
+
+    Parameters
+    ----------
+    kernel
+        Loopy kernel, measurement kernel, or Scop.
+    sizes
+        Value of each size parameter.
+    machine
+        The machine, its name, or its file.
+    variant
+        ``"paper2022"`` for the rules of the paper, ``"current"`` for the best ones known here.
+    registers
+        32-bit registers of a work-item; without, they do not limit the resident work-groups.
+    offsets
+        Byte address of the first element of arrays, modulo a cache line; 0 where not given.
+    caches
+        What a run of the kernel finds in the L2 cache. ``"warm"``, the default: what of its own data the same run just
+        before has left, as where a kernel is timed again and again; data that fit are then neither loaded from DRAM nor
+        written back. ``"cold"``: nothing, as where a profiler empties caches; DRAM loads are then at least the distinct
+        bytes that a launch loads, and stores count as written back. ``paper2022`` takes neither: its rules credit the
+        first wave with hits, too.
+    register_reuse
+        Whether loads are those that remain when compilers keep values in registers; else those of the source.
+
+    Returns
+    -------
+    Volumes
+        Bytes and wavefronts per run of the kernel, over all its launches; zero where it accesses no memory.
+
+    Raises
+    ------
+    MachineError, FileFormatError
+        There is no such machine, its file is wrong, or a fact that is needed is not known.
+    MissingSizeError
+        A size has no value.
+    WorkGroupTooLargeError
+        A work-group does not fit the machine.
+    UnsupportedKernelError
+        The kernel cannot be described, has no grid of work-groups, or an access is too irregular.
+    FeatureError
+        There is no such variant, or it has no such caches.
+
+    Warns
+    -----
+    PerflexWarning
+        The kernel takes as many registers as a work-item can have: values that compilers keep may be spilled.
+
+    Notes
+    -----
+    Source: Ernst, Holzer, Hager, Knorr, Wellein, Analytical Performance Estimation during Code Generation on Modern
+    GPUs, Sections 3 and 4.
+    """
+    if variant not in VARIANTS:
+        msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
+        raise FeatureError(msg, variant=variant)
+    if caches is not None and (variant == "paper2022" or caches not in CACHES):
+        msg = (
+            f"variant {variant} of the data volumes has no caches {caches!r}; give {' or '.join(CACHES)} with 'current'"
+        )
+        raise FeatureError(msg, variant=variant)
+    scop, machine = extract_scop(kernel, sizes), load_machine(machine)
+    scop.check_sizes(sizes)
+    # Where nothing is kept, the registers are not full of what is loaded.
+    if register_reuse and registers is not None and remaining_loads(scop):
+        _warn_of_spills(scop.name, machine, registers)
+    given = dict(offsets or {})
+    # Guards may leave nothing of a launch that has accesses.
+    launches = [
+        (n, launch)
+        for n, launch in accessing_launches(scop, sizes, register_reuse=register_reuse)
+        if launch_instances(launch)
+    ]
+    resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
+    if variant == "paper2022":
+        found = [paper_volumes(one, machine, held, given) for (_, one), held in zip(launches, resident, strict=True)]
+    else:
+        layout = current_layout(machine, given)
+        before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
+        found = [
+            current_volumes(launch, machine, held, given, left)
+            for (_, launch), held, left in zip(launches, resident, before, strict=True)
+        ]
+    results = [
+        (launch.repeats, _with_local(one, launch, machine)) for (_, launch), one in zip(launches, found, strict=True)
+    ]
+    total = _summed(results) if results else _nothing(scop, sizes, machine, registers)
+    named = "" if variant == "paper2022" else caches or CACHES[0]
+    return replace(total, machine=machine.name, variant=variant, caches=named)
+
+
+def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Volumes:
+    """Return the volumes of a kernel that accesses no memory."""
+    number = len(scop.launches) - 1
+    held = launch_residency(scop, number, sizes, machine, registers)
+    groups = prod(int(extent.evaluate(sizes)) for extent in scop.launches[number].groups)
+    return Volumes(
+        kernel=scop.name,
+        machine="",
+        variant="",
+        arrays={},
+        total=ArrayVolumes(),
+        resident_groups=held.groups_per_unit,
+        waves=groups / held.wave_groups,
+        wave_items=0,
+        l1_alloc=0.0,
+        oversub_l1=0.0,
+        oversub_l2_y=0.0,
+        oversub_l2_z=0.0,
+        oversub_l2=0.0,
+    )
+
+
+def _warn_of_spills(kernel: str, machine: Machine, registers: int) -> None:
+    # More than all are refused where resident work-groups are counted.
+    if registers == machine.need("registers_per_item_max"):
+        msg = (
+            f"kernel {kernel!r} takes all {registers} registers of a work-item on {machine.name}: compilers spill "
+            "values that do not fit, whose loads and stores are not counted; fewer outputs per work-item avoid it"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=3)
+
+
+def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:
+    # Local memory is served within the compute unit: it has wavefronts, but no volume below.
+    found = local_wavefronts(launch, machine)
+    arrays = dict(result.arrays)
+    for name in dict.fromkeys(name for name, _ in found):
+        arrays[name] = ArrayVolumes(
+            local_wavefronts_load=found.get((name, "load"), 0.0), local_wavefronts_store=found.get((name, "store"), 0.0)
+        )
+    return replace(result, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
+
+
+def _summed(results: Sequence[tuple[int, Volumes]]) -> Volumes:
+    """Return the volumes of all launches; what is no volume is the last one's."""
+    last = results[-1][1]
+    names = dict.fromkeys(name for _, result in results for name in result.arrays)
+    arrays = {
+        name: ArrayVolumes.total(
+            result.arrays[name].times(repeats) for repeats, result in results if name in result.arrays
+        )
+        for name in names
+    }
+    return replace(last, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
+
+
+def l1_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[str, float]:
+    """Return the transactions of global and of local memory, and both together, per run of the kernel.
+
+    Both together are ``global + 4*local`` (Section III-B) where a local transaction moves four times the bytes of a
+    global one, as on NVIDIA's GPUs. Without register reuse, each access of the source is an instruction.
+    """
+    require_gpu(machine)
+    of_global, of_local = sum(global_transactions(scop, sizes, machine, register_reuse=register_reuse).values()), 0.0
+    if any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses):
+        of_local = sum(local_transactions(scop, sizes, machine, register_reuse=register_reuse).values())
+    # A machine file without facts on local memory is enough for kernels that use none.
+    together = of_global + (local_factor(machine) * of_local if of_local else 0.0)
+    return {"f_txn_global": of_global, "f_txn_local": of_local, "f_txn_l1": together}
+
+
+def global_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[tuple[str, str], float]:
+    """Return the distinct sectors of each sub-group's loads and stores of global arrays, by array and direction.
+
+    Exact at the given sizes: all sub-groups are counted, those whose addresses differ by multiples of a kibibyte and
+    that guards treat alike by one that stands for them. Arrays begin at multiples of a cache line.
+    """
+    lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
+    line = int(machine.need("line_bytes"))
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
+        for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
+            for item in instructions(launch, group, lanes, "global", {}):
+                # Coalescing works within an instruction: a sector counts anew for each sub-group.
+                each = distinct(item.addresses, sector).sum(axis=-1)
+                total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)
+    return total
+
+
+def local_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
+) -> dict[tuple[str, str], float]:
+    """Return the accesses of local memory with their replays, by array and direction.
+
+    A sub-group's access is as many transactions as there are distinct words in the fullest bank; elements of eight
+    bytes are served to halves of a sub-group in turn. All sub-groups are counted.
+    """
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
+        for key, count in local_wavefronts(launch, machine).items():
+            total[key] += launch.repeats * count
+    return total
+
+
+def local_atomic_cycles(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> float:
+    """Return the cycles that atomic updates of local memory take, over all compute units.
+
+    Different words on one bank take turns. What the work-items of a sub-group add to one word the hardware adds up
+    first: on an RTX 3070 Ti a histogram with all elements in one bin takes no longer than its other work.
+    """
+    updated = {
+        access.array
+        for statement in scop.statements
+        for access in statement.accesses
+        if any(operation.kind == "atomic" for operation in statement.operations)
+        and access.direction == "store"
+        and scop.array(access.array).space == "local"
+    }
+    if not updated:
+        return 0.0
+    found = local_transactions(scop, sizes, machine)
+    return sum(found.get((array, "store"), 0.0) for array in updated)
+
+
+def cache_transactions(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, *, register_reuse: bool = True
+) -> dict[str, float]:
+    """Return the sectors between L2 and L1 and between DRAM and L2, from the data volumes, per run of the kernel."""
+    require_gpu(machine)
+    volumes = estimate_volumes(scop, sizes, machine, registers=registers, register_reuse=register_reuse).total
+    sector = machine.need("sector_bytes")
+    return {
+        "f_txn_l2": (volumes.l2_l1_load + volumes.l2_l1_store) / sector,
+        "f_txn_dram": (volumes.dram_load + volumes.dram_store) / sector,
+    }
+
+
+def local_factor(machine: Machine) -> float:
+    """Return how many transactions of global memory move as many bytes as one of local memory (4: 128 B of 32 B)."""
+    return machine.need("local_banks") * machine.need("local_bank_bytes") / machine.need("sector_bytes")
+
+
+def require_gpu(machine: Machine) -> None:
+    """Stop if a machine has no sub-groups and memory transactions of their own, being no GPU."""
+    if machine.kind != "gpu":
+        msg = (
+            f"machine {machine.name} is a {machine.kind.upper()}: transactions of sub-groups and the instruction "
+            "roofline are for GPUs; name one of 'perflex machine list'"
+        )
+        raise MachineError(msg, machine=machine.name)

@@ -1,0 +1,456 @@
+"""Rules of the data volumes: ``current``, the best ones known here, and ``paper2022``, those of the paper.
+
+Ernst, Holzer, Hager, Knorr, Wellein: Analytical Performance Estimation during Code Generation on Modern GPUs. Curves
+have the form a exp(-b exp(-c O)) in an oversubscription O (Section 4.5). The current rules differ in these points:
+
+* L1 cycles of a sub-group's instruction follow the machine's rules (on NVIDIA's GPUs the larger of bank conflicts and
+  tag look-ups, four lines a cycle);
+* work-groups of all alignments and at all edges are averaged with their number in the grid;
+* L1 misses follow from what the work-groups of a compute unit touch between two loads of a line (`l1_reuse`): a loop
+  that sweeps through planes needs few of them at a time, and work-groups that run together may share them;
+* repeated loads of a wave that does not fit the L2 miss as often as their distance exceeds it (`reuse_beyond`), but for
+  loops;
+* DRAM is accessed by pairs of sectors, and the alignment of arrays counts;
+* the y set is one row of work-groups high, and what a reuse has to survive is that set and what the wave newly loads;
+* first waves, rows and layers have nothing before them in the launch, so that with cold caches DRAM loads are no less
+  than what the launch touches; warm caches hold what the same run, just before, has left.
+
+Their curves' coefficients are those of the authors' tool (2025 state; the four of L2), found by them on other kernels
+and devices than those in the tests.
+
+The paper's tool is cruder than the paper in three points, where its numbers and these differ:
+
+* it counts work-items that guards keep from running, at the L1 cache and in work-groups that leave the domain;
+* it takes the wave's extents in y and z from the domain before thread folding, so that a folded wave is too shallow;
+* it places and cuts waves and sets in work-items of the domain before folding, which matters where the grid's upper
+  edge cuts a work-group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from math import exp, lcm, prod, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.gpu.integer_sets import Atoms
+from perflex.features.gpu.l1 import Lines, average_group, l1_cycles, l1_period, require_nvidia
+from perflex.features.gpu.l1_reuse import resident_reuse
+from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
+from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
+from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
+from perflex.features.gpu.waves import waves_of
+from perflex.features.gpu.work_group_kinds import first_groups, guards_of, launch_instances, whole_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.features.gpu.l1 import Cycles, GroupVolumes
+    from perflex.features.gpu.l1_reuse import Reuse
+    from perflex.features.gpu.launch_footprints import Beforehand
+    from perflex.features.gpu.resolved_launch import ResolvedLaunch
+    from perflex.features.gpu.waves import Wave, Waves
+    from perflex.machines.machine import Machine
+
+
+def gompertz(curve: tuple[float, float, float], oversubscription: float) -> float:
+    """Return a exp(-b exp(-c O))."""
+    a, b, c = curve
+    # Curves of hits have a negative c: beyond 700 the inner exponential overflows, and the rate is 0 long before.
+    return a * exp(-b * exp(min(-c * oversubscription, 700.0)))
+
+
+@dataclass(frozen=True)
+class WaveVolumes:
+    """Bytes of a wave, by array; of several waves their means."""
+
+    load: dict[str, float]
+    store: dict[str, float]
+    # what of the loads the sets adjacent in x, y and z touch, each without what those before it touch
+    overlap: dict[str, tuple[float, float, float]]
+    # all bytes of the sets adjacent in x, y and z, loads and stores counted by themselves
+    sets: tuple[float, float, float]
+    # part of all waves that have a set adjacent in x, y and z; the means of overlaps and sets are of those alone
+    shares: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+
+def wave_volumes(footprints: FootprintCounter, wave: Wave, granule: int) -> WaveVolumes:
+    """Return the footprint of a wave and its overlaps with the sets before it (Section 4.4.2)."""
+    load: dict[str, float] = {}
+    overlap: dict[str, tuple[float, float, float]] = {}
+    sets = [0.0, 0.0, 0.0]
+    for key in footprints.keys("load"):
+        unions = [
+            [product for box in boxes for product in footprints.products(box, "load").get(key, [])]
+            for boxes in (wave.now, *wave.before)
+        ]
+        if not any(unions):
+            continue
+        atoms = Atoms(unions)
+        mine = atoms.masks[0]
+        load[key[0]] = load.get(key[0], 0) + atoms.size(mine) * granule
+        found = []
+        for number, mask in enumerate(atoms.masks[1:]):
+            sets[number] += atoms.size(mask) * granule
+            found.append(atoms.size(mine & mask) * granule)
+            # What one set still holds is no longer looked for in the next.
+            mine = mine & ~mask
+        before = overlap.get(key[0], (0.0, 0.0, 0.0))
+        overlap[key[0]] = (before[0] + found[0], before[1] + found[1], before[2] + found[2])
+    # Stores take room in L2 that reuse has to survive; the overlap itself is of loads alone.
+    for number, boxes in enumerate(wave.before):
+        sets[number] += sum(footprints.bytes_of(boxes, ["store"]).values())
+    store: dict[str, float] = {**footprints.bytes_of(wave.now, ["store"])}
+    return WaveVolumes(load, store, overlap, (sets[0], sets[1], sets[2]))
+
+
+def mean_volumes(footprints: FootprintCounter, waves: Waves, granule: int) -> WaveVolumes:
+    """Return the means over some waves by their weights."""
+    if len(waves.members) == 1:
+        # A single wave's overlaps need no mean over those that have any.
+        return replace(wave_volumes(footprints, waves.members[0][0], granule), shares=waves.shares)
+    load, store = defaultdict[str, float](float), defaultdict[str, float](float)
+    overlap: dict[str, tuple[float, float, float]] = {}
+    sets = np.zeros(3)
+    total = sum(weight for _, weight in waves.members)
+    # Of those that have a set before them: where none has, the sums below are zero as well.
+    with_set = total * np.where(np.asarray(waves.shares) > 0, waves.shares, 1.0)
+    for wave, weight in waves.members:
+        found = wave_volumes(footprints, wave, granule)
+        for into, part in ((load, found.load), (store, found.store)):
+            for name, size in part.items():
+                into[name] += weight / total * size
+        for name, sizes in found.overlap.items():
+            x, y, z = np.asarray(overlap.get(name, (0.0, 0.0, 0.0))) + weight / with_set * sizes
+            overlap[name] = (float(x), float(y), float(z))
+        sets += weight / with_set * found.sets
+    return WaveVolumes(load, store, overlap, (float(sets[0]), float(sets[1]), float(sets[2])), waves.shares)
+
+
+VARIANTS = ("current", "paper2022")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of volumes: of overlaps that hit L2, and of what L2 gives up early.
+
+    `again_miss` is the share of a run's data that the next run no longer finds in L2: 1 where caches are cold.
+    """
+
+    xy_hit: float
+    z_hit: float
+    load_miss: float
+    store_miss: float
+    again_miss: float = 1.0
+
+
+@dataclass(frozen=True)
+class Oversubscription:
+    """Data over capacity: in L1, and in L2 by the y set, the z set and the wave."""
+
+    l1: float
+    l2_y: float
+    l2_z: float
+    l2: float
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Sums over some work-groups, means of waves, and the instances of a launch and of a wave, which scale them."""
+
+    group: GroupVolumes
+    wave: WaveVolumes
+    everything: int
+    cells: float
+
+    @classmethod
+    def of(
+        cls,
+        launch: ResolvedLaunch,
+        groups: Mapping[tuple[int, ...], int],
+        waves: Waves,
+        layout: Layout,
+        lines: Lines,
+        offsets: dict[str, int],
+        cycles: Cycles,
+    ) -> Parts:
+        """Return them for some work-groups and waves (with weights); `layout` is that of the waves' footprints."""
+        footprints = FootprintCounter(launch, layout)
+        cells = sum(weight * instances(launch, box) for wave, weight in waves.members for box in wave.now)
+        group = average_group(launch, groups, lines, offsets, cycles, footprints)
+        if not cells or not group.instances:
+            msg = (
+                f"guards of kernel {launch.kernel!r} leave nothing of the work-groups that data volumes look at; "
+                "simplify them, or give them as bounds of its loops"
+            )
+            raise UnsupportedKernelError(msg, kernel=launch.kernel)
+        mean = mean_volumes(footprints, waves, layout.granule)
+        return cls(group, mean, launch_instances(launch), cells / sum(weight for _, weight in waves.members))
+
+
+@dataclass(frozen=True)
+class L1Loads:
+    """How loads below the L1 cache differ from what each work-group loads at least, in bytes by array."""
+
+    shared: Mapping[str, float]  # what another work-group on the same compute unit has loaded already
+    repeated: Mapping[str, float]  # what is loaded again, since the cache has lost it
+
+
+def repeated_by_curve(group: GroupVolumes, miss: float) -> L1Loads:
+    """Return loads below the L1 cache from the share of repeated loads that miss (Eqs. 2 and 5)."""
+    # The redundant volume is what is asked for beyond the compulsory one.
+    return L1Loads({}, {name: miss * max(0.0, group.loads[name] - group.compulsory[name]) for name in group.loads})
+
+
+def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
+    """Return loads below the L1 cache from those of some compute units."""
+    shared: dict[str, float] = {}
+    repeated: dict[str, float] = {}
+    for name, loads in reuse.loads.items():
+        if not loads:
+            continue
+        compulsory = group.compulsory[name]
+        if reuse.cut:
+            below = group.loads[name] * reuse.missed[name] / loads
+            shared[name], repeated[name] = max(0.0, compulsory - below), max(0.0, below - compulsory)
+        else:
+            shared[name] = compulsory * (1 - reuse.together[name] / reuse.alone[name])
+            # Both are sums of the same weights, which rounding may leave apart.
+            repeated[name] = group.loads[name] * max(0.0, reuse.missed[name] - reuse.together[name]) / loads
+    return L1Loads(shared, repeated)
+
+
+def assembled(
+    launch: ResolvedLaunch, parts: Parts, below_l1: L1Loads, rates: Rates, least: Mapping[str, int]
+) -> Mapping[str, ArrayVolumes]:
+    """Return the volumes of each array from footprints and rates (Sections 4.3 to 4.5).
+
+    `least` are bytes that the launch loads from DRAM at least, where it finds nothing in L2.
+    """
+    group, wave = parts.group, parts.wave
+    # What was looked at stands for the whole launch by the number of its instances, so that partly filled work-groups
+    # count for what they do.
+    scale, waves = parts.everything / group.instances, parts.everything / parts.cells
+    arrays = {}
+    for name in [name for name, space in launch.spaces.items() if space == "global"]:
+        sizes = wave.overlap.get(name, (0.0, 0.0, 0.0))
+        overlap = [size * share for size, share in zip(sizes, wave.shares, strict=True)]
+        compulsory, store = group.compulsory[name] * scale, group.stores[name] * scale
+        loads_least = float(least.get(name, 0))
+        # L1 caches are empty at first: what the launch loads at all crosses once.
+        shared = min(below_l1.shared.get(name, 0.0) * scale, max(0.0, compulsory - loads_least))
+        capacity = below_l1.repeated.get(name, 0.0) * scale
+        load = compulsory - shared + capacity
+        wave_load, wave_store = wave.load.get(name, 0) * waves, wave.store.get(name, 0) * waves
+        # Section 4.5 fits no rate for the x set: the y set's serves both.
+        hit_xy, hit_z = (overlap[0] + overlap[1]) * rates.xy_hit * waves, overlap[2] * rates.z_hit * waves
+        # The same for stores: what L1 writes through beyond the wave's distinct granules is redundant.
+        evicted = rates.store_miss * max(0.0, store - wave_store)
+        # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.
+        first = max(wave_load - hit_xy - hit_z, loads_least)
+        dram_capacity = rates.load_miss * max(0.0, load - first)
+        # What stays in L2 from run to run is neither loaded nor, as the next run overwrites it, written back.
+        hit_again, kept_store = (1 - rates.again_miss) * first, (1 - rates.again_miss) * wave_store
+        arrays[name] = ArrayVolumes(
+            l1_wavefronts=group.wavefronts[name] * scale,
+            l1_load=group.loads[name] * scale,
+            l2_l1_compulsory=compulsory,
+            l2_l1_shared=shared,
+            l2_l1_capacity=capacity,
+            l2_l1_load=load,
+            l2_l1_store=store,
+            wave_load=wave_load,
+            wave_store=wave_store,
+            overlap_x=overlap[0] * waves,
+            overlap_y=overlap[1] * waves,
+            overlap_z=overlap[2] * waves,
+            hit_xy=hit_xy,
+            hit_z=hit_z,
+            store_evict=evicted,
+            dram_capacity=dram_capacity,
+            hit_again=hit_again,
+            kept_store=kept_store,
+            dram_load=first - hit_again + evicted + dram_capacity,
+            dram_store=wave_store - kept_store + evicted,
+        )
+    return arrays
+
+
+def as_volumes(
+    launch: ResolvedLaunch,
+    parts: Parts,
+    below_l1: L1Loads,
+    rates: Rates,
+    over: Oversubscription,
+    least: Mapping[str, int] | None = None,
+    *,
+    resident: int,
+    units: int,
+) -> Volumes:
+    """Return the result of one launch, yet without the names of machine and variant.
+
+    `resident` is the number of work-groups that each of the compute `units` holds at once; `least` as in `assembled`.
+    """
+    arrays = assembled(launch, parts, below_l1, rates, least or {})
+    return Volumes(
+        kernel=launch.kernel,
+        machine="",
+        variant="",
+        arrays=arrays,
+        total=ArrayVolumes.total(arrays.values()),
+        resident_groups=resident,
+        waves=prod(launch.groups) / (resident * units),
+        wave_items=parts.cells,
+        l1_alloc=parts.group.allocated_bytes,
+        oversub_l1=over.l1,
+        oversub_l2_y=over.l2_y,
+        oversub_l2_z=over.l2_z,
+        oversub_l2=over.l2,
+    )
+
+
+_OVERLAP_MISS = (1.0, 37.1, 3.2)
+_LOAD_MISS = (0.2, 7.56, 0.67)
+_STORE_MISS = (0.38, 3.79, 0.55)
+# The sizes of caches that the later curves are stated for, in bytes.
+_L2_REFERENCE = 4 * 1024 * 1024
+# Rows shorter than this, in bytes, share sectors with their neighbours often enough to count that.
+_SHORT_ROWS = 1024
+
+
+def current_layout(machine: Machine, offsets: dict[str, int]) -> Layout:
+    """Return how these rules cut addresses into what DRAM transfers: two sectors."""
+    return Layout(2 * Lines.of(machine).sector, offsets, _SHORT_ROWS, wrap=True)
+
+
+def current_volumes(
+    launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int], before: Beforehand
+) -> Volumes:
+    """Return the volumes of one launch, of which a compute unit holds so many work-groups, by the current rules.
+
+    `offsets` are the byte addresses of arrays' first elements, modulo a cache line; 0 where not given. `before` is what
+    the launch finds in L2.
+    """
+    lines = Lines.of(machine)
+    lines = replace(lines, period=lcm(l1_period(machine), lines.line))
+    units = int(machine.need("compute_units"))
+    l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")
+    waves = waves_of(launch, resident * units, full_y_set=False)
+    layout = current_layout(machine, offsets)
+    parts = Parts.of(launch, whole_grid(launch, lines.line), waves, layout, lines, offsets, l1_cycles(machine))
+    group, volumes = parts.group, parts.wave
+    load, overlap = sum(volumes.load.values()), [sum(part) for part in zip(*volumes.overlap.values(), strict=True)]
+    # `zip` of nothing, for a kernel without loads, yields no sums.
+    overlap = overlap or [0, 0, 0]
+    footprint = load + sum(volumes.store.values())
+    over = Oversubscription(
+        l1=group.allocated_bytes * resident / l1,
+        l2_y=(volumes.sets[1] + load - overlap[0] - overlap[1]) / l2,
+        l2_z=(volumes.sets[2] + load - overlap[2]) / l2,
+        l2=footprint / l2,
+    )
+    own = machine.curves.get("l1_miss_current")
+    below_l1 = (
+        repeated_by_curve(group, gompertz(own, over.l1))
+        if own
+        else repeated_by_reuse(group, resident_reuse(launch, resident, units, l1, lines, offsets))
+    )
+    wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
+    z_miss = machine.curves.get("z_miss_current", _OVERLAP_MISS)
+    rates = Rates(
+        xy_hit=1 - gompertz(machine.curves.get("xy_miss_current", _OVERLAP_MISS), over.l2_y),
+        z_hit=1 - gompertz(z_miss, over.l2_z),
+        load_miss=_load_miss(launch, machine, over.l2, wave_argument),
+        store_miss=gompertz(machine.curves.get("store_miss_current", _STORE_MISS), wave_argument),
+        # A run is the farthest that reuse reaches back, as a layer is within a launch.
+        again_miss=1.0 if before.run_bytes is None else gompertz(z_miss, before.run_bytes / l2),
+    )
+    found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
+    # Work-groups in which nothing runs are part of no wave.
+    return replace(found, waves=group.groups / (resident * units))
+
+
+def _load_miss(launch: ResolvedLaunch, machine: Machine, oversubscription: float, argument: float) -> float:
+    own = machine.curves.get("load_miss_current")
+    rate = gompertz(own or _LOAD_MISS, argument)
+    # The curve stays at a fifth however large a folded wave is. It is kept where loops load: work-groups of a wave go
+    # through them side by side, so that repeated loads come close together.
+    return rate if own or _loads_in_loops(launch) else max(rate, reuse_beyond(oversubscription))
+
+
+def _loads_in_loops(launch: ResolvedLaunch) -> bool:
+    axes = len(launch.groups) + len(launch.items)
+    return any(
+        low < high
+        for piece in launch.pieces
+        if any(access.direction == "load" and launch.spaces[access.array] == "global" for access in piece.accesses)
+        for low, high in piece.ranges[axes:]
+    )
+
+
+def reuse_beyond(oversubscription: float) -> float:
+    """Return the share of repeated loads of a wave between which more data is touched than a cache holds.
+
+    Work-groups of a wave run at once, each at its own pace: if the two loads come at any times of the wave, independent
+    of each other, the share of the wave's data touched between them is more than x with probability (1 - x)^2.
+    """
+    return (1 - 1 / oversubscription) ** 2 if oversubscription > 1 else 0.0
+
+
+# Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
+_FAR = 1024
+# The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
+_L1_MISS = (0.73, 4.6, 0.34)
+_Y_HIT = (1.0, 0.06347897995, -1.03)
+_Z_HIT = (1.0, 0.0036, -3.97)
+_PAPER_LOAD_MISS = (0.5, 13.0, 1.8)
+_STORE_HIT = (1.0, 0.044, -0.61)
+
+
+def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+    """Return the cycles of each iteration's instructions (Section 4.2).
+
+    A half sub-group takes as many as there are addresses on one of 16 banks of 8 bytes, or segments of 1024 bytes.
+    """
+    halves = addresses.reshape(len(addresses), -1, addresses.shape[-1] // 2)
+    conflicts = bank_conflicts(halves, 16, 8, itemsize)
+    cycles: np.ndarray = np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
+    return cycles
+
+
+def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int]) -> Volumes:
+    """Return the volumes of one launch by the rules of the paper; arguments as `current_volumes`."""
+    require_nvidia(machine, "paper2022")
+    lines = Lines.of(machine)
+    units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
+    waves = waves_of(launch, resident * units, full_y_set=True, edges=False)
+    # The paper's tool looks at the first work-groups, which in an uneven grid may stand for nothing but themselves.
+    even = guards_of(launch).even
+    groups = first_groups(waves.members[0][0].now[0], 4) if even else whole_grid(launch, lines.line)
+    # Addresses are (sector of the row, y, z), so that alignment does not enter.
+    layout = Layout(lines.sector)
+    parts = Parts.of(launch, groups, waves, layout, lines, offsets, paper_cycles)
+    group, volumes = parts.group, parts.wave
+    # Eq. 4: data over capacity, in the L1 what its resident work-groups allocate (whole lines).
+    over = Oversubscription(
+        l1=group.allocated_bytes * resident / machine.need("l1_bytes"),
+        l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
+        l2_z=volumes.sets[2] / capacity,
+        l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
+    )
+    below_l1 = repeated_by_curve(group, gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1))
+    rates = Rates(
+        xy_hit=gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y)),
+        z_hit=gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z)),
+        load_miss=gompertz(machine.curves.get("load_miss", _PAPER_LOAD_MISS), over.l2),
+        store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
+    )
+    return as_volumes(launch, parts, below_l1, rates, over, resident=resident, units=units)
+
+
+def _clamped(oversubscription: float) -> float:
+    """Return the argument of the curves of overlaps; 0.1 stands for no set."""
+    return min(max(oversubscription, 0.01), 10.0) if oversubscription else 0.1

@@ -1,0 +1,402 @@
+"""Warp-level and thread-level instructions of a kernel by class, symbolic in the sizes (Ding and Williams).
+
+What is counted is what a compiler makes of the source, by these rules; no counter of a device is read:
+
+* an arithmetic operation is one instruction of its type's class (``fp32`` with half precision, ``fp64``, ``int`` with
+  truth values), also a division or a function, of which compilers make several; complex ones are several;
+* an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
+  each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
+  `perflex.features.scop.register_reuse`; private arrays are registers, and what lies in constant memory is an operand
+  of the instruction that uses it;
+* address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
+* each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
+  32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
+* a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
+  branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one. An affine
+  condition is a guard, unless both of its branches are counted everywhere: ``annotate(kernel, branches="both")``;
+* a barrier and the end of the kernel are one ``control`` instruction each.
+
+A sub-group executes an instruction if any of its work-items does; that is counted exactly from the domains.
+
+Compilers leave fewer tests of guards (`spared_tests`): they test conditions that are joined by "and" one by one, and
+move what does not depend on a loop before it (loop-invariant code motion and unswitching: Muchnick, Advanced Compiler
+Design and Implementation, 1997, chapters 13 and 18). And they make several instructions of divisions and functions
+(`slots_of`): about those of CUDA's mathematical functions with their default precision, whose code branches on the
+argument. An operation that is not listed counts as a function of twenty instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.counting.counts import counts_of
+from perflex.features.instructions.loop_tree import address_work, nests_of
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import lanes_of, vector_elements
+from perflex.features.scop.register_reuse import remaining_by_access
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from perflex.features.counting.counts import ScopCounts
+    from perflex.features.instructions.loop_tree import CountedLoop, CountedNest
+    from perflex.features.scop.scop import Scop, Statement
+
+
+INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
+
+_CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
+# Real instructions: a complex product is two multiplications and two multiply-adds.
+_COMPLEX = {"add": 2, "mul": 4, "madd": 4}
+_COMPLEX_OTHER = 2
+# A shift and a mask.
+_PER_DIVISION = 2
+# Place and text of tests.
+_Seen = set[tuple[object, str]]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Instructions of one class that the elements of a set execute."""
+
+    kind: str  # one of `INSTRUCTION_CLASSES`
+    times: Fraction  # instructions per element of the set
+    domain: Any  # isl set of (work-group, work-item, loop values); None for all work-items of the launch
+    launch: int  # index of the launch
+
+
+def instruction_class(dtype: str) -> str:
+    """Return the class of an operation on values of a type."""
+    return _CLASS_OF.get(dtype, "int")
+
+
+def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    """Return instructions of addresses and counters, and branches, of innermost loops; unrolled by n, one in n runs."""
+
+    def compute() -> list[Executed]:
+        with ISL_LOCK:
+            return [one for nest in nests_of(scop) for one in _overhead(scop, nest)]
+
+    return _integers_and_branches(scop, scop.derived("unrolled overhead", (), compute), sub_group_size)
+
+
+def _overhead(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
+    barriers = [one.loops for one in scop.barriers if one.launch == nest.launch]
+    names = {path: scop.statements[n].loops for n, paths in nest.paths.items() for path in paths}
+    outer = {path[:-1] for path in nest.loops}
+    inner = {
+        path: loop
+        for path, loop in nest.loops.items()
+        if path not in outer
+        and not loop.unrolled
+        and all(met[: loop.depth] != names[path][: loop.depth] for met in barriers)
+    }
+    for times, loop in address_work(scop, nest):
+        if loop.path in inner and times:
+            yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
+    yield from _counters(nest, inner.values())
+
+
+def _integers_and_branches(
+    scop: Scop, parts: Iterable[Executed], sub_group_size: int
+) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    counts = counts_of(scop)
+    integers, branches = (
+        QuasiPolynomial.total(
+            counts.executions(one.domain, one.launch, sub_group_size) * one.times for one in parts if one.kind == kind
+        )
+        for kind in ("int", "control")
+    )
+    return integers, branches
+
+
+def instructions_of(
+    scop: Scop, sub_group_size: int | None, *, register_reuse: bool = True
+) -> dict[str, QuasiPolynomial]:
+    """Return how many instructions of each class are executed, by sub-groups or, without a size, by work-items.
+
+    Each is a function of the sizes, summed over all launches of the kernel. Without register reuse, each access of the
+    source is an instruction.
+    """
+    counts = counts_of(scop)
+    # Each is a sum of dozens of counts, which isl takes tenths of a second to add up.
+    totals = counts.cached(
+        "instructions", (sub_group_size, register_reuse), lambda: _totals(scop, counts, sub_group_size, register_reuse)
+    )
+    return dict(zip(INSTRUCTION_CLASSES, totals, strict=True))
+
+
+def _totals(
+    scop: Scop, counts: ScopCounts, sub_group_size: int | None, register_reuse: bool
+) -> tuple[QuasiPolynomial, ...]:
+    found = {kind: QuasiPolynomial.constant(0) for kind in INSTRUCTION_CLASSES}
+    for (kind, launch), parts in _merged(scop, register_reuse).items():
+        for times, domain in parts:
+            if domain is None:
+                size = scop.launches[launch].group_size
+                # The last sub-group issues the instruction even if it is partly filled.
+                each = size if sub_group_size is None else -(-size // sub_group_size)
+                number = counts.group_count(launch) * each
+            else:
+                number = counts.executions(domain, launch, sub_group_size)
+            found[kind] = found[kind] + number * times
+    return tuple(found[kind] for kind in INSTRUCTION_CLASSES)
+
+
+def _merged(scop: Scop, register_reuse: bool) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+    """Return (instructions per element, set) by class and launch, each set once."""
+
+    def compute() -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+        sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
+        with ISL_LOCK:
+            for part in _everything(scop, register_reuse):
+                into = sums.setdefault((part.kind, part.launch), {})
+                # Counting is the expensive step, and sets that are built alike print alike: each is counted once.
+                key = str(part.domain)
+                into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
+        return {key: list(parts.values()) for key, parts in sums.items()}
+
+    return scop.derived("instructions", (register_reuse,), compute)
+
+
+def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
+    remaining = remaining_or_all(scop) if register_reuse else {}
+    for nest in nests_of(scop):
+        for number in nest.paths:
+            if not only_tests(scop, scop.statements[number]):
+                yield from _statement(scop, number, remaining)
+        for times, loop in address_work(scop, nest):
+            if times:
+                yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
+        yield from _counters(nest, (loop for loop in nest.loops.values() if not loop.unrolled))
+        yield from guard_work(scop, nest)
+    for launch in range(len(scop.launches)):
+        yield Executed("control", Fraction(1), None, launch)
+    for barrier in scop.barriers:
+        yield Executed("control", barrier.weight(), barrier.domain, barrier.launch)
+
+
+def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return what remains of accesses when values stay in registers; nothing is known of those that it lacks."""
+    try:
+        return remaining_by_access(scop, triangular=triangular)
+    # What is not known to be one element is not known to be the same one: it is loaded anew.
+    except UnsupportedKernelError:
+        return {}
+
+
+def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
+    statement = scop.statements[number]
+    weight = statement.weight()
+    vectors = vector_elements(scop)
+    for operation in statement.operations:
+        # The update itself is an access; an atomic is one instruction with it.
+        if operation.kind == "atomic":
+            continue
+        each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
+        kind = instruction_class(operation.dtype)
+        yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
+    for place, access in enumerate(statement.accesses):
+        space = scop.array(access.array).space
+        loads, kept = remaining.get((number, place), (1, 0))
+        # What lies in constant memory is an operand of the instruction that uses it.
+        if space in {"private", "constant"} or not loads:
+            continue
+        elements = vectors.get((number, place), 1)
+        if elements > 1:
+            # One that is made for each element is one for all neighbours that it moves at once.
+            loads, kept = -(-(loads if kept else lanes_of(scop, statement)) // elements), max(1, kept)
+        dims = statement.domain.dim(isl.dim_type.set)
+        # Loops that values are kept over are innermost: one execution for all of their iterations.
+        domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
+        yield Executed(f"ldst_{space}", weight * loads, domain, statement.launch)
+
+
+def only_tests(scop: Scop, statement: Statement) -> bool:
+    """Return whether a statement is but the test of a guard, which the domains of its instruction's rest show."""
+    if statement.accesses or any(operation.dtype in _CLASS_OF for operation in statement.operations):
+        return False
+    instruction = statement.name.partition(".")[0]
+    others = [one for one in scop.statements if one.name.partition(".")[0] == instruction and one is not statement]
+    return any(
+        one.launch == statement.launch and one.domain.is_strict_subset(statement.domain)
+        for one in others
+        if one.schedule == statement.schedule
+    )
+
+
+def _counters(nest: CountedNest, loops: Iterable[CountedLoop]) -> Iterator[Executed]:
+    for loop in loops:
+        yield Executed("int", 2 * loop.weight, loop.iterations, nest.launch)
+        yield Executed("control", loop.weight, loop.iterations, nest.launch)
+
+
+def guard_work(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
+    """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
+    seen: _Seen = set()
+    yield from _loop_guards(nest, seen)
+    for number in nest.paths:
+        loop = nest.around(number)[-1]
+        yield from _tested(scop.statements[number].domain, loop, nest, seen)
+
+
+def _loop_guards(nest: CountedNest, seen: _Seen) -> Iterator[Executed]:
+    """Yield the tests of loops that not all work-items enter, but those that were seen."""
+    for loop in nest.loops.values():
+        yield from _tested(nest.entries(loop), nest.parent(loop), nest, seen)
+
+
+def _tested(inner: Any, loop: CountedLoop, nest: CountedNest, seen: _Seen) -> Iterator[Executed]:
+    """Yield the test that tells who of a loop's iterations is in a set."""
+    context = loop.iterations
+    if context.is_subset(inner):
+        return
+    # What the loops around do not imply is what a compiler has to test.
+    remaining = inner.coalesce().gist(context)
+    if (loop.path, str(remaining)) in seen:
+        return
+    # Who fails the test goes the other way: no test of its own.
+    opposite = context.subtract(inner).coalesce().gist(context)
+    seen.update({(loop.path, str(remaining)), (loop.path, str(opposite))})
+    yield Executed("int", loop.weight * _comparisons(remaining), context, nest.launch)
+    yield Executed("control", loop.weight, context, nest.launch)
+
+
+def _comparisons(guard: Any) -> int:
+    """Return the instructions that test whether an instance is in a set."""
+    count = 0
+    for part in guard.compute_divs().get_basic_sets():
+        for constraint in part.get_constraints():
+            # These only bound isl's floors, and are no test.
+            if constraint.is_div_constraint():
+                continue
+            affine = constraint.get_aff()
+            divisions = sum(
+                not affine.get_coefficient_val(isl.dim_type.div, place).is_zero()
+                for place in range(affine.dim(isl.dim_type.div))
+            )
+            count += 1 + _PER_DIVISION * divisions
+    return max(1, count)
+
+
+def spared_tests(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    """Return by how many comparisons, and branches, the rule of instruction counts exceeds what compilers leave."""
+
+    def compute() -> list[Executed]:
+        with ISL_LOCK:
+            nests = nests_of(scop)
+            everywhere = [one for nest in nests for one in guard_work(scop, nest)]
+            left = [one for nest in nests for one in _tests(scop, nest)]
+        return [*everywhere, *(replace(one, times=-one.times) for one in left)]
+
+    return _integers_and_branches(scop, scop.derived("spared tests", (), compute), sub_group_size)
+
+
+def _tests(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
+    """Yield the tests that remain, each in its loop."""
+    yield from _loop_guards(nest, set())
+    seen: _Seen = set()
+    for number in nest.paths:
+        statement = scop.statements[number]
+        around = nest.around(number)
+        # The tests of all of its conditions are those of the statement that they guard.
+        if not only_tests(scop, statement) and not around[-1].iterations.is_subset(statement.domain):
+            remaining = statement.domain.coalesce().gist(around[-1].iterations)
+            for loop, part in _by_loop(remaining, around, nest.axes):
+                yield from _tested(part, loop, nest, seen)
+
+
+def _by_loop(guard: Any, around: list[CountedLoop], axes: int) -> Iterator[tuple[CountedLoop, Any]]:
+    """Yield the conditions of a guard by the innermost loop that they depend on; all of them together by an "or"."""
+    pieces = guard.compute_divs().get_basic_sets()
+    if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):
+        yield around[-1], guard
+        return
+    size = guard.dim(isl.dim_type.set)
+    by_depth: dict[int, Any] = {}
+    for constraint in pieces[0].get_constraints():
+        used = [
+            place + 1 for place in range(size - axes) if constraint.involves_dims(isl.dim_type.set, axes + place, 1)
+        ]
+        depth = max(used, default=0)
+        known = by_depth.get(depth)
+        whole = isl.BasicSet.universe(guard.get_space()) if known is None else known
+        by_depth[depth] = whole.add_constraint(constraint)
+    for depth, part in sorted(by_depth.items()):
+        inner = size - axes - depth
+        yield around[depth], isl.Set.from_basic_set(part).project_out(isl.dim_type.set, axes + depth, inner)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Instructions of one operation: on the pipeline of its type, of integers and comparisons, of special functions."""
+
+    own: float = 0.0
+    simple: float = 0.0
+    special: float = 0.0
+    product: float = 0.0
+
+
+_ONE = Slots(own=1)
+_SIMPLE = Slots(simple=1)
+_FUNCTION = Slots(own=20, special=1)
+_NOTHING = Slots()
+
+_FLOAT32: Mapping[str, Slots] = {
+    **dict.fromkeys(("add", "mul", "madd", "fma"), _ONE),
+    **dict.fromkeys(("min", "max", "cmp", "abs", "sign"), _SIMPLE),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc", "rsqrt"), Slots(own=1, special=1)),
+    "div": Slots(own=8, special=1),
+    "sqrt": Slots(own=6, special=1),
+    "exp": Slots(own=4, special=1),
+    "exp2": Slots(own=2, special=1),
+    "log": Slots(own=9, simple=3),
+    "log2": Slots(own=3, special=1),
+    "tanh": Slots(own=8, special=2),
+    "pow": Slots(own=30, simple=8, special=2),
+    "atomic": _NOTHING,
+}
+# Comparisons of doubles take the pipeline of doubles, selections do not; conversions to and from doubles are as slow.
+_FLOAT64: Mapping[str, Slots] = {
+    **dict.fromkeys(("add", "mul", "madd", "fma", "cmp", "abs", "convert"), _ONE),
+    **dict.fromkeys(("min", "max"), Slots(own=1, simple=2)),
+    "div": Slots(own=10, special=1),
+    "sqrt": Slots(own=10, special=1),
+    "rsqrt": Slots(own=8, special=1),
+    "atomic": _NOTHING,
+}
+_INTEGER: Mapping[str, Slots] = {
+    **dict.fromkeys(("add", "min", "max", "cmp", "abs", "bit", "shift", "sign"), _SIMPLE),
+    **dict.fromkeys(("mul", "madd"), Slots(product=1)),
+    # Quotients by powers of two, as those of subscripts: a shift and a mask.
+    **dict.fromkeys(("floordiv", "mod"), Slots(simple=2)),
+    "div": Slots(simple=12, product=4, special=1),
+    "atomic": _NOTHING,
+}
+# 64-bit integers are pairs: two additions with a carry, four products.
+_PAIR = 2
+# A complex operation is two, or for products four, real ones.
+_COMPLEX_PRODUCTS = {"mul": 4, "madd": 4}
+
+
+def slots_of(kind: str, dtype: str) -> dict[str, float]:
+    """Return the instructions of one operation on each pipeline that it takes."""
+    pipe, table = "int32", _INTEGER  # the others: fp32, fp64, int32_mul (products) and special (functions)
+    if dtype in {"float16", "float32", "complex64"}:
+        pipe, table = "fp32", _FLOAT32
+    elif dtype in {"float64", "complex128"}:
+        pipe, table = "fp64", _FLOAT64
+    one = table.get(kind, _FUNCTION)
+    times = 1
+    if dtype.startswith("complex"):
+        times = _COMPLEX_PRODUCTS.get(kind, 2)
+    elif dtype in {"int64", "uint64"}:
+        times = _PAIR
+    own = {pipe: one.own}
+    own["int32"] = own.get("int32", 0.0) + one.simple
+    found = {**own, "int32_mul": one.product * times, "special": one.special}
+    return {name: number * times for name, number in found.items() if number}

@@ -1,0 +1,250 @@
+"""The loops of a kernel as a tree of isl sets, and the address arithmetic of accesses in it.
+
+Addresses are counted as a compiler that shares and strength-reduces them would compute them, in integer instructions:
+
+* each different index of work-group and work-item along an array axis, such as ``16*gid + lid``, is computed once: a
+  multiply-add for each term after the first, and one if a single term has a factor;
+* each different address is computed once: a multiply-add for each array axis that varies between work-items after the
+  first, and one for the array's base. Addresses that differ by a constant number of bytes are one: the constant is
+  part of the instruction. Where the distance depends on a size (the next row), it is one addition more;
+* where an address moves with a loop, one addition per iteration; none in a loop that is unrolled, if the step is known
+  at compile time;
+* a division or remainder by a constant takes two instructions (shift and mask) and a multiply-add, for each iteration
+  of the loops it depends on;
+* an address that is given by cases, or not known, is computed anew each time: two instructions for each axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from perflex.features.scop.address_maps import MOST_UNROLLED, Path, paths_of
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Access, Scop, Statement
+
+    # Whether something is met for the first time.
+    _New = Callable[..., bool]
+
+
+@dataclass
+class CountedLoop:
+    """A sequential loop of a launch, or (the root) all of the launch."""
+
+    path: Path  # what tells it from the launch's other loops; the outer loop's path is a prefix
+    depth: int  # number of loops around and including it
+    iterations: Any  # isl set of (work-group, work-item, loop values) that execute it, or for the root, of work-items
+    weight: Fraction = Fraction(1)  # executions per element of that set
+    unrolled: bool = False  # whether all that enter it execute the same few iterations at all sizes
+
+
+@dataclass
+class CountedNest:
+    """The loops of one launch."""
+
+    launch: int  # its index
+    axes: int  # number of work-group and work-item axes
+    root: CountedLoop  # all work-items of work-groups that do anything
+    loops: dict[Path, CountedLoop] = field(default_factory=dict)  # by path, outer ones first
+    # paths of the loops around each statement, by the statement's index in the Scop
+    paths: dict[int, tuple[Path, ...]] = field(default_factory=dict)
+
+    def around(self, number: int) -> list[CountedLoop]:
+        """Return the root and the loops around a statement, outermost first."""
+        return [self.root, *(self.loops[path] for path in self.paths[number])]
+
+    def parent(self, loop: CountedLoop) -> CountedLoop:
+        """Return the loop around a loop."""
+        return self.loops.get(loop.path[:-1], self.root)
+
+    def entries(self, loop: CountedLoop) -> Any:
+        """Return the instances that enter a loop: its iterations without the loop's own dimension."""
+        return loop.iterations.project_out(isl.dim_type.set, self.axes + loop.depth - 1, 1)
+
+
+def nests_of(scop: Scop) -> list[CountedNest]:
+    """Return the loop nests of all launches that execute a statement."""
+    nests = []
+    for launch in range(len(scop.launches)):
+        mine = [(n, statement) for n, statement in enumerate(scop.statements) if statement.launch == launch]
+        if mine:
+            nests.append(_nest(scop, launch, mine))
+    return nests
+
+
+def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:
+    groups, items = len(scop.launches[launch].groups), scop.launches[launch].items
+    axes = groups + len(items)
+    domains = [statement.domain.intersect_params(scop.assumptions.params()) for _, statement in mine]
+    domains += [barrier.domain for barrier in scop.barriers if barrier.launch == launch]
+    nest = CountedNest(launch, axes, CountedLoop((), 0, _work_items(domains, groups, items)))
+    reached: dict[Path, dict[str, Any]] = {}
+    # Domains of barriers stand behind those of the statements.
+    for (number, statement), domain in zip(mine, domains, strict=False):
+        paths = paths_of(number, statement, axes)
+        nest.paths[number] = paths
+        for depth, path in enumerate(paths, 1):
+            part = _outer(domain, axes + depth)
+            reached.setdefault(path, {})[str(part)] = part
+            nest.loops.setdefault(path, CountedLoop(path, depth, None, statement.weight(depth)))
+    nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
+    for path, loop in nest.loops.items():
+        loop.iterations = _union(list(reached[path].values()))
+        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1)
+    return nest
+
+
+def _outer(domain: Any, dims: int) -> Any:
+    return domain.project_out(isl.dim_type.set, dims, domain.dim(isl.dim_type.set) - dims)
+
+
+def _work_items(domains: list[Any], groups: int, items: tuple[int, ...]) -> Any:
+    """Return all work-items of the work-groups that execute anything."""
+    active = _union(list({str(part): part for part in (_outer(domain, groups) for domain in domains)}.values()))
+    active = active.add_dims(isl.dim_type.set, len(items))
+    for axis, extent in enumerate(items):
+        active = active.lower_bound_val(isl.dim_type.set, groups + axis, isl.Val(0))
+        active = active.upper_bound_val(isl.dim_type.set, groups + axis, isl.Val(extent - 1))
+    return active.coalesce()
+
+
+def _union(parts: list[Any]) -> Any:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.union(part)
+    return whole.coalesce()
+
+
+def _is_constant(iterations: Any, position: int) -> bool:
+    """Return whether all that enter a loop execute the same few iterations at all sizes."""
+    low, high = iterations.dim_min_val(position), iterations.dim_max_val(position)
+    if not (low.is_int() and high.is_int()) or int((high - low).to_python()) >= MOST_UNROLLED:
+        return False
+    # Equal limits overall are not enough: each entry must run the whole range.
+    every = iterations.project_out(isl.dim_type.set, position, 1).insert_dims(isl.dim_type.set, position, 1)
+    every = every.lower_bound_val(isl.dim_type.set, position, low).upper_bound_val(isl.dim_type.set, position, high)
+    return bool(every.is_subset(iterations))
+
+
+# By the rule above: shift, mask and multiply-add; and what an axis of an unknown address takes.
+_DIVISION = 3
+_UNKNOWN = 2
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An index along an array axis."""
+
+    terms: tuple[tuple[int, int], ...]  # (dimension, coefficient), without floors
+    floors: tuple[tuple[str, frozenset[int]], ...]  # (text, dimensions) of each division by a constant
+    constant: str  # what is added
+    fixed_stride: bool  # whether the distance of neighbours along the axis is known at compile time
+
+    @property
+    def moving(self) -> object:
+        """What is the same for addresses a constant distance apart."""
+        return self.terms, self.floors
+
+    def dims(self) -> frozenset[int]:
+        return frozenset(dim for dim, _ in self.terms).union(*(dims for _, dims in self.floors))
+
+
+def address_work(scop: Scop, nest: CountedNest) -> Iterator[tuple[int, CountedLoop]]:
+    """Yield (integer instructions, the loop or root that executes them) for all accesses of a launch."""
+    seen: set[object] = set()
+
+    def new(*key: object) -> bool:
+        known = key in seen
+        seen.add(key)
+        return not known
+
+    for number in nest.paths:
+        around = nest.around(number)
+        for access in scop.statements[number].accesses:
+            if scop.array(access.array).space == "private":
+                continue
+            axes = _axes(scop, access)
+            if axes is not None:
+                yield from _indices(axes, around, nest.axes, new)
+                yield from _address(access.array, axes, around, nest.axes, new)
+            elif new("unknown", access.array, access.text, around[-1].path):
+                yield _UNKNOWN * int(access.relation.dim(isl.dim_type.out)), around[-1]
+
+
+def _indices(axes: list[_Axis], around: list[CountedLoop], first: int, new: _New) -> Iterator[tuple[int, CountedLoop]]:
+    for axis in axes:
+        items = tuple((dim, factor) for dim, factor in axis.terms if dim < first)
+        if items and new("index", items):
+            # n terms are n - 1 multiply-adds; a single one is a multiplication, unless its factor is 1.
+            yield len(items) - (len(items) > 1 or items[0][1] == 1), around[0]
+        for text, dims in axis.floors:
+            home = around[_depth(dims, first)]
+            if new("floor", text, home.path):
+                yield _DIVISION, home
+
+
+def _address(
+    array: str, axes: list[_Axis], around: list[CountedLoop], first: int, new: _New
+) -> Iterator[tuple[int, CountedLoop]]:
+    moving = tuple(axis.moving for axis in axes)
+    # An offset along an axis whose stride is not known makes another address.
+    offsets = tuple(axis.constant for axis in axes if not axis.fixed_stride)
+    loops = tuple(around[_depth(axis.dims(), first)].path for axis in axes)
+    if new("address", array, moving, loops):
+        varying = sum(1 for axis in axes if any(dim < first for dim in axis.dims()))
+        yield max(1, varying), around[0]
+        # The address is the first of its offsets: only further ones cost an addition.
+        new("offset", array, moving, loops, offsets)
+    elif new("offset", array, moving, loops, offsets):
+        yield 1, around[0]
+    for depth, loop in enumerate(around[1:], 1):
+        steps = [axis for axis in axes if any(dim == first + depth - 1 for dim, _ in axis.terms)]
+        moves = any(not axis.fixed_stride for axis in steps) if loop.unrolled else bool(steps)
+        if moves and new("step", array, moving, offsets, loop.path):
+            yield 1, loop
+
+
+def _depth(dims: frozenset[int], first: int) -> int:
+    """Return the depth of the innermost loop among dimensions, 0 if there is none."""
+    return max((dim - first + 1 for dim in dims), default=0) if any(dim >= first for dim in dims) else 0
+
+
+def _axes(scop: Scop, access: Access) -> list[_Axis] | None:
+    """Return the indices of an access; None where they are given by cases or not known."""
+    if not access.relation.is_single_valued():
+        return None
+    function = access.relation.as_pw_multi_aff()
+    strides = access.strides if access.strides is not None else scop.array(access.array).strides
+    axes = []
+    for position in range(function.dim(isl.dim_type.out)):
+        pieces = function.get_at(position).get_pieces()
+        if len(pieces) != 1:
+            return None
+        axes.append(_axis(pieces[0][1], strides[position]))
+    return axes
+
+
+def _axis(affine: Any, stride: QuasiPolynomial) -> _Axis:
+    kinds = isl.dim_type
+    terms = [
+        # isl returns rationals: times their common denominator they are whole.
+        (dim, int((value * affine.get_denominator_val()).to_python()))
+        for dim in range(affine.dim(kinds.in_))
+        if not (value := affine.get_coefficient_val(kinds.in_, dim)).is_zero()
+    ]
+    floors = []
+    for place in range(affine.dim(kinds.div)):
+        if affine.get_coefficient_val(kinds.div, place).is_zero():
+            continue
+        inner = affine.get_div(place)
+        dims = frozenset(dim for dim in range(inner.dim(kinds.in_)) if inner.involves_dims(kinds.in_, dim, 1))
+        floors.append((str(inner), dims))
+    added = [str(affine.get_constant_val())]
+    added += [str(affine.get_coefficient_val(kinds.param, place)) for place in range(affine.dim(kinds.param))]
+    return _Axis(tuple(terms), tuple(floors), " ".join(added), not stride.parameters)

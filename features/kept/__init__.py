@@ -1,1 +1,0 @@
-"""Scops and counts that are kept in the store between runs."""

@@ -1,0 +1,65 @@
+"""The device of this machine that a calibration belongs to, never another one in its place; where kernels are timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perflex.devices.listing import describe, device_of, is_device_specific, is_wall_time, list_devices
+from perflex.errors import CalibrationError, DeviceError
+from perflex.timing.measuring import chosen_device
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perflex.calibration.record import CalibrationRecord
+    from perflex.devices.device import Device
+    from perflex.timing.launch.backend import TimedDevice
+
+# By these a device is known again; drivers are updated.
+_SAME = ("name", "platform", "api")
+# Stands among a calibration's facts of its device where its times are those of a table.
+TIMES_FACT = "times_of"
+
+
+def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
+    """Return the device of this machine that a calibration belongs to."""
+    if facts.get(TIMES_FACT):
+        of = f" of {facts['name']}" if facts.get("name") else ""
+        msg = (
+            f"the calibration is based on times{of} in {facts[TIMES_FACT]}, measured elsewhere, and no device of this "
+            "machine is known to be the same; name the device to use, or calibrate one of this machine"
+        )
+        raise DeviceError(msg, device=str(facts.get("name", "")))
+    wanted = {key: str(facts[key]) for key in _SAME if facts.get(key)}
+    if "name" not in wanted:
+        return device_of(output)
+    # Of several that are alike the default one comes first.
+    infos = sorted(list_devices(), key=lambda info: not info.default)
+    usable = [info.device for info in infos if info.usable]
+    if is_device_specific(output):
+        # Names in outputs are parts of a device's name, which others may have, too.
+        usable = [device_of(output)]
+    for device in usable:
+        if all(str(getattr(device, key)) == value for key, value in wanted.items()):
+            return device
+    platform = f" ({wanted['platform']})" if "platform" in wanted else ""
+    msg = (
+        f"the calibration is of {wanted['name']}{platform}, which is not among the devices that work here: "
+        f"{describe(list_devices())}; calibrate one of these, or name the device to use instead"
+    )
+    raise DeviceError(msg, device=wanted["name"])
+
+
+# Whether to time, or where: True is the device that the calibration belongs to.
+ProbeOn: TypeAlias = "bool | str | TimedDevice"
+
+
+def probing_device(calibration: CalibrationRecord, probe: ProbeOn) -> TimedDevice:
+    """Return where kernels are timed."""
+    output = calibration.model.output_feature
+    if not is_wall_time(output):
+        msg = f"a probe measures a time, but the model's output {output} is not a time; predict without probe"
+        raise CalibrationError(msg, feature=output)
+    if isinstance(probe, bool):
+        return device_of_calibration(output, calibration.device)
+    return chosen_device(probe)

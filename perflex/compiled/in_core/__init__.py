@@ -1,1 +1,0 @@
-"""Cycles of straight code by LLVM's machine code analyzer, llvm-mca."""

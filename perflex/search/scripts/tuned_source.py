@@ -1,0 +1,173 @@
+"""A kernel's source with tunables: what every such file says, and the space of variants that follows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
+from perflex.features.from_source.source import source_kernel
+from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.spaces.extraction import built
+from perflex.search.spaces.space import VariantSpace
+
+if TYPE_CHECKING:
+    from perflex.features.from_source.source import SourceKernel
+
+Settings = Mapping[str, Any]
+# A number, a formula of tunables, or a function that takes all settings as one mapping.
+Stated = int | str | Callable[[dict[str, Any]], Any]
+AXES = "xyz"
+BLOCK_SIZES = ("block_size_x", "block_size_y", "block_size_z")
+# Kernel Tuner's, where no tunable says how many threads a block has.
+_USUAL_BLOCK = (256, 1, 1)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A variant's launch: work-items and work-groups along each axis, and the macros that the host program sets."""
+
+    local: Sequence[int]
+    groups: Sequence[str | int]
+    defines: Settings
+
+
+@dataclass(frozen=True)
+class GridRule:
+    """How Kernel Tuner finds the grid: the problem's extents, divided by products along each axis."""
+
+    problem: Stated | Sequence[Stated]
+    divisors: Sequence[Sequence[Stated] | Callable[[dict[str, Any]], Any] | None] = (None, None, None)
+    block_names: Sequence[str] = BLOCK_SIZES
+    defines: Mapping[str, Stated] | None = None
+
+    def __call__(self, settings: Settings) -> Launch:
+        """Return a variant's launch, with the macros that Kernel Tuner sets."""
+        values = dict(settings)
+        names = (*self.block_names, *BLOCK_SIZES[len(self.block_names) :])
+        local = [int(values.get(name, usual)) for name, usual in zip(names, _USUAL_BLOCK, strict=True)]
+        problem: Any = self.problem(values) if callable(self.problem) else self.problem
+        extents = [problem] if isinstance(problem, str) or not isinstance(problem, Sequence) else list(problem)
+        extents += [1] * (3 - len(extents))
+        groups = [
+            math.ceil(number_of(extent, values) / self._divisor(axis, names[axis], values))
+            for axis, extent in enumerate(extents)
+        ]
+        if self.defines is None:
+            grid = {f"grid_size_{axis}": count for axis, count in zip(AXES, groups, strict=True)}
+            defines = {"kernel_tuner": 1, **grid, **dict(zip(names, local, strict=True)), **values}
+        else:
+            defines = {name: _defined(given, values) for name, given in self.defines.items()}
+        used = max([1, *(axis + 1 for axis in range(3) if local[axis] > 1 or groups[axis] > 1)])
+        return Launch(local[:used], groups[:used], defines)
+
+    def _divisor(self, axis: int, name: str, values: dict[str, Any]) -> float:
+        given = self.divisors[axis] if axis < len(self.divisors) else None
+        if callable(given):
+            return float(given(values))
+        stated = ([name] if name in values else []) if given is None else [given] if isinstance(given, str) else given
+        return math.prod(number_of(each, values) for each in stated)
+
+
+def number_of(given: Stated, values: dict[str, Any]) -> float:
+    """Return a number that is stated as such, as a formula of tunables, or by a function of all of them."""
+    found: Any = given(values) if callable(given) else given
+    if isinstance(found, str):
+        try:
+            formula = parse_formula(found, SCALARS)
+        except ModelSyntaxError as error:
+            raise SpaceError(error.message, formula=found) from error
+        missing = [name for name in formula.names if name not in values]
+        if missing:
+            msg = f"the formula {found!r} names {missing[0]!r}, which is no tunable; there are {', '.join(values)}"
+            raise SpaceError(msg, formula=found)
+        found = formula.value(values)
+    return float(found)
+
+
+def _defined(given: Stated, values: dict[str, Any]) -> Any:
+    found = given(values) if callable(given) else given
+    return values.get(found, found) if isinstance(found, str) else found
+
+
+@dataclass(frozen=True)
+class TunedSource:
+    """A kernel's source with tunables; called with settings, it returns the variant's kernel."""
+
+    # The file, or its text, or a function of the settings that returns it.
+    source: Path | str | Callable[[dict[str, Any]], str]
+    # The kernel's function, with template arguments.
+    kernel: str
+    launch: Callable[[Settings], Launch]
+    # What a text is called; its suffix says which language it is in.
+    file: Path | None = None
+    # Where headers are looked for.
+    folders: Sequence[Path] = ()
+    # By position: what integer arguments are, and the bytes of arrays as texts; None for others.
+    arguments: Sequence[int | str | None] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    # Whether the grid is stated in numbers, which hold for these sizes alone.
+    fixed_sizes: bool = True
+
+    def __call__(self, **settings: Any) -> SourceKernel:
+        """Return a variant's kernel."""
+        launch = self.launch(settings)
+        made = source_kernel(
+            self.source(settings) if callable(self.source) else self.source,
+            self.kernel,
+            local=launch.local,
+            groups=launch.groups,
+            defines=launch.defines,
+            folders=self.folders,
+            stated=self.stated,
+        )
+        if self.file is not None and not isinstance(self.source, Path):
+            made = replace(made, path=self.file)
+        shapes = {
+            name: str(int(given) // size)
+            for (name, _, _, size), given in zip(made.arguments, self.arguments, strict=False)
+            if isinstance(given, str) and size
+        }
+        return replace(made, shapes=shapes | dict(made.shapes)) if shapes else made
+
+    def space(
+        self, tunables: Mapping[str, Sequence[Any]], constraints: Sequence[str | Callable[..., Any]], name: str
+    ) -> VariantSpace:
+        """Return the space of its variants; sizes are those of the first variant that can be read."""
+        space = VariantSpace(self, tunables, constraints, name=name)
+        sizes = self.sizes_in(space)
+        if sizes is None:
+            space.enumerated()  # which says what is wrong with the constraints
+            msg = f"space {name} has no settings"
+            raise SpaceError(msg, space=name)
+        return VariantSpace(self, tunables, constraints, name=name, sizes=sizes)
+
+    def sizes_in(self, every: Iterable[Settings]) -> dict[str, int] | None:
+        """Return the sizes of the first variant that can be read; None if there are no settings.
+
+        Where none can be read, the first one's error is raised.
+        """
+        first: PerflexError | None = None
+        # A space whose first variants cannot be read is likely one of which none can.
+        for settings in itertools.islice(every, _TRIED):
+            try:
+                kernel = built(self, settings)
+                positions = kernel.arguments
+            except PerflexError as error:
+                first = first or error
+                continue
+            wanted = set(kernel.sizes)
+            found = zip(positions, self.arguments, strict=False)
+            numbers = {argument[0]: given for argument, given in found if isinstance(given, int)}
+            return {name: value for name, value in {**numbers, **self.sizes}.items() if name in wanted}
+        if first is None:
+            return None
+        raise first
+
+
+_TRIED = 20

@@ -1,1 +1,0 @@
-"""Whether a machine is fit to measure on: what the system and short trials of its devices say, and what to do."""

@@ -1,0 +1,101 @@
+"""Timed configurations of data sets: which there are, and which of them are worked with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import FileFormatError, MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+FOLDERS = {
+    "nvbench": "nvbench",
+    "gpuperf": "gpuperf",
+    "sgemm_variants": "sgemm",
+    "neusight": "neusight",
+    "hub": "hub",
+    "simulated_gpu": "simulated",
+}
+"""Folders of data, and the module that reads each."""
+CONFIGURATIONS = 200
+"""So many are drawn of each tuning space: whole spaces have thousands, and each is a kernel of its own."""
+LEAST_SECONDS = 20e-6
+"""Shorter times are those of launching more than of the kernel; a simulator's are exact, however short."""
+_EXACT = ("simulated",)
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """What ran where, and how long it took.
+
+    `program` is what is left out as a whole, and variants of one `case` (same result, same size) compete on a GPU. The
+    `label` of a configuration (program, sizes, launch shape) is unique on a GPU and the same on others. `launches` are
+    kernels (loopy kernel or Scop), their sizes, and how often each is launched; nearly always one, launched once.
+    `seconds` is the time of all together; `warm` says whether data may still lie in L2. The `note` is "repeat" for a
+    row that repeats another one; of simulated rows it is their role. `registers` are those of a work-item, where known.
+    """
+
+    data: str
+    gpu: str
+    machine: str
+    program: str
+    case: str
+    label: str
+    launches: tuple[tuple[Any, Mapping[str, int], int], ...]
+    seconds: float
+    warm: bool = True
+    note: str = ""
+    registers: int | None = None
+    sub_group_size: int = 32
+
+
+def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIGURATIONS) -> list[MeasuredRow]:
+    """Read folders of data, all that are there if none is named; of tuning spaces so many configurations each.
+
+    Raises
+    ------
+    FileFormatError
+        A folder is not there, is none of `FOLDERS`, or there is none at all.
+    """
+    names = list(sets) or [name for name in FOLDERS if (data / name).is_dir()]
+    rows: list[MeasuredRow] = []
+    for name in names:
+        if name not in FOLDERS or not (data / name).is_dir():
+            msg = f"{data} has no folder {name!r} of known data; there can be {', '.join(FOLDERS)}"
+            raise FileFormatError(msg, path=data / name)
+        reader: Any = import_module(f".{FOLDERS[name]}", __package__)
+        rows += reader.rows(data / name, *((configurations,) if name == "hub" else ()))
+    if not rows:
+        msg = f"{data} has none of the folders {', '.join(FOLDERS)}; give the folder that holds them (--data DIR)"
+        raise FileFormatError(msg, path=data)
+    return rows
+
+
+def choose(rows: Sequence[MeasuredRow], gpus: Sequence[str] = ()) -> tuple[list[MeasuredRow], list[MeasuredRow]]:
+    """Return the rows to work with, once each, and those that are too short to fit or judge by.
+
+    Raises
+    ------
+    MachineError
+        The data have no such GPU.
+    FileFormatError
+        Two rows of a GPU have one label and neither is marked as a repeat.
+    """
+    known = sorted({row.gpu for row in rows})
+    for gpu in gpus:
+        if gpu not in known:
+            msg = f"the data have no times of the GPU {gpu!r}; they have {', '.join(known)}"
+            raise MachineError(msg, machine=gpu)
+    once = [row for row in rows if row.note != "repeat"]
+    seen = Counter((row.data, row.gpu, row.label) for row in once)
+    twice = [key for key, count in seen.items() if count > 1]
+    if twice:
+        msg = f"{len(twice)} labels stand for several rows of one GPU, as {'/'.join(twice[0])}; labels are unique"
+        raise FileFormatError(msg, path=twice[0][0])
+    long = [row for row in once if row.seconds >= LEAST_SECONDS or row.data in _EXACT]
+    return long, [row for row in once if row.seconds < LEAST_SECONDS and row.data not in _EXACT]

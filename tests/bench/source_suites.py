@@ -1,0 +1,361 @@
+"""How many kernels of public suites are understood from their source, and whether they are counted right.
+
+    python tests/bench/source_suites.py --data DIR [--suites NAME,...] [--oclgrind] [--only TEXT]
+
+DIR holds checkouts of PolyBench-ACC, gpu-rodinia, shoc, Kernel Tuner (its examples), BAT and NVIDIA's cuda-samples, in
+folders ``PolyBench-ACC``, ``gpu-rodinia``, ``shoc``, ``kernel_tuner``, ``BAT`` and ``cuda-samples``. All integer
+arguments are numbers (`SIZES`, else 96, with ``--oclgrind`` 40). Each kernel is read in a process of its own, for 60 s
+at most:
+
+* exact: every loop, guard and subscript is known;
+* bound: data decide guards alone, counts are upper bounds;
+* stated: data decide trip counts or subscripts, which have to be stated;
+* refused: an error, with a line.
+
+With ``--oclgrind`` OpenCL C kernels that are exact or bounds run under that simulator without optimisation. Loads,
+stores and bytes by address space, barriers and float operations must be equal, or not below for bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SUITES = {
+    "PolyBench, OpenCL": ("PolyBench-ACC/OpenCL", "**/*.cl"),
+    "PolyBench, CUDA": ("PolyBench-ACC/CUDA", "**/*.cu"),
+    "Rodinia, OpenCL": ("gpu-rodinia/opencl", "**/*.cl"),
+    "SHOC, OpenCL": ("shoc/src/opencl/level1", "**/*.cl"),
+    "SHOC, S3D": ("shoc/src/opencl/level2", "**/*.cl"),
+    "Kernel Tuner, CUDA": ("kernel_tuner/examples/cuda", "*.cu"),
+    "Kernel Tuner, OpenCL": ("kernel_tuner/examples/opencl", "*.cl"),
+    "BAT": ("BAT/batbench/benchmarks", "**/*.cu"),
+    "NVIDIA samples": ("cuda-samples/Samples", "**/*.cu"),
+}
+LIMIT_S = 60.0
+SIZES = {
+    "iteration": 1, "iterations": 2, "shift": 4, "k": 3, "it": 1, "r": 4, "radius": 4, "offset": 0, "start": 0,
+    "blk": 2, "i": 3, "t": 1, "dir": 1, "border_cols": 1, "border_rows": 1, "small_block_cols": 14,
+    "small_block_rows": 14,
+    "log2N": 10, "log2Stride": 8, "sharedLength": 256, "arrayLength": 1024, "stride": 64, "size": 256, "n": 1000,
+}  # fmt: skip
+SMALL = {"n": 40, "size": 64, "arrayLength": 64, "stride": 16}
+# What the host programs define, and template arguments, by name.
+DEFINES = {
+    "Rodinia": "BLOCK_SIZE=16 RD_WG_SIZE=16 THREADS=256 FPTYPE=float NUMBER_THREADS=256 TYPE=float WIDTH=16 HEIGHT=16"
+    " WG_SIZE_R=16 WG_SIZE_C=16 DEFAULT_ORDER=256 fp=float MCW=1 order=256 BLOCK_SIZE_0=64 GROUP_SIZE=64 BIN_COUNT=1024"
+    " IN_SIZE=100000 HISTOGRAM_SIZE=1024",
+    "SHOC, S3D": "SINGLE_PRECISION=1 DFTYPE=float N_GP=4096",
+    "SHOC, OpenCL": "SINGLE_PRECISION=1 FPTYPE=float FPVECTYPE=float4 VECTORIZATION=4 POSVECTYPE=float4"
+    " FORCEVECTYPE=float4 LROWS=16 LCOLS=16 BLOCK_SIZE=16 VECTYPE=float4 T=float K=0 UINT=uint",
+    "Kernel": "block_size_x=32 block_size_y=8 read_only=1 loop_unroll_factor=2 loop_unroll_factor_0=2 vector=2"
+    " loop_unroll_factor_1=2 tile_size_x=2 tile_size_y=2 use_padding=1 filter_width=17 filter_height=17 num_blocks=1024"
+    " between_method=1 use_precomputed_slopes=1 use_method=1 size=10000000 nr_domains=1 vertices=600",
+    "BAT": "block_size_x=32 block_size_y=8 read_only=1 tile_size_x=2 tile_size_y=2 use_padding=1 filter_width=15"
+    " filter_height=15 image_width=4096 image_height=4096 use_shmem=1 use_cmem=1 between_method=1 MWG=64 NWG=64 KWG=32"
+    " use_precomputed_slopes=1 use_method=1 use_shared_mem=1 use_separate_acc=1 n_y_blocks=4 block_size_z=1 nr_dms=2048"
+    " nr_samples=25000 nr_channels=1536 max_shift=650 dm_step=0.02f loop_unroll_factor_channel=0 tile_stride_x=1"
+    " tile_stride_y=1 blocks_per_sm=0 loop_unroll_factor_t=2 temporal_tiling_factor=2 sh_power=1 max_tfactor=10"
+    " outer_unroll_factor=1 inner_unroll_factor1=4 inner_unroll_factor2=1 use_soa=1 local_mem=1 vector_type=1 MDIMC=16"
+    " NDIMC=16 MDIMA=16 NDIMB=16 KWI=2 VWM=2 VWN=2 STRM=0 STRN=0 SA=1 SB=1 PRECISION=32 OUTER_UNROLL_FACTOR=1"
+    " INNER_UNROLL_FACTOR1=4 INNER_UNROLL_FACTOR2=1 USE_SOA=1 LOCAL_MEM=1 USE_CONSTANT_MEMORY=0 VECTOR_TYPE=1"
+    " BLOCK_SIZE_X=32 BLOCK_SIZE_Y=8 TILE_SIZE_X=2 TILE_SIZE_Y=2 TEMPORAL_TILING_FACTOR=2 MAX_TFACTOR=10 SH_POWER=1"
+    " LOOP_UNROLL_FACTOR_T=2 BLOCKS_PER_SM=0 grid_width=4096 grid_height=4096 GRID_WIDTH=4096 GRID_HEIGHT=4096"
+    " LOOP_UNROLL_REDUCE_1=1 LOOP_UNROLL_REDUCE_2=1 USE_CUDA=1 WORK_GROUP_SIZE_X=32 BLOCK_SIZE=256 LOOP_UNROLL_TRIAD=1"
+    " WORK_PER_THREAD=2 UNROLL_LOOP_2=1 FFT_BLOCK_SIZE=64 TEXTURE_MEMORY=0 GRID_SIZE=64 UNROLL_REDUCE_LOOP=1"
+    " FPTYPE=float LOOP_UNROLL_LSB=1 SCAN_DATA_SIZE=4 SORT_DATA_SIZE=4 INLINE_LSB=1 SCAN_BLOCK_SIZE=256"
+    " SORT_BLOCK_SIZE=256",
+    "NVIDIA": "BLOCK_DIM=16",
+}
+TYPES = {"C": "float4", "vec": "float4", "forceVecType": "float4", "posVecType": "float4", "ContextType": "int",
+         "use_soa": "int", "block_size_x_": "int"}  # fmt: skip
+NUMBERS = {"blockSize": "256", "threadsPerBlock": "256", "size": "256", "ntid": "256", "n_blocks": "4", "vlen": "2",
+           "multithreadBodies": "0", "lookAt": "0", "ofs": "0", "R": "4", "BLOCK_SIZE": "16", "BS": "16"}  # fmt: skip
+HEADERS = ("PolyBench-ACC/common", "cuda-samples/Samples/5_Domain_Specific/FDTD3d/inc")
+
+Job = dict[str, Any]
+
+
+def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
+    """Return the kernels of a suite."""
+    from perflex.errors import PerflexError
+    from perflex.features.from_source import parsing
+
+    folder, pattern = SUITES[suite]
+    words = DEFINES.get(suite) or DEFINES.get(re.split(r"[ ,]", suite)[0], "")
+    defines = dict(word.split("=") for word in words.split())
+    headers = [str(data / each) for each in HEADERS]
+    found: dict[tuple[str, str], Job] = {}
+    for path in sorted((data / folder).glob(pattern)):
+        if only not in str(path):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        own = {key: value for key, value in defines.items() if not ("pathfinder" in str(path) and key == "BLOCK_SIZE")}
+        try:
+            functions = parsing.kernels_in(path, text, own, headers)
+        except PerflexError as error:
+            print(f"{path}: {error}")
+            continue
+        for function in functions:
+            words = " ".join(function.words)
+            axes = 1
+            for axis, letter in ((1, "y"), (2, "z")):
+                if re.search(rf"get_\w+ \( {axis} \)|(threadIdx|blockIdx|blockDim) \. {letter}\b", words):
+                    axes = axis + 1
+            names = function.template_parameters
+            arguments = [
+                TYPES.get(each) or NUMBERS.get(each) or ("1" if each[0].islower() else "float") for each in names
+            ]
+            name = function.spelling + (f"<{', '.join(arguments)}>" if names else "")
+            found.setdefault((str(path), function.spelling), {
+                "suite": suite, "path": str(path), "name": name, "axes": axes, "defines": own, "headers": headers,
+            })  # fmt: skip
+    return list(found.values())
+
+
+def launch_of(job: Job, *, small: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return work-group and grid."""
+    axes, path = job["axes"], job["path"]
+    if small:
+        local, groups = {1: ((64,), (2,)), 2: ((16, 16), (2, 3)), 3: ((8, 8, 2), (2, 2, 2))}[axes]
+        if "shoc" in path and axes == 1:
+            local = (64,) if "fft" in path else (256,)
+        if axes == 1 and re.search("backprop|srad|kmeans|dwt|reduction", path):
+            local = (256,)
+        if re.search("lud|nw", path) and axes == 1:
+            local = (32,) if "lud_perimeter" in job["name"] else (16,)
+    else:
+        local, groups = {1: ((256,), (8,)), 2: ((16, 16), (6, 6)), 3: ((8, 8, 4), (4, 4, 4))}[axes]
+    if job["suite"].startswith(("Kernel", "BAT")):
+        local = (16, 16) if "gemm.cu" in path else (32, 8, 1)[:axes]
+        groups = groups[: len(local)] if len(groups) >= len(local) else (*groups, *(4,) * (len(local) - len(groups)))
+    return local, groups
+
+
+def read_kernel(job: Job, small: bool, answers: Any) -> None:
+    """Read one kernel; answer its class, the seconds, and what is counted."""
+    from perflex.errors import PerflexError
+    from perflex.features.from_source.source import source_kernel
+
+    start = time.perf_counter()
+    local, groups = launch_of(job, small=small)
+    row = {**job, "local": local, "groups": groups, "class": "refused", "why": ""}
+    try:
+        kernel = source_kernel(
+            Path(job["path"]), job["name"], local=local, groups=groups, defines=job["defines"], folders=job["headers"]
+        )
+        default, known = (40, SIZES | SMALL) if small else (96, SIZES)
+        sizes = {name: known.get(name, default) for name in kernel.sizes}
+        unstated = kernel.unstated(sizes)
+        matters = {each.matter for each in unstated}
+        row["class"] = "exact" if not matters else "bound" if matters <= {"guard", "early exit"} else "stated"
+        row["why"] = "; ".join(map(str, unstated[:2]))
+        if row["class"] != "stated":
+            scop = kernel.scop(sizes)
+            row |= {"sizes": sizes, "seconds": time.perf_counter() - start}
+            if small:
+                row |= counted(scop, sizes)
+    except PerflexError as error:
+        row |= {"class": "refused", "why": str(error)}
+    except Exception as error:  # noqa: BLE001 - what must not happen is counted, too
+        row |= {"class": "escaped", "why": f"{type(error).__name__}: {error}"}
+    row.setdefault("seconds", time.perf_counter() - start)
+    answers.put(row)
+
+
+def points(domain: Any, sizes: dict[str, int]) -> int:
+    """Return how many points a set has at some sizes."""
+    from perflex.isl import isl
+
+    kind = isl.dim_type.param
+    for place in range(domain.dim(kind)):
+        domain = domain.fix_val(kind, place, isl.Val(sizes[domain.get_dim_name(kind, place)]))
+    return int(domain.project_out(kind, 0, domain.dim(kind)).count_val().to_python())
+
+
+def counted(scop: Any, sizes: dict[str, int]) -> Job:
+    """Return executed accesses, bytes and operations of a Scop, and the extents of its arrays in bytes."""
+    from perflex.isl import isl
+
+    found: Counter[str] = Counter()
+    for statement in scop.statements:
+        times = points(statement.domain, sizes)
+        last = statement.domain.dim(isl.dim_type.set) - 1
+        vector = statement.domain.get_dim_name(isl.dim_type.set, last) == "lane"
+        lanes = int(statement.domain.dim_max_val(last).to_python()) + 1 if vector else 1
+        for access in statement.accesses:
+            array = scop.array(access.array)
+            found[f"{access.direction} {array.space}"] += times // lanes
+            found[f"{access.direction} {array.space} bytes"] += times * array.itemsize
+        for operation in statement.operations:
+            if operation.dtype.startswith("float") and operation.kind in {"add", "mul", "madd", "div"}:
+                found[operation.kind] += times * operation.count
+    found["barrier"] = sum(points(barrier.domain, sizes) for barrier in scop.barriers)
+    extents = {array.name: int(array.shape[0].evaluate(sizes)) * array.itemsize for array in scop.arrays}
+    return {"counts": dict(found), "extents": extents}
+
+
+def executed(row: Job) -> Job:
+    """Return what Oclgrind executes of a kernel in the same words, or why it does not run."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from oracles.oclgrind import find_icd, parse_counts
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "oclgrind.icd").write_text(f"{find_icd()}\n", encoding="utf-8")
+        environment = os.environ | {
+            "OCL_ICD_VENDORS": folder, "OCL_ICD_FILENAMES": "", "OCLGRIND_INST_COUNTS": "1",
+            "OCLGRIND_NUM_THREADS": "1",            "PYOPENCL_NO_CACHE": "1", "PYTHONWARNINGS": "ignore",
+        }  # fmt: skip
+        try:
+            done = subprocess.run(
+                [sys.executable, __file__, "--run-one"], input=json.dumps(row), env=environment, capture_output=True,
+                text=True, timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"why": "the simulator does not end"}
+    if done.returncode:
+        return {"why": (done.stderr.strip().splitlines() or ["?"])[-1]}
+    run = parse_counts(done.stdout)
+    madds = sum(count for name, count in run.calls.items() if name.startswith("llvm.fmuladd"))
+    counts = {"add": run.adds, "mul": run.muls, "div": run.divs, "barrier": run.barriers,
+              "madd": madds + run.called("fma") + run.called("mad")}  # fmt: skip
+    for space in ("global", "local", "constant"):
+        for word, traffic in (("load", run.load(space)), ("store", run.store(space))):
+            counts |= {f"{word} {space}": traffic.count, f"{word} {space} bytes": traffic.bytes}
+    return {"executed": counts}
+
+
+def run_one(row: Job) -> None:
+    """Run one kernel in this process, which sees Oclgrind alone."""
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    from perflex.features.from_source.source import source_kernel
+
+    platform = next(each for each in cl.get_platforms() if each.name == "Oclgrind")
+    device_queue = cl.CommandQueue(cl.Context(platform.get_devices()))
+    options = ["-cl-opt-disable", *(f"-D{key}={value}" for key, value in row["defines"].items())]
+    options.append(f"-I{Path(row['path']).parent}")
+    text = Path(row["path"]).read_text(encoding="utf-8", errors="replace")
+    program = cl.Program(device_queue.context, text).build(options=options)
+    function = next(each for each in program.all_kernels() if each.function_name == row["name"])
+    kernel = source_kernel(
+        Path(row["path"]), row["name"], local=row["local"], groups=row["groups"], defines=row["defines"]
+    )
+    values: list[Any] = []
+    for name, space, dtype in kernel.arguments:
+        size = row["extents"].get(name, 1 << 14)
+        if space == "local":
+            values.append(cl.LocalMemory(max(4, size)))
+        elif space:
+            count = max(1, size // np.dtype(dtype).itemsize + 4)
+            host = np.zeros(count) if np.dtype(dtype).kind in "iu" else (np.arange(count) * 7 % 5 + 1) / 8
+            values.append(cla.to_device(device_queue, host.astype(dtype)).data)
+        else:
+            values.append(np.dtype(dtype).type(row["sizes"].get(name, 0.5)))
+    extent = [one * two for one, two in zip(row["groups"], row["local"], strict=True)]
+    function(device_queue, extent, row["local"], *values)
+    device_queue.finish()
+
+
+def answered(job: Job, *, small: bool) -> Job:
+    """Return what a process of its own says of a kernel."""
+    answers: Any = multiprocessing.Queue()
+    process = multiprocessing.Process(target=read_kernel, args=(job, small, answers))
+    process.start()
+    try:
+        row: Job = answers.get(timeout=LIMIT_S)
+    except queue.Empty:
+        process.kill()
+        row = {**job, "class": "escaped", "why": "does not end", "seconds": LIMIT_S}
+    process.join()
+    if small and row["class"] in {"exact", "bound"} and row["path"].endswith(".cl"):
+        row |= executed(row)
+    return row
+
+
+def show_classes(rows: list[Job]) -> None:
+    """Print a table of classes and seconds."""
+    words = ("exact", "bound", "stated", "refused", "escaped")
+    print(f"| suite | kernels | {' | '.join(words)} | without a statement | seconds: median, 95 % |")
+    print("| --- " * (len(words) + 4) + "|")
+    for suite in dict.fromkeys(row["suite"] for row in rows):
+        own = [row for row in rows if row["suite"] == suite]
+        found = Counter(row["class"] for row in own)
+        understood = 100 * (found["exact"] + found["bound"]) / len(own)
+        seconds = np.quantile([row["seconds"] for row in own], [0.5, 0.95])
+        shown = " | ".join(str(found[word]) for word in words)
+        print(f"| {suite} | {len(own)} | {shown} | {understood:.0f} % | {seconds[0]:.2f}, {seconds[1]:.2f} |")
+
+
+def show_truth(rows: list[Job]) -> None:
+    """Print which kernels are counted as they were executed."""
+    ran = [row for row in rows if "executed" in row]
+    for word in ("exact", "bound"):
+        own = [row for row in ran if row["class"] == word]
+        wrong = {}
+        for row in own:
+            pairs = {key: (row["counts"].get(key, 0), there) for key, there in row["executed"].items()}
+            bad = {
+                key: pair
+                for key, pair in pairs.items()
+                if (pair[0] < pair[1] if word == "bound" else pair[0] != pair[1])
+            }
+            if bad:
+                wrong[f"{Path(row['path']).name}:{row['name']}"] = bad
+        print(f"\n{word}: {len(own) - len(wrong)} of {len(own)} kernels {'equal' if word == 'exact' else 'not below'}")
+        for name, bad in wrong.items():
+            print(f"- {name}: {bad}")
+    for row in rows:
+        if row["class"] in {"exact", "bound"} and row["path"].endswith(".cl") and "executed" not in row:
+            print(f"- not run: {Path(row['path']).name}:{row['name']}: {row.get('why')}")
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--suites", default="")
+    parser.add_argument("--only", default="", help="text that paths must have")
+    parser.add_argument("--oclgrind", action="store_true")
+    parser.add_argument("--details", action="store_true", help="also why kernels are not exact")
+    parser.add_argument("--run-one", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run_one:
+        run_one(json.load(sys.stdin))
+        return
+    rows: list[Job] = []
+    for suite in [each for each in SUITES if not given.suites or any(one in each for one in given.suites.split(","))]:
+        jobs = jobs_of(given.data, suite, given.only)
+        if given.oclgrind:
+            jobs = [job for job in jobs if job["path"].endswith(".cl")]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            rows += pool.map(lambda job: answered(job, small=given.oclgrind), jobs)
+        print(f"{suite}: {len(jobs)} kernels", file=sys.stderr)
+    if given.details:
+        for row in rows:
+            if row["class"] != "exact":
+                print(f"- {row['class']}: {Path(row['path']).name}:{row['name']}: {row['why']}")
+    show_classes(rows)
+    if given.oclgrind:
+        show_truth(rows)
+    print(f"\n{math.fsum(row['seconds'] for row in rows):.0f} s")
+
+
+if __name__ == "__main__":
+    main()

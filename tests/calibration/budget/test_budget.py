@@ -1,0 +1,396 @@
+"""Calibration within a budget, on devices whose law is known: what it finds, what it spends, what it says."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import perflex.devices.listing as devices_module
+from perflex import Calibration, Model, RunOptions, TimingOptions, calibrate, gather_feature_values
+from perflex.__main__ import main
+from perflex.cli.arguments import ArgumentError, read_seconds
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
+from perflex.store.records import SystemActivity
+from perflex.testing import FakeDevice
+from perflex.timing.fake import FakeBackend, FakeRunnable
+from perflex.timing.launch.launch_times import LaunchTimes
+from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from perflex import FeatureTable
+    from perflex.features import SizedKernel
+
+TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
+SUM = Model(
+    "f_cl_wall_time_fake",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_madd * f_op_float32_madd"
+    " + p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store",
+)
+HIDDEN = Model(
+    "f_cl_wall_time_fake",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + partial_overlap(p_madd * f_op_float32_madd,"
+    " p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store, 3, p_hidden)",
+)
+TRUE_HIDDEN = {**TRUE, "p_madd": 1e-10, "p_hidden": 0.7}
+EDGE = Model(
+    "f_cl_wall_time_fake",
+    "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + overlap(p_madd * f_op_float32_madd,"
+    " p_load * f_mem_access_global_float32_load + p_store * f_mem_access_global_float32_store, p_edge)",
+)
+TRUE_EDGE = {**TRUE, "p_madd": 1e-10, "p_edge": 3e4}
+FEW = TimingOptions(trials=12, min_trials=3)
+
+STARTING = """
+schema: perflex-model/1
+name: starting
+description: What starting a kernel and its work-groups takes.
+output: f_cl_wall_time
+expression: p_launch * f_sync_kernel_launch + p_group * f_thread_groups
+parameters:
+  p_launch: {meaning: launching a kernel, unit: s per launch}
+  p_group: {meaning: starting a work-group, unit: s per work-group}
+measurement_kernels:
+  - tags: [empty, "lsize_0:16", "lsize_1:16", "ngroups:16,64,256,1024,4096"]
+"""
+
+
+@dataclass
+class Meter:
+    """Counts the device time of every launch."""
+
+    seconds: float = 0.0
+    kernels: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class MeteredDevice(FakeDevice):
+    meter: Meter = field(default_factory=Meter)
+
+    def backend(self) -> FakeBackend:
+        return MeteredBackend(self)
+
+
+class MeteredBackend(FakeBackend):
+    def build(self, request: SizedKernel) -> FakeRunnable:
+        inner = super().build(request)
+        meter = self.device.meter
+        meter.kernels.add(request.label)
+
+        class Metered:
+            def run(self, launches: int) -> tuple[float, ...]:
+                times = inner.run(launches)
+                meter.seconds += math.fsum(times)
+                return times
+
+        return Metered()
+
+
+def pool() -> list[MeasurementKernel]:
+    collection = KernelCollection(ALL_GENERATORS)
+    tiles = ["dtype:float32", "groups_fit:True"]
+    return [
+        *collection.generate_kernels(["matmul_sq", *tiles, "n:64,128,256,512,1024"]),
+        *collection.generate_kernels(
+            ["flops_madd_pattern", *tiles, "lid_stride_1:64", "nelements:4096,65536", "m:64,128,256"]
+        ),
+        *collection.generate_kernels(
+            ["gmem_pattern", *tiles, "lid_stride_1:64", "n_arrays:1,2,3,4", "nelements:4096,65536,1048576"]
+        ),
+        *collection.generate_kernels(["empty", "ngroups:16,64,256,1024,4096"]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[MeasurementKernel]:
+    return pool()
+
+
+@pytest.fixture(scope="module")
+def table(kernels: list[MeasurementKernel]) -> FeatureTable:
+    return gather_feature_values(SUM.input_features(), kernels)
+
+
+def law(model: Model, truth: dict[str, float], table: FeatureTable, misfit: float = 0.0) -> Callable[..., float]:
+    """Return the model's times, each wrong by its own factor where the model is to misfit."""
+    values = {name: table.column(name) for name in model.input_features()}
+    times = dict(zip(table.kernels, model.evaluate(truth, values), strict=True))
+    factors = {name: math.exp(misfit * random.Random(name).gauss(0, 1)) for name in times}  # noqa: S311  no secret
+    return lambda label, _: float(times[label] * factors[label])
+
+
+def full_time(device_law: Callable[..., float], table: FeatureTable, trials: int) -> float:
+    return sum(device_law(name, None) for name in table.kernels) * (2 + 2 * trials)
+
+
+def quiet_calibrate(*arguments: object, **options: object) -> Calibration:
+    calibration = calibrate(*arguments, **options)
+    assert calibration.fit.status.valid
+    return calibration
+
+
+def each_law_at_each_share() -> list[Any]:
+    """Return the three laws with three budgets; each law and each budget stands in the quick part."""
+    laws = {"sum": (SUM, TRUE), "hidden": (HIDDEN, TRUE_HIDDEN), "edge": (EDGE, TRUE_EDGE)}
+    quick = {("sum", 0.02), ("hidden", 0.1), ("edge", 0.4)}
+    return [
+        pytest.param(*pair, share, id=f"{share}-{name}", marks=() if (name, share) in quick else (pytest.mark.slow,))
+        for share in (0.02, 0.1, 0.4)
+        for name, pair in laws.items()
+    ]
+
+
+@pytest.mark.parametrize(("model", "truth", "share"), each_law_at_each_share())
+def test_the_law_is_found_and_the_budget_kept(
+    kernels: list[MeasurementKernel], table: FeatureTable, model: Model, truth: dict[str, float], share: float
+) -> None:
+    times = law(model, truth, table)
+    budget = share * full_time(times, table, FEW.trials)
+    # An edge is known from few kernels only: it needs better timings for the same precision.
+    device = MeteredDevice(times, noise=1e-5 if model is EDGE else 1e-3)
+    found = quiet_calibrate(model, kernels, device=device, timing=FEW, budget_s=budget)
+    assert dict(found.params) == pytest.approx(truth, rel=0.03)
+    assert device.meter.seconds <= budget
+    assert found.options["device_time_spent_s"] == pytest.approx(device.meter.seconds, rel=0.02)
+    assert found.options["chosen_kernels"] == len(found.fit.kernels) == len(device.meter.kernels)
+    assert len(found.fit.kernels) >= len(truth)
+
+
+def test_a_large_budget_measures_everything_as_often_as_asked(
+    kernels: list[MeasurementKernel], table: FeatureTable
+) -> None:
+    times = law(SUM, TRUE, table, misfit=0.02)
+    trials: dict[str, int] = {}
+
+    class Counting(FakeDevice):
+        def backend(self) -> FakeBackend:
+            return CountingBackend(self)
+
+    class CountingBackend(FakeBackend):
+        def build(self, request: SizedKernel) -> FakeRunnable:
+            inner = super().build(request)
+
+            class Run:
+                def run(self, launches: int) -> tuple[float, ...]:
+                    trials[request.label] = trials.get(request.label, 0) + 1
+                    return inner.run(launches)
+
+            return Run()
+
+    timing = TimingOptions(trials=12, min_trials=3, warmups=0, budget_s=100.0)
+    found = quiet_calibrate(SUM, kernels, device=Counting(times, noise=0.5), timing=timing, budget_s=1e4)
+    assert set(trials) == set(table.kernels)
+    assert min(trials.values()) >= 12
+    assert found.options["ended"] == "everything fits into the budget"
+    everything = quiet_calibrate(SUM, kernels, device=FakeDevice(times), timing=timing)
+    exact = quiet_calibrate(SUM, kernels, device=FakeDevice(times), timing=timing, budget_s=1e4)
+    assert dict(exact.params) == pytest.approx(dict(everything.params), rel=1e-6)
+
+
+def test_the_file_says_what_was_chosen_from_what(
+    kernels: list[MeasurementKernel], table: FeatureTable, tmp_path: Path
+) -> None:
+    device = FakeDevice(law(SUM, TRUE, table))
+    quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=0.02).save(tmp_path / "c.yaml")
+    facts = Calibration.load(tmp_path / "c.yaml").options
+    assert facts["device_time_budget_s"] == 0.02
+    assert 0 < facts["device_time_spent_s"] <= 0.02
+    assert facts["pool_kernels"] == len(kernels)
+    assert {"matmul_sq: 10", "empty: 5"} <= set(facts["pool"])
+    assert facts["batches"] >= 2
+    assert facts["choice"].startswith("D-optimal")
+
+
+@dataclass(frozen=True)
+class WaitingDevice(FakeDevice):
+    """A device whose launches come with the word that their threads waited all the time."""
+
+    def backend(self) -> FakeBackend:
+        return WaitingBackend(self)
+
+
+class WaitingBackend(FakeBackend):
+    def build(self, request: SizedKernel) -> Any:
+        kernel = super().build(request)
+
+        def run(launches: int) -> LaunchTimes:
+            times = kernel.run(launches)
+            return LaunchTimes(times, SystemActivity(waited_s=1.0))
+
+        return SimpleNamespace(run=run)
+
+
+def test_disturbed_samples_are_told_of(kernels: list[MeasurementKernel], table: FeatureTable, tmp_path: Path) -> None:
+    device = WaitingDevice(law(SUM, TRUE, table))
+    with pytest.warns(PerflexWarning, match=r"were disturbed .* used for \d+ of \d+ kernels"):
+        calibrate(SUM, kernels, device=device, timing=FEW, budget_s=0.05).save(tmp_path / "c.yaml")
+    found = Calibration.load(tmp_path / "c.yaml")
+    assert found.options["disturbed_samples"] == found.options["samples"] >= 3 * len(found.fit.kernels)
+    assert found.options["kernels_disturbed"] == len(found.fit.kernels)
+
+
+def test_kernels_that_fail_are_replaced_by_others(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
+    times = law(SUM, TRUE, table)
+
+    def some_fail(label: str, sizes: object) -> float:
+        if label.startswith("empty") and "4096" not in label:
+            msg = f"{label}: does not build"
+            raise MeasurementError(msg)
+        return times(label, sizes)
+
+    with pytest.warns(PerflexWarning, match="left out: does not build"):
+        found = calibrate(SUM, kernels, device=FakeDevice(some_fail), timing=FEW, budget_s=0.05)
+    assert dict(found.params) == pytest.approx(TRUE, rel=1e-3)
+    assert all(reason == "does not build" for _, reason in found.dropped)
+    assert not {label for label, _ in found.dropped} & set(found.fit.kernels)
+
+
+def test_when_all_fail_the_reason_is_told(kernels: list[MeasurementKernel]) -> None:
+    def fail(label: str, _: object) -> float:
+        msg = f"{label}: lost"
+        raise MeasurementError(msg)
+
+    with (
+        pytest.warns(PerflexWarning),
+        pytest.raises(CalibrationError, match=r"none of the kernels could be timed .*: lost"),
+    ):
+        calibrate(SUM, kernels, device=FakeDevice(fail), timing=FEW, budget_s=1.0)
+
+
+def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(
+    kernels: list[MeasurementKernel], table: FeatureTable
+) -> None:
+    """Every parameter a hundred times its rough value: the first batch is told from its launches, not from guesses."""
+    slow = {name: 100 * value for name, value in TRUE.items()}
+    times = law(SUM, slow, table)
+    device = MeteredDevice(times)
+    budget = 0.1 * full_time(times, table, FEW.trials)
+    found = quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=budget)
+    assert dict(found.params) == pytest.approx(slow, rel=1e-3)
+    assert device.meter.seconds <= budget
+
+
+def test_too_small_a_budget_names_parameters_and_what_it_takes(
+    kernels: list[MeasurementKernel], table: FeatureTable
+) -> None:
+    device = FakeDevice(law(SUM, TRUE, table))
+    with pytest.raises(
+        CalibrationError, match=r"budget of 5e-05 s .* too small to determine .*p_.* take about"
+    ) as caught:
+        calibrate(SUM, kernels, device=device, timing=FEW, budget_s=5e-5)
+    assert set(caught.value.parameters) <= set(TRUE)
+    assert caught.value.parameters
+
+
+def test_a_pool_that_determines_too_little_is_refused(kernels: list[MeasurementKernel]) -> None:
+    only = [kernel for kernel in kernels if kernel.generator == "matmul_sq"]
+    with pytest.raises(CalibrationError, match=r"no choice of kernels determines p_group.*p_store"):
+        # Known before anything was measured, for the model is linear.
+        calibrate(SUM, only[:4], device=FakeDevice(lambda *_: pytest.fail("measured")), timing=FEW, budget_s=10.0)
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
+def test_budgets_that_are_none(kernels: list[MeasurementKernel], budget: float) -> None:
+    with pytest.raises(CalibrationError, match="positive number of seconds"):
+        calibrate(SUM, kernels, device=FakeDevice(lambda *_: 1.0), budget_s=budget)
+
+
+def test_the_same_kernels_are_chosen_each_time(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
+    device = FakeDevice(law(HIDDEN, TRUE_HIDDEN, table), noise=0.02)
+    first, second = (quiet_calibrate(HIDDEN, kernels, device=device, timing=FEW, budget_s=0.03) for _ in range(2))
+    assert first.fit.kernels == second.fit.kernels
+    assert dict(first.params) == dict(second.params)
+
+
+def test_progress_goes_forward_and_names_the_batch(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
+    seen: list[tuple[int, int, str]] = []
+    device = FakeDevice(law(SUM, TRUE, table))
+    calibrate(
+        SUM, kernels, device=device, timing=FEW, budget_s=0.02, run=RunOptions(progress=lambda *step: seen.append(step))
+    )
+    batches = [step for step in seen if step[2].startswith("batch")]
+    assert {"batch 1", "batch 2"} <= {what.partition(",")[0] for _, _, what in batches}
+    assert all(0 <= done <= total for done, total, _ in batches)
+
+
+@pytest.mark.parametrize(
+    ("word", "seconds"),
+    [("30", 30.0), ("30s", 30.0), ("2min", 120.0), ("500ms", 0.5), ("1.5h", 5400.0), (" .5 s", 0.5)],
+)
+def test_durations(word: str, seconds: float) -> None:
+    assert read_seconds(word, "--budget") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("word", ["", "s", "-3s", "0", "3 days", "1e3", "nan", "inf", "1,5s", "9" * 400])
+def test_words_that_are_no_duration(word: str) -> None:
+    with pytest.raises(ArgumentError, match="write a positive duration such as 30s"):
+        read_seconds(word, "--budget")
+
+
+def test_a_bad_budget_is_one_line_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices_module, "list_devices", lambda: pytest.fail("devices were looked for"))
+    assert main(["calibrate", "matmul_sq", "--budget", "soon", "-o", str(tmp_path / "c.yaml")]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("perflex: error: cannot read --budget 'soon'")
+    assert not (tmp_path / "c.yaml").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.device
+def test_the_command_keeps_its_budget_and_says_so(
+    capsys: pytest.CaptureFixture[str], real_devices: Sequence, tmp_path: Path
+) -> None:
+    out, model = tmp_path / "c.yaml", tmp_path / "starting.yaml"
+    model.write_text(STARTING, encoding="utf-8")
+    # How busy the test machine is, is not for tests to say.
+    assert main(["calibrate", str(model), "--budget", "200ms", "-o", str(out), "--accept-noise"]) == 0
+    shown = capsys.readouterr().out
+    assert "of 5 kernels, in " in shown
+    assert "of device time spent of 0.2 s" in shown
+    facts = Calibration.load(out).options
+    assert facts["device_time_budget_s"] == 0.2
+    assert facts["pool_kernels"] == 5
+    assert facts["chosen_kernels"] >= 2
+
+
+GENERAL = """\
+schema: perflex-model/1
+name: mine
+description: Launches, groups, and what no kernel here does.
+output: f_cl_wall_time
+expression: p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_div * f_op_float64_div
+parameters:
+  p_launch: {meaning: launching, unit: s}
+  p_group: {meaning: starting a group, unit: s}
+  p_div: {meaning: a division, unit: s}
+measurement_kernels:
+  - tags: [empty, "ngroups:16,64,256,1024"]
+general: true
+fixed_sizes: true
+timing: {trials: 12, budget_s: 0.15, precision: 0.03}
+"""
+
+
+def ready_law(_label: str, sizes: dict[str, int]) -> float:
+    return 5e-6 + 1e-7 * sizes["ngroups"]
+
+
+def test_costs_that_no_kernel_has_do_not_stop_a_budget(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{GENERAL}fit: {{on_undetermined: warn}}\n", encoding="utf-8")
+    with pytest.warns(PerflexWarning, match="p_div"):
+        found = calibrate(str(path), device=FakeDevice(ready_law), budget_s=0.05)
+    assert found.params["p_launch"] == pytest.approx(5e-6)
+    assert found.params["p_group"] == pytest.approx(1e-7)
+    assert found.fit.undetermined == ("p_div",)
+    assert (found.options["min_trials"], found.options["trials"]) == (5, 12)
+    assert found.options["device_time_spent_s"] <= 0.05

@@ -1,0 +1,75 @@
+"""Cross-validation by generator: against full refits, and what it says of generators, as intervals take it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perflex import Calibration, FeatureTable, Model, fit_model
+from perflex.calibration.cross_validation import cross_validation
+from tests.support.fitted import fitted
+
+OUTPUT = "f_cl_wall_time_test"
+FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
+MODEL = Model(OUTPUT, "p_a * f_op_float32_add + p_b * f_op_float32_mul + p_c * f_op_float32_div")
+TRUTH = np.array([1e-9, 3e-10, 2e-8])
+GENERATORS, EACH = 30, 4
+
+
+def shared_errors(random: np.random.Generator, count: int) -> np.ndarray:
+    """Return errors with heavy tails, as of models that leave something out now and then."""
+    return 0.2 * random.standard_t(4, size=count)
+
+
+def counts_of(random: np.random.Generator, rows: int) -> np.ndarray:
+    return 10 ** random.uniform(3, 6, (rows, 3)) * [1.0, 3.0, 0.05]
+
+
+def table_of(seed: int) -> FeatureTable:
+    random = np.random.default_rng(seed)
+    counts = counts_of(random, GENERATORS * EACH)
+    shared = np.repeat(shared_errors(random, GENERATORS), EACH)
+    seconds = (counts @ TRUTH) * np.exp(shared + 0.02 * random.normal(size=len(counts)))
+    owners = tuple(f"make{i // EACH}" for i in range(len(counts)))
+    labels = tuple(f"{owner}(n={i})" for i, owner in enumerate(owners))
+    return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]), groups=owners)
+
+
+def calibrated(seed: int) -> Calibration:
+    return fitted(MODEL, table_of(seed), loss="soft_l1")
+
+
+@pytest.mark.parametrize("loss", ["squared", "soft_l1"])
+def test_folds_are_as_full_refits(loss: str) -> None:
+    calibration, seen = fitted(MODEL, table_of(2), loss=loss), []
+    table = calibration.table
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        folds = cross_validation(calibration.fit, table.generators, lambda done, _total, _name: seen.append(done))
+    assert seen == list(range(GENERATORS))
+    assert [fold.generator for fold in folds] == list(dict.fromkeys(table.groups))
+    for number in (0, 7, 29):
+        own = np.array(table.groups) == f"make{number}"
+        rest = fitted(MODEL, table.take(np.flatnonzero(~own)), loss=loss).fit
+        predicted = table.values[own, 1:] @ list(rest.values())
+        np.testing.assert_allclose(folds[number].errors, predicted / table.values[own, 0] - 1, rtol=0.01, atol=0.01)
+
+
+def test_what_only_one_generator_determines_is_named() -> None:
+    table = table_of(2)
+    values = table.values.copy()
+    values[EACH:, 3] = 0.0
+    values[:, 0] = values[:, 1:] @ TRUTH
+    fit = fit_model(MODEL, replace(table, values=values))
+    first, *others = cross_validation(fit, table.groups)
+    assert (first.errors, first.undetermined) == ((), ("p_c",))
+    assert first.reason == "the others do not determine them"
+    assert all(part.errors and not part.undetermined for part in others)
+    [alone] = cross_validation(fit, ("one",) * len(values))
+    assert (alone.errors, alone.reason) == ((), "there is no other generator")
+    many, few = cross_validation(fit, ("one",) * (len(values) - 2) + ("two",) * 2)
+    assert (many.errors, many.reason) == ((), "the others are 2 kernels for 3 parameters")
+    assert len(few.errors) == 2

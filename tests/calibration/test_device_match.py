@@ -1,0 +1,70 @@
+"""A calibration is used on the device that it belongs to, and on no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from perflex import Calibration, Device, Model, calibrate
+from perflex.calibration import device_match
+from perflex.calibration.built_target import built_target
+from perflex.calibration.device_match import device_of_calibration, probing_device
+from perflex.devices.device import DeviceInfo
+from perflex.errors import DeviceError
+from perflex.features import Target
+from perflex.testing import FakeDevice
+from uipick import ALL_GENERATORS, KernelCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = Device("PoCL", "pocl", "cpu-8", "1")
+OTHER = replace(HERE, platform="Intel(R) OpenCL", name="Intel(R) Xeon(R)")
+BROKEN = replace(HERE, name="cpu-9")
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    infos = [
+        DeviceInfo(HERE, usable=True, reason="", found_by="a test", default=True),
+        DeviceInfo(replace(OTHER, ordinal=1), usable=True, reason="", found_by="a test"),
+        DeviceInfo(BROKEN, usable=False, reason="no answer", found_by="a test"),
+    ]
+    monkeypatch.setattr(device_match, "list_devices", lambda: infos)
+    monkeypatch.setattr(device_match, "device_of", lambda output: OTHER if "xeon" in output else HERE)
+
+
+def facts(device: Device) -> Mapping[str, Any]:
+    return {"name": device.name, "platform": device.platform, "api": device.api, "driver": "an older one"}
+
+
+def test_an_output_for_any_device_is_that_of_the_calibrations_device() -> None:
+    assert device_of_calibration("f_cl_wall_time", facts(HERE)) == HERE
+    assert device_of_calibration("f_cl_wall_time", facts(OTHER)).name == OTHER.name
+    # What does not say where it was made goes by its output.
+    assert device_of_calibration("f_cl_wall_time_xeon", {}) == OTHER
+
+
+@pytest.mark.parametrize("output", ["f_cl_wall_time", "f_cl_wall_time_xeon"])
+@pytest.mark.parametrize(
+    "device", [replace(OTHER, name="Intel(R) Xeon(R) Gold"), replace(HERE, platform="another"), BROKEN]
+)
+def test_no_other_device_stands_in(output: str, device: Device) -> None:
+    with pytest.raises(DeviceError, match=r"the calibration is of .*, which is not among the devices that work here: "):
+        device_of_calibration(output, facts(device))
+
+
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
+def test_neither_launches_nor_builds_go_elsewhere() -> None:
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
+    model = Model("f_cl_wall_time", "p_group * f_thread_groups")
+    fake = FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
+    calibration: Calibration = calibrate(model, kernels, device=fake)
+    with pytest.raises(DeviceError, match="the calibration is of fake device"):
+        probing_device(calibration, probe=True)
+    assert probing_device(calibration, probe=fake) is fake
+    # Reading the compiled code builds the kernel.
+    with pytest.raises(Exception, match="the calibration is of fake device"):
+        built_target(["f_code_instructions"], kernels[0], {}, Target(), model.output_feature, calibration.device)

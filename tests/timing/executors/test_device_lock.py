@@ -1,0 +1,64 @@
+"""One process at a time measures on a device."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from perflex import Device
+from perflex.errors import DeviceError
+from perflex.testing import FakeDevice
+from perflex.timing.executors import portions as locks
+from perflex.timing.executors.portions import device_lock, lock_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
+    inside = 0
+    most = 0
+
+    def hold() -> None:
+        nonlocal inside, most
+        with device_lock(device):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.02)
+            inside -= 1
+
+    threads = [threading.Thread(target=hold) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    with (
+        device_lock(device),
+        pytest.raises(DeviceError, match=r"other processes have been measuring on fake device .*end them"),
+        device_lock(device, patience_s=0.05),
+    ):
+        pass
+    with device_lock(device), device_lock(replace(device, name="another"), patience_s=0):
+        pass
+
+
+def test_cpu_devices_of_a_machine_are_one() -> None:
+    first, second = (Device("a platform", "v", name, "1", kind="cpu") for name in ("x", "y"))
+    assert lock_path(first) == lock_path(second)
+    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(second, kind="gpu"))
+    assert lock_path(replace(first, kind="gpu")) != lock_path(replace(first, kind="gpu", ordinal=1))
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
+    lock_path(device).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DeviceError, match="cannot lock fake device"), device_lock(device):
+        pass

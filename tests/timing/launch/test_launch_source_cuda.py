@@ -1,0 +1,152 @@
+"""Kernels in CUDA C++ are launched as they are written, templates and dynamic shared memory included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import load_machine
+from perflex.errors import MeasurementError, MissingExtraError
+from perflex.features import SizedKernel, source_kernel
+from perflex.timing.launch.cuda import CudaBackend
+from perflex.timing.launch.cuda_code import code_for_machine
+from perflex.timing.launch.request import launch_request
+from perflex.timing.measuring import measure
+from perflex.timing.options import TimingOptions
+from perflex.timing.results import Timing
+from support.building import built
+from support.cuda_for_tests import fake_cupy, fake_gpu, state
+from support.source_kernels import axpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex import Device
+    from perflex.features import SourceKernel
+
+__all__ = ["fake_cupy", "fake_gpu"]
+
+SOURCE = """
+namespace tools {
+template <typename T, int ITEMS> __global__ void scale(const T *x, T *y, int n, T factor)
+{
+  for (int k = 0; k < ITEMS; ++k) {
+    int i = (blockIdx.x * ITEMS + k) * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = factor * x[i];
+  }
+}
+}
+
+__global__ void row_sums(const float *x, float *sums, int columns)
+{
+  extern __shared__ float partial[];
+  float sum = 0;
+  for (int j = threadIdx.x; j < columns; j += blockDim.x) sum += x[blockIdx.x * columns + j];
+  partial[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float total = 0;
+    for (int k = 0; k < blockDim.x; ++k) total += partial[k];
+    sums[blockIdx.x] = total;
+  }
+}
+
+extern "C" __global__ void update(double *x) { x[threadIdx.x] += 1; }
+"""
+
+
+def scale(arguments: str = "double, 4") -> SourceKernel:
+    return source_kernel(SOURCE, f"scale<{arguments}>", local=[32], groups=["ceil_div(n, 128)"], defines={"SIZE": 4})
+
+
+def row_sums() -> SourceKernel:
+    return source_kernel(SOURCE, "row_sums", local=[16], groups=["rows"])
+
+
+def update() -> SourceKernel:
+    return source_kernel(SOURCE, "update", local=[32], groups=[1])
+
+
+@pytest.fixture
+def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
+    opened = CudaBackend(fake_gpu)
+    yield opened
+    opened.close()
+    assert not state().allocated
+
+
+@pytest.mark.parametrize("arguments", ["double, 4", "float, SIZE"])
+def test_an_instance_of_a_template(arguments: str, cuda: CudaBackend) -> None:
+    runnable = built(cuda, scale(arguments), {"n": 1000}, "x")
+    assert min(runnable.run(3)) > 0
+    assert len(runnable.read("x")) == len(runnable.read("y")) == 1000
+    assert runnable.read("y").dtype == (np.float64 if arguments[0] == "d" else np.float32)
+    np.testing.assert_allclose(runnable.read("y"), 0.75 * runnable.read("x"), rtol=1e-6)
+
+
+def test_dynamic_shared_memory(cuda: CudaBackend) -> None:
+    state().dynamic_bytes.clear()
+    runnable = built(cuda, row_sums(), {"columns": 37, "rows": 5}, "x")
+    runnable.run(1)
+    np.testing.assert_allclose(runnable.read("sums"), runnable.read("x").reshape(5, 37).sum(axis=1), rtol=1e-5)
+    assert set(state().dynamic_bytes) == {16 * 4}
+    launch = launch_request(SizedKernel(row_sums(), {"columns": 37, "rows": 5}, "x"), cuda.device).launch
+    assert launch.local_bytes == 16 * 4
+
+
+def test_updated_arrays_are_restored(cuda: CudaBackend) -> None:
+    runnable = built(cuda, update(), {}, "x")
+    runnable.run(1)
+    once = runnable.read("x")
+    runnable.run(4)
+    np.testing.assert_array_equal(runnable.read("x"), once)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_kernels_are_timed(isolate: bool, fake_gpu: Device) -> None:
+    jobs = [SizedKernel(scale(), {"n": n}, f"scale {n}") for n in (100, 1000)]
+    jobs.append(SizedKernel(row_sums(), {"columns": 9, "rows": 3}, "sums"))
+    timed = measure(jobs, fake_gpu, TimingOptions(trials=5, isolate=isolate))
+    assert [isinstance(each, Timing) and each.seconds > 0 for each in timed] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "reason"),
+    [
+        ("__constant__ int n;", "float *y", "variable 'n' is no argument, and only the host program knows its value"),
+        ("__device__ float *z; const int n = 1;", "float *y", "array 'z' is no argument, and only the host program"),
+        ("const int n = 1;", "float **y", "argument 'y' holds pointers"),
+    ],
+)
+def test_what_the_host_program_decides_is_refused(source: str, arguments: str, reason: str, fake_gpu: Device) -> None:
+    store = "z[n] = 1;" if "z" in source else "y[n] = 1;" if "**" not in arguments else ""
+    made = source_kernel(f"\n{source}\n__global__ void k({arguments}) {{ {store} }}", "k", local=[16], groups=[1])
+    with pytest.raises(MeasurementError, match=reason):
+        launch_request(SizedKernel(made, {}, "x"), fake_gpu)
+
+
+def test_a_kernel_for_opencl_is_not_taken_for_cuda(fake_gpu: Device) -> None:
+    with pytest.raises(MeasurementError, match="is written in OpenCL C and cannot be launched through CUDA"):
+        launch_request(SizedKernel(axpy(), {"n": 64}, "x"), fake_gpu)
+
+
+@pytest.mark.parametrize(
+    ("made", "sizes", "entry", "arguments"),
+    [
+        (scale(), {"n": 64}, "_ZN5tools5scaleIdLi4EEEvPKT_PS1_iS1_", 4),
+        (row_sums(), {"columns": 9, "rows": 3}, "_Z8row_sumsPKfPfi", 3),
+        (update(), {}, "update", 1),
+    ],
+)
+def test_nvidias_compiler_takes_them(made: Any, sizes: dict[str, int], entry: str, arguments: int) -> None:
+    try:
+        [program] = code_for_machine(SizedKernel(made, sizes, "x"), load_machine("H100-SXM"))
+    except MissingExtraError as error:
+        pytest.skip(error.message)
+    assert program.gpu is not None
+    assert program.gpu.name == entry
+    assert entry.encode() in program.gpu.cubin
+    assert len(program.arguments) == arguments
+    assert program.gpu.spill_bytes == 0

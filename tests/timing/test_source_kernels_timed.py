@@ -1,0 +1,140 @@
+"""Kernels from source code are timed, kept and calibrated with like others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from perflex import Model, TimingOptions, VariantSpace, calibrate, probe_kernel, rank, tune
+from perflex.errors import MeasurementError
+from perflex.features import SizedKernel, source_kernel
+from perflex.testing import FakeDevice
+from perflex.timing.key import measurement_key
+from perflex.timing.measuring import measure
+from perflex.timing.results import MeasurementFailure, Timing
+from support.source_kernels import AXPY, LAUNCHED, axpy, kernel
+
+if TYPE_CHECKING:
+    from perflex import Device
+
+QUICK = TimingOptions(trials=5, warmups=1, budget_s=0.05)
+SIZES = [{"n": n} for n in (1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)]
+MODEL = Model(
+    "f_cl_wall_time",
+    "p_launch * f_sync_kernel_launch + p_load * f_mem_access_global_float32_load",
+)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("isolate", [False, True])
+def test_probes(isolate: bool, default_device: Device) -> None:
+    options = TimingOptions(budget_s=0.02, isolate=isolate)
+    small, large = (probe_kernel(axpy(), {"n": n}, default_device, options).seconds for n in (1 << 12, 1 << 22))
+    # A thousand times the data.
+    assert 0 < 4 * small < large
+
+
+@pytest.mark.device
+def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
+    refused = kernel("y[(int)x[0]] = 1;", "__global float *x, __global float *y", stated={"y": 100})
+    jobs = [SizedKernel(axpy(), {"n": 4096}, "axpy"), SizedKernel(refused, {}, "scatter")]
+    timed, failed = measure(jobs, default_device, QUICK)
+    assert isinstance(timed, Timing)
+    assert isinstance(failed, MeasurementFailure)
+    assert "scatter: kernel.cl: kernel 'k' cannot be launched: line 2" in failed.reason
+    with pytest.raises(MeasurementError, match="cannot be launched"):
+        probe_kernel(refused, {}, default_device)
+
+
+@pytest.mark.device
+def test_code_made_by_other_processes(default_device: Device) -> None:
+    jobs = [SizedKernel(case.kernel, case.sizes, name) for name, case in LAUNCHED.items()]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        assert all(isinstance(each, Timing) for each in measure(jobs, default_device, QUICK, executor=pool))
+
+
+def test_a_known_law_is_found_again() -> None:
+    def law(_label: str, sizes: Any) -> float:
+        return 2e-6 + 3e-10 * 2 * sizes["n"]
+
+    found = calibrate(MODEL, [(axpy(), sizes) for sizes in SIZES], device=FakeDevice(law))
+    assert found.predict(axpy(), {"n": 3 << 20}) == pytest.approx(law("", {"n": 3 << 20}), rel=1e-2)
+
+
+@pytest.mark.device
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
+def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> None:
+    found = calibrate(MODEL, [(axpy(), sizes) for sizes in SIZES], device=default_device, timing=QUICK)
+    probed = probe_kernel(axpy(), {"n": 3 << 20}, default_device).seconds
+    # Too little is known of a test machine's load for more than an order of magnitude.
+    assert 0.1 < found.predict(axpy(), {"n": 3 << 20}) / probed < 10
+    places = rank({"64": axpy(64), "16": axpy(16)}, found, {"n": 1 << 20}, probe=default_device)
+    assert [(place.knowledge, place.failure) for place in places] == [("timing", "")] * 2
+    space = VariantSpace(axpy, {"items": [1, 4, 64]})
+    best = tune(space, {"n": 1 << 18}, device=default_device, timing=QUICK).best
+    assert best.settings["items"] in {4, 64}
+
+
+# Of which kernel samples are
+
+
+def key(made: Any, device: Any, sizes: dict[str, Any] | None = None) -> str:
+    return measurement_key(SizedKernel(made, sizes or {"n": 64}, "x"), device, QUICK).kernel
+
+
+def test_keys_are_equal_for_equal_kernels_only(tmp_path: Path) -> None:
+    device = FakeDevice(lambda *_: 1e-6)
+    (tmp_path / "h.h").write_text("#define A 1\n")
+    source = f'#include "h.h"\n{AXPY}'
+
+    def made(text: str = source, folder: Path = tmp_path, **options: Any) -> Any:
+        (folder / "k.cl").write_text(text)
+        return source_kernel(folder / "k.cl", "axpy", **{"local": [64], "global_size": ["n"], **options})
+
+    first = key(made(), device)
+    assert key(made(), device, {"n": 128}) == first
+    # Elsewhere, but the same.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "h.h").write_text("#define A 1\n")
+    assert key(made(folder=other), device) == first
+    changes: list[Any] = [
+        made(source.replace("+=", "-=")),
+        made(local=[32]),
+        made(global_size=["2*n"]),
+        made(defines={"B": 1}),
+        made(stated={"x": 100}),
+    ]
+    (other / "h.h").write_text("#define A 2\n")
+    changes.append(made(folder=other))
+    assert len({first, *(key(each, device) for each in changes)}) == 1 + len(changes)
+
+
+_IN_ANOTHER_PROCESS = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_source_kernels_timed import axpy, key
+from perflex.testing import FakeDevice
+print(key(axpy(), FakeDevice(lambda *_: 1e-6)))
+"""
+
+
+def test_keys_are_those_of_other_processes() -> None:
+    here = Path(__file__).parent
+    code = f"import sys; sys.path.insert(0, {str(here.parent)!r})\n" + _IN_ANOTHER_PROCESS.format(tests=str(here))
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert found == [key(axpy(), FakeDevice(lambda *_: 1e-6))] * 2
