@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from perflex.features.from_source.integers import Integer
     from perflex.features.from_source.parsing import Language
     from perflex.features.from_source.source import SourceKernel
-    from perflex.features.from_source.values import CType
+    from perflex.features.from_source.values import CType, Executed, MemoryAccess
     from perflex.features.from_source.walk import Walk
-    from perflex.features.from_source.values import Executed
-    from perflex.features.from_source.values import MemoryAccess
 
 # Of data that have no elements of one type: an array of such bytes is filled with zeros.
 BYTES = "V1"

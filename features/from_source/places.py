@@ -12,6 +12,7 @@ from perflex.features.from_source.values import (
     UNKNOWN,
     Address,
     CType,
+    MemoryAccess,
     Place,
     Pointer,
     PrivateArray,
@@ -22,7 +23,6 @@ from perflex.features.from_source.values import (
     unknown_of,
 )
 from perflex.features.from_source.walk import MemoryArray
-from perflex.features.from_source.values import MemoryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from perflex.features.from_source.integers import Integer
+    from perflex.features.from_source.values import Executed, MemoryAccess
     from perflex.features.from_source.walk import MemoryArray, Walk
-    from perflex.features.from_source.values import Executed
-    from perflex.features.from_source.values import MemoryAccess
 
 _Subscript: TypeAlias = tuple[Any, tuple[QuasiPolynomial, ...] | None, bool]
 _PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from perflex.features.from_source.integers import (
 )
 from perflex.features.from_source.values import (
     Address,
+    Executed,
     Pointer,
     PrivateArray,
     Struct,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from perflex.features.from_source.parsing import ParsedKernel
-    from perflex.features.from_source.values import CType, Reason, TypeReader, Value
+    from perflex.features.from_source.values import CType, MemoryAccess, Reason, TypeReader, Value
 
 _Result = TypeVar("_Result")
 Space: TypeAlias = Literal["global", "local", "constant", "private"]
