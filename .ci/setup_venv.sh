@@ -1,5 +1,6 @@
 #!/bin/sh
-# Creates the project's Python environment: setup_venv.sh PYTHON VENV. Touches nothing outside the project.
+# Creates the project's Python environment from requirements.lock: setup_venv.sh PYTHON VENV. Touches nothing outside the
+# project.
 set -eu
 python=$1
 venv=$2
@@ -13,25 +14,15 @@ mkdir -p "$TMPDIR"
     echo "perflex needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..." >&2
     exit 1
 }
-
-# uv from the PATH, or from the index into the environment itself with the machine's own Python.
-if command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; then
-    rm -rf "$venv"
-    uv venv -q --no-config --python "$("$python" -c 'import sys; print(sys.executable)')" "$venv"
-    uv=uv
-else
-    "$python" -m venv --clear "$venv" || {
-        echo "cannot create $venv: this Python lacks venv or pip (Debian, Ubuntu: apt install python3-venv)" >&2
-        exit 1
-    }
-    "$venv/bin/python" -m pip install -q --no-cache-dir --disable-pip-version-check "uv>=0.7"
-    uv=$venv/bin/uv
-fi
-
-# The override keeps plain islpy out: it shadows islpy-barvinok under the same import name and cannot count.
-printf "islpy ; sys_platform == 'never'\n" >"$venv/override.txt"
-"$uv" pip install -q --python "$venv/bin/python" --override "$venv/override.txt" --constraint constraints.txt \
-    --editable '.[cpu]' --group dev
+# uv with the machine's own Python, in the version of the lock, whatever the PATH has.
+"$python" -m venv --clear "$venv" || {
+    echo "cannot create $venv: this Python lacks venv or pip (Debian, Ubuntu: apt install python3-venv)" >&2
+    exit 1
+}
+"$venv/bin/python" -m pip install -q --no-cache-dir --disable-pip-version-check "$(grep '^uv==' requirements.lock)"
+uv="$venv/bin/uv pip install -q --no-config --no-deps --python $venv/bin/python"
+$uv --requirement requirements.lock
+$uv --no-build-isolation --editable .
 # Packages are hard-linked from the cache, so that removing it costs nothing and keeps the folder small.
 rm -rf "$UV_CACHE_DIR"
 

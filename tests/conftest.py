@@ -5,16 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from perflex import list_devices
 from perflex.devices.survey import find_vendors, show_to_loader
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from perflex import Device
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
@@ -33,17 +37,42 @@ atexit.register(_STORE_FOLDER.cleanup)
 os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
 
 
-# What tests ask for that run on each OpenCL platform there is, and folders whose tests list devices.
-ON_PLATFORMS = {"real_devices", "contexts"}
-OF_DEVICES = {"devices", "launch", "isolation"}
+# The same examples in each run, however long they take.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("same")
+
+# Fixtures of real devices, and of a compiler in the place of one. Who asks for them needs a machine that has them.
+OF_MACHINE = {"real_devices", "contexts", "cuda_device", "fake_cupy"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests that see more where more OpenCL platforms or a simulator are installed."""
-    asks = ON_PLATFORMS.intersection(getattr(item, "fixturenames", ()))
-    simulated = any("Oclgrind" in str(mark.kwargs.get("reason")) for mark in item.iter_markers("skipif"))
-    if asks or simulated or item.get_closest_marker("device") or item.path.parent.name in OF_DEVICES:
-        item.add_marker(pytest.mark.platform)
+    """Mark what depends on the machine by its nature: tests of real devices, and those that may skip."""
+    asks = OF_MACHINE.intersection(getattr(item, "fixturenames", ()))
+    if asks or item.get_closest_marker("skipif") or item.get_closest_marker("gpu"):
+        item.add_marker(pytest.mark.machine)
+
+
+def is_of_machine(item: pytest.Item) -> bool:
+    """Return whether a test may depend on the machine it runs on."""
+    return item.get_closest_marker("machine") is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests that are the same on each machine see no device, and no program but those of this environment."""
+    if not is_of_machine(request.node):
+        monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
+        monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test that is the same on each machine fail where it skips: nobody would see that it no longer runs."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and not is_of_machine(item):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but only tests marked 'machine' may: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="session")

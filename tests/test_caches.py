@@ -66,6 +66,7 @@ def with_home(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
 def test_kernels_and_devices_without_a_home(first: str, with_home: str, below_a_file: Path, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ HOMES = {
 QUICK_HOMES = {"missing", "cache below a file", "loopy's a file"}
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     "home", [pytest.param(home, marks=() if home in QUICK_HOMES else pytest.mark.slow) for home in HOMES]
 )
@@ -119,6 +121,7 @@ def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home: str
     assert (tmp_path / "broken" / "perflex" / "store.sqlite").exists() != moved
 
 
+@pytest.mark.machine
 def test_a_folder_that_others_may_write_is_not_used(below_a_file: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     (temporary / f"perflex-{os.geteuid()}").mkdir(parents=True)
@@ -131,6 +134,7 @@ def test_a_folder_that_others_may_write_is_not_used(below_a_file: Path, tmp_path
     assert not place.exists()  # it ends with the process
 
 
+@pytest.mark.machine
 def test_without_any_folder_there_is_one_error(below_a_file: Path, tmp_path: Path) -> None:
     script = """
 import tempfile
@@ -181,6 +185,7 @@ def stale(how: str) -> bytes:
 CASES = [("opencl", "module"), ("cuda", "module"), ("cuda", "class"), ("opencl", "cut"), ("opencl", "empty")]
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("api", "how"), CASES)
 def test_stale_entries_are_made_again(api: str, how: str, tmp_path: Path) -> None:
@@ -207,6 +212,7 @@ def test_stale_entries_are_made_again(api: str, how: str, tmp_path: Path) -> Non
     assert left == 0
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 def test_a_cache_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
     variables = environment(tmp_path / "temporary", HOME=str(tmp_path), PERFLEX_STORE="off")

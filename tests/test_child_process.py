@@ -63,6 +63,7 @@ def test_requests_are_answered_until_the_end(child: AskedProcess) -> None:
     child.end()
 
 
+@pytest.mark.machine
 def test_what_hangs_is_ended_with_what_it_started(child: AskedProcess) -> None:
     child.ask(1, 20)
     with pytest.raises(ChildLostError, match=r"^no end within 1 s$") as caught:
@@ -79,6 +80,7 @@ def test_a_crash_is_told_with_the_last_words_of_that_request(child: AskedProcess
     assert caught.value.kind == "crash"
 
 
+@pytest.mark.machine
 def test_a_process_that_was_killed_may_have_run_out_of_memory(child: AskedProcess) -> None:
     child.ask("write", 20)
     threading.Timer(0.3, os.kill, (child._process.pid, signal.SIGKILL)).start()
@@ -86,6 +88,7 @@ def test_a_process_that_was_killed_may_have_run_out_of_memory(child: AskedProces
         child.ask("hang", 20)
 
 
+@pytest.mark.machine
 def test_an_interrupted_process_is_not_asked_again(child: AskedProcess) -> None:
     child.ask(1, 20)
     pid = child._process.pid
@@ -102,6 +105,7 @@ def test_a_process_that_does_not_start_is_told_with_its_words() -> None:
         child.ask(1, 20)
 
 
+@pytest.mark.machine
 def test_output_and_end_of_a_process_that_is_not_asked() -> None:
     fine = ChildProcess(["-c", "import os; print(os.environ['SOME'])"], {"SOME": "value"}, keeps_output=True)
     assert fine.wait(20)

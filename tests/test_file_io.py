@@ -103,6 +103,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert target.read_bytes() == b"after"
 
 
+@pytest.mark.machine
 def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
     null = device(tmp_path / "null", 3)
     link = tmp_path / "link"
@@ -116,6 +117,7 @@ def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link", "null"]
 
 
+@pytest.mark.machine
 def test_a_full_device_says_so(tmp_path: Path) -> None:
     full = device(tmp_path / "full", 7)
     with pytest.raises(OSError, match="No space left") as caught, writing(full) as stream:
@@ -124,6 +126,7 @@ def test_a_full_device_says_so(tmp_path: Path) -> None:
     assert stat.S_ISCHR(full.lstat().st_mode)
 
 
+@pytest.mark.machine
 def test_a_pipe_is_written_to_and_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.machine
+
 # A command that starts a child in a session of its own, says its own number and the child's, and goes on as the test
 # wants.
 COMMAND = """
@@ -101,6 +103,7 @@ def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
             guard.kill()
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("rest", [IN_LIBRARY, LOST], ids=["a call of C", "a lost exception"])
 def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str, number: signal.Signals) -> None:

@@ -79,6 +79,7 @@ def test_each_stage_is_a_grid() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.machine
 def test_the_paper_s_block_limits() -> None:
     """Largest blocks that meet Equation 10, which counts no halos."""
     if not TABLES.is_file():

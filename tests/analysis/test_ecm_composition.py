@@ -40,6 +40,7 @@ def parts(row: dict[str, str]) -> tuple[float, dict[str, float]]:
     return float(row["T_comp"]), times | {"mem": float(row["T_MEM"]) + float(row["T_penalty"])}
 
 
+@pytest.mark.machine
 def test_every_row_of_the_reference_recomputes_from_its_parts() -> None:
     rows = reference_rows()
     assert len(rows) == 18
@@ -49,6 +50,7 @@ def test_every_row_of_the_reference_recomputes_from_its_parts() -> None:
         assert found == pytest.approx(float(row["T_ECM"]), abs=0.011), row
 
 
+@pytest.mark.machine
 def test_every_row_of_the_reference_recomputes_from_a_model_string() -> None:
     for row in reference_rows():
         machine = load_machine(MACHINES[row["machine"]])

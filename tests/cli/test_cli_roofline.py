@@ -115,6 +115,7 @@ def test_many_kernels_go_to_several_pictures(capsys, file, tmp_path, monkeypatch
     assert f"{other}:tiled" in shown
 
 
+@pytest.mark.machine
 def test_measured_times(capsys, file) -> None:
     pytest.importorskip("pyopencl")
     from perflex import list_devices

@@ -164,6 +164,7 @@ def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
     return done.returncode, done.stderr or ""
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])

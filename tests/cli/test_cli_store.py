@@ -137,6 +137,7 @@ def test_export_as_json_lines(store: Store, tmp_path: Path, capsys: pytest.Captu
     assert rows[-1]["kind"] == "hang"
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_export_to_a_full_disk(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "rows.csv"
@@ -198,6 +199,7 @@ def test_a_damaged_store_is_listed(store: Store, capsys: pytest.CaptureFixture[s
     assert shown.err.count("\n") == 1
 
 
+@pytest.mark.machine
 def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(store, "prune", "--older-than", "90d") == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -217,6 +219,7 @@ def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixtu
     assert keys == (2,)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("words", "left"),
     [
@@ -282,6 +285,7 @@ def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.Ca
     assert sorted(tmp_path.iterdir()) == [foreign, notes]
 
 
+@pytest.mark.machine
 def test_times_no_calendar_has(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.add(SMALL, Sample(1e-3, 1, 1e18, "clock", 0))
     store.add(SMALL, Sample(1e-3, 1, -1e18, "clock", 1))

@@ -75,7 +75,7 @@ def test_devices_are_those_of_the_last_listing(
     assert complete_device("") == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", [pytest.param("bash", marks=pytest.mark.machine), "zsh", "fish"])
 def test_scripts_are_shown(shell: str) -> None:
     asked = {"_PERFLEX_COMPLETE": f"source_{shell}"}
     done = subprocess.run(

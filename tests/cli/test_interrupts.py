@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from perflex import Device
     from support.interrupts import Ending
 
+pytestmark = pytest.mark.machine
+
 ROOT = Path(__file__).parents[2]
 PERFLEX = (sys.executable, "-m", "perflex")
 MOMENTS = 4

@@ -148,6 +148,7 @@ def test_wall_time_identifier_of_each_device_leads_back(machine: tuple[DeviceInf
         assert device_of(wall_time_identifier(entry.device)) is entry.device
 
 
+@pytest.mark.machine
 def test_this_machines_devices_are_described() -> None:
     infos = list_devices()
     assert sum(i.default for i in infos) == int(any(i.usable and not i.device.is_simulator for i in infos))
@@ -161,6 +162,7 @@ def test_this_machines_devices_are_described() -> None:
     json.dumps([i.as_dict() for i in infos])
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
 def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
     embedded = [i for i in list_devices() if i.embedded]
@@ -168,10 +170,12 @@ def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
     assert all(i.usable and i.found_by for i in embedded)
 
 
+@pytest.mark.machine
 def test_devices_are_probed_once_per_process() -> None:
     assert list_devices()[0] is list_devices()[0]
 
 
+@pytest.mark.machine
 def test_device_survives_pickling(default_device: Device) -> None:
     copy = pickle.loads(pickle.dumps(default_device))
     assert copy == default_device

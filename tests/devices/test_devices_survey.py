@@ -45,6 +45,7 @@ def test_loader_variable_may_name_a_file_or_a_library(tmp_path: Path) -> None:
     assert libraries(OCL_ICD_VENDORS=str(tmp_path / "absent")) == []
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
 def test_embedded_library_named_by_the_system_appears_once(tmp_path: Path) -> None:
     [library, *_] = embedded_libraries()
@@ -149,6 +150,7 @@ def test_crash_while_loading_is_reported(cache: Path, tmp_path: Path, monkeypatc
     assert "libx.so (somewhere): the driver crashed (SIGABRT)" in problems[0]
 
 
+@pytest.mark.machine
 def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 0.3)
     fake_child(tmp_path, monkeypatch, f"{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 30")
@@ -157,6 +159,7 @@ def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: py
     assert "no answer within 0.3 s" in rows[0][2]
 
 
+@pytest.mark.machine
 def test_an_interrupted_survey_ends_its_children(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = tmp_path / "pids"
     # A child that is killed while it tries a device is followed by another one, unless the survey is over.
@@ -192,6 +195,7 @@ def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path: P
     assert "libbroken.so" in report.problem
 
 
+@pytest.mark.machine
 def test_probe_prints_a_verdict_for_every_device() -> None:
     vendors = find_vendors()
     if not vendors:

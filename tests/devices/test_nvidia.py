@@ -73,6 +73,7 @@ def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine: Path, tmp_
     assert paths == [OPENCL_LIBRARY, str(machine / OPENCL_LIBRARY)]
 
 
+@pytest.mark.machine
 def test_linkers_own_list_is_read() -> None:
     for name, path in _nvidia_cache().items():
         assert name in Path(path).name or Path(path).exists()

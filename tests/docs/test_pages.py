@@ -47,6 +47,7 @@ def run_in(folder: Path, words: list[str]) -> None:
     assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-5000:]}"
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("page", page_cases())
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
@@ -138,6 +139,7 @@ def test_blocks_of_a_page(tmp_path: Path) -> None:
     assert last.file_name == "kernel.py"
 
 
+@pytest.mark.machine
 def test_a_page_that_fails_is_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.replace("$ perflex predict \\\n>     here.yaml\n", ""))

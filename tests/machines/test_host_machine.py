@@ -47,6 +47,7 @@ def test_third_levels_filled_by_evictions(vendor: str, second: ReportedCache, vi
     assert [level.victim for level in host_machine(cpu).levels] == [False, False, victim]
 
 
+@pytest.mark.machine
 def test_this_machine_in_a_moment() -> None:
     machine = host_machine()
     assert machine.kind == "cpu"

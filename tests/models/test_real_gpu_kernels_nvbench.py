@@ -53,12 +53,14 @@ def convolved(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.clip(total, 0, 1)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("strided", [False, True])
 def test_array_add(run: Run, strided: bool) -> None:
     a, b = numbers(37, 37, dtype=np.float32), numbers(37, 37, dtype=np.float32)[::-1].copy()
     np.testing.assert_array_equal(run(nvbench_kernels.array_add(strided=strided), {"n": 37}, a=a, b=b)["c"], a + b)
 
 
+@pytest.mark.machine
 def test_rgb_to_gray(run: Run) -> None:
     rgb = numbers(21, 21, 3, dtype=np.uint8, most=256)
     gray = run(nvbench_kernels.rgb_to_gray(), {"n": 21}, rgb=rgb)["gray"]
@@ -67,6 +69,7 @@ def test_rgb_to_gray(run: Run) -> None:
     assert ((gray == np.floor(exact)) | (np.abs(exact - np.round(exact)) < 1e-4)).all()
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", ["guarded", "unguarded", "tiled", "halo"])
 def test_conv1d(run: Run, kind: str) -> None:
     n, w, b = 150, 5, 64
@@ -80,6 +83,7 @@ def test_conv1d(run: Run, kind: str) -> None:
     np.testing.assert_allclose(found[:n], convolved(x, mask), atol=1e-6)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("tiled", [False, True])
 def test_conv2d(run: Run, tiled: bool) -> None:
     n, c, w = 29, 2, 5
@@ -92,12 +96,14 @@ def test_conv2d(run: Run, tiled: bool) -> None:
     np.testing.assert_allclose(found, convolved(x, mask), atol=1e-5)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kernel", [nvbench_kernels.matmul_naive, nvbench_kernels.matmul_tiled])
 def test_matmul(run: Run, kernel: Callable[[int], Any]) -> None:
     a, b = numbers(21, 21), numbers(21, 21).T.copy()
     np.testing.assert_array_equal(run(kernel(8), {"n": 21}, a=a, b=b)["c"], a @ b)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kernel", [nvbench_kernels.matvec_naive, nvbench_kernels.matvec_shared])
 def test_matvec(run: Run, kernel: Callable[[int], Any]) -> None:
     a, x = numbers(75, 75), numbers(75)
@@ -105,6 +111,7 @@ def test_matvec(run: Run, kernel: Callable[[int], Any]) -> None:
 
 
 # The others rely on the lanes of a warp being in step.
+@pytest.mark.machine
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_chains_of_reductions(run: Run, number: int) -> None:
     n = 3 * 512 * 512 // 2
@@ -119,6 +126,7 @@ def test_chains_of_reductions(run: Run, number: int) -> None:
     assert launched == (3 if number <= 3 else 2)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("name", sorted(nvbench_chains.SCANS))
 @pytest.mark.parametrize("n", [300, 9000])
 def test_chains_of_scans(run: Run, name: str, n: int) -> None:

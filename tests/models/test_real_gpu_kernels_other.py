@@ -121,6 +121,7 @@ def inputs(kernel: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_values(name: str, contexts: list[Any]) -> None:
@@ -172,6 +173,7 @@ def rows_of(folder: str, module: Any) -> list[MeasuredRow]:
     return list(module.rows(DATA / folder))
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 def test_grids_are_those_of_the_data() -> None:
     import csv
@@ -189,6 +191,7 @@ def test_grids_are_those_of_the_data() -> None:
             assert scop.launches[0].group_size == int(line["block_x"]) * int(line["block_y"]), row.label
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 def test_grids_of_operators_are_those_of_the_data() -> None:
     import csv

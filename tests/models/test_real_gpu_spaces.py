@@ -62,6 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.machine
 def test_a_drawn_configuration_has_the_time_of_every_gpu_that_ran_it(folder: Path) -> None:
     found = {(row.gpu, row.label): row.seconds for row in hub.rows(folder, 99)}
     gpus = {"RTX 2080 Ti": BAT, "RTX 3060 Laptop": BAT, "MI50": WIDE, "A100 40GB": WIDE}

@@ -259,6 +259,7 @@ def test_a_store_of_an_earlier_format_is_set_aside(store: Store) -> None:
     assert len(store.set_asides()) == 1
 
 
+@pytest.mark.machine
 def test_a_locked_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perflex.store.file.BUSY_S", 0.02)
     monkeypatch.setattr("perflex.store.store.BUSY_S", 0.02)
@@ -302,6 +303,7 @@ for number in range(3000):
 """
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("limit", [30_000, 300_000])
 def test_a_full_disk(store: Store, limit: int) -> None:
     command = [sys.executable, "-W", "error", "-c", LIMITED, str(store.path), str(limit)]
@@ -339,6 +341,7 @@ def folder_for_all() -> Path:
     pytest.skip("there is no folder that another user may enter")
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "old"])
 def test_a_folder_and_file_that_may_only_be_read(exists: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="perflex-read-only-", dir=folder_for_all()) as folder:
@@ -369,6 +372,7 @@ def add(first, count):
 """
 
 
+@pytest.mark.machine
 def test_processes_add_at_once(store: Store) -> None:
     command = [sys.executable, "-W", "error", "-c", f"{WRITER}add(0, 100)", str(store.path)]
     writers = [subprocess.Popen([*command, f"session {i}"], stderr=subprocess.PIPE, text=True) for i in range(4)]
@@ -379,12 +383,14 @@ def test_processes_add_at_once(store: Store) -> None:
         assert tuple(row for row in kept if row.session == f"session {i}") == samples(100, f"session {i}")
 
 
+@pytest.mark.machine
 def test_threads_add_at_once(store: Store) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: store.add(KEY, sample(number)), range(200)))
     assert sorted(store.earlier(KEY), key=lambda row: row.round) == list(samples(200))
 
 
+@pytest.mark.machine
 def test_a_forked_process_opens_the_file_itself(store: Store) -> None:
     code = f"{WRITER}add(0, 1)\nif not os.fork():\n    add(1, 1)\n    sys.exit()\nassert os.wait()[1] == 0\nadd(2, 1)"
     command = [sys.executable, "-W", "error", "-c", code, str(store.path), "session"]

@@ -67,6 +67,7 @@ def unsteady() -> Callable[[str, dict[str, int]], float]:
     return slower
 
 
+@pytest.mark.machine
 def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "5", "--device", "mine", "--device", "other"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -78,6 +79,7 @@ def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFi
     assert checks == ["processors", "other", "steal", "quota", "clock", "launch", "repeatability", "disturbed"]
 
 
+@pytest.mark.machine
 def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     machine.system = BUSY
     assert main(["doctor", "--seconds", "5"]) == 0
@@ -88,6 +90,7 @@ def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixt
     assert lines[-1] == "measure with care"
 
 
+@pytest.mark.machine
 def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     machine.devices = [Cpu(unsteady())]
     assert main(["doctor", "--seconds", "5", "--json"]) == 1
@@ -106,7 +109,7 @@ def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert "--seconds" in capfd.readouterr().err
 
 
-@pytest.mark.device
+@pytest.mark.machine
 @pytest.mark.slow
 def test_a_real_device(
     capfd: pytest.CaptureFixture[str], default_device: object, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
 
 
+@pytest.mark.machine
 def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path: Path) -> None:
     import gpu_study
 

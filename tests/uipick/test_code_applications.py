@@ -53,6 +53,7 @@ def executed():
     return dict(zip(OPTIMISED, results, strict=True))
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", OPTIMISED)

@@ -345,7 +345,7 @@ def test_a_bad_budget_is_one_line_before_anything_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.device
+@pytest.mark.machine
 def test_the_command_keeps_its_budget_and_says_so(
     capsys: pytest.CaptureFixture[str], real_devices: Sequence, tmp_path: Path
 ) -> None:

@@ -266,6 +266,7 @@ def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]
     return [(kernel, found[kernel.name]) for kernel in kernels_of(generator)]
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", SMALL)
@@ -275,6 +276,7 @@ def test_counts_are_what_oclgrind_executes(generator: str) -> None:
         assert counted(kernel) == executed(run, kernel), kernel.name
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", INTEGER_OPCODES)

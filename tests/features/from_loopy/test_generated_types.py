@@ -74,6 +74,7 @@ def codes() -> dict[str, str]:
     return dict(zip(TEXTS, compiled([pointwise(text, DATA + SCALARS) for text in TEXTS]), strict=True))
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("text", TEXTS)
@@ -96,6 +97,7 @@ NUMBERS = [
 ]
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_numbers_with_types_keep_them() -> None:
@@ -117,6 +119,7 @@ def inexact(expr: Any) -> Any:
     return Mapper()(expr)
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:

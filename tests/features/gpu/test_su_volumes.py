@@ -72,6 +72,7 @@ def test_table_2_occupancy_rows(baseline: SuVolumes) -> None:
     assert (held.occupancy, held.groups_per_unit, held.wave_groups) == (1.0, 16, 208)
 
 
+@pytest.mark.machine
 def test_table_2_against_the_file_of_worked_numbers(baseline: SuVolumes) -> None:
     if not TABLE.exists():
         pytest.skip(f"no file of worked numbers at {TABLE}")

@@ -49,6 +49,7 @@ def test_symbolic_counts_are_what_enumeration_finds(name):
         assert card_at(domain, (("n", n), ("m", m))) == expected
 
 
+@pytest.mark.machine
 def test_a_count_that_takes_too_long_ends_the_worker_and_not_this_process():
     worker = CardProcess()
     slow = str(points(*SETS["slow"]))
@@ -60,6 +61,7 @@ def test_a_count_that_takes_too_long_ends_the_worker_and_not_this_process():
     worker.close()
 
 
+@pytest.mark.machine
 def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
     monkeypatch.setattr(_cardinality, "_SYMBOLIC_S", 0.001)
     domain = points(*SETS["slow"])
@@ -74,6 +76,7 @@ def _in_a_fork(queue):
     queue.put((os.getpid(), card_process.card("{ [i, j] : 0 <= i <= j < 9 }", "{ : }", 30)))
 
 
+@pytest.mark.machine
 def test_a_fork_has_a_worker_of_its_own():
     if "fork" not in __import__("multiprocessing").get_all_start_methods():
         pytest.skip("this system does not fork")

@@ -340,6 +340,7 @@ def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, mo
         prune(measured, **more)
 
 
+@pytest.mark.machine
 def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -381,6 +382,7 @@ __global__ void scaled(float *out, const float *in, int n) {
 """
 
 
+@pytest.mark.machine
 def test_strategy_reads_the_source_where_there_is_no_description(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

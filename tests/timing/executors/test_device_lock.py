@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.machine
 def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])

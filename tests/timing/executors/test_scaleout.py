@@ -257,7 +257,7 @@ def test_portions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.device
+@pytest.mark.machine
 def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
     mixed = [
         *(SizedKernel(good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
@@ -276,13 +276,14 @@ def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Ex
     assert "no_such_function" in failures[1].reason
 
 
-@pytest.mark.device
+@pytest.mark.machine
 def test_in_the_workers_own_process(default_device: Device, processes: ProcessPoolExecutor) -> None:
     [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
     assert isinstance(timing, Timing)
     assert timing.seconds > 0
 
 
+@pytest.mark.machine
 def test_a_device_with_another_driver(default_device: Device) -> None:
     assert device_here(default_device) == default_device
     other = replace(default_device, driver="0.1 (imagined)")
@@ -307,6 +308,7 @@ def mortal() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.sqlite")
@@ -322,6 +324,7 @@ def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.machine
 @pytest.mark.slow
 def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
     with mortal() as pool:
@@ -386,6 +389,7 @@ class BreaksOnce(Executor):
         return future
 
 
+@pytest.mark.machine
 def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.sqlite")
     executor = BreaksOnce()

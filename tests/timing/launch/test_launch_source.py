@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perflex.features import SourceKernel
     from perflex.timing.launch.opencl import OpenCLBackend
 
-pytestmark = pytest.mark.device
+pytestmark = pytest.mark.machine
 FLOATS = "__global float *x, __global float *y"
 INDEX = f"{FLOATS}, __global int *at"
 ID = "int i = get_global_id(0); "

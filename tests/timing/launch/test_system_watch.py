@@ -55,6 +55,7 @@ def watch(proc: Proc) -> Iterator[SystemWatch]:
     made.close()
 
 
+@pytest.mark.machine
 def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWatch) -> None:
     # Clocks are asked for by number: that of this thread is there, that of the other is not.
     own, other = threading.get_native_id(), 2
@@ -79,6 +80,7 @@ def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWa
     assert found.throttled is None
 
 
+@pytest.mark.machine
 def test_steal_is_that_of_one_processor_of_this_process(proc: Proc, watch: SystemWatch) -> None:
     """A hundredth taken from each of 64 processors lets a kernel on all of them lack a hundredth, not 64 of them."""
     own = sorted(os.sched_getaffinity(0))
@@ -114,6 +116,7 @@ def test_threads_come_and_go(proc: Proc, watch: SystemWatch) -> None:
     assert watch.activity_since(before).waited_s == pytest.approx(0.004)
 
 
+@pytest.mark.machine
 def test_files_of_threads_that_ended_are_closed(proc: Proc, watch: SystemWatch) -> None:
     proc.stat()
     proc.thread(1, 0)
@@ -142,6 +145,7 @@ def test_nothing_reported_is_not_known(proc: Proc, watch: SystemWatch) -> None:
     assert (found.processor_s, found.waited_s, found.stolen_s, found.others_s) == (None,) * 4
 
 
+@pytest.mark.machine
 def test_counters_of_ticks_never_give_less_than_nothing(proc: Proc, watch: SystemWatch) -> None:
     proc.thread(threading.get_native_id(), 0)
     proc.stat(busy=5, steal=5)
@@ -170,6 +174,7 @@ def watched(processor: int, pipe: object) -> None:
     pipe.send(watch.activity_since(before))  # type: ignore[attr-defined]
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
 def test_two_processes_on_one_processor_wait_for_each_other() -> None:
     context = multiprocessing.get_context("spawn")
@@ -189,6 +194,7 @@ def test_two_processes_on_one_processor_wait_for_each_other() -> None:
     assert found.processor_s < 0.95 * found.elapsed_s
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
 def test_real_threads_that_end_leave_no_files_open() -> None:
     watch = SystemWatch()
