@@ -61,7 +61,7 @@ logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 # Attributes of several classes have one name; which one a docstring means is plain to its reader.
 # Notebooks that did not run do not say which language their cells have.
-suppress_warnings = ["ref.python", "mystnb.lexer"]
+suppress_warnings = ["ref.python", "myst-nb.lexer"]
 
 html_theme = "furo"
 html_title = f"perflex {release}"
