@@ -6,6 +6,8 @@ import pytest
 
 from bench.fuzz_parts.driver import ALL_KINDS, kind_of, run
 
+pytestmark = pytest.mark.machine
+
 
 def bad(cases: int) -> list[object]:
     """Return the cases that ended badly, of a seed that is the suite's alone."""
@@ -14,19 +16,16 @@ def bad(cases: int) -> list[object]:
     return [outcome for outcome in ended if outcome is not None]
 
 
-@pytest.mark.machine
 def test_some_mutated_inputs() -> None:
     assert bad(75) == []
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_mutated_inputs() -> None:
     assert {kind_of(number, "suite", ALL_KINDS)[0].name for number in range(2000)} == {kind.name for kind in ALL_KINDS}
     assert bad(2000) == []
 
 
-@pytest.mark.machine
 def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An escape, a number that is none, and a process are each told."""
     import subprocess

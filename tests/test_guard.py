@@ -103,7 +103,6 @@ def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
             guard.kill()
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("rest", [IN_LIBRARY, LOST], ids=["a call of C", "a lost exception"])
 def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str, number: signal.Signals) -> None:

@@ -31,7 +31,6 @@ def test_code_is_of_one_size() -> None:
         built_target(["f_code_instructions"], doubled(), {"n": np.array([64, 128])}, Target(), "f_cl_wall_time")
 
 
-@pytest.mark.machine
 def test_a_missing_size_is_a_missing_size(default_device: Device) -> None:
     del default_device
     with pytest.raises(MissingSizeError, match="no value for size parameter n"):

@@ -181,7 +181,6 @@ def test_ranking_errors(calibration: Calibration) -> None:
         rank({"a": matmul(prefetch=True)}, calibration, {"m": 64})
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.slow)])
 def test_the_papers_first_example_on_every_device(real_devices: list, count: int | None) -> None:
     """Section 2.2: one parameter from four sizes of the same variant, then a prediction for another size."""

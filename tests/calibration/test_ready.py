@@ -28,7 +28,6 @@ def fake() -> FakeDevice:
     return FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
 
 
-@pytest.mark.machine
 def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
     on_gpu = ready_model("general", fake())
     assert on_gpu.description.name == "general_gpu"
@@ -70,7 +69,6 @@ def test_a_model_without_kernels_is_refused() -> None:
         calibrate(Model("f_cl_wall_time_fake", "p_group * f_thread_groups"), device=fake())
 
 
-@pytest.mark.machine
 def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device: Any) -> None:
     here = replace(default_device, kind="cpu", name="a processor without a file")
     found = own_cpu(here, VOLUMES)
@@ -84,7 +82,6 @@ def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device: Any)
         assert own_cpu(here, VOLUMES) is None
 
 
-@pytest.mark.machine
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_a_calibration_keeps_the_machine_it_made(tmp_path: Path, default_device: Any) -> None:
     here = own_cpu(replace(default_device, kind="cpu", name="a processor without a file"), VOLUMES)

@@ -118,7 +118,6 @@ def test_bad_input_is_one_line(
     assert message in err
 
 
-@pytest.mark.machine
 def test_calibrate(tmp_path: Path, default_device: object, capfd: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "model.yaml"
     model.write_text("""\

@@ -76,7 +76,6 @@ def test_json_of_a_function_and_workers(words: list[str], capfd: pytest.CaptureF
     assert all(row["measured_s"] is None for row in content["table"])
 
 
-@pytest.mark.machine
 def test_measuring(words: list[str], capfd: pytest.CaptureFixture[str], default_device: Device) -> None:
     code, out, _ = run(
         capfd, *words, "--keep", "promise:0.1,0.5", "--measure", "3", "--device", str(default_device.name), "--json"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex.__main__ import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCOP = """\
 schema: perflex-scop/1
@@ -32,26 +27,9 @@ statements:
 """
 
 
-@contextmanager
-def no_waiting(seconds: int = 20) -> Iterator[None]:
-    """Fail where the block waits for something."""
-
-    def stop(*_: object) -> None:
-        pytest.fail("it waits")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     """Return the one line of error of a command."""
-    with no_waiting():
-        code = main(list(words))
+    code = main(list(words))
     out, err = capfd.readouterr()
     assert (code, out) == (2, "")
     assert err.startswith("perflex: error: ")
@@ -164,7 +142,6 @@ def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
     return done.returncode, done.stderr or ""
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])

@@ -137,7 +137,6 @@ def test_export_as_json_lines(store: Store, tmp_path: Path, capsys: pytest.Captu
     assert rows[-1]["kind"] == "hang"
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_export_to_a_full_disk(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "rows.csv"

@@ -112,7 +112,6 @@ def test_products_and_divisions_of_integers_keep_ports_busy(code: str, cycles: f
     assert port_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("objdump")), reason="needs gcc and objdump")
 def test_instructions_are_those_of_objdump(tmp_path: Path) -> None:
     source, target = tmp_path / "f.c", tmp_path / "f.o"

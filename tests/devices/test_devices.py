@@ -162,7 +162,6 @@ def test_this_machines_devices_are_described() -> None:
     json.dumps([i.as_dict() for i in infos])
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
 def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
     embedded = [i for i in list_devices() if i.embedded]
@@ -175,7 +174,6 @@ def test_devices_are_probed_once_per_process() -> None:
     assert list_devices()[0] is list_devices()[0]
 
 
-@pytest.mark.machine
 def test_device_survives_pickling(default_device: Device) -> None:
     copy = pickle.loads(pickle.dumps(default_device))
     assert copy == default_device

@@ -91,7 +91,6 @@ def test_output_features_tell_opencl_and_cuda_apart(listed: None) -> None:
         device_of("f_cuda_wall_time_intel_epyc")
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(any(i.device.api == "cuda" for i in devices_module.list_devices()), reason="there is CUDA here")
 def test_no_cuda_says_what_is_missing() -> None:
     for ask in (lambda: find_device("cuda"), lambda: device_of("f_cuda_wall_time_h100")):
@@ -239,7 +238,6 @@ def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
         feature_values(["f_spill_bytes"], vector(), {"n": 64}, Target(resources=Resources()))
 
 
-@pytest.mark.machine
 def test_opencl_drivers_tell_private_memory(default_device: Device) -> None:
     jobs = [SizedKernel(vector(), {"n": 64}, "fine"), SizedKernel(vector("b[i] = 2*a[j]"), {"n": 64}, "bad")]
     for isolate in (True, False):

@@ -23,6 +23,8 @@ RADEON = device("AMD Accelerated Parallel Processing", "Advanced Micro Devices, 
 POCL_ON_HASWELL = device(
     "Portable Computing Language", "The pocl project", "cpu-haswell-Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz"
 )
+POCL_ON_ARM = device("Portable Computing Language", "The pocl project", "cpu-neoverse-n1-ARM Neoverse-N1")
+MALI = device("ARM Platform", "ARM", "Mali-G78 r1p1")
 H100_OF_POCL = device("Portable Computing Language", "The pocl project", "NVIDIA H100 80GB HBM3")
 ARC = device("rusticl", "Mesa/X.org", "Mesa Intel(R) Arc(tm) A770 Graphics (DG2)")
 RADEON_OF_MESA = device("rusticl", "Mesa/X.org", "AMD Radeon RX 6600 (radeonsi, navi23)")
@@ -74,9 +76,12 @@ def test_platform_before_device_wins_over_both_in_the_device_name() -> None:
         ([POCL_ON_HASWELL, INTEL_ON_XEON], "pocl", [0]),
         ([POCL_ON_HASWELL, INTEL_ON_XEON], "xeon intel", [1]),
         ([POCL_ON_HASWELL, INTEL_ON_XEON], "xeon", [0, 1]),
+        ([POCL_ON_ARM, MALI], "arm", [1]),
+        ([POCL_ON_ARM, MALI], "pocl", [0]),
         # Where no platform is called so, the devices' names are left.
         ([POCL_ON_HASWELL], "intel", [0]),
         ([POCL_ON_HASWELL, ARC], "intel", [0, 1]),
+        ([POCL_ON_ARM], "arm", [0]),
         # Intel's runtime has no such device.
         ([INTEL_ON_XEON, ARC], "intel_arc", [1]),
         ([INTEL_ON_XEON, ARC], "intel", [0]),
@@ -114,7 +119,7 @@ def test_short_names_are_readable() -> None:
 
 
 ALL = (
-    INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, POCL_ON_HASWELL, GEFORCE, H100, SECOND_H100, H100_OF_POCL,
+    INTEL_ON_AMD, INTEL_ON_XEON, POCL_ON_AMD, POCL_ON_XEON, POCL_ON_HASWELL, POCL_ON_ARM, MALI, GEFORCE, H100, SECOND_H100, H100_OF_POCL,
     RADEON, ARC, RADEON_OF_MESA,
 )  # fmt: skip
 

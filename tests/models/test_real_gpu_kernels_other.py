@@ -121,7 +121,6 @@ def inputs(kernel: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_values(name: str, contexts: list[Any]) -> None:

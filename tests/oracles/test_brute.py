@@ -105,7 +105,6 @@ def summary_of_executed(executed: Executed) -> dict[str, int]:
     return called | plain | moved | {"barriers": executed.barriers}
 
 
-@pytest.mark.machine
 @needs_oclgrind
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 60), marks=pytest.mark.slow)], ids=["few", "many"])
 def test_brute_force_is_what_oclgrind_executes(seeds):

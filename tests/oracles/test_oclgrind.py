@@ -76,7 +76,6 @@ def multiply_adds() -> dict[str, Executed]:
     return dict(zip(expressions, found, strict=True))
 
 
-@pytest.mark.machine
 @needs_oclgrind
 @pytest.mark.parametrize(("expression", "madds", "adds", "muls"), MULTIPLY_ADDS)
 def test_multiply_adds_from_left_to_right(multiply_adds, expression, madds, adds, muls):
@@ -85,7 +84,6 @@ def test_multiply_adds_from_left_to_right(multiply_adds, expression, madds, adds
     assert counts.madds("float64") == 0
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_signs():
     bodies = ["b[i] = a[i] - a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1];"]
@@ -95,7 +93,6 @@ def test_signs():
     assert (difference.madds(), difference.adds) == (ITEMS, 0)
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_functions_are_calls_by_mangled_name():
     body = "b[i] = exp(a[i]) + native_exp(a[i]) + pow(a[i], a[i]) + pown(a[i], 3) + fma(a[i], a[i], a[i]);"
@@ -108,7 +105,6 @@ def test_functions_are_calls_by_mangled_name():
     assert double.load("global") == Traffic(ITEMS, 8 * ITEMS)
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_barriers_count_per_work_item_and_local_memory_is_apart():
     body = "l[get_local_id(0)] = a[i]; barrier(CLK_LOCAL_MEM_FENCE); b[i] = l[7 - get_local_id(0)];"
@@ -117,14 +113,12 @@ def test_barriers_count_per_work_item_and_local_memory_is_apart():
     assert counts.load("local") == counts.store("local") == Traffic(ITEMS, 4 * ITEMS)
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_invalid_access_is_an_error():
     with pytest.raises(OclgrindError, match="Invalid"):
         executed("b[i] = a[i + 1000];")
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_build_failure_is_an_error():
     with pytest.raises(OclgrindError, match="nonsense"):

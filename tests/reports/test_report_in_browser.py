@@ -83,7 +83,6 @@ def opened(page: Path, width: int, table: str, heading: str) -> tuple[dict, str]
     return json.loads(shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")), done.stderr
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("width", [1000, 800, 500])
 def test_nothing_is_wider_than_the_window_and_no_error_is_told(page: Path, width: int) -> None:
     found, messages = opened(page, width, "Kept variants", "rank")
@@ -92,7 +91,6 @@ def test_nothing_is_wider_than_the_window_and_no_error_is_told(page: Path, width
     assert [line for line in messages.splitlines() if ":CONSOLE" in line] == []
 
 
-@pytest.mark.machine
 def test_tables_are_sorted_by_numbers_and_by_words(page: Path) -> None:
     found, _ = opened(page, 1000, "Measurement kernels", "measured")
     (first, rising), (second, falling) = found["orders"]
@@ -110,14 +108,12 @@ def test_tables_are_sorted_by_numbers_and_by_words(page: Path) -> None:
     ]
 
 
-@pytest.mark.machine
 def test_empty_cells_come_last_either_way(page: Path) -> None:
     found, _ = opened(page, 1000, "Dropped variants", "measured")
     assert [texts[-1] for _, texts in found["orders"]] == ["", ""]
     assert [texts[0] for _, texts in found["orders"]] == ["1.00", "6.50"]
 
 
-@pytest.mark.machine
 def test_without_script_tables_are_plain(page: Path) -> None:
     assert "<button" not in page.read_text(encoding="utf-8").partition("<script>")[0]
     assert Document(page.read_text(encoding="utf-8")).errors == []

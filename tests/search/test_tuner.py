@@ -279,7 +279,6 @@ class Inline(Executor):
         return done
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
@@ -303,7 +302,6 @@ def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     assert found.best.settings["stride"] < 2**24
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_code_of_worker_processes_is_what_runs(default_device: Device) -> None:
     timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)

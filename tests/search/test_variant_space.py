@@ -178,7 +178,7 @@ def test_extraction_counts_causes_and_repeated_kernels() -> None:
 def test_workers_give_the_same() -> None:
     here = small_space(dead=(0, 7)).extract(FEATURES, {"n": 1024})
     told = []
-    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as executor:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         there = small_space(dead=(0, 7)).extract(
             FEATURES, {"n": 1024}, run=RunOptions(executor=executor, progress=lambda *step: told.append(step))
         )
@@ -191,7 +191,7 @@ def test_workers_give_the_same() -> None:
 def test_a_function_that_cannot_be_sent() -> None:
     space = VariantSpace(lambda a: scaled(lsize=16, repeats=a), {"a": (1, 2)})
     with (
-        ProcessPoolExecutor(1, mp_context=get_context("fork")) as executor,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor,
         pytest.raises(ExecutorError, match="cannot be sent"),
     ):
         space.extract(FEATURES, {"n": 64}, run=RunOptions(executor=executor))

@@ -135,7 +135,6 @@ def test_what_is_no_database_has_nothing_to_carry_over(tmp_path: Path, content: 
     assert store.set_asides()[0].read_bytes() == content
 
 
-@pytest.mark.machine
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     path.touch()
@@ -194,7 +193,6 @@ def test_unfinished_work_and_failures_are_carried_over(path: Path) -> None:
     assert store.failure(OTHER) is None
 
 
-@pytest.mark.machine
 def test_a_page_that_is_there_twice(path: Path) -> None:
     content = bytearray(path.read_bytes())
     first, second = leaves(content)[1:3]
@@ -232,7 +230,6 @@ print(n)
 """
 
 
-@pytest.mark.machine
 def test_replacing_the_file_under_writers(tmp_path: Path) -> None:
     path, enough = tmp_path / "store.sqlite", tmp_path / "enough"
     command = [sys.executable, "-W", "error", "-c", UNTIL_TOLD, str(path)]

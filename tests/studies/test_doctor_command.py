@@ -109,7 +109,6 @@ def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert "--seconds" in capfd.readouterr().err
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_a_real_device(
     capfd: pytest.CaptureFixture[str], default_device: object, monkeypatch: pytest.MonkeyPatch

@@ -46,7 +46,6 @@ def sized(kernel: lp.TranslationUnit, n: int) -> list[SimpleNamespace]:
     return [SimpleNamespace(kernel=kernel, translation_unit=kernel, sizes={"n": n}, label="kernel", group="kernel")]
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_wide_groups_become_vectors(cpu, dtype: str, size: int) -> None:
     kernel, n = product_sum(dtype, 64), 4096
@@ -62,7 +61,6 @@ def test_wide_groups_become_vectors(cpu, dtype: str, size: int) -> None:
     assert feature("cycles", kernel, 2 * n, code) == pytest.approx(2 * feature("cycles", kernel, n, code))
 
 
-@pytest.mark.machine
 def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
     kernel, n = product_sum("float32", 1), 256
     (code,) = compiled_code(sized(kernel, n), cpu)
@@ -71,7 +69,6 @@ def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
     assert feature("scalar_float32", kernel, n, code) in {n, 2 * n}
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
     if "intel" not in cpu.platform.lower():
@@ -91,7 +88,6 @@ def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
     assert [feature(f"calls_{kind}", kernel, n, code) for kind in ("log", "trig", "tanh", "pow")] == [0] * 4
 
 
-@pytest.mark.machine
 def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
     jobs = sized(product_sum("float32", 32), 1024)

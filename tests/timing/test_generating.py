@@ -37,7 +37,6 @@ class Broken(Executor):
         return future
 
 
-@pytest.mark.machine
 def test_requests_are_those_made_here(default_device: Any) -> None:
     wanted = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024,2048")
     entries = [Entry(job) for job in wanted]
@@ -49,7 +48,6 @@ def test_requests_are_those_made_here(default_device: Any) -> None:
         assert entry.job == launch_request(job, default_device)
 
 
-@pytest.mark.machine
 def test_what_cannot_be_generated_fails_alone(default_device: Any) -> None:
     good, *_ = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     bad = SizedKernel(good.kernel, {"n": 1000}, "bad")
@@ -61,7 +59,6 @@ def test_what_cannot_be_generated_fails_alone(default_device: Any) -> None:
     assert failed.label == "bad"
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("takes", [True, False])
 def test_without_workers_code_is_generated_here(default_device: Any, takes: bool) -> None:
     (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
@@ -78,7 +75,6 @@ def test_devices_without_code_are_left_alone() -> None:
     assert entry.job is job
 
 
-@pytest.mark.machine
 def test_errors_are_handed_over(default_device: Any) -> None:
     (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     entry = Entry(SizedKernel(job.kernel, {"n": 1000}, "bad"))

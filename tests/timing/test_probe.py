@@ -39,13 +39,11 @@ def test_intervals_hold_the_time_and_grow_with_confidence() -> None:
         probe.interval(2.0)
 
 
-@pytest.mark.machine
 def test_sizes_must_be_there(default_device: Device) -> None:
     with pytest.raises(MissingSizeError):
         probe_kernel(vector(), {}, default_device)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("isolate", [True, False])
 def test_a_real_kernel_is_probed(default_device: Device, *, isolate: bool) -> None:
     # Too little is known of a test machine's load for more than an order of magnitude.

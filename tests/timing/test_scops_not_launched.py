@@ -32,7 +32,6 @@ def calibration() -> Calibration:
     return calibrate(model, kernels, device=FakeDevice(lambda _label, sizes: 1e-6 + 1e-10 * sizes["n"]))
 
 
-@pytest.mark.machine
 def test_launching_is_refused(calibration: Calibration, default_device: Any) -> None:
     with pytest.raises(MeasurementError, match=REFUSAL):
         probe_kernel(SCOP, SIZES, default_device)
@@ -45,7 +44,6 @@ def test_launching_is_refused(calibration: Calibration, default_device: Any) -> 
         calibrate(calibration.model, [(SCOP, SIZES)], device=FakeDevice(lambda _label, _sizes: 1e-4))
 
 
-@pytest.mark.machine
 def test_no_code_is_generated(default_device: Any) -> None:
     with pytest.raises(MeasurementError, match=REFUSAL):
         request_for(SizedKernel(SCOP, SIZES, "x"), default_device)
@@ -56,7 +54,6 @@ def test_predictions_are_those_of_the_loopy_kernel(calibration: Calibration) -> 
     assert found[0] == found[1] > 0
 
 
-@pytest.mark.machine
 def test_commands(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, default_device: Any
 ) -> None:

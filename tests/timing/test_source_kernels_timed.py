@@ -32,7 +32,6 @@ MODEL = Model(
 )
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("isolate", [False, True])
 def test_probes(isolate: bool, default_device: Device) -> None:
     options = TimingOptions(budget_s=0.02, isolate=isolate)
@@ -41,7 +40,6 @@ def test_probes(isolate: bool, default_device: Device) -> None:
     assert 0 < 4 * small < large
 
 
-@pytest.mark.machine
 def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
     refused = kernel("y[(int)x[0]] = 1;", "__global float *x, __global float *y", stated={"y": 100})
     jobs = [SizedKernel(axpy(), {"n": 4096}, "axpy"), SizedKernel(refused, {}, "scatter")]
@@ -53,7 +51,6 @@ def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
         probe_kernel(refused, {}, default_device)
 
 
-@pytest.mark.machine
 def test_code_made_by_other_processes(default_device: Device) -> None:
     jobs = [SizedKernel(case.kernel, case.sizes, name) for name, case in LAUNCHED.items()]
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
@@ -68,7 +65,6 @@ def test_a_known_law_is_found_again() -> None:
     assert found.predict(axpy(), {"n": 3 << 20}) == pytest.approx(law("", {"n": 3 << 20}), rel=1e-2)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> None:

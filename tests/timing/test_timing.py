@@ -261,7 +261,6 @@ def test_devices_of_ones_own_bring_their_backends() -> None:
     assert request_for(job, fake) is job
 
 
-@pytest.mark.machine
 def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device) -> None:
     job = SizedKernel(annotate(vector(), branches="both"), {"n": 64}, "x")
     request = request_for(job, default_device)
@@ -273,7 +272,6 @@ def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device)
             assert backend.build(request).run(1)[0] > 0
 
 
-@pytest.mark.machine
 def test_real_device_times_several_sizes(default_device: Device) -> None:
     kernel = vector()
     options = TimingOptions(trials=3, min_trials=2)

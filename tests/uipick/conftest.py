@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the slow part those kernels each of whose choices the quick part runs, too; numbers are no choices."""
+    """Mark those kernels slow each of whose choices another one has, too; numbers are no choices."""
     met: dict[Any, set[tuple[str, str]]] = defaultdict(set)
     for item in items:
         if FOLDER not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -54,7 +54,7 @@ def one() -> Callable[..., MeasurementKernel]:
 
 @pytest.fixture
 def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
-    """Run a kernel on every platform, which must agree, or, in the slow part, on one; returns the one output array."""
+    """Run a kernel on every platform, which must agree, or, if that is slow, on one; returns the one output array."""
     import pyopencl as cl
     import pyopencl.array as cla
 

@@ -53,7 +53,6 @@ def executed():
     return dict(zip(OPTIMISED, results, strict=True))
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", OPTIMISED)

@@ -69,7 +69,6 @@ def test_fdiff_tiles_are_the_paper_s(one, row):
     assert u.work_item_count.evaluate(large) / u.footprint.evaluate(large) == pytest.approx(row["afr"], rel=1e-6)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @needs_oclgrind
 def test_optimised_code_still_loads_everything():

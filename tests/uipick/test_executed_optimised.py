@@ -40,7 +40,6 @@ def executed():
     return dict(zip(JOBS, run_jobs([(k.kernel, k.sizes) for k in kernels], []), strict=True))
 
 
-@pytest.mark.machine
 def test_divisions(executed):
     found = executed["div"]
     assert found.divs == ROUNDS
@@ -48,7 +47,6 @@ def test_divisions(executed):
     assert found.muls == found.madds() == 0
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("function", ["sqrt", "rsqrt", "exp", "sin", "cos"])
 def test_functions(executed, function):
     found = executed[function]
@@ -58,7 +56,6 @@ def test_functions(executed, function):
     assert found.muls == found.madds() == found.divs == 0
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("operation", "opcodes"),
     [("add", ["add"]), ("mul", ["mul"]), ("madd", ["mul", "add"]), ("bit", ["xor", "and"]), ("shift", ["shl"])],
@@ -71,14 +68,12 @@ def test_integer_operations(executed, operation, opcodes):
     assert found.adds == found.muls == found.madds() == 0
 
 
-@pytest.mark.machine
 def test_mixed(executed):
     found = executed["add and mul"]
     assert found.muls == 16 * 128 * GROUP
     assert found.adds == 16 * 128 * GROUP + 31 * GROUP
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "loads", "stores"),
     [
@@ -99,13 +94,11 @@ def test_global_accesses(executed, name, loads, stores):
     assert found.barriers == (3 * GROUP if name == "working set" else 0)
 
 
-@pytest.mark.machine
 def test_vectors_move_in_one_access(executed):
     assert executed["triad"].load("global").bytes == 16 * 2 * GROUP
     assert executed["triad"].store("global").bytes == 16 * GROUP
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("name", "stores", "barriers"), [("local", 16, 0), ("broadcast", 1, 1)])
 def test_local_loads(executed, name, stores, barriers):
     found = executed[name]

@@ -14,7 +14,6 @@ def _places(rows, columns, lid_stride_0, lid_stride_1):
     return lid_stride_1 * j + lid_stride_0 * i
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(
     ("fit", "lsize", "n"), [(True, 16, 32), (True, 8, 24), (False, 16, 37), (False, 16, 16), (False, 8, 5)]
@@ -28,14 +27,12 @@ def test_matmul(one, run, random, prefetch, fit, lsize, n):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a @ b, rtol=1e-12)
 
 
-@pytest.mark.machine
 def test_matmul_with_oblong_work_groups(one, run, random):
     kernel = one("matmul_sq", "dtype:float32", "prefetch:False", "groups_fit:True", "n:32", "lsize_0:32", "lsize_1:4")
     a, b = random.random((2, 32, 32)).astype(np.float32)
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a @ b, rtol=1e-5)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "tags",
@@ -63,7 +60,6 @@ def test_gmem_pattern_covers_each_element_of_the_pattern_once(one, run, random, 
     assert (result[~touched] == -77).all()
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("lid_stride_0", "lid_stride_1", "nelements"), [(1, 40, 1700), (1, 40, 40), (40, 1, 1700), (2, 60, 1000)]
 )
@@ -96,7 +92,6 @@ def _flops(operation, items, nvars, m):
     return sum(x)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("operation", "nvars"), [("add", 16), ("mul", 16), ("madd", 32)])
 def test_flops_patterns(one, run, operation, nvars):
@@ -118,7 +113,6 @@ def test_flops_patterns_stay_bounded_for_any_number_of_iterations(operation):
     assert max(sums) <= 32 * 256
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_flops_pattern_guards_the_remainder(one, run):
     kernel = one(
@@ -129,7 +123,6 @@ def test_flops_pattern_guards_the_remainder(one, run):
     np.testing.assert_array_equal(result, _flops("add", (i, j), 16, 64))
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("m", "sizes"), [(8, (1, 8)), (64, (8, 8)), (24, (3, 8))])
 def test_lmem_move(one, run, m, sizes):
     kernel = one("lmem_move", "dtype:float32", f"m:{m}", "lid_stride_1:32", "nelements:1024")
@@ -139,14 +132,12 @@ def test_lmem_move(one, run, m, sizes):
     np.testing.assert_array_equal(result, i + 16 * j + sizes[1] - 1)
 
 
-@pytest.mark.machine
 def test_lmem_move_uses_fewer_rows_in_large_work_groups(one, run):
     kernel = one("lmem_move", "dtype:float64", "m:16", "lsize_0:32", "lsize_1:32", "lid_stride_1:32", "nelements:1024")
     assert dict(kernel.sizes) == {"nelements": 1024, "m_outer": 8, "m_inner": 2}
     np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes), np.arange(1024) + 1)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("m", "inner"), [(1, 1), (5, 5), (8, 8), (40, 8)])
 def test_overlap_ratio(one, run, random, m, inner):
     kernel = one("overlap_ratio", "dtype:float64", f"m:{m}", "lid_stride_1:32", "nelements:512")
@@ -156,7 +147,6 @@ def test_overlap_ratio(one, run, random, m, inner):
     np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, in0=source), source)
 
 
-@pytest.mark.machine
 def test_barrier_local(one, run):
     kernel = one("barrier_local", "dtype:float32", "m:3", "lid_stride_1:32", "nelements:512")
     result = run(kernel.kernel, kernel.sizes).reshape(16, 32)
@@ -164,7 +154,6 @@ def test_barrier_local(one, run):
     np.testing.assert_array_equal(result, i + 16 * j)
 
 
-@pytest.mark.machine
 def test_empty_is_launched(one, contexts):
     import pyopencl as cl
 
@@ -177,7 +166,6 @@ def test_empty_is_launched(one, contexts):
         assert outputs == ()
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("fit", "n"), [(True, 32), (False, 21)])
 @pytest.mark.parametrize(("load", "m", "chains"), [("uniform", 3, 2), ("unit", 1, 1), ("both", 5, 2), ("both", 1, 1)])
@@ -199,7 +187,6 @@ def test_overlap_madd(one, run, random, load, m, chains, fit, n):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), sum(x), rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize("keep", ["aLD", "bLD", "aLD_bLD", "cST", "aLD_cST", "aLD_bLD_cST"])
 def test_matmul_sq_mem_sums_what_it_loads(one, run, random, prefetch, keep):
@@ -217,7 +204,6 @@ def test_matmul_sq_mem_sums_what_it_loads(one, run, random, prefetch, keep):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, **inputs), expected, rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("fit", "n"), [(True, 40), (False, 37)])
@@ -231,7 +217,6 @@ def test_matmul_with_confined_loads(one, run, random, prefetch, fit, n):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a[near] @ b[:, near], rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("m", "depth"), [(2, 16), (3, 16), (3, 32)])
 def test_lmem_madd(one, run, m, depth):
     kernel = one("lmem_madd", "dtype:float32", f"m:{m}", f"depth:{depth}", "lid_stride_1:32", "nelements:1024")
@@ -241,7 +226,6 @@ def test_lmem_madd(one, run, m, depth):
     np.testing.assert_array_equal(result, i + 16 * j + (column if m % 2 else 0))
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("chains", [1, 3])
 @pytest.mark.parametrize("operation", ["add", "madd"])
 def test_flops_chain(one, run, operation, chains):

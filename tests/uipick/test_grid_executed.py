@@ -74,7 +74,6 @@ class _PerPoint:
         self.divs, self.barriers = run.divs / points, run.barriers / points
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("name", "points", "groups"), [("star", 13, 4), ("box", 25, 3)])
 def test_stencils_in_a_plane_load_every_neighbour(executed, name, points, groups):
     found = executed[name]
@@ -82,13 +81,11 @@ def test_stencils_in_a_plane_load_every_neighbour(executed, name, points, groups
     assert (found.adds, found.muls, found.madds) == (points - groups, 1, groups - 1)
 
 
-@pytest.mark.machine
 def test_diagonal_neighbours_alone(executed):
     found = executed["box diagonal"]
     assert (found.loads, found.adds, found.stores, found.muls, found.madds) == (16, 16, 1, 0, 0)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("points", "groups"), [(7, 2), (19, 3), (27, 4), (25, 5)])
 def test_plain_stencils_load_every_neighbour_for_each_point(executed, points, groups):
     found = executed[str(points)]
@@ -97,7 +94,6 @@ def test_plain_stencils_load_every_neighbour_for_each_point(executed, points, gr
     assert (found.adds, found.muls, found.madds) == (points - groups, 1, groups - 1)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("points", "radius"), [(7, 1), (25, 4)])
 def test_columns_load_each_value_along_z_once(executed, points, radius):
     found = executed[f"{points} column"]
@@ -105,7 +101,6 @@ def test_columns_load_each_value_along_z_once(executed, points, radius):
     assert found.adds == executed[str(points)].adds
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("points", "radius", "planes", "others"), [(25, 4, 1, 8), (19, 1, 3, 0)])
 def test_tiles_are_fetched_plane_by_plane(executed, points, radius, planes, others):
     found = executed[f"{points} tile"]
@@ -116,7 +111,6 @@ def test_tiles_are_fetched_plane_by_plane(executed, points, radius, planes, othe
     assert found.adds == executed[str(points)].adds
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "loads"),
     [("7 loads", 7), ("25 along z", 8), ("25 column loads", 12 / 4), ("25 tile loads", 6), ("27 diagonal", 20)],
@@ -129,13 +123,11 @@ def test_work_removed_stencils_execute_every_load(executed, name, loads):
     assert found.local == (0, 0)
 
 
-@pytest.mark.machine
 def test_a_stencil_s_store_alone(executed):
     found = executed["27 store"]
     assert (found.loads, found.stores, found.adds) == (0, 1, 0)
 
 
-@pytest.mark.machine
 def test_waves_load_each_array_once_beside_the_neighbours(executed):
     assert (executed["wave"].loads, executed["wave"].stores) == (13 + 1, 1)
     assert executed["wave column"].loads == 8 + (CHUNK + 4) / CHUNK + 2
@@ -144,7 +136,6 @@ def test_waves_load_each_array_once_beside_the_neighbours(executed):
     assert (executed["wave loads"].loads, executed["wave loads"].adds) == (2, 2)
 
 
-@pytest.mark.machine
 def test_streaming_loads_and_stores_each_direction_once(executed):
     for name in ("streaming", "collision"):
         assert (executed[name].loads, executed[name].stores, executed[name].local) == (15, 15, (0, 0))
@@ -155,7 +146,6 @@ def test_streaming_loads_and_stores_each_direction_once(executed):
     assert (corners.loads, corners.adds, corners.stores) == (8, 8, 1 / CHUNK)
 
 
-@pytest.mark.machine
 def test_convolutions_load_each_weight_once_for_all_results_of_a_work_item(executed):
     found = executed["convolution"]
     assert (found.loads, found.stores, found.madds) == (25 + 25 / 2, 1, 25)
@@ -166,7 +156,6 @@ def test_convolutions_load_each_weight_once_for_all_results_of_a_work_item(execu
     assert found.barriers == 1 / 4
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "results", "loads"), [("image", 2, 25), ("filter", 4, 25 / 4), ("image tile", 4, 20 * 12 / (16 * 8))]
 )

@@ -97,7 +97,6 @@ def test_launch_sizes_and_tags_stay(one, prefetch, fit, tags):
     assert found == set(tags)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("prefetch", [True, False])
 def test_guarded_kernels_sum_what_they_load(one, run, random, prefetch):
     n = 37
@@ -110,7 +109,6 @@ def test_guarded_kernels_sum_what_they_load(one, run, random, prefetch):
     np.testing.assert_allclose(found, np.broadcast_to(every, (n, n))[i, j], rtol=1e-12)
 
 
-@pytest.mark.machine
 def test_loads_in_several_loops_and_nested_in_expressions(run, random):
     kernel = _make(
         "{[i, j, k, l]: 0 <= i < n and 0 <= j, k < 4 and 0 <= l < 3}",
@@ -152,7 +150,6 @@ def test_no_work_item_adds_to_an_undefined_sum(matmul, one):
     assert lines.count("read_tgt = 0.0f;") == 2
 
 
-@pytest.mark.machine
 def test_mixed_element_types_are_summed_in_the_wider_one(run):
     kernel = _make(
         "{[i]: 0 <= i < 32}",
@@ -181,7 +178,6 @@ def test_loops_that_no_priority_names_stay_nested():
         assert [re.match(r"for \(int (\w)", line)[1] for line in loops] == [outer, inner]
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("n", [1, 13, 16, 24, 37])
 def test_results_fit_where_only_some_work_items_of_a_group_work(run, random, n):
     """With two results a group's width apart, work-items in the middle may have none, so places have gaps."""
@@ -201,7 +197,6 @@ def test_results_fit_where_only_some_work_items_of_a_group_work(run, random, n):
     np.testing.assert_array_equal(found.reshape(groups, 8), np.where(active, padded.sum(axis=1), -77))
 
 
-@pytest.mark.machine
 def test_names_that_are_taken_are_avoided(run):
     kernel = _make(
         "{[i]: 0 <= i < 16}",
@@ -247,7 +242,6 @@ def _indirect():
     return lp.split_iname(lp.assume(kernel, "n >= 1"), "i", 8, outer_tag="g.0", inner_tag="l.0")
 
 
-@pytest.mark.machine
 def test_an_indirect_access_is_refused_and_can_be_removed(run):
     with pytest.raises(UnsupportedKernelError, match=r"load x\[index\[.*depends on index") as caught:
         remove_work(_indirect())

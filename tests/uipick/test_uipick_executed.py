@@ -43,7 +43,6 @@ def executed():
     return dict(zip(JOBS, results, strict=True))
 
 
-@pytest.mark.machine
 def test_matmul(executed):
     for name, loads in (("matmul", 2 * 32**3 // 16), ("plain matmul", 2 * 32**3)):
         assert executed[name].madds("float32") == 32**3
@@ -53,7 +52,6 @@ def test_matmul(executed):
     assert executed["matmul"].barriers == 2 * 2 * 32**2
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("name", "loads"), [("matmul a", 2048), ("matmul ab", 4096), ("plain a", 32768), ("plain b", 32768)]
 )
@@ -65,7 +63,6 @@ def test_work_removed_matmul_executes_every_load(executed, name, loads):
     assert found.madds() == found.muls == found.barriers == found.load("local").count == 0
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("operation", ["add", "mul", "madd"])
 def test_flops(executed, operation):
     found = executed[operation]
@@ -75,7 +72,6 @@ def test_flops(executed, operation):
     assert found.load("global").count == 0
 
 
-@pytest.mark.machine
 def test_gmem(executed):
     found = executed["gmem"]
     assert (found.load("global").count, found.load("global").bytes) == (3 * 1024, 3 * 1024 * 8)
@@ -83,7 +79,6 @@ def test_gmem(executed):
     assert found.adds == 2 * 1024
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("name", "moves", "loads"), [("lmem", 24, 0), ("ratio", 16, 1)])
 def test_local_moves(executed, name, moves, loads):
     found = executed[name]
@@ -94,19 +89,16 @@ def test_local_moves(executed, name, moves, loads):
     assert found.barriers == found.adds == found.muls == 0
 
 
-@pytest.mark.machine
 def test_barriers(executed):
     assert executed["barrier"].barriers == 5 * 512
     assert executed["barrier"].adds == executed["barrier"].muls == 0
 
 
-@pytest.mark.machine
 def test_empty(executed):
     assert len(executed["empty"].launches) == 1
     assert executed["empty"].store("global").count == executed["empty"].load("global").count == 0
 
 
-@pytest.mark.machine
 def test_mixed(executed):
     found = executed["mixed"]
     assert found.madds("float32") == GROUP * 16 * 6
@@ -114,7 +106,6 @@ def test_mixed(executed):
     assert found.adds == GROUP * 2
 
 
-@pytest.mark.machine
 def test_work_removal_keeps_the_loads_of_the_guarded_kernel():
     tags = ["matmul_sq", "dtype:float32", "prefetch:False", "groups_fit:False", "n:21"]
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)

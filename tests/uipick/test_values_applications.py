@@ -12,7 +12,6 @@ from uipick import ALL_GENERATORS, KernelCollection
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("fit", "rows", "columns", "lsize", "n"),
     [
@@ -33,7 +32,6 @@ def test_matmul_rb(one, run, random, fit, rows, columns, lsize, n):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a @ b, rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("variant", ["naive", "tiled", "padded"])
 @pytest.mark.parametrize(("fit", "lsize", "n"), [(True, 16, 48), (True, 5, 15), (False, 16, 37), (False, 8, 3)])
 def test_transpose(one, run, random, variant, fit, lsize, n):
@@ -42,7 +40,6 @@ def test_transpose(one, run, random, variant, fit, lsize, n):
     np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, a=a), a.T)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("fit", "n", "m"), [(True, 64, 96), (False, 37, 50), (False, 3, 100), (False, 100, 1)])
@@ -56,7 +53,6 @@ def test_gemv(one, run, random, layout, prefetch, fit, n, m):
     np.testing.assert_allclose(result, a @ x, rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("fit", "n"), [(True, 128), (False, 100), (False, 1)])
 def test_axpy_updates_in_place(one, run, random, fit, n):
     kernel = one("axpy", "dtype:float64", f"groups_fit:{fit}", "lsize_0:64", f"n:{n}")
@@ -65,7 +61,6 @@ def test_axpy_updates_in_place(one, run, random, fit, n):
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, x=x), 0.5 * x - 77, rtol=1e-14)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("fit", "lsize", "ngroups", "n"),
     [(True, 64, 4, 1024), (True, 16, 100, 3200), (False, 64, 4, 1000), (False, 12, 5, 7), (False, 2, 2, 1)],
@@ -78,7 +73,6 @@ def test_dot(one, run, random, dtype, fit, lsize, ngroups, n):
     assert result == pytest.approx(float(x.astype(float) @ y), rel=1e-5 if dtype == "float32" else 1e-13)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(
     ("fit", "order", "per_group", "nbatch"), [(True, 4, 8, 24), (True, 16, 4, 8), (False, 3, 4, 9), (False, 7, 2, 1)]
@@ -92,7 +86,6 @@ def test_matmul_batch(one, run, random, prefetch, fit, order, per_group, nbatch)
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, a=a, b=b), a @ b, rtol=1e-12)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("fit", "n"), [(True, 64), (False, 75), (False, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

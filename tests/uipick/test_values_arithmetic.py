@@ -77,7 +77,6 @@ def _check(result, expected, dtype):
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("operation", "dtype", "nvars", "m"),
     [
@@ -104,7 +103,6 @@ def test_floating_point_patterns(one, run, operation, dtype, nvars, m):
     _check(result, total, dtype)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("operation", "dtype", "nvars"),
     [
@@ -127,7 +125,6 @@ def test_integer_patterns(one, run, operation, dtype, nvars):
     _check(result, sum(_expected(operation, dtype, nvars, 64)), dtype)
 
 
-@pytest.mark.machine
 def test_an_unrolled_pattern(one, run):
     kernel = one(
         "flops_div_pattern", "dtype:float32", "groups_fit:True", f"lid_stride_1:{SIDE}", "nvars:16",
@@ -139,7 +136,6 @@ def test_an_unrolled_pattern(one, run):
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("name", ["flops_div_pattern", "iops_bit_pattern", "flops_exp_pattern"])
 def test_patterns_guard_the_remainder(one, run, name):
     dtype = "int32" if name.startswith("iops") else "float64"
@@ -152,7 +148,6 @@ def test_patterns_guard_the_remainder(one, run, name):
     _check(result[:800].reshape(20, 40), sum(_expected(operation, dtype, 16, 64, (20, 40))), dtype)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("mix", "dtype", "nvars"),
     [

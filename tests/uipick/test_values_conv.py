@@ -20,7 +20,6 @@ def windows(image, filter_size):
     return np.lib.stride_tricks.sliding_window_view(image, (filter_size, filter_size))
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("local", [True, False])
 @pytest.mark.parametrize(
     ("sizes", "tile", "filter_size", "fit", "dtype", "rtol"),

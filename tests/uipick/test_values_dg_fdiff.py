@@ -21,7 +21,6 @@ def _dg_data(random, nmatrices, nodes, nelements, variant, dtype=np.float64):
     return diff_mat, np.asfortranarray(u) if variant.endswith("transposed") else u
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
@@ -38,7 +37,6 @@ def test_dg(one, run, random, variant, fit, lsize, nmatrices, nodes, nelements):
     np.testing.assert_allclose(result, np.einsum("mij,kj->mki", diff_mat, u), rtol=1e-12)
 
 
-@pytest.mark.machine
 def test_plain_dg_with_oblong_work_groups(one, run, random):
     kernel = one(
         "dg_diff", "dtype:float32", "variant:plain", "groups_fit:True", "lsize_0:32", "lsize_1:4", "nunit_nodes:12",
@@ -78,7 +76,6 @@ def _stencil(u):
     return u[:-2, 1:-1] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1] + u[1:-1, 2:] + u[2:, 1:-1]
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("tile", "fit", "n"),
     [(16, True, 42), (18, True, 32), (6, True, 12), (16, False, 33), (18, False, 3), (32, False, 61), (16, False, 1)],

@@ -42,7 +42,6 @@ def _value(kernel, identifier, sub_group_size=1):
     return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, Target(sub_group_size))
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("operation", "dtype"),
     [
@@ -95,7 +94,6 @@ MAPS = {
 }
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("operation", MAPS)
 def test_op_map(one, run, random, operation):
     # Logarithms are taken of positive numbers once.
@@ -113,7 +111,6 @@ def test_op_map(one, run, random, operation):
     assert _value(kernel, "f_mem_access_global_float64_lstrides:{0:1}") == (len(arrays) + 1) * 24
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("store", ["stream", "update"])
 @pytest.mark.parametrize(
     ("along", "arrays", "lsize", "shape"),
@@ -142,7 +139,6 @@ def test_grid_scale(one, run, random, store, along, arrays, lsize, shape):
     assert _value(kernel, "f_mem_access_tag:u0LD") == _value(kernel, "f_mem_access_tag:vST") == points
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("sum_in", ["private", "global"])
 @pytest.mark.parametrize("factor", ["item", "loop"])
 @pytest.mark.parametrize("layout", ["columns", "rows"])
@@ -163,7 +159,6 @@ def test_loop_sum(one, run, random, layout, sum_in, factor):
     assert _value(kernel, "f_op_float64_madd") == 24 * 5
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("spread", "step", "window"), [(1, 33, 64), (17, 3, 50)])
 def test_gmem_gather(one, run, random, spread, step, window):
     kernel = one(
@@ -176,7 +171,6 @@ def test_gmem_gather(one, run, random, spread, step, window):
     assert _value(kernel, "f_mem_access_tag:inLD") == 24 * 5
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("nvars", "halo", "lsize"), [(1, 1, 8), (3, 2, 8), (2, 16, 16)])
 def test_lmem_exchange(one, run, nvars, halo, lsize):
     kernel = one(

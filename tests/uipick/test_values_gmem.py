@@ -21,7 +21,6 @@ def _close(result, expected):
     np.testing.assert_allclose(result, expected, rtol=tolerance)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("dtype", "lsize", "stride", "chains", "m", "items"),
     [
@@ -44,7 +43,6 @@ def test_gmem_load(one, run, random, dtype, lsize, stride, chains, m, items):
     assert _value(kernel, f"f_op_{dtype}_add") == (m + chains - 1) * items
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("dtype", "lsize", "stride", "m", "items"),
     [("float32", 64, 1, 4, 128), ("float64", 16, 32, 1, 32), ("float32", 7, 3, 2, 21), ("float64", 16, 2, 3, 16)],
@@ -61,7 +59,6 @@ def test_gmem_store(one, run, dtype, lsize, stride, m, items):
     assert _value(kernel, f"f_mem_access_global_{dtype}_store_lstrides:{{0:{stride}}}_afr:1") == m * items
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("operation", ["copy", "scale", "add", "triad"])
 @pytest.mark.parametrize(
     ("width", "fit", "nelements"), [(1, True, 512), (1, False, 501), (4, True, 512), (2, False, 74)]
@@ -80,7 +77,6 @@ def test_gmem_stream(one, run, random, operation, width, fit, nelements):
     assert accesses == (len(inputs) + 1) * nelements
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("width", [8, 16])
 def test_gmem_copy_of_long_vectors(one, run, random, width):
     kernel = one("gmem_copy", "dtype:float64", "lsize_0:4", f"width:{width}", "groups_fit:True", "nelements:512")
@@ -88,7 +84,6 @@ def test_gmem_copy_of_long_vectors(one, run, random, width):
     np.testing.assert_array_equal(run(kernel.kernel, kernel.sizes, a=a), a)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("by", ["groups", "items"])
 @pytest.mark.parametrize(
     ("dtype", "lsize", "afr", "m", "items"),
@@ -107,7 +102,6 @@ def test_gmem_reuse(one, run, random, by, dtype, lsize, afr, m, items):
     assert _value(kernel, f"f_mem_access_global_{dtype}_load_{other}") == m * items * afr
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("by", ["launch", "groups"])
 def test_gmem_uniform(one, run, random, by):
     kernel = one("gmem_uniform", "dtype:float32", "lsize_0:16", f"by:{by}", "chains:2", "ngroups:3", "m:8")
@@ -123,7 +117,6 @@ def test_gmem_uniform(one, run, random, by):
     assert _value(kernel, f"f_mem_access_global_float32_load_lstrides:{{0:0}}_afr:{afr}", 16) == 8 * 3
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("lsize", "stride", "chains", "rows", "m"), [(16, 1, 4, 3, 2), (64, 4, 1, 2, 5)])
 def test_gmem_working_set(one, run, random, shared, lsize, stride, chains, rows, m):

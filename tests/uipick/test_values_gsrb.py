@@ -26,7 +26,6 @@ def smoothed(u, f, colour):
     return np.where((i + j + k) % 2 == colour, centre + (f[1:-1, 1:-1, 1:-1] + neighbours - 6 * centre) / 8, centre)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("variant", "sizes", "fit", "chunk", "colour"),
     [
@@ -56,7 +55,6 @@ def test_gsrb_pairs_need_an_even_row(one, fit):
         kernel_of(one, (12 if fit else 9, 4, 4), variant="stride2", groups_fit=fit, chunk=1)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("variant", "fit", "n"), [("naive", True, 16), ("tiled", False, 21), ("padded", False, 13)])
 def test_transpose_with_several_rows(one, run, random, variant, fit, n):
     kernel = one("transpose", "dtype:float32", f"variant:{variant}", "lsize:8", "rows:4", f"groups_fit:{fit}", f"n:{n}")

@@ -47,7 +47,6 @@ def cells(random, sizes, dtype="float64"):
     return (W[:, None, None, None] * (1 + 0.2 * random.random((15, *shape)))).astype(dtype)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("collide", "fit", "sizes", "chunk", "lsize_2", "dtype", "rtol"),
@@ -73,7 +72,6 @@ def test_lbm_d3q15(one, run, random, collide, fit, sizes, chunk, lsize_2, dtype,
     assert (found[halo] == -77).all()
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_collisions_conserve_mass_and_momentum(one, run, random):
     kernel = kernel_of(one, "lbm_d3q15", (8, 4, 4), collide="bgk", dtype="float64")
@@ -84,7 +82,6 @@ def test_collisions_conserve_mass_and_momentum(one, run, random):
     np.testing.assert_allclose(C.T @ after.reshape(15, -1), C.T @ before.reshape(15, -1), atol=1e-15)
 
 
-@pytest.mark.machine
 def test_equilibrium_stays(one, run):
     kernel = kernel_of(one, "lbm_d3q15", (8, 4, 4), collide="bgk", dtype="float64")
     uniform = np.broadcast_to(W[:, None, None, None] * (1 + 0.01 * C @ [1, 2, 3])[:, None, None, None], (15, 6, 6, 10))

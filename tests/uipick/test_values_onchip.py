@@ -14,7 +14,6 @@ def _value(kernel, identifier, sub_group_size=1):
     return parse_feature(identifier).value(extract_scop(kernel.kernel), kernel.sizes, Target(sub_group_size))
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("dtype", "lsize", "stride", "chains", "m", "sizes"),
     [
@@ -39,7 +38,6 @@ def test_lmem_load(one, run, dtype, lsize, stride, chains, m, sizes):
     assert _value(kernel, f"f_op_{dtype}_add") == (m + chains - 1) * lsize * 3
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("lsize", "chains", "m", "sizes"), [(64, 2, 32, (2, 8)), (16, 3, 30, (2, 5)), (7, 1, 10, (2, 5))]
 )
@@ -53,7 +51,6 @@ def test_lmem_broadcast(one, run, lsize, chains, m, sizes):
     assert _value(kernel, "f_sync_barrier_local") == 1
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("stages", [1, 2, 5])
 def test_launches(one, run, stages):
     kernel = one("launches", "dtype:float64", "lsize_0:16", f"stages:{stages}", "ngroups:3")
@@ -62,7 +59,6 @@ def test_launches(one, run, stages):
     assert _value(kernel, "f_sync_kernel_launch") == stages
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(("lsize", "items"), [(1, 33), (4, 64), (64, 128), (5, 5)])
 def test_small_groups(one, run, lsize, items):
     kernel = one("small_groups", "dtype:float32", f"lsize_0:{lsize}", f"nitems:{items}")
@@ -81,7 +77,6 @@ def test_barriers_vary_and_nothing_else_does(one):
     assert counts == [[m, 524288, 2048] for m in (64, 128, 192)]
 
 
-@pytest.mark.machine
 def test_programs_of_several_launches_can_be_timed(one, default_device):
     from perflex.timing.launch.opencl import OpenCLBackend
 

@@ -41,7 +41,6 @@ def test_radau_iia_with_four_stages_meets_the_order_conditions() -> None:
         np.testing.assert_allclose(matrix @ nodes ** (power - 1), nodes**power / power, rtol=1e-11)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("problem", "radius"), [("heat3d", 1), ("wave3d", 2), ("wave3d", 4)])
 def test_each_kernel_is_what_its_equation_says(one, run, random, problem, radius) -> None:
@@ -68,7 +67,6 @@ def test_each_kernel_is_what_its_equation_says(one, run, random, problem, radius
         assert np.count_nonzero(found == -77) == found.size - within.size  # halos stay
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_a_time_step_of_both_implementations_solves_the_heat_equation(one, run, random) -> None:
     """Heat3D is linear: its solution after one step is the exponential of the matrix of F times the step size."""

@@ -65,7 +65,6 @@ def kernel_of(one, name, launch, **arguments):
     )
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize(
@@ -92,7 +91,6 @@ def swept_in_plane(u, shape, radius):
     return sum(weight * total for weight, total in zip(WEIGHTS, sums, strict=False)), sum(map(len, found))
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("fit", "sizes"), [(True, (32, 16)), (False, (19, 33)), (False, (1, 2))])
 @pytest.mark.parametrize(
@@ -109,7 +107,6 @@ def test_stencil2d(one, run, random, shape, radius, points, dtype, rtol, fit, si
     np.testing.assert_allclose(run(kernel.kernel, kernel.sizes, u=u), with_halo(expected, radius), rtol=rtol)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["uCLD", "uXLD", "uYLD", "uZLD", "uDLD", "uCLD_uXLD_uYLD_uZLD_uDLD"])
 def test_stencil3d_mem_sums_what_it_loads(one, run, random, keep):

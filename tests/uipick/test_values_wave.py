@@ -35,7 +35,6 @@ def kernel_of(one, name, sizes, **arguments):
     return one(name, *(f"{argument}:{value}" for argument, value in given.items()))
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fit", "sizes", "chunk", "lsize_2"), [(True, (16, 8, 4), 2, 1), (False, (9, 5, 7), 3, 2), (False, (3, 1, 1), 1, 1)]
@@ -58,7 +57,6 @@ def test_wave3d(one, run, random, radius, variant, speed, fit, sizes, chunk, lsi
     assert (found[halo] == -77).all()
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("radius", [1, 2, 3, 4])
 def test_a_wave_that_finite_differences_solve_exactly(one, run, radius):
     """(x - t/4)^2 + 2 (y + t/4)^2 + z solves the wave equation with c = 1/16 in grid and time steps."""

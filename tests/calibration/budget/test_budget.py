@@ -137,7 +137,7 @@ def quiet_calibrate(*arguments: object, **options: object) -> Calibration:
 
 
 def each_law_at_each_share() -> list[Any]:
-    """Return the three laws with three budgets; each law and each budget stands in the quick part."""
+    """Return the three laws with three budgets; each law and each budget stands in a case that is not slow."""
     laws = {"sum": (SUM, TRUE), "hidden": (HIDDEN, TRUE_HIDDEN), "edge": (EDGE, TRUE_EDGE)}
     quick = {("sum", 0.02), ("hidden", 0.1), ("edge", 0.4)}
     return [
@@ -345,7 +345,6 @@ def test_a_bad_budget_is_one_line_before_anything_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.machine
 def test_the_command_keeps_its_budget_and_says_so(
     capsys: pytest.CaptureFixture[str], real_devices: Sequence, tmp_path: Path
 ) -> None:

@@ -266,7 +266,6 @@ def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]
     return [(kernel, found[kernel.name]) for kernel in kernels_of(generator)]
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", SMALL)
@@ -276,7 +275,6 @@ def test_counts_are_what_oclgrind_executes(generator: str) -> None:
         assert counted(kernel) == executed(run, kernel), kernel.name
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("generator", INTEGER_OPCODES)

@@ -13,6 +13,8 @@ from oracles.star_stencil import StarStencil
 from perflex import estimate_ecm, load_machine
 from support.ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
 
+pytestmark = pytest.mark.machine
+
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 KERNELS = {"2d-5pt": jacobi2d, "3d-7pt": jacobi3d}
 
@@ -32,7 +34,6 @@ def table() -> dict[str, Any]:
     return yaml.safe_load(path.read_text())
 
 
-@pytest.mark.machine
 def test_every_layer_condition_is_the_reference_s() -> None:
     rows = [row for row in rows_of("layer_conditions.csv") if row["condition"] != "True"]
     assert len(rows) == 60
@@ -51,7 +52,6 @@ def test_every_layer_condition_is_the_reference_s() -> None:
             assert condition.loop == "all"
 
 
-@pytest.mark.machine
 def test_conditions_come_in_the_reference_s_order() -> None:
     rows = rows_of("layer_conditions.csv")
     wanted = [
@@ -61,7 +61,6 @@ def test_conditions_come_in_the_reference_s_order() -> None:
     assert [condition.inequality for condition in found] == [text for text in wanted if text != "True"]
 
 
-@pytest.mark.machine
 def test_every_volume_and_every_cycle_is_the_reference_s() -> None:
     rows = rows_of("data_volumes_lc.csv")
     assert len(rows) == 320
@@ -78,7 +77,6 @@ def test_every_volume_and_every_cycle_is_the_reference_s() -> None:
         assert 8 * found.memory_penalty == pytest.approx(float(row["penalty_cy_per_CL"]), abs=1e-3)
 
 
-@pytest.mark.machine
 def test_the_cache_simulation_agrees_away_from_thresholds() -> None:
     rows = rows_of("data_volumes_sim.csv")
     compared = 0
@@ -95,7 +93,6 @@ def test_the_cache_simulation_agrees_away_from_thresholds() -> None:
     assert compared == 26
 
 
-@pytest.mark.machine
 def test_block_limits_of_the_paper() -> None:
     limits = table()["block_limits_wave3d"]
     assert len(limits) == 8
@@ -105,7 +102,6 @@ def test_block_limits_of_the_paper() -> None:
         assert grids.largest_square_block(row["s_i_B"]) == row["max_b_10b_with_by_eq_bz"]
 
 
-@pytest.mark.machine
 def test_volumes_of_the_paper_s_table_without_folding() -> None:
     for row in table()["volumes_no_folding"]:
         others = {"jacobi_7pt": (1, 1), "Wave3D": (3, 1)}[row["grid"]]
@@ -119,7 +115,6 @@ def test_volumes_of_the_paper_s_table_without_folding() -> None:
         )
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("radius", [1, 4])
 def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None:
     scop = wave3d(radius)
@@ -143,7 +138,6 @@ def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None
             assert found.level("memory").bytes == pytest.approx(volume, abs=1e-9)
 
 
-@pytest.mark.machine
 def test_a_victim_cache_in_the_paper_s_convention() -> None:
     sizes = {"M": 10**6, "N": 150}
     reference = estimate_ecm(jacobi3d(), sizes, "clx")
@@ -156,7 +150,6 @@ def test_a_victim_cache_in_the_paper_s_convention() -> None:
     assert StarStencil(1, 1, 1, 1).volume(2**20, (60, 60), (150, 60, 60), victim=True, fits=True) == 32
 
 
-@pytest.mark.machine
 def test_table_one_is_in_the_machine_files() -> None:
     told = table()["table_I"]
     for name, key in (("clx-snc-off", "CLX"), ("rome", "ROME")):

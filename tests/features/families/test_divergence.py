@@ -52,7 +52,6 @@ def test_values(text: str, n: int, sub_group: int, executed: float, diverged: fl
     assert values(TEXTS[text], n, sub_group) == (executed, diverged)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_work_items_execute_what_is_counted() -> None:

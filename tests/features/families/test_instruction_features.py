@@ -157,7 +157,6 @@ def described(space: str, operations=()) -> Scop:
     )  # fmt: skip
 
 
-@pytest.mark.machine
 @oclgrind.needs_oclgrind
 def test_classes_against_executed_instructions() -> None:
     """Arithmetic and memory instructions are Oclgrind's; of integers and branches it executes more.

@@ -49,7 +49,6 @@ def value(scop, identifier):
     return next(e.value for e in count_features(scop, {"n": N}, identifiers=[identifier], per_work_item=True))
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("lanes", [2, 4, 8])
@@ -83,7 +82,6 @@ def test_components_of_vectors_are_scalars():
     assert counts_of(scop).footprint_among(tuple(loads)).elements.evaluate({"n": N}) == 2 * N
 
 
-@pytest.mark.machine
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_atomic_updates_are_load_operation_store_and_atomic(dtype):

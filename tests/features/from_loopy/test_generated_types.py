@@ -74,7 +74,6 @@ def codes() -> dict[str, str]:
     return dict(zip(TEXTS, compiled([pointwise(text, DATA + SCALARS) for text in TEXTS]), strict=True))
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("text", TEXTS)
@@ -97,7 +96,6 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_numbers_with_types_keep_them() -> None:
@@ -119,7 +117,6 @@ def inexact(expr: Any) -> Any:
     return Mapper()(expr)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:

@@ -39,7 +39,6 @@ def test_there_are_many_and_every_difference_has_a_reason() -> None:
         assert (nasty.why in REASONS) if nasty.differs else not nasty.why, nasty.name
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("first", range(PROCESSES))

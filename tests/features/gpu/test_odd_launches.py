@@ -25,7 +25,7 @@ def with_table(groups: int, *conditions: str, table: int = 8192) -> UnevenKernel
 CONDITIONS = ("g0 < 2000", "g0 >= 18000", "g0 % 10 == 3")
 
 
-# Each condition and each machine stands in the quick part.
+# Each condition and each machine stands in a test that is not slow.
 @pytest.mark.parametrize(
     ("machine", "condition"),
     [

@@ -13,6 +13,8 @@ from perflex import estimate_volumes
 from support.machines_for_tests import MACHINES, V100
 from support.volume_kernels import star, stencil
 
+pytestmark = pytest.mark.machine
+
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
@@ -28,7 +30,6 @@ def block(row: dict[str, str]) -> list[int]:
     return [int(row[f"block_{axis}"]) for axis in "xyz"]
 
 
-@pytest.mark.machine
 def test_hardware_counters_of_a_v100() -> None:
     rows = [row for row in rows_of("warpspeed_measured/v100_star25_3d_r4_640x512x512.csv") if int(row["block_z"]) <= 64]
     cells = 632 * 504 * 504
@@ -44,7 +45,6 @@ def test_hardware_counters_of_a_v100() -> None:
     assert np.max(errors, axis=0)[0] <= 0.15
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize("device", ["V100", pytest.param("A100", marks=pytest.mark.slow)])
 def test_unfolded_rows_of_the_papers_tool(device: str) -> None:
     rows = [

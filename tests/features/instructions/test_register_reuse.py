@@ -183,7 +183,6 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.machine
 @needs_oclgrind
 def test_executed_loads_of_optimised_code() -> None:
     both = {name: kernel for name, (*_, kernel) in (KERNELS | BARRIERS).items()}

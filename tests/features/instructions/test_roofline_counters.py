@@ -19,7 +19,6 @@ def errors_of(rows, name):
     return np.abs([estimates(row)[name] / count - 1 for row, count in zip(rows, measured, strict=True)])
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_one_output_per_work_item() -> None:
     rows = [row for row in counter_rows(PATH) if row["TILE_SIZE_X"] == row["TILE_SIZE_Y"] == "1"]
@@ -42,7 +41,6 @@ def test_one_output_per_work_item() -> None:
     assert 0.2 < np.median(ratios["control"]) < 1.0
 
 
-@pytest.mark.machine
 def test_local_loads_of_several_outputs_per_work_item() -> None:
     rows = [row for row in counter_rows(PATH) if int(row["TILE_SIZE_X"]) * int(row["TILE_SIZE_Y"]) > 1]
     rows = [row for row in rows if not float(row["l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"])][::67]
@@ -51,7 +49,6 @@ def test_local_loads_of_several_outputs_per_work_item() -> None:
     assert np.quantile(errors, 0.9) < 0.05
 
 
-@pytest.mark.machine
 def test_l2_reads_of_several_outputs_per_work_item() -> None:
     # With more outputs the unrolled code outgrows the instruction cache, and its fetches are L2 reads, too.
     rows = [row for row in counter_rows(PATH) if 1 < int(row["TILE_SIZE_X"]) * int(row["TILE_SIZE_Y"]) <= 16]

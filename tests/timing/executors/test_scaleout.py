@@ -257,7 +257,6 @@ def test_portions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.machine
 def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
     mixed = [
         *(SizedKernel(good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
@@ -276,14 +275,12 @@ def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Ex
     assert "no_such_function" in failures[1].reason
 
 
-@pytest.mark.machine
 def test_in_the_workers_own_process(default_device: Device, processes: ProcessPoolExecutor) -> None:
     [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
     assert isinstance(timing, Timing)
     assert timing.seconds > 0
 
 
-@pytest.mark.machine
 def test_a_device_with_another_driver(default_device: Device) -> None:
     assert device_here(default_device) == default_device
     other = replace(default_device, driver="0.1 (imagined)")

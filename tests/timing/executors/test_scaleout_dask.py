@@ -91,7 +91,6 @@ def sample_rows(store: Store) -> list[tuple[int, str, int]]:
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_as_measured_here(executor: DaskExecutor) -> None:
     assert executor.measuring_slots() == 2
@@ -102,7 +101,6 @@ def test_as_measured_here(executor: DaskExecutor) -> None:
     assert len(seconds[0]) == 50
 
 
-@pytest.mark.machine
 def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
     assert executor.submit(sorted, [1, 3, 2], reverse=True).result() == [3, 2, 1]
     with pytest.raises(ZeroDivisionError):
@@ -111,7 +109,6 @@ def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
         executor.submit(_unreadable).result(30)
 
 
-@pytest.mark.machine
 def test_samples_come_back_with_their_marks(executor: DaskExecutor) -> None:
     activity = SystemActivity(0.5, 0.25, switches=3, throttled=True)
     samples = tuple(Sample(1e-3, 1, 1.7e9, "session", n, activity, disturbed=n == 1) for n in range(3))
@@ -135,7 +132,6 @@ def _unreadable() -> Exception:
 
 
 @pytest.mark.slow
-@pytest.mark.machine
 def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
     mixed = [*jobs(2**14, 2**16, 2**18), SizedKernel(crashing(), {"n": 64}, "crashing")]
     measured = measure_on(executor, mixed, default_device, EXACT)
@@ -144,7 +140,6 @@ def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
     assert (measured[3].label, measured[3].kind) == ("crashing", "crash")
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
@@ -189,7 +184,6 @@ def check_store(store: Store, asked: list[Any], device: Any, measured: Measured)
         assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_a_kernel_that_ends_every_worker_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
     with distributed.Client(executor._address, set_as_default=False) as client:
@@ -206,7 +200,6 @@ def _allow_failures(number: int, dask_scheduler: Any) -> None:
     dask_scheduler.allowed_failures = number
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_a_scheduler_that_is_lost() -> None:
     with (
@@ -222,7 +215,6 @@ def test_a_scheduler_that_is_lost() -> None:
             waiting.result(10)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster_module, "_PATIENCE_S", 0.5)
@@ -236,7 +228,6 @@ def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path
     store.close()
 
 
-@pytest.mark.machine
 def test_no_scheduler_and_no_worker() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -252,7 +243,6 @@ def test_no_scheduler_and_no_worker() -> None:
         dask_executor(cluster.scheduler_address, timeout_s=0.5)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)

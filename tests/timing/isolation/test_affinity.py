@@ -185,7 +185,6 @@ def masks(pid: int) -> dict[int, str]:
     }
 
 
-@pytest.mark.machine
 def test_real_workers_stay_on_processors_of_their_own(real_devices: list[Device]) -> None:
     for device in cpu_devices(real_devices):
         backend = IsolatedBackend(device, RunLimits(launch_s=1, build_s=60))
@@ -198,7 +197,6 @@ def test_real_workers_stay_on_processors_of_their_own(real_devices: list[Device]
         assert sorted(map(int, single)) == list(range(device.compute_units)), device
 
 
-@pytest.mark.machine
 def test_what_was_set_is_said(real_devices: list[Device]) -> None:
     job, quick = SizedKernel(good(), {"n": 1 << 12}, "good"), TimingOptions(trials=2, min_trials=2)
     device = cpu_devices(real_devices)[0]
@@ -209,7 +207,6 @@ def test_what_was_set_is_said(real_devices: list[Device]) -> None:
         assert measure_on(executor, [job], device, quick).affinity == said
 
 
-@pytest.mark.machine
 def test_samples_of_other_machines_are_kept_under_their_setting(
     real_devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,7 +72,6 @@ def children() -> set[int]:
     }
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[Device]) -> None:
     bad = {"no end": endless(), "crash": crashing(), "no code": not_compiling()}
@@ -106,7 +105,6 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
         assert children() == before
 
 
-@pytest.mark.machine
 def test_results_are_those_of_this_process(backend: IsolatedBackend, default_device: Device) -> None:
     inside = OpenCLBackend(default_device)
     theirs = built(backend, good(), {"n": 1 << 20}, "good")
@@ -119,7 +117,6 @@ def test_results_are_those_of_this_process(backend: IsolatedBackend, default_dev
     assert 0.2 < np.median(times[:, 1]) / np.median(times[:, 0]) < 5
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedBackend) -> None:
     fine = built(backend, good(), {"n": 1000}, "good")
@@ -134,7 +131,6 @@ def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedB
     assert gone(first.pid)
 
 
-@pytest.mark.machine
 def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedBackend) -> None:
     fine = built(backend, good(), {"n": 1000}, "good")
     first = process_of(backend)
@@ -144,7 +140,6 @@ def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedB
     assert process_of(backend) is not first
 
 
-@pytest.mark.machine
 def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) -> None:
     backend.limits = RunLimits(launch_s=1000, build_s=60)
     fine = built(backend, good(), {"n": 1000}, "good")
@@ -154,7 +149,6 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
     assert fine._limit(1000) > fine._limit(1)
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
     kernel = endless()
@@ -169,7 +163,6 @@ def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> No
     built(backend, good(), {"n": 8192}, "good").run(1)
 
 
-@pytest.mark.machine
 def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
     default_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +194,6 @@ def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
     assert children() <= before
 
 
-@pytest.mark.machine
 def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
     with pytest.raises(MissingSizeError, match="parameter n"):
         built(backend, good(), {}, "no size")
@@ -213,7 +205,6 @@ def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
     assert backend.worker() is worker
 
 
-@pytest.mark.machine
 def test_a_source_that_crashes_the_compiler_is_tried_once(
     backend: IsolatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +224,6 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
     assert asked == ["build"]
 
 
-@pytest.mark.machine
 def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) -> None:
     roomy = replace(default_device, max_allocation_bytes=1 << 62, global_memory_bytes=1 << 62)
     # Every element lies 2**18 bytes after the one before.
@@ -256,7 +246,6 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
         assert "no room for a buffer of 140737488" in large.reason
 
 
-@pytest.mark.machine
 def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     worker = WorkerProcess(default_device)
     worker._start()
@@ -266,7 +255,6 @@ def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     assert not worker.alive
 
 
-@pytest.mark.machine
 def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> None:
     missing = replace(default_device, name="Gone With The Wind")
     before = children()
@@ -275,7 +263,6 @@ def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> Non
     assert children() == before
 
 
-@pytest.mark.machine
 def test_a_worker_that_does_not_start_is_one_clear_error(
     default_device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -317,7 +304,6 @@ def script(tmp_path: Path, *words: str) -> list[str]:
     return [sys.executable, "-W", "error", str(path), *words]
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device) -> None:
     done = subprocess.run(script(tmp_path), capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
@@ -326,7 +312,6 @@ def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device
     assert done.stdout.splitlines()[-1].startswith("Timing")
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, default_device: Device) -> None:

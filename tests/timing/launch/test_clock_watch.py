@@ -159,7 +159,6 @@ def test_nvidias_opencl_says_where_a_device_is() -> None:
     assert opencl_bus_ids(device(1, 2, 5), RuntimeError) == ("00000001:02:00.0", "00000001:02:05.0")
 
 
-@pytest.mark.machine
 def test_opencl_devices_of_others_are_not_asked_for(nvml: FakeNvml, default_device: Device) -> None:
     class Other:
         @property
@@ -178,7 +177,6 @@ def kernel() -> lp.TranslationUnit:
     return lp.split_iname(lp.add_dtypes(made, {"a": np.float32, "b": np.float32}), "i", 32, outer_tag="g.0")
 
 
-@pytest.mark.machine
 def test_launches_through_cuda_carry_what_the_driver_says(nvml: FakeNvml, fake_gpu: Device) -> None:
     nvml.places = {"0000:01:00.0": "first"}
     backend = CudaBackend(fake_gpu)
@@ -195,7 +193,6 @@ def test_launches_through_cuda_carry_what_the_driver_says(nvml: FakeNvml, fake_g
     backend.close()
 
 
-@pytest.mark.machine
 def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu: Device, nvml: FakeNvml) -> None:
     nvml.no_driver = True
     backend = CudaBackend(fake_gpu)
@@ -208,7 +205,6 @@ def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu: Device, nvml: 
 # A real NVIDIA GPU
 
 
-@pytest.mark.machine
 @pytest.mark.gpu
 def test_a_real_driver_tells(cuda_device: Device) -> None:
     pytest.importorskip("pynvml")

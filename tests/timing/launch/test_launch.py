@@ -66,7 +66,6 @@ def backend(default_device: Device) -> Iterator[OpenCLBackend]:
     opened.close()
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefetch: bool) -> None:
@@ -82,7 +81,6 @@ def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefe
             assert all(seconds > 0 for seconds in times)
 
 
-@pytest.mark.machine
 def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> None:
     kernel = two_programs()
     assert len(plan_launch(kernel).programs) == 2
@@ -93,7 +91,6 @@ def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> N
         np.testing.assert_allclose(b, (a + a[::-1]) / 2, rtol=1e-6)
 
 
-@pytest.mark.machine
 def test_updated_arrays_are_restored_before_each_launch(backend: OpenCLBackend) -> None:
     runnable = built(backend, vector("a[i] = 2*a[i] + b[i]", a=np.float32, b=np.float32), {"n": 100}, "update")
     runnable.run(5)
@@ -105,7 +102,6 @@ def test_updated_arrays_are_restored_before_each_launch(backend: OpenCLBackend) 
     assert start.max() < 1.5001
 
 
-@pytest.mark.machine
 def test_scalars_are_passed_in_their_type(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = alpha*a[i] + m", a=np.float64, b=np.float64, alpha=np.float64, m=np.int64)
     runnable = built(backend, kernel, {"n": 50, "m": 7, "alpha": 3}, "scalars")
@@ -139,7 +135,6 @@ def test_sizes_are_whole_numbers(wrong: Any) -> None:
     assert whole.scalars["x"] == 0.5
 
 
-@pytest.mark.machine
 def test_missing_sizes_are_all_named(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = a[i] + m", a=np.float32, b=np.float32, m=np.int32)
     with pytest.raises(MissingSizeError, match=r"size parameter m, n; given: \{'k': 3\}") as caught:
@@ -158,7 +153,6 @@ def test_sizes_against_the_assumptions_are_refused() -> None:
         size_launch(plan_launch(matmul(prefetch=False)), {"n": 100}, "odd")
 
 
-@pytest.mark.machine
 def test_compilers_message_is_kept(backend: OpenCLBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
@@ -190,7 +184,6 @@ def test_kernel_that_breaks_loopy_is_a_measurement_error(monkeypatch: pytest.Mon
         plan_launch(vector("b[i] = a[i]", a=np.float32, b=np.float32))
 
 
-@pytest.mark.machine
 def test_clipped_loops_are_launched(backend: OpenCLBackend) -> None:
     kernel = lp.make_kernel(
         "{[i,k]: 0<=i<n and 0<=k<n}",
@@ -228,7 +221,6 @@ def test_loop_around_launches_is_refused_by_name() -> None:
             plan_launch(kernel, api)
 
 
-@pytest.mark.machine
 def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -> None:
     from dataclasses import replace
 
@@ -255,7 +247,6 @@ def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -
             check_limits(launch, sizes, replace(roomy, **change), "x")
 
 
-@pytest.mark.machine
 def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> None:
     from dataclasses import replace
 
@@ -282,7 +273,6 @@ def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatc
     assert key not in _launch_plan._PLANS
 
 
-@pytest.mark.machine
 def test_one_source_is_built_once(backend: OpenCLBackend) -> None:
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
     first = built(backend, kernel, {"n": 64}, "small")
@@ -305,7 +295,6 @@ def test_arrays_of_a_kernel_never_share_a_slot() -> None:
     assert slots["d"][1].role == "in"
 
 
-@pytest.mark.machine
 def test_pool_keeps_to_its_budget(backend: OpenCLBackend) -> None:
     pool = BufferPool(OpenCLMemory(backend._context, backend._queue), budget_bytes=3000)
     slots = [Slot("in", "<f4", i) for i in range(4)]

@@ -86,7 +86,6 @@ def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLB
         "iops_bit_pattern groups_fit:True lsize_0:16 lsize_1:16 nvars:32 nelements:65536 m:64",
     ],
 )
-@pytest.mark.machine
 def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaBackend, opencl: OpenCLBackend) -> None:
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]
     agree(kernel.kernel, dict(kernel.sizes), cuda, opencl)
@@ -102,7 +101,6 @@ def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaB
         ("b[i] = a[i] + 1.5", {"a": np.int64, "b": np.float64}),
     ],
 )
-@pytest.mark.machine
 def test_functions_and_types_mean_the_same(
     body: str, dtypes: dict[str, Any], cuda: CudaBackend, opencl: OpenCLBackend
 ) -> None:
@@ -117,7 +115,6 @@ def test_words_of_cpp_are_no_names() -> None:
         assert word not in plan.source
 
 
-@pytest.mark.machine
 def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
     kernel = lp.make_kernel(
         "{[i]: 0<=i<n}", "b[i] = sin(a[i])", assumptions="n>=1", lang_version=VERSION, target=lp.CudaTarget()
@@ -128,7 +125,6 @@ def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
     np.testing.assert_allclose(runnable.read("b"), np.sin(runnable.read("a")), rtol=1e-5)
 
 
-@pytest.mark.machine
 def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> None:
     runnable = built(cuda, vector("a[i] = 3*a[i]", a=np.float64), {"n": 100}, "x")
     runnable.run(1)
@@ -137,7 +133,6 @@ def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> No
     np.testing.assert_array_equal(runnable.read("a"), once)
 
 
-@pytest.mark.machine
 def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBackend) -> None:
     runnable = built(cuda, good(), {"n": 64}, "x")
     state().launches.clear()
@@ -151,7 +146,6 @@ def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBacken
     assert max(np.diff([*held, len(state().launches)])) == 401
 
 
-@pytest.mark.machine
 def test_sizes_are_checked_as_for_opencl(cuda: CudaBackend) -> None:
     with pytest.raises(MissingSizeError, match="no value for size parameter n"):
         built(cuda, good(), {}, "x")
@@ -161,7 +155,6 @@ def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
     yield "10_unknown", "inline __device__ float twice(float x) { return absent(x); }"
 
 
-@pytest.mark.machine
 def test_compilers_message_is_kept(cuda: CudaBackend) -> None:
     kernel = lp.register_preamble_generators(good(), [unknown_function])
     with pytest.raises(MeasurementError, match=r"x: does not build on NVIDIA H100.*error: .absent. was not declared"):
@@ -169,7 +162,6 @@ def test_compilers_message_is_kept(cuda: CudaBackend) -> None:
     assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
-@pytest.mark.machine
 def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_gpu: Device) -> None:
     backend = CudaBackend(fake_gpu)
     tile = lp.make_kernel(
@@ -188,7 +180,6 @@ def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_
         built(backend, tall, {"n": 70000}, "x")
 
 
-@pytest.mark.machine
 def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CUDA_REGISTERS", "255")
     wide = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2.5", assumptions="n>=1", lang_version=VERSION)
@@ -197,7 +188,6 @@ def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypat
         built(cuda, wide, {"n": 512}, "x")
 
 
-@pytest.mark.machine
 def test_too_many_resources_is_a_kernels_own_failure(cuda: CudaBackend) -> None:
     runnable = built(cuda, good("greedy"), {"n": 64}, "x")
     with pytest.raises(MeasurementError, match=r"x: needs more registers .* too many resources") as caught:
@@ -206,7 +196,6 @@ def test_too_many_resources_is_a_kernels_own_failure(cuda: CudaBackend) -> None:
     assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
-@pytest.mark.machine
 def test_memory_runs_out_for_one_kernel(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CUDA_ROOM", "100000")
     large = built(cuda, good(), {"n": 100000}, "x")
@@ -216,7 +205,6 @@ def test_memory_runs_out_for_one_kernel(cuda: CudaBackend, monkeypatch: pytest.M
     assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
-@pytest.mark.machine
 def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) -> None:
     backend = CudaBackend(fake_gpu)
     bad = built(backend, good("astray"), {"n": 64}, "x")
@@ -230,7 +218,6 @@ def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) ->
         built(backend, good(factor=5.0), {"n": 64}, "z")
 
 
-@pytest.mark.machine
 @pytest.mark.slow
 def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu: Device) -> None:
     kernels = [good("one"), good("astray"), good("two"), good("greedy"), good("three")]
@@ -275,7 +262,6 @@ def test_a_cupy_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pyte
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.machine
 @pytest.mark.gpu
 def test_kernels_compute_on_a_gpu_what_they_do_on_the_cpu(cuda_device: Device, opencl: OpenCLBackend) -> None:
     backend = backend_of(cuda_device)

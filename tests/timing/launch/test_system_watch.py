@@ -174,7 +174,6 @@ def watched(processor: int, pipe: object) -> None:
     pipe.send(watch.activity_since(before))  # type: ignore[attr-defined]
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
 def test_two_processes_on_one_processor_wait_for_each_other() -> None:
     context = multiprocessing.get_context("spawn")
@@ -194,7 +193,6 @@ def test_two_processes_on_one_processor_wait_for_each_other() -> None:
     assert found.processor_s < 0.95 * found.elapsed_s
 
 
-@pytest.mark.machine
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
 def test_real_threads_that_end_leave_no_files_open() -> None:
     watch = SystemWatch()
