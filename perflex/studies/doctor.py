@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-import time
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -112,7 +112,7 @@ def observe_system(
     *,
     window_s: float = 1.0,
     usable: Iterable[int] | None = None,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None] = sleep,
 ) -> ReportedSystem:
     """Return what Linux reports of the machine, and who else uses its processors while this process sleeps."""
     root = Path(root)
@@ -311,13 +311,13 @@ class DeviceTrials:
 
 def try_device(device: TimedDevice, seconds: float = 10.0) -> DeviceTrials:
     """Time some kernels on a device for about `seconds`, in two or three blocks, each in a process of its own."""
-    start = time.perf_counter()
+    start = perf_counter()
     jobs = list(_jobs())
     found: dict[str, list[Timing]] = {job.label: [] for job in jobs}
     failures: list[str] = []
     share = seconds / _FEWEST_BLOCKS
     for block in range(_MOST_BLOCKS):
-        left = seconds - (time.perf_counter() - start)
+        left = seconds - (perf_counter() - start)
         # The second block runs whatever is left, for one alone tells nothing of repeatability.
         if not jobs or (block >= _FEWEST_BLOCKS and left < (seconds - left) / block):
             break
@@ -463,14 +463,14 @@ def examine(
     devices: Sequence[TimedDevice], seconds: float = 25.0, progress: Callable[[str], None] = lambda _: None
 ) -> DoctorReport:
     """Watch the machine for a second, then try its devices one after the other."""
-    start = time.perf_counter()
+    start = perf_counter()
     progress("the machine")
     system = observe_system()
     findings = system_findings(system)
     reports = []
     for number, device in enumerate(devices):
         progress(str(device))
-        left = seconds - (time.perf_counter() - start)
+        left = seconds - (perf_counter() - start)
         found = try_device(device, max(left / (len(devices) - number), _LEAST_S))
         own = device_findings(found, _kind(device))
         # A GPU's times hardly depend on who uses the host's processors.
@@ -478,7 +478,7 @@ def examine(
         reports.append(DeviceReport(str(device), verdict(counted), own, found))
     order: tuple[Verdict, ...] = ("fit to measure on", "measure with care", "not fit")
     worst = max((one.verdict for one in reports), key=order.index, default=verdict(findings))
-    return DoctorReport(worst, findings, system, tuple(reports), time.perf_counter() - start)
+    return DoctorReport(worst, findings, system, tuple(reports), perf_counter() - start)
 
 
 def _kind(device: Any) -> str:

@@ -15,7 +15,7 @@ from perflex import Calibration, TimingOptions, choose_block, load_machine
 from perflex.__main__ import main
 from perflex.analysis.block_choice import calibrate_blocks
 from perflex.analysis.block_quantities import block_quantities, read_grids
-from perflex.errors import BlockError, CalibrationError, FeatureError
+from perflex.errors import BlockError, CalibrationError, FeatureError, PerflexWarning
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
@@ -71,9 +71,9 @@ def calibration(star, machine):
         block = tuple(int(word) for word in label.rpartition(" ")[2].split("x"))
         return seconds(star, machine, sizes, block)
 
-    # One stencil does not tell the cost of a point from that of its loads; the fit does not warn of it in every run.
+    # One stencil does not tell the cost of a point from that of its loads; the last digits decide how the fit says so.
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*do not determine p_point, p_load", category=UserWarning)
+        warnings.filterwarnings("ignore", message="the measurement kernels ", category=PerflexWarning)
         return calibrate_blocks(jobs, machine, device=FakeDevice(law), timing=TIMING)
 
 

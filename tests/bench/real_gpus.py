@@ -31,6 +31,7 @@ import math
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -90,8 +91,11 @@ def answers(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     methods: dict[tuple[str, str], Method] = {}
     measured: dict[Case, float] = {}
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        for number, found in enumerate(pool.map(_answer, range(len(what)), chunksize=4)):
+    with ExitStack() as stack:
+        run = map
+        if workers > 1:
+            run = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("fork"))).map
+        for number, found in enumerate(run(_answer, range(len(what)))):
             trial = what[number]
             name = (trial.predictor.name, trial.knows)
             method = methods.setdefault(name, Method(*name))

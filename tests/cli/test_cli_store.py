@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +17,7 @@ from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivit
 from perflex.store.store import Store
 
 DAY = 86400.0
-NOW = time.time()
+NOW = 1.7e9
 SMALL = MeasurementKey("a" * 64, (("n", 16),), "Intel OpenCL: Some CPU", "1.0", "warmups=1")
 LARGE = replace(SMALL, sizes=(("n", 64),))
 ELSEWHERE = replace(SMALL, device="PoCL: Some CPU")
@@ -35,6 +35,11 @@ def store(tmp_path: Path) -> Store:
     store.add_many([(ELSEWHERE, sample(200, n)) for n in range(2)])
     store.fail(LARGE, Failure("hang", "no answer,\nnone", NOW - 95 * DAY, "session"), "square(n=64)")
     return store
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflex.cli.store.time", SimpleNamespace(time=lambda: NOW))
 
 
 def run(store: Store, *words: str) -> int:
@@ -198,7 +203,6 @@ def test_a_damaged_store_is_listed(store: Store, capsys: pytest.CaptureFixture[s
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.machine
 def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(store, "prune", "--older-than", "90d") == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -218,7 +222,6 @@ def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixtu
     assert keys == (2,)
 
 
-@pytest.mark.machine
 @pytest.mark.parametrize(
     ("words", "left"),
     [
@@ -284,7 +287,6 @@ def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.Ca
     assert sorted(tmp_path.iterdir()) == [foreign, notes]
 
 
-@pytest.mark.machine
 def test_times_no_calendar_has(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     store.add(SMALL, Sample(1e-3, 1, 1e18, "clock", 0))
     store.add(SMALL, Sample(1e-3, 1, -1e18, "clock", 1))

@@ -63,7 +63,6 @@ def broken(name: str, _sizes: Mapping[str, int]) -> float:
     return COST[name]
 
 
-@pytest.mark.machine
 def test_a_variant_that_fails_is_last(calibration: Calibration, variants: Mapping[str, Any]) -> None:
     with pytest.warns(PerflexWarning, match="v1 does not run; the variant is not timed"):
         places = rank(variants, calibration, SIZES, probe=FakeDevice(broken))
@@ -71,7 +70,6 @@ def test_a_variant_that_fails_is_last(calibration: Calibration, variants: Mappin
     assert math.isinf(places[-1].predicted)
 
 
-@pytest.mark.machine
 def test_all_that_fail_are_an_error(calibration: Calibration, variants: Mapping[str, Any]) -> None:
     def never(name: str, _sizes: Mapping[str, int]) -> float:
         msg = f"{name} does not run"

@@ -51,7 +51,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setattr("perflex.cli.devices._to_examine", devices)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: made.devices[0])
     monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: made.devices[0])
-    # Of the test machine itself nothing is read.
+    # Of the test machine itself nothing is read, and its clock stands.
+    monkeypatch.setattr("perflex.studies.doctor.perf_counter", lambda: 0.0)
     monkeypatch.setattr("perflex.studies.doctor.observe_system", lambda **_: made.system)
     return made
 
@@ -67,7 +68,6 @@ def unsteady() -> Callable[[str, dict[str, int]], float]:
     return slower
 
 
-@pytest.mark.machine
 def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "5", "--device", "mine", "--device", "other"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -79,7 +79,6 @@ def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFi
     assert checks == ["processors", "other", "steal", "quota", "clock", "launch", "repeatability", "disturbed"]
 
 
-@pytest.mark.machine
 def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     machine.system = BUSY
     assert main(["doctor", "--seconds", "5"]) == 0
@@ -90,7 +89,6 @@ def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixt
     assert lines[-1] == "measure with care"
 
 
-@pytest.mark.machine
 def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
     machine.devices = [Cpu(unsteady())]
     assert main(["doctor", "--seconds", "5", "--json"]) == 1

@@ -17,6 +17,12 @@ from perflex.studies.doctor import (
 from perflex.testing import FakeDevice
 
 
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stands: all blocks have the time that they ask for."""
+    monkeypatch.setattr("perflex.studies.doctor.perf_counter", lambda: 0.0)
+
+
 def trial(name: str, *blocks: float, disturbed: int = 0) -> Trial:
     """Twenty samples in each block."""
     return Trial(name, blocks, 20 * len(blocks), disturbed)
@@ -81,7 +87,6 @@ def law(label: str, sizes: dict[str, int]) -> float:
     return {"launch": 6e-6, "memory": 3e-3}.get(label, 1e-3)
 
 
-@pytest.mark.machine
 def test_a_quiet_fake_device_is_found_to_be_what_it_is() -> None:
     found = try_device(FakeDevice(law, noise=0.01), 1.0)
     assert found.failures == ()
@@ -91,7 +96,6 @@ def test_a_quiet_fake_device_is_found_to_be_what_it_is() -> None:
     assert verdict(device_findings(found, "other")) == "fit to measure on"
 
 
-@pytest.mark.machine
 def test_a_device_that_is_slower_every_time_it_is_opened_is_not_fit() -> None:
     built: list[str] = []
 
@@ -104,7 +108,6 @@ def test_a_device_that_is_slower_every_time_it_is_opened_is_not_fit() -> None:
     assert said(found, "other")["repeatability"].state == "bad"
 
 
-@pytest.mark.machine
 def test_kernels_that_fail_are_said_and_not_tried_again() -> None:
     asked: list[str] = []
 

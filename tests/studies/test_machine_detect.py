@@ -198,10 +198,10 @@ def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
         return plain(caches, cores, busy.device(), **more)
 
     monkeypatch.setattr(machine_detect, "measure_rates", measured)
+    monkeypatch.setattr(machine_detect, "_QUICK_LIMIT_S", 3600.0)
     return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
 
 
-@pytest.mark.machine
 def test_runs_are_repeated_until_two_agree(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Busy(5.0, 1.0, 3.0, 1.04)
     found = detected(system, busy, monkeypatch)
@@ -217,7 +217,6 @@ def test_a_quiet_machine_is_measured_twice(system: Path, monkeypatch: pytest.Mon
     assert busy.runs == 2
 
 
-@pytest.mark.machine
 def test_runs_that_never_agree_are_told_and_written_down(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Busy(6.0, 5.0, 4.0, 3.0, 2.0)
     found = detected(system, busy, monkeypatch)

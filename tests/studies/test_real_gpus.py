@@ -106,7 +106,7 @@ def said(found: Any, method: str, knows: str, **wanted: Any) -> Mapping[str, flo
 
 
 def test_every_method_predicts_what_is_computed_by_hand(model: str) -> None:
-    found = real_gpus.predictions(ROWS, ["V100"], ["perflex", "factor", "roofline"], model, draws=9)
+    found = real_gpus.predictions(ROWS, ["V100"], ["perflex", "factor", "roofline"], model, draws=9, workers=1)
     left_out = {"study": "one program left out", "gpu": "V100"}
     peaks = {gpu: load_machine(gpu) for gpu in LAWS}
     assert {(case.gpu, case.study) for case in found[1]} == {("V100", "one program left out"), ("V100", "few samples")}
@@ -152,7 +152,7 @@ def test_few_programs_are_predicted_from_those_of_other_data(model: str, monkeyp
     # The GPU called T4 has timed nothing but the few.
     few = [replace(one, data="few", program="few", label=f"few {one.label}") for one in ROWS if one.program == "add"]
     rows = [*few, *(one for one in ROWS if one.gpu == "V100")]
-    found = real_gpus.predictions(rows, names=["perflex", "factor", "roofline"], model=model)
+    found = real_gpus.predictions(rows, names=["perflex", "factor", "roofline"], model=model, workers=1)
     expected = {f"few {label(*one)}": seconds("V100", *one) for one in EVERY if one[0] == "add"}
     own = said(found, "perflex", "nothing", data="few", gpu="V100", samples="other programs")
     assert own == pytest.approx(expected, rel=10 * NOISE)
@@ -166,7 +166,7 @@ def test_few_programs_are_predicted_from_those_of_other_data(model: str, monkeyp
 
 @pytest.mark.slow
 def test_times_of_other_gpus_are_used_where_one_is_judged(model: str) -> None:
-    found = real_gpus.predictions(ROWS, ["T4"], ["trees_elsewhere", "transfer"], model)
+    found = real_gpus.predictions(ROWS, ["T4"], ["trees_elsewhere", "transfer"], model, workers=1)
     assert {case.gpu for case in found[1]} == {"T4"}
     assert len(said(found, "ExtraTrees, other GPUs too", "timing on other devices", samples="0")) == 12
     transferred = said(found, "perflex, transfer", "timing on other devices, 10 samples")

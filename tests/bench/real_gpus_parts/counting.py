@@ -50,7 +50,7 @@ def count(
     for number, row in enumerate(rows):
         groups.setdefault((row.machine, row.sub_group_size, row.registers, row.warm), []).append(number)
     values, seconds = np.zeros((len(rows), len(features))), np.zeros(len(rows))
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool, warnings.catch_warnings():
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         for (name, size, registers, warm), own in groups.items():
             parsed = [parse_feature(each if warm else _COLD.get(each, each)) for each in features]

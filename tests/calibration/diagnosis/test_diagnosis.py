@@ -281,7 +281,7 @@ def test_it_can_be_written_as_json_and_shown() -> None:
     }
     assert len(content["kernels"]) == 18
     assert content["below_noise"] == found.below_noise
-    assert content["correlation"][0][0] == 1.0
+    assert content["correlation"][0][0] == pytest.approx(1.0)
     assert "noise floor" in repr(found)
 
 

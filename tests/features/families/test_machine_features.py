@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from math import ceil
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,7 +108,7 @@ def test_an_unknown_device_needs_a_machine() -> None:
         assert calibrate(MODEL, kernels, device=device).machine == "K20"
 
 
-@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, partial(ProcessPoolExecutor, mp_context=get_context("spawn"))])
 def test_the_machine_reaches_an_executors_workers(pool) -> None:
     kernels = stencils("64,128")
     with using_machine("K20"), pool(2) as executor:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.machine
 def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
@@ -43,7 +42,7 @@ def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch:
     with (
         device_lock(device),
         pytest.raises(DeviceError, match=r"other processes have been measuring on fake device .*end them"),
-        device_lock(device, patience_s=0.05),
+        device_lock(device, patience_s=0),
     ):
         pass
     with device_lock(device), device_lock(replace(device, name="another"), patience_s=0):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -365,6 +364,7 @@ class BreaksOnce(Executor):
         self.at_work: dict[int, Future] = {}
         self.works = 0
         self.most = 0
+        self.broken = threading.Event()
 
     def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
         self.works += 1
@@ -375,10 +375,12 @@ class BreaksOnce(Executor):
             self.most = 0
             for lost in [self.at_work.pop(key) for key in list(self.at_work)]:
                 lost.set_exception(BrokenExecutor("no more"))
+            self.broken.set()
             return future
 
         def work() -> None:
-            time.sleep(0.05)
+            if number > 1:  # the first goes alone
+                self.broken.wait()
             if self.at_work.pop(number, None):
                 future.set_result(function(*arguments, **options))
 
@@ -386,7 +388,6 @@ class BreaksOnce(Executor):
         return future
 
 
-@pytest.mark.machine
 def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.sqlite")
     executor = BreaksOnce()

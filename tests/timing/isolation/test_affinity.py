@@ -45,7 +45,7 @@ def given(device: Any, environment: Mapping[str, str] = ORDINARY, *, isolate: bo
 @pytest.fixture(autouse=True)
 def four_processors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of four processors, all of them this process's, but for tests of real devices."""
-    if request.node.get_closest_marker("device") is None:
+    if request.node.get_closest_marker("machine") is None:
         share(monkeypatch, {0, 1, 2, 3}, 4)
 
 

@@ -55,7 +55,6 @@ def watch(proc: Proc) -> Iterator[SystemWatch]:
     made.close()
 
 
-@pytest.mark.machine
 def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWatch) -> None:
     # Clocks are asked for by number: that of this thread is there, that of the other is not.
     own, other = threading.get_native_id(), 2
@@ -72,7 +71,7 @@ def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWa
     assert found.stolen_s == pytest.approx(0.5, abs=1 / TICKS)
     assert found.elapsed_s is not None
     assert found.processor_s is not None
-    assert 0 < found.elapsed_s < 10
+    assert found.elapsed_s > 0
     # All work of the machine less that of this process.
     assert found.others_s == pytest.approx(3 - found.processor_s)
     assert found.switches is not None
@@ -80,11 +79,10 @@ def test_counters_before_and_after_give_the_activity(proc: Proc, watch: SystemWa
     assert found.throttled is None
 
 
-@pytest.mark.machine
 def test_steal_is_that_of_one_processor_of_this_process(proc: Proc, watch: SystemWatch) -> None:
     """A hundredth taken from each of 64 processors lets a kernel on all of them lack a hundredth, not 64 of them."""
     own = sorted(os.sched_getaffinity(0))
-    others = [number for number in range(64) if number not in own]
+    others = [number for number in range(own[-1] + 64) if number not in own]
 
     def stat(*each: tuple[list[int], int]) -> None:
         ticks = {number: stolen for numbers, stolen in each for number in numbers}
