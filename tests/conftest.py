@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from perflex import list_devices
 from perflex.devices.survey import find_vendors, show_to_loader
@@ -28,8 +29,12 @@ show_to_loader(find_vendors())
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test run that is spread over processes sets a width; commands are to print as into a pipe.
-os.environ.pop("COLUMNS", None)
+# Commands print as into a pipe, and Python as it does unless told otherwise. A test run that is spread over processes
+# sets a width.
+for _name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "LD_LIBRARY_PATH"):
+    os.environ.pop(_name, None)
+for _name in ("PYTHONFAULTHANDLER", "PYTHONDEVMODE", "PYTHONWARNINGS"):
+    os.environ.pop(_name, None)
 
 # Tests, and the processes they start, remember counts in a file of their own.
 _STORE_FOLDER = tempfile.TemporaryDirectory(prefix="perflex-tests-")
@@ -37,9 +42,10 @@ atexit.register(_STORE_FOLDER.cleanup)
 os.environ["PERFLEX_STORE"] = str(Path(_STORE_FOLDER.name, "store.sqlite"))
 
 
-# The same examples in each run, however long they take.
+# The same examples in each run, however long they take, and whatever modules were imported before.
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("same")
+providers._get_local_constants = lambda: providers._local_constants
 
 # Fixtures of real devices, and of a compiler in the place of one. Who asks for them needs a machine that has them.
 OF_MACHINE = {"real_devices", "contexts", "cuda_device", "fake_cupy"}
@@ -58,11 +64,19 @@ def is_of_machine(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _no_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tests that are the same on each machine see no device, and no program but those of this environment."""
-    if not is_of_machine(request.node):
-        monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
-        monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide devices, drivers and programs from tests that are the same on each machine; limits of time end hangs only."""
+    if is_of_machine(request.node):
+        return
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
+    monkeypatch.setattr("perflex.devices.cuda.linker_cache", dict)
+    monkeypatch.setattr("perflex.devices.cuda.DRIVER_FOLDERS", ())
+    monkeypatch.setattr("perflex.devices.survey.cupy_is_installed", lambda: False)
+    monkeypatch.setattr("perflex.devices.survey._TIME_LIMIT_S", 120.0)
+    monkeypatch.setattr("perflex.child_process._END_LIMIT_S", 120.0)
+    monkeypatch.setattr("perflex.features.polynomials.cardinality._SYMBOLIC_S", 60.0)
+    monkeypatch.setattr("perflex.features.polynomials.cardinality._FIXED_S", 120.0)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -108,7 +108,6 @@ def fake_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(file))
-    monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 120.0)
 
 
 def listed(*names: str) -> str:

@@ -74,8 +74,8 @@ def shown_pictures() -> dict[str, set[str]]:
 def kept_pictures() -> set[str]:
     ends = {".png", ".svg", ".jpg"}
     made = {"_build", "jupyter_execute", "generated"}
-    found = {path for path in (TOP / "docs").rglob("*") if path.suffix in ends and not made & set(path.parts)}
-    return {str(path.relative_to(TOP)) for path in found}
+    found = [path.relative_to(TOP) for path in (TOP / "docs").rglob("*") if path.suffix in ends]
+    return {str(path) for path in found if not made & set(path.parts)}
 
 
 def test_each_picture_is_shown_and_each_shown_is_there() -> None:

@@ -149,9 +149,10 @@ def test_errors_are_the_projects_own(executor: Executor) -> None:
 
 def test_the_first_error_in_order_is_raised() -> None:
     kernels = [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)]
-    for pool in (None, ThreadPoolExecutor(4)):
-        with pytest.raises(MissingSizeError, match="needs a value for size n"):
-            gather_feature_values(["f_op_float32_mul"], kernels, run=RunOptions(pool))
+    with ThreadPoolExecutor(4) as pool:
+        for executor in (None, pool):
+            with pytest.raises(MissingSizeError, match="needs a value for size n"):
+                gather_feature_values(["f_op_float32_mul"], kernels, run=RunOptions(executor))
 
 
 # executors that fail

@@ -64,8 +64,8 @@ def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed: int, launch: float
         assert fit.undetermined in {(), ("p_sharp",)}
     np.testing.assert_allclose(1 / costs_in(in_rates), COSTS, rtol=0.05)
     # One model written in two ways has one minimum.
-    np.testing.assert_allclose(1 / costs_in(in_rates), costs_in(in_costs), rtol=1e-4)
-    assert in_rates.residual_norm == pytest.approx(in_costs.residual_norm, rel=1e-7)
+    np.testing.assert_allclose(1 / costs_in(in_rates), costs_in(in_costs), rtol=1e-3)
+    assert in_rates.residual_norm == pytest.approx(in_costs.residual_norm, rel=2e-6)
     errors = [in_costs.parameter(f"p_{i}").standard_error / COSTS[i] for i in range(3)]
     relative = [in_rates.parameter(f"p_{i}").standard_error * COSTS[i] for i in range(3)]
     np.testing.assert_allclose(relative, errors, rtol=0.1)

@@ -215,7 +215,7 @@ def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: 
         executor = None if pool is None else stack.enter_context(pool(1, **own))
         caught = stack.enter_context(pytest.warns(PerflexWarning, match="no feature for"))
         found = prune(kernels, calibration, {"n": 1024}, keep=1, run=RunOptions(executor=executor))
-    assert [str(each.message) for each in caught] == [
+    assert [str(each.message) for each in caught if each.category is PerflexWarning] == [
         f"{name}: the model has no feature for f_op_float32_mul; the prediction leaves it out" for name in kernels
     ]
     alone = prune(kernels, made(), {"n": 1024}, keep=1)

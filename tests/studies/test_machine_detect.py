@@ -191,6 +191,11 @@ class Busy:
         return FakeDevice(lambda label, sizes: law(label, sizes) * (slow if "L3" in label else 1))
 
 
+@pytest.fixture(autouse=True)
+def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_detect, "_QUICK_LIMIT_S", 3600.0)
+
+
 def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
     plain = machine_detect.measure_rates
 
@@ -198,7 +203,6 @@ def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
         return plain(caches, cores, busy.device(), **more)
 
     monkeypatch.setattr(machine_detect, "measure_rates", measured)
-    monkeypatch.setattr(machine_detect, "_QUICK_LIMIT_S", 3600.0)
     return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["Block", "blocks", "commands", "is_notebook", "pages", "python_source"]
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^(?P<indent>[ >]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _OPTION = re.compile(r"^:(?P<name>[\w-]+): *(?P<value>.*)$")
 # Directives whose body is code. The bodies of all others may hold blocks of their own.
@@ -51,7 +51,7 @@ class Block:
 def pages() -> list[Path]:
     """Return README.md and all pages of docs/ that are kept in the repository."""
     made = {"_build", "generated", "jupyter_execute"}
-    found = [path for path in sorted((TOP / "docs").rglob("*.md")) if not made & set(path.parts)]
+    found = [path for path in sorted((TOP / "docs").rglob("*.md")) if not made & set(path.relative_to(TOP).parts)]
     return [TOP / "README.md", *found]
 
 

@@ -94,9 +94,11 @@ def _opened(path: Path) -> int:
     except FileNotFoundError:
         pass
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         return os.open(path, flags)
+    os.fchmod(handle, 0o644)  # whatever this user's umask takes away
+    return handle
 
 
 _Entry = TypeVar("_Entry")

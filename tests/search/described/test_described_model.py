@@ -36,7 +36,7 @@ def test_fit_does_not_depend_on_the_unit():
     times = times_of(space)
     index = batch(space, 60)
     in_ms, in_s = (space.fit_analytic(index, times[index] * unit) for unit in (1.0, 1e-3))
-    assert in_s.predicted == pytest.approx(in_ms.predicted * 1e-3, rel=1e-3)
+    assert in_s.predicted == pytest.approx(in_ms.predicted * 1e-3, rel=1e-2)
 
 
 def test_a_few_freaks_do_not_bend_the_rest():

@@ -132,6 +132,7 @@ def test_a_kernel_for_opencl_is_not_taken_for_cuda(fake_gpu: Device) -> None:
         launch_request(SizedKernel(axpy(), {"n": 64}, "x"), fake_gpu)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("made", "sizes", "entry", "arguments"),
     [
