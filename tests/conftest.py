@@ -65,7 +65,7 @@ def is_of_machine(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide devices, drivers and programs from tests that are the same on each machine; limits of time end hangs only."""
+    """Hide devices, drivers and programs from tests that are the same on each machine; limits only end hangs."""
     if is_of_machine(request.node):
         return
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
