@@ -31,9 +31,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Commands print as into a pipe, and Python as it does unless told otherwise. A test run that is spread over processes
 # sets a width.
-for _name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "LD_LIBRARY_PATH"):
-    os.environ.pop(_name, None)
-for _name in ("PYTHONFAULTHANDLER", "PYTHONDEVMODE", "PYTHONWARNINGS"):
+for _name in (
+    *("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("PYTHONFAULTHANDLER", "PYTHONDEVMODE", "PYTHONWARNINGS"),
+):
     os.environ.pop(_name, None)
 
 # Tests, and the processes they start, remember counts in a file of their own.
@@ -69,6 +70,7 @@ def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     if is_of_machine(request.node):
         return
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
     monkeypatch.setattr("perflex.devices.cuda.linker_cache", dict)
     monkeypatch.setattr("perflex.devices.cuda.DRIVER_FOLDERS", ())
