@@ -202,16 +202,19 @@ class Description:
                 made[name] = np.where(tunable.dead(columns) != 0, min(tunable.values), columns[name])
         return made
 
-    def valid(self, settings: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return which configurations fulfil all constraints."""
+    def held(self, settings: Mapping[str, Any]) -> list[tuple[str, NDArray[np.bool_]]]:
+        """Return each constraint as it is written, with which configurations fulfil it."""
         columns = self.columns(settings)
         rows = len(next(iter(columns.values())))
-        holds = np.ones(rows, dtype=np.bool_)
-        for constraint in self.constraints:
-            value = np.broadcast_to(constraint(columns), rows)
-            # nan (of 0 / 0, for instance) differs from 0, and would pass for fulfilled.
-            holds &= (value != 0) & ~np.isnan(value)
-        return holds
+        values = [np.broadcast_to(constraint(columns), rows) for constraint in self.constraints]
+        # nan (of 0 / 0, for instance) differs from 0, and would pass for fulfilled.
+        holds = [(value != 0) & ~np.isnan(value) for value in values]
+        return list(zip((constraint.text for constraint in self.constraints), holds, strict=True))
+
+    def valid(self, settings: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which configurations fulfil all constraints."""
+        rows = len(next(iter(self.columns(settings).values())))
+        return np.all([np.ones(rows, dtype=np.bool_), *(holds for _, holds in self.held(settings))], axis=0)
 
     def space(self) -> dict[str, NDArray[np.float64]]:
         """Return all configurations: every allowed combination of values that fulfils the constraints.

@@ -1,4 +1,4 @@
-"""Measured spaces on disk: Kernel Tuner's cache files, the T4 result format, and tables of columns."""
+"""Measured spaces on disk: files of Kernel Tuner, KTT and CLBlast's tuners, the T4 result format, and tables."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 
 # Factors to milliseconds, the unit of Kernel Tuner's files.
-_UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3, "ns": 1e-6}
+_UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3}
+_UNITS |= {"ns": 1e-6, "nanoseconds": 1e-6}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
+# Tuners that write a number where a run failed write 0, or one of at least 30 years.
+_NO_TIME = 1e12
 # A table of some million configurations: what is larger, or unpacks to more, would fill the memory.
 _MAX_BYTES = 2**30
 
@@ -49,8 +52,9 @@ def load_described_space(
     Parameters
     ----------
     path
-        A cache file of Kernel Tuner or a T4 result file (``.json``), or a table (``.csv``), each also as ``.gz``.
-        A table has a column for each tunable and ``time_ms_median`` or ``time_ms``.
+        What a tuner wrote, as ``.json``: a cache file of Kernel Tuner, a T4 result file, KTT's results or those of a
+        tuner of CLBlast (whose ``arg_m`` states the constant ``M``); or a table, ``.csv``, with a column for each
+        tunable and ``time_ms_median`` or ``time_ms``. Each also as ``.gz``.
     description
         The kernel's description, its name or its file.
     device
@@ -72,9 +76,9 @@ def load_described_space(
         # A table states no device: the file's name stands for it.
         rows, stated = _table(text, path), path.name.split(".")[0]
     elif name.endswith(".json"):
-        rows, stated = _json(text, path)
+        rows, stated = _json(text, path, family)
     else:
-        msg = f"{path} is neither .json nor .csv (nor .gz of them); convert it"
+        msg = f"{path} is neither .json nor .csv (nor .gz of them); let the tuner write JSON, or convert it"
         raise FileFormatError(msg, path=path)
     found = _joined(list(rows), family, path)
     return replace(found, device=stated if device is None else device, machine=machine)
@@ -97,7 +101,7 @@ def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
         raise FileFormatError(msg, path=path) from error
 
 
-def _json(text: str, path: Path) -> tuple[Iterable[tuple[dict[str, Any], Any]], str]:
+def _json(text: str, path: Path, family: Description) -> tuple[Iterable[tuple[dict[str, Any], Any]], str]:
     try:
         # Deep nesting exhausts the parser's stack: RecursionError instead of ValueError.
         document = json.loads(text)
@@ -105,10 +109,26 @@ def _json(text: str, path: Path) -> tuple[Iterable[tuple[dict[str, Any], Any]], 
         document = _unclosed(text, path)
     if isinstance(document, dict) and isinstance(document.get("cache"), dict):
         return _cache_rows(document, path), str(document.get("device_name", ""))
+    if isinstance(document, dict) and isinstance(document.get("Results"), list):
+        facts = _part(document, "Metadata")
+        return _ktt_rows(document["Results"], facts, path), str(facts.get("Device", ""))
     if isinstance(document, dict) and isinstance(document.get("results"), list):
-        return _t4_rows(document["results"], path), str(document.get("device_name", ""))
-    msg = f"{path} has neither a 'cache' (Kernel Tuner) nor 'results' (T4); it is no space of measured configurations"
+        if any(isinstance(result, dict) and "parameters" in result for result in document["results"][:1]):
+            device = document.get("device") or document.get("clblast_device_name", "")
+            return _clblast_rows(document, family, path), str(device)
+        facts = _part(document, "metadata")
+        device = document.get("device_name", facts.get("device", ""))
+        return _t4_rows(document["results"], facts, path), str(device)
+    msg = (
+        f"{path} has neither a 'cache' (Kernel Tuner) nor 'results' (T4, KTT, one of CLBlast's tuners); it is no space "
+        "of measured configurations: make a table of it, a CSV file with a column for each tunable and time_ms"
+    )
     raise FileFormatError(msg, path=path)
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _unclosed(text: str, path: Path) -> Any:
@@ -144,7 +164,7 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
             yield dict.fromkeys(keys), None
 
 
-def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+def _t4_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
     for result in results:
         if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
             msg = f"{path} has a result without a configuration; it is no T4 file"
@@ -156,18 +176,44 @@ def _t4_rows(results: list[Any], path: Path) -> Iterable[tuple[dict[str, Any], A
         listed = result.get("measurements")
         measurements = listed if isinstance(listed, list) else []
         found = next((m for m in measurements if isinstance(m, dict) and m.get("name") == "time"), None)
-        yield result["configuration"], _t4_time(found, path)
+        if found is None:
+            yield result["configuration"], "not measured"
+            continue
+        # KTT leaves the measurement's unit empty and states one for the whole file.
+        unit = found.get("unit") or facts.get("timeunit")
+        yield result["configuration"], _in_ms(found.get("value"), unit, path)
 
 
-def _t4_time(measurement: Mapping[str, Any] | None, path: Path) -> Any:
-    if measurement is None:
-        return "not measured"
-    unit = str(measurement.get("unit", ""))
-    if unit not in _UNITS:
-        msg = f"{path} states the unit {unit!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
+def _in_ms(value: Any, unit: Any, path: Path) -> Any:
+    named = "" if unit is None else str(unit)
+    if named.lower() not in _UNITS:
+        msg = f"{path} states the unit {named!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
         raise FileFormatError(msg, path=path, field="unit")
-    value = _number(measurement.get("value"))
-    return "not measured" if value is None else value * _UNITS[unit]
+    number = _number(value)
+    return "not measured" if number is None else number * _UNITS[named.lower()]
+
+
+def _ktt_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+    for result in results:
+        pairs = result.get("Configuration") if isinstance(result, dict) else None
+        if not isinstance(pairs, list) or not all(isinstance(pair, dict) and "Name" in pair for pair in pairs):
+            msg = f"{path} has a result without a Configuration of names and values; it is no file of KTT"
+            raise FileFormatError(msg, path=path, field="Configuration")
+        settings = {str(pair["Name"]): pair.get("Value") for pair in pairs}
+        status = str(result.get("Status", "Ok"))
+        # Of all kernels that the configuration launches; failed ones state 0, or the largest number there is.
+        yield settings, _in_ms(result.get("TotalDuration"), facts.get("TimeUnit"), path) if status == "Ok" else status
+
+
+def _clblast_rows(document: Mapping[str, Any], family: Description, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
+    # The problem's size, which the file states once: arg_m is the constant M of the description.
+    sizes = {name: document[f"arg_{name.lower()}"] for name in family.constants if f"arg_{name.lower()}" in document}
+    for result in document["results"]:
+        if not isinstance(result, dict) or not isinstance(result.get("parameters"), dict):
+            msg = f"{path} has a result without parameters; it is no file of CLBlast's tuners"
+            raise FileFormatError(msg, path=path, field="parameters")
+        # In milliseconds (CLBlast, src/tuning/tuning.cpp); 0 where a run failed.
+        yield {**sizes, **result["parameters"]}, result.get("time")
 
 
 def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path) -> DescribedSpace:
@@ -184,7 +230,7 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
         numbers = [number for name in names if (number := _number(settings.get(name))) is not None]
         if len(numbers) < len(names) or not all(map(math.isfinite, numbers)):
             cause = "settings that are no numbers"
-        if not cause and not (value is not None and math.isfinite(value) and value > 0):
+        if not cause and not (value is not None and 0 < value < _NO_TIME):
             cause = "failed or without a time"
         if cause:
             excluded[cause] += 1
@@ -226,6 +272,9 @@ def _kernels(  # one step of _joined
         excluded["against the constraints"] += int((~valid).sum())
     if not valid.any():
         msg = f"no configuration of {path} fulfils the constraints of description {description.name!r}"
+        never = [text for text, holds in description.held(settings) if not holds.any()]
+        if never:
+            msg += f": none has {' and '.join(never)}"
         raise FileFormatError(msg, path=path)
     settings = {name: column[valid] for name, column in settings.items()}
     times = times[valid]
