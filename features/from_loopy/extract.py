@@ -11,6 +11,7 @@ from weakref import finalize
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
+from perflex.features.from_loopy.cycles import cycle_in
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
 from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, TripCounts, strides_of
 from perflex.features.from_loopy.statement import Place, StatementMaker, read_linearization
@@ -229,6 +230,7 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
         raise UnsupportedKernelError(msg)
     (name,) = t_unit.entrypoints
+    given = t_unit
     try:
         # Inlined, a callee's accesses have subscripts in the caller's arrays and loops, which is what is counted.
         for callee, callable_ in list(t_unit.callables_table.items()):
@@ -243,6 +245,9 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
     except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if isinstance(error, (CycleError, lp.diagnostic.DependencyCycleFound)):
+            # Of which it states one place only. Names of the kernel as its author knows it come first.
+            first = cycle_in(given[name]) or cycle_in(t_unit[name]) or f"there is a cycle through {first}"
         msg = f"loopy cannot schedule kernel {name!r}: {first}"
         raise UnsupportedKernelError(msg, kernel=name) from error
     return kernel, t_unit.callables_table
