@@ -151,6 +151,9 @@ _DEFAULT_OPTIONS = CountingOptions()
 # What loopy lets through besides its own errors, for kernels that cannot be scheduled.
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
+# What it says of a maximum or minimum of a type of 8 or 16 bits.
+_NO_START = re.compile(r"neutral element for (.)= and .*?(\w+)'\)")
+
 
 @runtime_checkable
 class Described(Protocol):
@@ -248,9 +251,20 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         if isinstance(error, (CycleError, lp.diagnostic.DependencyCycleFound)):
             # Of which it states one place only. Names of the kernel as its author knows it come first.
             first = cycle_in(given[name]) or cycle_in(t_unit[name]) or f"there is a cycle through {first}"
+        if found := _NO_START.match(first):
+            first = _without_start(*found.groups())
         msg = f"loopy cannot schedule kernel {name!r}: {first}"
         raise UnsupportedKernelError(msg, kernel=name) from error
     return kernel, t_unit.callables_table
+
+
+def _without_start(relation: str, dtype: str) -> str:
+    function = "max" if relation == ">" else "min"
+    step = f"f{function}(m, x[k])" if dtype.startswith("float") else f"x[k] if x[k] {relation} m else m"
+    return (
+        f"it has no number of type {dtype} to begin a {function} reduction with; write it out and begin with an "
+        f"element: <{dtype}> m = x[0] {{id=m0}}, and in the loop m = {step} {{dep=m0}}"
+    )
 
 
 class _Extraction:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A number in C: digits with a point, an exponent or neither, and the suffix that says its type.
 _LITERAL = re.compile(r"(?P<digits>-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?))(?P<suffix>f|u|l|ul)?")
+_FLOATS = {"h": np.float16, "f": np.float32, "d": np.float64}
 _SUFFIXES = {"f": np.float32, "u": np.uint32, "l": np.int64, "ul": np.uint64}
 
 
@@ -47,7 +48,7 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
     """Rewrite expressions as loopy generates code of them: numbers have types, and each cast stands there.
 
     Names, subscripts and calls stay loopy's. The second argument of each method is loopy's type context: ``"i"``,
-    ``"f"``, ``"d"``, ``"b"`` or None.
+    ``"f"``, ``"d"``, ``"b"`` or None; and ``"h"`` for half precision, in which loopy writes no numbers.
     """
 
     def __init__(self, kernel: Any, callables: Any) -> None:
@@ -66,6 +67,8 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         """Return the context in which numbers are written for a value of a loopy type; None where that is not known."""
         if dtype is None:
             return None
+        if isinstance(dtype, NumpyType) and dtype.numpy_dtype == np.float16:
+            return "h"
         context: str | None = dtype_to_type_context(self.kernel.target, dtype)
         return context
 
@@ -107,6 +110,8 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
             return expr if isinstance(expr, np.generic) else np.complex64(expr)
         if not np.isfinite(expr):
             return np.float32(expr)  # INFINITY and NAN of OpenCL C are floats
+        if isinstance(expr, np.float16) or (type_context == "h" and not isinstance(expr, np.generic)):
+            return np.float16(expr)
         written = super().map_constant(expr, type_context)
         text = getattr(written, "s", None)
         return written if text is None else typed_number(text)
@@ -143,9 +148,8 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         if needed is not None:
             return type(expr)(*(self._operand(part, type_context, needed) for part in parts))
         written = [self.rec(part, type_context) for part in parts]
-        if type_context in {"f", "d"} and not any(self.infer_type(part).numpy_dtype.kind in "fc" for part in parts):
-            cast = np.float32 if type_context == "f" else np.float64
-            written = [TypeCast(cast, part) for part in written]
+        if type_context in _FLOATS and not any(self.infer_type(part).numpy_dtype.kind in "fc" for part in parts):
+            written = [TypeCast(_FLOATS[type_context], part) for part in written]
         return type(expr)(*written)
 
     def map_power(self, expr: Any, type_context: str | None) -> Any:
@@ -155,6 +159,12 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         if exponent not in {0, 1, 2}:
             base = TypeCast(self.infer_type(expr), base)
         return type(expr)(base, exponent)
+
+    def map_comparison(self, expr: Any, type_context: str | None) -> Any:
+        """Return a comparison, whose numbers have the type of what they are compared with."""
+        if self.context_of(self.infer_type(expr.left - expr.right)) != "h":
+            return super().map_comparison(expr, type_context)
+        return type(expr)(self.rec(expr.left, "h"), expr.operator, self.rec(expr.right, "h"))
 
     def map_call(self, expr: Any, type_context: str | None) -> Any:
         """Return a call whose parameters have the types that the function declares."""
