@@ -136,8 +136,12 @@ def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:
 def test_code_that_loopy_cannot_write_is_refused() -> None:
     from perflex.errors import UnsupportedKernelError
 
+    kernel = pointwise("y[i] = x[i]", "x, y: float64[n]")
+    entry = kernel.default_entrypoint
+    (insn,) = entry.instructions
+    wide = insn.copy(expression=insn.expression * np.longdouble(0.2))
     with pytest.raises(UnsupportedKernelError, match=r"loopy cannot generate code for .*np.float32"):
-        extract_scop(pointwise("y[i] = 0.2*x[i]", "x, y: float16[n]"))
+        extract_scop(kernel.with_kernel(entry.copy(instructions=[wide])))
 
 
 def test_arrays_without_element_types_are_refused_with_the_remedy() -> None:
