@@ -110,7 +110,7 @@ def calibrate(
     options = timing or TimingOptions()
     if isinstance(model, str):
         ready = ready_model(model, device)
-        model, device, options = ready.model, ready.device, timing or ready.timing(options)
+        model, device, options = ready.model, ready.device, timing or ready.timing
         fit = fit or usual_fit(ready.description)
         kernels = ready.kernels() if kernels is None else kernels
     fit = fit or FitOptions()

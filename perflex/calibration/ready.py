@@ -90,9 +90,10 @@ class ReadyModel:
     model: Model
     device: TimedDevice
 
-    def timing(self, usual: TimingOptions) -> TimingOptions:
-        """Return how its kernels are timed where nothing else is said: as its file says, else as usual."""
-        stated = self.description.timing
+    @property
+    def timing(self) -> TimingOptions:
+        """How its kernels are timed where nothing else is said: as its file says, else as usual."""
+        usual, stated = TimingOptions(), self.description.timing
         trials = usual.trials if stated.trials is None else stated.trials
         return replace(
             usual,

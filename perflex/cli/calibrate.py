@@ -91,7 +91,6 @@ def calibrate(
     from perflex.progress import RunOptions
     from perflex.store.resume import recording
     from perflex.studies.doctor import warn_before_measuring
-    from perflex.timing.options import TimingOptions
 
     terminal = terminal_of(context)
     _require_with_times(context, times)
@@ -121,7 +120,7 @@ def calibrate(
                     ready.kernels(scale),
                     device=ready.device,
                     budget_s=budget_s,
-                    timing=ready.timing(TimingOptions(budget_s=0.5)),
+                    timing=ready.timing,
                     fit=_fit(usual_fit(ready.description), undetermined),
                     run=RunOptions(executor, cluster, progress),
                 )

@@ -44,7 +44,7 @@ class TimingOptions:
     min_trials: int = 5
     warmups: int = 1
     precision: float = 0.02
-    budget_s: float = 1.0
+    budget_s: float = 0.5
     limit_s: float = 10.0
     build_limit_s: float = 60.0
     isolate: bool = True

@@ -31,13 +31,12 @@ def fake() -> FakeDevice:
 def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
     on_gpu = ready_model("general", fake())
     assert on_gpu.description.name == "general_gpu"
-    assert on_gpu.timing(TimingOptions()) == TimingOptions(trials=12, budget_s=0.15, precision=0.03)
+    assert on_gpu.timing == TimingOptions(trials=12, budget_s=0.15, precision=0.03)
     on_cpu = ready_model("general", replace(default_device, kind="cpu"))
     assert on_cpu.description.name == "general_cpu"
     # Made for the sizes of caches, its kernels keep theirs.
     assert on_cpu.scale() == 1.0
-    usual = TimingOptions(budget_s=0.5)
-    assert ready_model("madd_only", fake()).timing(usual) == usual
+    assert ready_model("madd_only", fake()).timing == TimingOptions()
     with pytest.raises(FileFormatError, match="did you mean 'general_"):
         ready_model("general_xpu", fake())
 

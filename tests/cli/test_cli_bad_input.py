@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 
-from perflex import Calibration
+from perflex import Calibration, TimingOptions, calibrate
 from perflex.__main__ import main
-from perflex.errors import MeasurementError
+from perflex.errors import MeasurementError, PerflexWarning
 from perflex.testing import FakeDevice
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
@@ -155,6 +156,15 @@ def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(
     assert Calibration.load(target).model.output_feature == "f_cl_wall_time_fake"
     assert run(capfd, "calibrate", model, "-o", str(target), "-q")[0] == 0
     assert Calibration.load(target).model.output_feature == "f_cl_wall_time_somewhere_else"
+
+
+def test_the_command_times_kernels_as_the_function_does(fake: FakeDevice, tmp_path: Path) -> None:
+    model, target = model_file(tmp_path, "p_a * f_op_float32_madd"), tmp_path / "c.yaml"
+    assert main(["calibrate", model, "-o", str(target), "-q"]) == 0
+    with pytest.warns(PerflexWarning, match="is left out"):
+        called = calibrate(model, device=fake)
+    options = {entry.name: called.options[entry.name] for entry in fields(TimingOptions)}
+    assert options == asdict(TimingOptions()) == {name: Calibration.load(target).options[name] for name in options}
 
 
 @pytest.mark.parametrize("words", [[], ["--device", "pocl"]])
