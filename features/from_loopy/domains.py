@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_loopy.loop_shifts import LoopShifts, composed
 from perflex.features.from_loopy.terms import affine_in_parameters
 from perflex.features.polynomials.late_values import align_parameters
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.from_loopy.facts import KernelFacts
+    from perflex.features.from_loopy.loop_shifts import Shift
+    from perflex.features.from_loopy.statement import Place
 
 
 def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
@@ -34,7 +37,7 @@ class Instances:
     domain: Any  # isl set of them, as the Scop has it
     space: Any  # Its space with loopy's names, and ``lane`` last where there are lanes
     # isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
-    # starts at 2 runs on the work-items from 0 on.
+    # starts at 2 runs on the work-items from 0 on, and one that starts at the work-item counts its iterations.
     places: Any = None
     lanes: int = 1  # Elements of the vectors that are worked on; 1 for scalars
 
@@ -45,11 +48,16 @@ class Instances:
         hardware = (self.domain.get_dim_name(isl.dim_type.set, i) for i in range(len(names)))
         return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
 
+    @property
+    def values(self) -> Any:
+        """The instances as loopy has them."""
+        return self.domain if self.places is None else self.domain.apply(self.places)
+
     def restricted(self, conditions: Iterable[Any], parameters: Sequence[str]) -> Instances:
         """Return the instances for which conditions, sets in loopy's names, hold."""
         domain = self.domain
         for condition in conditions:
-            # A condition is on loop variables, and a loop that starts at 2 runs on the work-items from 0 on.
+            # A condition is on loop variables, the domain on work-items and iterations counted from 0 on.
             held = condition if self.places is None else self.places.intersect_range(condition).domain()
             for position, name in enumerate(self.domain.get_var_names(isl.dim_type.set)):
                 held = held.set_dim_name(isl.dim_type.set, position, name)
@@ -77,6 +85,7 @@ class DomainMaker:
         self._trips = facts.trips
         self._parameters = facts.parameters
         self._assumptions = assumptions_on(facts.kernel, facts.parameters)
+        self._shifts = LoopShifts(facts, self._assumptions)
         self._made: dict[object, Instances] = {}
         self._starts: dict[str, Any] = {}
 
@@ -119,7 +128,7 @@ class DomainMaker:
     def domain(
         self,
         inames: frozenset[str],
-        loops: tuple[str, ...],
+        place: Place,
         group_extents: Sequence[Any],
         item_extents: Sequence[int],
         *,
@@ -127,21 +136,29 @@ class DomainMaker:
     ) -> Instances:
         """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
 
-        Loops are outermost first. With `all_items`, every work-item takes part whatever the inames say (barriers).
+        With `all_items`, every work-item takes part whatever the inames say (barriers).
         """
-        key = (inames, loops, tuple(group_extents), tuple(item_extents), all_items)
+        shifts = {
+            loop: shift
+            for depth, (loop, entry) in enumerate(zip(place.loops, place.entries, strict=True))
+            if (shift := self._shifts.of(entry, place.entries[:depth])) is not None
+        }
+        moved = tuple((loop, str(shift.value)) for loop, shift in shifts.items())
+        key = (inames, place.loops, moved, tuple(group_extents), tuple(item_extents), all_items)
         if key not in self._made:
-            self._made[key] = self._make(inames, loops, group_extents, item_extents, all_items)
+            extents = [*group_extents], [*item_extents]
+            self._made[key] = self._make(inames, place.loops, shifts, extents, all_items)
         return self._made[key]
 
     def _make(
         self,
         inames: frozenset[str],
         loops: tuple[str, ...],
-        group_extents: Sequence[Any],
-        item_extents: Sequence[int],
+        shifts: Mapping[str, Shift],
+        extents: tuple[Sequence[Any], Sequence[int]],
         all_items: bool,
     ) -> Instances:
+        group_extents, item_extents = extents
         groups, items, sequential = self.axes(inames)
         if all_items:
             items = {}
@@ -150,6 +167,7 @@ class DomainMaker:
         inner += sorted(sequential - set(inner))
         target = [f"gid{axis}" for axis in range(len(group_extents))]
         target += [f"lid{axis}" for axis in range(len(item_extents))]
+        axes = dict(zip(target, range(len(target)), strict=True))
         source = [groups.get(axis, f"_gid{axis}") for axis in range(len(group_extents))]
         source += [items.get(axis, f"_lid{axis}") for axis in range(len(item_extents))]
         # A user may call a loop lid0, too.
@@ -166,30 +184,53 @@ class DomainMaker:
         # isl's simplification makes equal domains of different instructions equal texts, which are counted once.
         named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
         named = align_parameters(named, self._parameters)
-        places = self._places(named, {*groups.values(), *items.values()}, source)
+        on_axes = {*groups.values(), *items.values()}
+        places = self._places(named.get_space(), source, axes, on_axes, shifts)
         domain = named if places is None else align_parameters(named.apply(places.reverse()), self._parameters)
         for position, (name, iname) in enumerate(zip(target, source, strict=True)):
             domain = domain.set_dim_name(isl.dim_type.set, position, name)
             named = named.set_dim_name(isl.dim_type.set, position, iname)
         return Instances(domain, named.get_space(), places)
 
-    def _places(self, named: Any, parallel: set[str], source: Sequence[str]) -> Any:
-        """Return the map from work-groups and work-items, counted from 0, to the loops that run on them."""
-        starts = {position: self._start(name) for position, name in enumerate(source) if name in parallel}
-        moved = {position: start for position, start in starts.items() if start is not None}
-        if not moved:
+    def _places(
+        self,
+        space: Any,
+        source: Sequence[str],
+        axes: Mapping[str, int],
+        parallel: set[str],
+        shifts: Mapping[str, Shift],
+    ) -> Any:
+        """Return the map from what is counted from 0, work-items and iterations, to loops' values; None for the same.
+
+        `axes` has positions by the names of the hardware's axes.
+        """
+        if not shifts and all(self._start(name) is None for name in parallel):
             return None
         kinds = isl.dim_type
-        space = named.get_space()
         local = isl.LocalSpace.from_space(space)
+        numbers = [isl.PwAff.var_on_domain(local, kinds.set, position) for position in range(space.dim(kinds.set))]
+
+        def on_axis(iname: str, number: Any) -> Any:
+            # The work-item counts from 0; the loop that runs on it has the value work-item + start.
+            start = self._start(iname)
+            return number if start is None else number.add(start.add_dims(kinds.in_, len(numbers)))
+
+        # A loop's start may depend on work-items that the instruction has no name for.
+        around = {name for shift in shifts.values() for name in shift.around} - set(source)
+        values = {name: on_axis(name, numbers[axes[self._axis_of(name)]]) for name in around}
         places = isl.Map.from_domain(isl.Set.universe(space))
-        # The work-item counts from 0; the loop that runs on it has the value work-item + start.
-        for position in range(space.dim(kinds.set)):
-            value = isl.PwAff.var_on_domain(local, kinds.set, position)
-            if position in moved:
-                value = value.add(moved[position].add_dims(kinds.in_, space.dim(kinds.set)))
+        for name, number in zip(source, numbers, strict=True):
+            value = on_axis(name, number) if name in parallel else number
+            if name in shifts:
+                value = number.add(composed(shifts[name], values))
+            values[name] = value
             places = places.flat_range_product(isl.Map.from_pw_aff(value))
         return places
+
+    def _axis_of(self, iname: str) -> str:
+        """Return the name of the hardware's axis that a parallel loop runs on."""
+        groups, items, _ = self.axes([iname])
+        return f"gid{next(iter(groups))}" if groups else f"lid{next(iter(items))}"
 
     def _start(self, iname: str) -> Any:
         """Return the iteration of a parallel loop that runs on work-item 0; None if that is iteration 0."""

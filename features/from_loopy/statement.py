@@ -29,6 +29,7 @@ class Place:
     launch: int
     loops: tuple[str, ...]
     schedule: tuple[int | str, ...]
+    entries: tuple[int, ...] = ()  # Where the linearization enters each of the loops
 
 
 @dataclass
@@ -50,13 +51,14 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
 
     program = Program()
     loops: list[str] = []
+    entries: list[int] = []
     # Statements so far in each open loop, outermost first.
     counters = [0]
     inside: list[str] | None = None
     host_loops: tuple[str, ...] = ()
-    for item in linearization:
+    for number, item in enumerate(linearization):
         # A launch is listed when it ends, so that the length is the number of the one being read.
-        place = Place(len(program.launches), tuple(loops), _position(counters, loops))
+        place = Place(len(program.launches), tuple(loops), _position(counters, loops), tuple(entries))
         if isinstance(item, CallKernel):
             # Loops that are open at the call run on the host: each of their iterations is a launch.
             inside, host_loops = [], tuple(loops)
@@ -65,9 +67,11 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
             inside = None
         elif isinstance(item, EnterLoop):
             loops.append(item.iname)
+            entries.append(number)
             counters.append(0)
         elif isinstance(item, LeaveLoop):
             loops.pop()
+            entries.pop()
             counters.pop()
             # A loop counts as one statement of the loop around it.
             counters[-1] += 1

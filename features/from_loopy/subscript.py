@@ -166,7 +166,7 @@ class AccessMaker:
                 relation = relation.flat_range_product(isl.Map.from_pw_aff(affine))
                 strides.append(scale)
                 continue
-            flattened = flattened_axes(index, instances.domain, instances.space, self._parameters)
+            flattened = flattened_axes(index, instances.values, instances.space, self._parameters)
             if flattened is None:
                 return None
             distinct = distinct and flattened.distinct
@@ -310,7 +310,7 @@ def flattened_axes(index: Any, domain: Any, space: Any, parameters: Sequence[str
     """Split a subscript into axes by the products of size parameters in its terms.
 
     None if a term is not a product of size parameters and something affine in the loop variables. `domain` is the isl
-    set of the instances, `space` its space with loopy's names.
+    set of the instances as loopy has them, `space` its space.
     """
     from pymbolic.mapper import UnsupportedExpressionError
     from pymbolic.mapper.distributor import distribute

@@ -7,8 +7,8 @@ counted. Terms:
 * an *instance* is one execution of an instruction by one work-item; an instruction that lacks a hardware
   axis of the kernel is executed by all work-items (or work-groups) along it;
 * a *sub-group* is ``sub_group_size`` consecutive work-items of a work-group in the order
-  ``l0 + L0*(l1 + L1*l2)``; it executes an instruction once per point of the sequential loops at which at
-  least one of its work-items is active;
+  ``l0 + L0*(l1 + L1*l2)`` that run in lock step: in step t of a loop each one is in its own t-th iteration. It
+  executes an instruction once per such step of the sequential loops in which at least one work-item is active;
 * the first work-item or work-group along an axis has the number 0, whatever value its loop starts at;
 * the *stride* along an axis is the change of the flat element index per unit of the axis, everything else
   fixed: absent when no two points differ in that axis only, None when it is not the same everywhere.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import islpy as isl
 import loopy as lp
 import numpy as np
-from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, VectorizeTag
+from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, UnrollTag, VectorizeTag
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
 from .evaluate import evaluate_at
@@ -32,7 +32,7 @@ from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError
 from .points import Ints, integer_points
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
 
@@ -48,7 +48,9 @@ class Access:
     elements
         Sorted distinct flat element indices touched.
     local_strides, group_strides
-        Stride in elements by axis number.
+        Stride in elements by axis number, at the same steps of the loops.
+    group_strides_of_values
+        The latter at the same values of the loops' variables.
     """
 
     instruction: str
@@ -63,6 +65,7 @@ class Access:
     elements: Ints
     local_strides: Mapping[int, int | None]
     group_strides: Mapping[int, int | None]
+    group_strides_of_values: Mapping[int, int | None]
 
     @property
     def uniform(self) -> bool:
@@ -165,6 +168,7 @@ class _Instances:
     group: Ints
     local: Ints
     sequential: Ints
+    loop_values: Ints
     axes: dict[tuple[str, int], Ints]
 
     def __len__(self) -> int:
@@ -198,6 +202,28 @@ class _Counter:
             for axis, extent in enumerate(extents):
                 evaluated[kind, axis] = int(np.max(evaluate_at(extent, point)))
         return evaluated
+
+    @cached_property
+    def scheduled(self) -> lp.LoopKernel:
+        return lp.get_one_linearized_kernel(self.kernel, self.t_unit.callables_table)
+
+    @cached_property
+    def nests(self) -> dict[str, list[tuple[str, bool]]]:
+        """Loops around each instruction, outermost first, and whether there is a barrier in them."""
+        found: dict[str, list[tuple[str, bool]]] = {}
+        items = list(self.scheduled.linearization)
+        open_loops: list[tuple[str, bool]] = []
+        for place, item in enumerate(items):
+            kind = type(item).__name__
+            if kind == "EnterLoop":
+                end = next(k for k in range(place + 1, len(items)) if getattr(items[k], "iname", "") == item.iname)
+                inside = {type(other).__name__ for other in items[place:end]}
+                open_loops.append((item.iname, "Barrier" in inside))
+            elif kind == "LeaveLoop":
+                open_loops.pop()
+            elif kind == "RunInstruction":
+                found[item.insn_id] = list(open_loops)
+        return found
 
     def run(self) -> Counts:
         for insn in self.kernel.instructions:
@@ -250,10 +276,27 @@ class _Counter:
             raise NotEnumerableError(msg)
         return integer_points(domain, sorted(inames), self.sizes)
 
-    def _instances(self, inames: frozenset[str]) -> _Instances:
+    def _steps(self, loop: str, around: Iterable[str], values: Mapping[str, Ints]) -> Ints:
+        """Return the numbers of a loop's iterations: its values less the first one at given values of those around."""
+        if self.kernel.iname_tags_of_type(loop, UnrollTag):
+            return values[loop]
+        known = sorted({*around} & {*self.kernel.get_inames_domain(loop).get_var_names(isl.dim_type.set)})
+        points = self._points(frozenset([loop, *known]))
+        first: dict[tuple[int, ...], int] = {}
+        for *outer, value in zip(*(points[name].tolist() for name in (*known, loop)), strict=True):
+            first[tuple(outer)] = min(value, first.get(tuple(outer), value))
+        outer = zip(*(values[name].tolist() for name in known), strict=True) if known else [()] * len(values[loop])
+        return values[loop] - np.array([first[key] for key in outer], np.int64)
+
+    def _instances(self, inames: frozenset[str], nest: Sequence[tuple[str, bool]] = ()) -> _Instances:
         values = self._points(inames)
         axes = {axis: values[name] - self._base(name) for name in sorted(inames) if (axis := self._axis(name))}
-        sequential = [values[name] for name in sorted(inames) if self._axis(name) is None]
+        steps = {name: values[name] for name in sorted(inames) if self._axis(name) is None}
+        for depth, (loop, barrier) in enumerate(nest):
+            # Before a barrier all work-items go round together.
+            parallel = [name for name in inames if (axis := self._axis(name)) and not (barrier and axis[0] == "l")]
+            steps[loop] = self._steps(loop, [*parallel, *(outer for outer, _ in nest[:depth])], values)
+        sequential = list(steps.values())
         number = _keys(sequential, len(values[""]))
         for axis, extent in self.extents.items():
             if axis in axes:
@@ -262,7 +305,8 @@ class _Counter:
             values, axes = _tiled(values, extent), _tiled(axes, extent)
             number, axes[axis] = np.tile(number, extent), repeated
         values |= {name: np.full(len(number), value, np.int64) for name, value in self.sizes.items()}
-        return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, axes)
+        of_values = _keys([values[name] for name in steps], len(number))
+        return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, of_values, axes)
 
     def _flat(self, axes: Mapping[tuple[str, int], Ints], kind: str, like: Ints) -> Ints:
         flat, factor = np.zeros_like(like), 1
@@ -272,7 +316,7 @@ class _Counter:
         return flat
 
     def _assignment(self, insn: lp.Assignment) -> None:
-        instances = self._instances(insn.within_inames)
+        instances = self._instances(insn.within_inames, self.nests[insn.id])
         everyone = np.ones(len(instances), bool)
         active = everyone
         if self.guards:
@@ -351,6 +395,7 @@ class _Counter:
         axes = {axis: values[mask] for axis, values in instances.axes.items()}
         sequential = instances.sequential[mask]
         strides = {axis: _strides(axis, axes, sequential, flat) for axis in axes}
+        of_values = {axis: _strides(axis, axes, instances.loop_values[mask], flat) for axis in axes}
         return Access(
             instruction=insn.id,
             array=aggregate.name,
@@ -364,6 +409,7 @@ class _Counter:
             elements=np.unique(flat),
             local_strides={n: s[0] for (kind, n), s in strides.items() if kind == "l" and s},
             group_strides={n: s[0] for (kind, n), s in strides.items() if kind == "g" and s},
+            group_strides_of_values={n: s[0] for (kind, n), s in of_values.items() if kind == "g" and s},
         )
 
     def _flat_index(self, storage: Any, subscripts: tuple[Any, ...], instances: _Instances) -> Ints:
@@ -376,10 +422,9 @@ class _Counter:
 
     def _synchronisation(self) -> tuple[int, int]:
         """Return the local barriers passed by all work-items, and the launches."""
-        kernel = lp.get_one_linearized_kernel(self.kernel, self.t_unit.callables_table)
         loops: list[str] = []
         passed = launches = 0
-        for item in kernel.linearization:
+        for item in self.scheduled.linearization:
             kind = type(item).__name__
             if kind == "EnterLoop":
                 loops.append(item.iname)

@@ -1,0 +1,192 @@
+"""What a sub-group executes: the code that loopy prints for a kernel, run statement by statement in lock step.
+
+Nothing here comes from perflex, nor from loopy's sets: the printed C is parsed, and every work-item of a sub-group has
+its own value of each integer. Those that are active in a loop go round it together until the last one leaves; those
+that are active at a condition take its branches together. What is stored in arrays and floating-point variables is not
+looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+from pycparser import c_ast, c_parser
+
+from .mended_loopy import mend
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECTOR = 32
+_QUALIFIERS = re.compile(r"__kernel|__global|__local|__restrict__|__attribute__ \(\(.*?\)\)\)")
+
+
+@dataclass
+class Executed:
+    """What all sub-groups of a launch execute.
+
+    Attributes
+    ----------
+    operations, diverged
+        Executions of each kind of operation on floating-point numbers by sub-groups, and those without some of their
+        work-items.
+    loads
+        Executions of loads by sub-groups, by array.
+    sectors
+        Sectors of 32 bytes that loads and stores touch, by array.
+    steps
+        Differences of the addresses of neighbouring work-items in an execution, in elements, by array.
+    """
+
+    operations: Counter[str] = field(default_factory=Counter)
+    diverged: Counter[str] = field(default_factory=Counter)
+    loads: Counter[str] = field(default_factory=Counter)
+    sectors: Counter[str] = field(default_factory=Counter)
+    steps: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+
+def execute(kernel: lp.TranslationUnit, sizes: Mapping[str, int], groups: tuple[int, ...], lanes: int) -> Executed:
+    """Run all sub-groups of so many `lanes` of a kernel's launch; it has one, and arrays of one dimension."""
+    mend()
+    code = lp.generate_code_v2(kernel).device_code()
+    size = re.search(r"reqd_work_group_size\((.*?)\)", code)
+    assert size is not None
+    items = tuple(map(int, size[1].split(",")))
+    plain = _plain(code[code.index("__kernel") :])
+    parsed = c_parser.CParser().parse(plain).ext[-1]
+    kinds = re.findall(r"(float|double) (?:const )?\*\s*(\w+)", plain)
+    arrays = {name: 8 if kind == "double" else 4 for kind, name in kinds}
+    done = Executed()
+    local = np.stack(np.unravel_index(np.arange(np.prod(items)), items, order="F"))
+    for group in itertools.product(*map(range, groups)):
+        for first in range(0, local.shape[1], lanes):
+            part = local[:, first : first + lanes]
+            _SubGroup(done, arrays, dict(sizes), group, part).run(parsed.body)
+    return done
+
+
+def _plain(code: str) -> str:
+    """Return OpenCL C without what C has not."""
+    return re.sub(r"barrier\(.*?\);", ";", _QUALIFIERS.sub("", re.sub(r"/\*.*?\*/", "", code)))
+
+
+@dataclass
+class _SubGroup:
+    done: Executed
+    arrays: Mapping[str, int]
+    values: dict[str, Any]
+    group: tuple[int, ...]
+    local: np.ndarray
+
+    def run(self, body: c_ast.Node) -> None:
+        everyone = np.ones(self.local.shape[1], bool)
+        self._execute(body, everyone)
+
+    def _execute(self, node: Any, active: np.ndarray) -> None:
+        if node is None or isinstance(node, c_ast.EmptyStatement) or not active.any():
+            return
+        if isinstance(node, c_ast.Compound):
+            for item in node.block_items or ():
+                self._execute(item, active)
+        elif isinstance(node, c_ast.For):
+            self._loop(node, active)
+        elif isinstance(node, c_ast.If):
+            holds = np.broadcast_to(self._value(node.cond), active.shape).astype(bool)
+            self._execute(node.iftrue, active & holds)
+            self._execute(node.iffalse, active & ~holds)
+        elif isinstance(node, c_ast.Decl):
+            if node.init is not None:
+                self._assign(node.name, node.type.type.names, node.init, active)
+        elif isinstance(node, c_ast.Assignment):
+            self._statement(node.lvalue, node.rvalue, active)
+        else:
+            raise NotImplementedError(type(node).__name__)
+
+    def _assign(self, name: str, kind: list[str], value: Any, active: np.ndarray) -> None:
+        if kind == ["int"]:
+            self.values[name] = self._value(value)
+        else:
+            self._statement(c_ast.ID(name), value, active)
+
+    def _loop(self, node: c_ast.For, active: np.ndarray) -> None:
+        (declared,) = node.init.decls
+        counter = np.broadcast_to(self._value(declared.init), active.shape).copy()
+        while True:
+            self.values[declared.name] = counter
+            active = active & np.broadcast_to(self._value(node.cond), active.shape)
+            if not active.any():
+                return
+            self._execute(node.stmt, active)
+            counter = counter + 1
+
+    def _statement(self, target: Any, value: Any, active: np.ndarray) -> None:
+        kinds: Counter[str] = Counter()
+        self._read(value, active, kinds)
+        if isinstance(target, c_ast.ArrayRef):
+            self._touch(target, active)
+        self.done.operations.update(kinds)
+        if not active.all():
+            self.done.diverged.update(kinds)
+
+    def _read(self, node: Any, active: np.ndarray, kinds: Counter[str]) -> None:
+        """Count the operations and loads of an expression; a product that is added is one multiply-add."""
+        if isinstance(node, c_ast.ArrayRef):
+            self.done.loads[node.name.name] += 1
+            self._touch(node, active)
+        elif isinstance(node, c_ast.BinaryOp):
+            products = [part for part in (node.left, node.right) if isinstance(part, c_ast.BinaryOp) and part.op == "*"]
+            fused = node.op == "+" and bool(products)
+            kinds[{"+": "madd" if fused else "add", "*": "mul"}[node.op]] += 1
+            kinds["mul"] -= fused
+            self._read(node.left, active, kinds)
+            self._read(node.right, active, kinds)
+        elif not isinstance(node, (c_ast.ID, c_ast.Constant)):
+            raise NotImplementedError(type(node).__name__)
+
+    def _touch(self, node: c_ast.ArrayRef, active: np.ndarray) -> None:
+        name = node.name.name
+        index = np.broadcast_to(self._value(node.subscript), active.shape)
+        if name not in self.arrays:
+            return
+        self.done.sectors[name] += len(np.unique(index[active] * self.arrays[name] // SECTOR))
+        both = active[1:] & active[:-1] & (np.diff(self.local[0]) == 1)
+        self.done.steps[name] |= set(np.diff(index)[both].tolist())
+
+    def _value(self, node: Any) -> Any:
+        if isinstance(node, c_ast.Constant):
+            found: Any = np.int64(int(node.value))
+        elif isinstance(node, c_ast.ID):
+            found = self.values[node.name]
+        elif isinstance(node, c_ast.UnaryOp):
+            found = {"-": np.negative, "!": np.logical_not}[node.op](self._value(node.expr))
+        elif isinstance(node, c_ast.TernaryOp):
+            found = np.where(self._value(node.cond), self._value(node.iftrue), self._value(node.iffalse))
+        elif isinstance(node, c_ast.FuncCall):
+            found = self._called(node.name.name, [self._value(each) for each in node.args.exprs])
+        else:
+            found = _OPERATORS[node.op](self._value(node.left), self._value(node.right))
+        return found
+
+    def _called(self, name: str, arguments: list[Any]) -> Any:
+        if name in {"lid", "gid"}:
+            axis = int(arguments[0])
+            return self.local[axis] if name == "lid" else np.int64(self.group[axis])
+        return _FUNCTIONS[re.sub(r"loopy_|_?(pos_b)?_?u?int\d+$", "", name)](*arguments)
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    return np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))
+
+
+_FUNCTIONS = {"floor_div": np.floor_divide, "mod": np.mod, "max": np.maximum, "min": np.minimum}
+_OPERATORS = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": _quotient, "%": lambda a, b: a - b * _quotient(a, b),
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+    "&&": np.logical_and, "||": np.logical_or,
+}  # fmt: skip
