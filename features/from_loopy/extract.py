@@ -305,6 +305,7 @@ class _Extraction:
             arrays=tuple(self._array(name) for name in names),
             statements=statements,
             barriers=tuple(self._barrier(*entry) for entry in self.program.barriers),
+            numbered=True,
         )
 
     def _sharing(self) -> frozenset[str]:

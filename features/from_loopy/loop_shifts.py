@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.polynomials.late_values import align_parameters
-from perflex.features.scop.loop_starts import shift_of
+from perflex.features.scop.loop_starts import begins_alike, shift_of
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -90,27 +90,8 @@ class LoopShifts:
         if loop not in self._alike:
             domain = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
             position = domain.find_dim_by_name(_KINDS.set, loop)
-            self._alike[loop] = not any(
-                self._involves_more(constraint, position)
-                for constraint in domain.get_constraints()
-                if constraint.is_equality() or constraint.get_coefficient_val(_KINDS.set, position).is_pos()
-            )
+            self._alike[loop] = begins_alike(domain, position, self._parameters)
         return self._alike[loop]
-
-    def _involves_more(self, constraint: Any, position: int) -> bool:
-        if not constraint.involves_dims(_KINDS.set, position, 1):
-            return False
-        count = constraint.dim(_KINDS.set)
-        return bool(
-            constraint.involves_dims(_KINDS.set, 0, position)
-            or constraint.involves_dims(_KINDS.set, position + 1, count - position - 1)
-            or constraint.involves_dims(_KINDS.div, 0, constraint.dim(_KINDS.div))
-            or any(
-                constraint.get_dim_name(_KINDS.param, place) not in self._parameters
-                for place in range(constraint.dim(_KINDS.param))
-                if constraint.involves_dims(_KINDS.param, place, 1)
-            )
-        )
 
 
 def composed(shift: Shift, values: dict[str, Any]) -> Any:

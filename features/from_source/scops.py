@@ -71,6 +71,7 @@ class ScopMaker:
             arrays=tuple(arrays),
             statements=tuple(statements),
             barriers=tuple(barriers),
+            numbered=True,
         )
 
     # Statements

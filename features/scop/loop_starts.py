@@ -10,6 +10,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _IN = isl.dim_type.in_
+_SET = isl.dim_type.set
+_PARAM = isl.dim_type.param
+
+
+def begins_alike(conjunction: Any, position: int, sizes: Sequence[str]) -> bool:
+    """Whether no lower bound of a dimension of a basic set has other dimensions in it: quickly found, mostly true."""
+    return not any(
+        _involves_more(constraint, position, sizes)
+        for constraint in conjunction.get_constraints()
+        if constraint.is_equality() or constraint.get_coefficient_val(_SET, position).is_pos()
+    )
+
+
+def _involves_more(constraint: Any, position: int, sizes: Sequence[str]) -> bool:
+    if not constraint.involves_dims(_SET, position, 1):
+        return False
+    return bool(
+        constraint.involves_dims(_SET, 0, position)
+        or constraint.involves_dims(_SET, position + 1, constraint.dim(_SET) - position - 1)
+        or constraint.involves_dims(isl.dim_type.div, 0, constraint.dim(isl.dim_type.div))
+        or any(
+            constraint.get_dim_name(_PARAM, place) not in sizes
+            for place in range(constraint.dim(_PARAM))
+            if constraint.involves_dims(_PARAM, place, 1)
+        )
+    )
 
 
 def shift_of(iterations: Any, items: Sequence[int], numbers: Any = None) -> Any:

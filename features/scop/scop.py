@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.numbering import by_number
 from perflex.features.scop.whole_sizes import require_addressable, require_whole
 from perflex.features.scop.words import SPACES
 from perflex.html import shown_by
@@ -251,6 +252,10 @@ class Scop(ParsedWhenRead):
         isl parameter set of the sizes the description is valid for.
     launches, arrays, statements, barriers
         What is launched, touched and executed.
+    numbered
+        Whether domains have the numbers of iterations, which a sub-group counts in lock step. By default, each loop's
+        first iteration is the first that a statement or barrier in it has, and domains and relations are moved so that
+        it has the number 0.
     """
 
     name: str
@@ -260,10 +265,15 @@ class Scop(ParsedWhenRead):
     arrays: tuple[Array, ...]
     statements: tuple[Statement, ...]
     barriers: tuple[Barrier, ...] = ()
+    numbered: bool = False
 
     def __post_init__(self) -> None:
         # Scops read from the store come without this: they were checked when they were made.
         self._check()
+        if not self.numbered:
+            statements, barriers = by_number(self)
+            for name, value in {"statements": statements, "barriers": barriers, "numbered": True}.items():
+                object.__setattr__(self, name, value)
 
     def _check(self) -> None:
         known = {array.name: array for array in self.arrays}

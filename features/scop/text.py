@@ -51,6 +51,7 @@ def scop_from_text(text: str) -> Scop:
         "arrays": tuple(_array(item) for item in document["arrays"]),
         "statements": tuple([_statement(item, names) for item in document["statements"]]),
         "barriers": tuple([_barrier(item, names) for item in document["barriers"]]),
+        "numbered": True,
         # Checking sizes reads its pieces only, so that nothing needs to be parsed.
         "validity": polynomial_from_record(document["validity"]),
     }

@@ -15,6 +15,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.polynomials.late_values import align_parameters, parameter_space
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.numbering import by_number
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features.scop.whole_sizes import read_fraction
 from perflex.file_io import read_text
@@ -114,6 +115,7 @@ class _ScopFile(Fields, frozen=True, kw_only=True):
     arrays: tuple[_Array, ...]
     statements: tuple[_Statement, ...]
     barriers: tuple[_Barrier, ...] | None = ()
+    numbered: bool = False
 
 
 class ScopReader:
@@ -146,6 +148,7 @@ class ScopReader:
             "arrays": tuple(self._array(entry, "arrays", n) for n, entry in enumerate(file.arrays)),
             "statements": tuple(self._statement(entry, "statements", n) for n, entry in enumerate(file.statements)),
             "barriers": tuple(self._barrier(entry, "barriers", n) for n, entry in enumerate(file.barriers or ())),
+            "numbered": file.numbered,
         }
 
     def _isl(self, kind: Any, text: str, *where: str | int) -> Any:
@@ -306,12 +309,18 @@ def _shortened(text: str, most: int = 200) -> str:
 def scop_to_yaml(scop: Scop) -> str:
     """Return the Scop as YAML text; `scop_from_yaml` restores an equal Scop."""
     # Wide: PyYAML folds at 80 columns, in the middle of isl's sets.
-    return yaml.safe_dump(scop_document(scop), sort_keys=False, width=1_000_000)
+    document = scop_document(scop)
+    # Where a condition leaves out the first iterations, the loop would be taken to begin later.
+    if by_number(scop) != (scop.statements, scop.barriers):
+        document["numbered"] = True
+    return yaml.safe_dump(document, sort_keys=False, width=1_000_000)
 
 
 def scop_document(scop: Scop) -> dict[str, Any]:
     """Return the Scop as nested dicts and lists of texts and numbers, its fields in their order."""
-    return {"schema": SCHEMA, **_document(scop)}
+    document = {"schema": SCHEMA, **_document(scop)}
+    del document["numbered"]  # it always is
+    return document
 
 
 def _document(value: Any) -> Any:
