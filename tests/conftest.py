@@ -77,8 +77,6 @@ def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setattr("perflex.devices.survey.cupy_is_installed", lambda: False)
     monkeypatch.setattr("perflex.devices.survey._TIME_LIMIT_S", 120.0)
     monkeypatch.setattr("perflex.child_process._END_LIMIT_S", 120.0)
-    monkeypatch.setattr("perflex.features.polynomials.cardinality._SYMBOLIC_S", 60.0)
-    monkeypatch.setattr("perflex.features.polynomials.cardinality._FIXED_S", 120.0)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,6 +18,7 @@ from perflex.features.from_loopy.statement import Place, StatementMaker, read_li
 from perflex.features.from_loopy.subscript import AccessMaker
 from perflex.features.from_loopy.terms import operands, polynomial_in_parameters, substituted
 from perflex.features.kept import keep_scop, kept_scop, scop_key
+from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Scop
 from perflex.isl import ISL_LOCK, isl
@@ -331,7 +332,7 @@ class _Extraction:
             raise self._refuse(msg)
         repeats = QuasiPolynomial.constant(1)
         if host_loops:
-            repeats = QuasiPolynomial(self.domains.trips(frozenset(host_loops)).card())
+            repeats = self._points(self.domains.trips(frozenset(host_loops)), host_loops)
         launch = Launch(
             groups=tuple(self._simplified(extent) for extent in groups),
             items=tuple(int(extent) for extent in items),
@@ -340,6 +341,14 @@ class _Extraction:
             unrolled=self._unrolled(ids),
         )
         return launch, groups
+
+    def _points(self, iterations: Any, loops: tuple[str, ...]) -> QuasiPolynomial:
+        try:
+            return QuasiPolynomial(card(iterations, self.assumptions))
+        except TooManyOperationsError:
+            # How often it is launched is part of the Scop, which holds formulas.
+            msg = f"the loops {', '.join(loops)} around a launch are too complex to count; simplify their bounds"
+            raise self._refuse(msg) from None
 
     def _unrolled(self, ids: frozenset[str]) -> tuple[str, ...]:
         from loopy.kernel.data import IlpBaseTag, UnrollTag

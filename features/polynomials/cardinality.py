@@ -1,10 +1,10 @@
-"""Numbers of points: symbolic where that is quick, else evaluated at given sizes.
+"""Numbers of points: symbolic where that takes few operations, else evaluated at given sizes.
 
-barvinok counts most domains of kernels in a millisecond, and some in minutes. It cannot be stopped: where isl's limit
-on operations ends it, it goes on with null pointers, to a crash or to wrong counts. So a set is first taken apart into
+barvinok counts most domains of kernels in a millisecond, and some in minutes. So a set is first taken apart into
 factors whose dimensions have nothing to do with each other. Factors of few constraints are counted here, others in a
-worker process with a limit on its processor time; those that take longer are kept as sets, and their points are
-counted once the sizes are known.
+worker process with a limit on isl's operations; those that take more, or whose constraints may meet in too many
+corners, are kept as sets, and their points are counted once the sizes are known. Operations and corners are the same
+on each machine, however fast and loaded it is: time decides nothing, but ends what would go on for ever with an error.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 from contextlib import contextmanager
 from functools import lru_cache
+from math import comb
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,10 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# A loaded machine gives a process less than all of a core.
-_PATIENCE = 20.0
-# The first answer includes the start of Python and the import of islpy.
-_START_S = 60.0
+# Processor time after which a count ends in an error. The operations allowed take a few seconds of it.
+_NET_S = 60.0
+# A loaded machine gives a process less than all of a core; the first answer includes the start of Python.
+_LONGEST_WAIT_S = 20 * _NET_S
 
 
 class CardProcess:
@@ -40,15 +41,21 @@ class CardProcess:
         self._owner = 0
         atexit.register(self.close)
 
-    def card(self, points: str, assumptions: str, seconds: float) -> str | None:
-        """Return the number of points of a set as isl's text of a piecewise quasi-polynomial."""
+    def card(self, points: str, assumptions: str, operations: int) -> str | None:
+        """Return the number of points of a set as isl's text of a piecewise quasi-polynomial.
+
+        None if that takes more operations, or is more than barvinok can do.
+        """
         with self._lock:
             try:
-                answer: str = self._running().ask((seconds, points, assumptions), _START_S + _PATIENCE * seconds)
-            except (ChildLostError, OSError):
-                # Out of time, the worker was ended; the next set gets a new one.
-                return None
-            return answer or None
+                answer: str | None = self._running().ask((_NET_S, operations, points, assumptions), _LONGEST_WAIT_S)
+                reason = f"it took {_NET_S:g} s of processor time"
+            except (ChildLostError, OSError) as error:  # the next set gets a new worker
+                answer, reason = None, f"the process that counts was lost: {error}"
+        if answer is None:
+            msg = f"the points of {points} were not counted, {reason}; fix some sizes, e.g. with lp.fix_parameters"
+            raise UnsupportedKernelError(msg, domain=points)
+        return answer or None
 
     def _running(self) -> AskedProcess:
         if self._owner != os.getpid():  # a fork must not share pipes with its parent
@@ -73,11 +80,15 @@ class CardProcess:
 card_process = CardProcess()
 
 
-# Seconds of processor time for a count, symbolic or at given sizes.
-_SYMBOLIC_S = 0.4
-_FIXED_S = 8.0
+# isl's operations in a count, symbolic or at given sizes: mostly three to ten in a microsecond.
+_SYMBOLIC_OPERATIONS = 200_000
+_FIXED_OPERATIONS = 12_000_000
 # isl's operations on sets: some tenths of a second on a current core.
 SYMBOLIC_LIMIT = 50_000
+# barvinok's search for the ranges of sizes that have one formula each does no operations of isl. In so many dimensions
+# that depend on each other, it may run for hours where so many corners are possible.
+_FEW_DIMENSIONS = 4
+_MOST_CORNERS = 6_500
 # Sets of so few pieces, with so few constraints on dimensions that depend on each other, are counted in milliseconds.
 _FEW_PIECES = 2
 _FEW_CONSTRAINTS = 6
@@ -119,9 +130,9 @@ def card(domain: Any, assumptions: Any) -> Any:
         counted: Any = None
         # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
         for factor, quick in _factors(domain.intersect_params(assumptions)):
-            if _existential_variables(factor) > _EXISTENTIAL:
+            if _existential_variables(factor) > _EXISTENTIAL or (not quick and _corners(factor) > _MOST_CORNERS):
                 raise TooManyOperationsError
-            points = _card_of_factor(factor, assumptions, quick=quick, seconds=_SYMBOLIC_S)
+            points = _card_of_factor(factor, assumptions, quick=quick, operations=_SYMBOLIC_OPERATIONS)
             counted = points if counted is None else counted.mul(points)
         _check_finite(counted, domain)
         return counted.coalesce().gist_params(assumptions)
@@ -131,32 +142,45 @@ def _factors(domain: Any) -> list[tuple[Any, bool]]:
     """Return sets whose product a set is, as far as its constraints tell, and whether each is quickly counted."""
     pieces = domain.get_basic_sets()
     connected = [_connected(piece) for piece in pieces]
-    few = all(count <= _FEW_CONSTRAINTS for groups in connected for _, count in groups)
+    few = all(len(met) <= _FEW_CONSTRAINTS for groups in connected for _, met in groups)
     if few or len(pieces) != 1 or len(connected[0]) < 2:
         return [(domain, few and len(pieces) <= _FEW_PIECES and not _existential_variables(domain))]
     (piece,), (groups,) = pieces, connected
-    quick: set[int] = set().union(*(group for group, count in groups if count <= _FEW_CONSTRAINTS))
-    slow = [_only(piece, group) for group, count in groups if count > _FEW_CONSTRAINTS]
+    quick: set[int] = set().union(*(group for group, met in groups if len(met) <= _FEW_CONSTRAINTS))
+    slow = [_only(piece, group) for group, met in groups if len(met) > _FEW_CONSTRAINTS]
     rest = _only(piece, quick) if quick else None
     return [(part, False) for part in slow] + ([] if rest is None else [(rest, not _existential_variables(rest))])
 
 
-def _connected(piece: Any) -> list[tuple[set[int], int]]:
+def _corners(factor: Any) -> int:
+    """Return a bound for the corners of a set's parts, over dimensions and sizes, times the sizes they depend on."""
+    total, sizes = 0, range(factor.dim(isl.dim_type.param))
+    for piece in factor.remove_redundancies().get_basic_sets():
+        for group, met in _connected(piece):
+            if len(group) > _FEW_DIMENSIONS:
+                unequal = sum(not constraint.is_equality() for constraint in met)
+                used = sum(any(one.involves_dims(isl.dim_type.param, size, 1) for one in met) for size in sizes)
+                total += used * comb(unequal + used, len(group) + used)
+    return total
+
+
+def _connected(piece: Any) -> list[tuple[set[int], list[Any]]]:
     """Return groups of set dimensions that share no constraint, directly or by way of others or of local variables.
 
-    Beside each group stands the number of constraints on it.
+    Beside each group stand the constraints on it.
     """
     kinds = isl.dim_type
     dims, local = piece.dim(kinds.set), piece.dim(kinds.div)
-    involved = []
+    involved: list[tuple[frozenset[int], Any]] = []
     for constraint in piece.get_constraints():
         together = {position for position in range(dims) if constraint.involves_dims(kinds.set, position, 1)}
         together |= {dims + position for position in range(local) if constraint.involves_dims(kinds.div, position, 1)}
         if together:  # others are on parameters only
-            involved.append(frozenset(together))
-    groups = connected([*(frozenset({position}) for position in range(dims + local)), *involved])
+            involved.append((frozenset(together), constraint))
+    alone = (frozenset({position}) for position in range(dims + local))
+    groups = connected([*alone, *(together for together, _ in involved)])
     return [
-        ({p for p in group if p < dims}, sum(bool(together & group) for together in involved))
+        ({p for p in group if p < dims}, [constraint for together, constraint in involved if together & group])
         for group in groups
         if min(group) < dims
     ]
@@ -177,10 +201,10 @@ def _only(piece: Any, group: set[int]) -> Any:
     return isl.Set.from_basic_set(piece)
 
 
-def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, seconds: float) -> Any:
+def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, operations: int) -> Any:
     if quick:
         return factor.card()
-    text = card_process.card(str(factor), str(assumptions), seconds)
+    text = card_process.card(str(factor), str(assumptions), operations)
     if text is None:
         raise TooManyOperationsError
     return isl.PwQPolynomial(text)
@@ -221,11 +245,11 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
             plain = at_sizes(domain, dict(sizes)).coalesce()
             total = 1
             for factor, quick in _factors(plain):
-                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, seconds=_FIXED_S)
+                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, operations=_FIXED_OPERATIONS)
                 total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
             return total
     except TooManyOperationsError:
-        shown = ", ".join(f"{name}={value}" for name, value in sizes)
+        shown = ", ".join(f"{name}={value}" for name, value in sizes) or "fixed sizes"
         msg = f"a domain of the kernel is too complex to count, even at {shown}: {domain}; simplify its loop bounds"
         raise UnsupportedKernelError(msg, domain=str(domain)) from None
 

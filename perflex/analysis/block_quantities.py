@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features import QuasiPolynomial
+from perflex.features.polynomials.cardinality import at_sizes, card_at
 from perflex.fit.table import FeatureInfo
 from perflex.isl import ISL_LOCK, isl
 
@@ -118,8 +118,8 @@ def _ends(
     strides = [int(stride.evaluate(sizes)) for stride in access.strides or array.strides]
     if strides != sorted(strides, reverse=True) or strides[-1] != 1:
         raise _refused(scop, access, "is no access of an array whose last axis is contiguous")
-    domain = _at(statement.domain, sizes)
-    relation = _at(access.relation, sizes)
+    domain = at_sizes(statement.domain, sizes)
+    relation = at_sizes(access.relation, sizes)
     if domain.is_empty() or not relation.is_single_valued():
         raise _refused(scop, access, "touches no element at these sizes, or one of several")
     ends = []
@@ -130,15 +130,9 @@ def _ends(
     spans = [abs(after - before) + 1 for before, after in zip(*ends, strict=True)]
     # Between two ends that are opposite corners of a box lie as many instances as the box has points.
     # Counted by formula: isl's own count lists the points, of which there may be too many.
-    if prod(spans) != int(QuasiPolynomial(domain.card()).evaluate({})):
+    if prod(spans) != card_at(domain, ()):
         raise _refused(scop, access, "is executed for points that fill no box")
     return ends[0], ends[1]
-
-
-def _at(domain: Any, sizes: Mapping[str, int]) -> Any:
-    for position, name in enumerate(domain.get_var_names(isl.dim_type.param)):
-        domain = domain.fix_val(isl.dim_type.param, position, isl.Val(int(sizes[name])))
-    return domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param))
 
 
 _COSTS = {

@@ -8,9 +8,11 @@ import loopy as lp
 import pytest
 
 from perflex import estimate_ecm, estimate_volumes, load_machine
+from perflex.errors import UnsupportedKernelError
 from perflex.features import Scop, Target, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu.read_nests import read_nests
 from perflex.features.cpu.stream_groups import blocked_nests
+from perflex.features.polynomials.cardinality import TooManyOperationsError
 
 
 def steps(number: int) -> Scop:
@@ -35,6 +37,17 @@ def steps(number: int) -> Scop:
     for name in "ik":
         kernel = lp.split_iname(kernel, name, 128, outer_tag="g.0", inner_tag="l.0")
     return extract_scop(lp.assume(kernel, "n mod 128 = 0 and n >= 128"))
+
+
+def test_loops_that_cannot_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How often something is launched has to be a formula: the description holds nothing else."""
+
+    def too_many(*_: object) -> None:
+        raise TooManyOperationsError
+
+    monkeypatch.setattr("perflex.features.from_loopy.extract.card", too_many)
+    with pytest.raises(UnsupportedKernelError, match="the loops s around a launch are too complex to count; simplify"):
+        steps(7)
 
 
 @pytest.mark.parametrize("number", [2, 5])

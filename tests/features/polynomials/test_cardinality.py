@@ -1,14 +1,20 @@
-"""Numbers of points: factors, the worker process and its limit, against enumeration."""
+"""Numbers of points: factors, the worker process and its limits, against enumeration."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import time
 from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
 
 import islpy as isl
 import pytest
 
+import perflex
+from perflex.errors import UnsupportedKernelError
 from perflex.features import QuasiPolynomial
 from perflex.features.polynomials import cardinality as _cardinality
 from perflex.features.polynomials.cardinality import CardProcess, TooManyOperationsError, card, card_at, card_process
@@ -49,22 +55,126 @@ def test_symbolic_counts_are_what_enumeration_finds(name):
         assert card_at(domain, (("n", n), ("m", m))) == expected
 
 
-@pytest.mark.machine
-def test_a_count_that_takes_too_long_ends_the_worker_and_not_this_process():
+# Of the catalog's kernels, what takes most operations: a tenth of a second to a third of processor time.
+HEAVIEST = (
+    (
+        "16i0 < n and 16i1 < n and 64i2 <= 19 + 19n - 16i0 - 288i1 and ((16i0 >= -15 + n and i1 >= 0 and i2 >= 0 "
+        "and 64i2 <= 307 + n - 16i0) or (i0 >= 0 and 16i1 >= -15 + n and -13 + 9n - 144i1 <= 32i2 <= 17 + 9n - "
+        "144i1))"
+    ),
+    (
+        "16i1 < n and 16i2 <= 19 + 19n - 16i0 - 288i1 and ((exists (e0: -15 + n <= 16i0 < n and i1 >= 0 and 16i2 "
+        "<= 307 + n - 16i0 and e0 >= 0 and 9e0 >= -8 + 8i2 and 18e0 <= 13 - n + 16i0 + 16i2)) or (i0 >= 0 and "
+        "16i1 >= -15 + n and 11 + 9n - 144i1 <= 8i2 <= 17 + 9n - 144i1))"
+    ),
+)
+# barvinok runs for minutes on each, and asks isl for next to nothing.
+ENDLESS = (
+    (
+        "(i3 + i4) mod 2 = 0 and 0 <= i0 <= 7 and i1 >= 0 and 2i1 <= k + i0 and 0 <= i2 <= 3 and i2 <= i3 <= n - "
+        "i1 + 4i2 and 0 <= i4 <= n + 2i1 - i3 and 14i4 <= m - i3"
+    ),
+    (
+        "(i1 + i2) mod 4 = 0 and 0 <= i0 <= 3 and i1 >= 0 and 16i1 < n and 0 <= i2 <= 63 and i3 >= 0 and -n + 3i0 "
+        "+ i2 <= i3 <= 14 and i4 >= 0 and 15i4 < k and 16i4 <= k + 4i1 - i2"
+    ),
+    (
+        "i0 >= 0 and 32i0 < k and i1 >= i0 and 2i1 <= m + 3i0 and 0 <= i2 <= 4 and 0 <= i3 <= k - i1 - i2 and i4 "
+        ">= 0 and 16i4 <= m + 15i3 and i5 >= 0 and 2i5 <= n - i1 + 16i3"
+    ),
+)
+
+
+@pytest.mark.parametrize("condition", HEAVIEST)
+def test_what_the_catalog_needs_is_symbolic(condition):
+    domain = isl.Set(f"[n] -> {{ [i0, i1, i2] : {condition} }}")
+    counted = QuasiPolynomial(card(domain, isl.Set("[n] -> { : n > 0 }").params()))
+    for n in (1, 15, 16, 33, 50):
+        assert counted.evaluate({"n": n}) == domain.fix_val(isl.dim_type.param, 0, isl.Val(n)).count_val().to_python()
+
+
+@pytest.mark.parametrize("condition", ENDLESS)
+def test_endless_counts_are_seen_by_their_structure(condition):
+    names = sorted(set(re.findall(r"i\d", condition)))
+    domain = isl.Set(f"[n, m, k] -> {{ [{', '.join(names)}] : {condition} }}")
+    everywhere = isl.Set("[n, m, k] -> { : n > 0 and m > 0 and k > 0 }").params()
+    with pytest.raises(TooManyOperationsError):
+        card(domain, everywhere)
+    sizes = {"n": 5, "m": 4, "k": 6}
+    fixed = domain
+    for place, size in enumerate(sizes.values()):
+        fixed = fixed.fix_val(isl.dim_type.param, place, isl.Val(size))
+    assert QuasiPolynomial.points(domain, everywhere).evaluate(sizes) == fixed.count_val().to_python()
+
+
+def test_operations_decide_whatever_was_counted_before():
+    """The least number of operations that suffices is the same in each worker, with any history: no time is in it."""
+    text, found = str(points(*SETS["slow"])), []
+    for before in ([], ["box", "tiles"]):
+        worker = CardProcess()
+        for name in before:
+            worker.card(str(points(*SETS[name])), str(EVERYWHERE), 10**6)
+        low, high = 7000, 8000
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if worker.card(text, str(EVERYWHERE), middle) else (middle, high)
+        found.append(high)
+        worker.close()
+    assert found[0] == found[1] > 1000
+
+
+def test_a_count_of_too_many_operations_is_none_and_the_worker_goes_on():
     worker = CardProcess()
-    slow = str(points(*SETS["slow"]))
-    assert worker.card(slow, str(EVERYWHERE), 0.001) is None
-    answer = worker.card(slow, str(EVERYWHERE), 30)
-    assert QuasiPolynomial(isl.PwQPolynomial(answer)) == QuasiPolynomial(card(points(*SETS["slow"]), EVERYWHERE))
+    slow, whole = str(points(*SETS["slow"])), QuasiPolynomial(card(points(*SETS["slow"]), EVERYWHERE))
+    # Wherever it is ended, by an error, a crash or with a wrong count: never a number.
+    for operations in (1, 100, 1000, 2000, 3000, 4000, 5000, 6000):
+        assert worker.card(slow, str(EVERYWHERE), operations) is None
+    assert QuasiPolynomial(isl.PwQPolynomial(worker.card(slow, str(EVERYWHERE), 200_000))) == whole
     worker.close()
-    assert worker.card("[n] -> { [i] : 0 <= i < n }", "[n] -> { : n > 0 }", 30) == "[n] -> { n }"
+    assert worker.card("[n] -> { [i] : 0 <= i < n }", "[n] -> { : n > 0 }", 10_000) == "[n] -> { n }"
     worker.close()
+
+
+def test_a_slow_clock_changes_nothing(monkeypatch):
+    counted = QuasiPolynomial(card(points(*SETS["slow"]), EVERYWHERE))
+    now = itertools.count(0.0, 30.0)
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time"):
+        monkeypatch.setattr(time, name, lambda: next(now))
+    assert QuasiPolynomial(card(points(*SETS["slow"]), EVERYWHERE)) == counted
+
+
+@pytest.mark.machine
+def test_the_net_ends_a_count_with_an_error(monkeypatch):
+    names = sorted(set(re.findall(r"i\d", ENDLESS[0])))
+    endless = f"[n, m, k] -> {{ [{', '.join(names)}] : {ENDLESS[0]} }}"
+    monkeypatch.setattr(_cardinality, "_NET_S", 0.2)
+    with pytest.raises(UnsupportedKernelError, match=r"not counted, it took 0.2 s of processor time; fix some sizes"):
+        card_process.card(endless, "[n, m, k] -> { : n > 0 and m > 0 and k > 0 }", 10**9)
+    assert card_process.card("{ [i, j] : 0 <= i <= j < 9 }", "{ : }", 10**6) == "{ 45 }"
+
+
+def test_without_a_worker_there_is_an_error(monkeypatch):
+    def none() -> None:
+        msg = "no more processes"
+        raise OSError(msg)
+
+    worker = CardProcess()
+    monkeypatch.setattr(worker, "_running", none)
+    with pytest.raises(UnsupportedKernelError, match="was lost: no more processes"):
+        worker.card("{ [i] : 0 <= i < 9 }", "{ : }", 10**6)
+
+
+def test_all_counts_go_through_one_door():
+    top = Path(perflex.__file__).parents[1]
+    files = [path for folder in ("perflex", "features", "uipick", "models") for path in (top / folder).rglob("*.py")]
+    assert len(files) > 200
+    counting = {path.name for path in files if ".card()" in path.read_text(encoding="utf-8")}
+    assert counting == {"cardinality.py", "card_worker.py"}
 
 
 def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
-    ask = card_process.card
-    symbolic_s = _cardinality._SYMBOLIC_S
-    monkeypatch.setattr(card_process, "card", lambda *asked: None if asked[2] == symbolic_s else ask(*asked))
+    ask, symbolic = card_process.card, _cardinality._SYMBOLIC_OPERATIONS
+    monkeypatch.setattr(card_process, "card", lambda *asked: None if asked[2] == symbolic else ask(*asked))
     domain = points(*SETS["slow"])
     with pytest.raises(TooManyOperationsError):
         card(domain, EVERYWHERE)
@@ -74,14 +184,14 @@ def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
 
 
 def _in_a_fork(queue):
-    queue.put((os.getpid(), card_process.card("{ [i, j] : 0 <= i <= j < 9 }", "{ : }", 30)))
+    queue.put((os.getpid(), card_process.card("{ [i, j] : 0 <= i <= j < 9 }", "{ : }", 10**6)))
 
 
 @pytest.mark.machine
 def test_a_fork_has_a_worker_of_its_own():
     if "fork" not in __import__("multiprocessing").get_all_start_methods():
         pytest.skip("this system does not fork")
-    assert card_process.card("{ [i] : 0 <= i < 9 }", "{ : }", 30) == "{ 9 }"
+    assert card_process.card("{ [i] : 0 <= i < 9 }", "{ : }", 10**6) == "{ 9 }"
     context = get_context("fork")
     queue = context.Queue()
     child = context.Process(target=_in_a_fork, args=(queue,))
@@ -89,4 +199,4 @@ def test_a_fork_has_a_worker_of_its_own():
     pid, answer = queue.get(timeout=60)
     child.join()
     assert (pid != os.getpid(), answer) == (True, "{ 45 }")
-    assert card_process.card("{ [i] : 0 <= i < 8 }", "{ : }", 30) == "{ 8 }"
+    assert card_process.card("{ [i] : 0 <= i < 8 }", "{ : }", 10**6) == "{ 8 }"
