@@ -231,8 +231,8 @@ def _in_coordinates(
     for end in (0, 1):
         point[places] = found[:, end]
         ends[:, end] = coordinates.outer(point)[chosen]
-    # Of a rate whose cost may be zero or below, no largest value is known.
-    vanishing = [coordinates.kinds[i] == "rate" for i in chosen] & (found[:, 0] <= 0)
+    # Of a rate whose cost may be zero, the least that it can be, or below, no largest value is known.
+    vanishing = [coordinates.kinds[i] == "rate" for i in chosen] & (found[:, 0] <= np.maximum(lower, 0.0))
     ends[:, 0] = np.where(vanishing, np.inf, ends[:, 0])
     return np.sort(ends, axis=1)
 

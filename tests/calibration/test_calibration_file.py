@@ -86,6 +86,23 @@ def test_round_trip_is_exact(tmp_path: Path, relative: bool, groups: bool) -> No
     assert (tmp_path / "again.yaml").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_an_interval_with_one_infinite_end_comes_back(tmp_path: Path, nonnegative: bool) -> None:
+    random = np.random.default_rng(0)
+    counts = 10 ** random.uniform(6, 9, (40, 2))
+    # Additions take less than the noise hides: their rate has a least value, and no largest one.
+    seconds = counts @ [2e-11, 1e-15] * (1 + 0.05 * random.normal(size=40))
+    columns, labels = (OUTPUT, "f_thread_groups", "f_op_float32_add"), tuple(f"kernel {i}" for i in range(40))
+    table = FeatureTable(OUTPUT, columns, labels, np.column_stack([seconds, counts]))
+    made = fitted(
+        Model(OUTPUT, "p_group * f_thread_groups + f_op_float32_add / p_rate"), table, nonnegative=nonnegative
+    )
+    made.save(tmp_path / "c.yaml")
+    low, high = Calibration.load(tmp_path / "c.yaml").fit.interval("p_rate")
+    assert (low, high) == made.fit.interval("p_rate")
+    assert 1e13 < low < high == math.inf
+
+
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 

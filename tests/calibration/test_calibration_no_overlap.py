@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
+from perflex.calibration.cross_validation import cross_validation, root_mean_square
 from perflex.calibration.diagnosis.judge import diagnose
 from perflex.calibration.interval import interval_at
 from perflex.errors import CalibrationError, PerflexWarning
@@ -52,6 +54,22 @@ def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> No
     sizes = {LOADS: 1e8, ADDS: 4e8}
     assert interval_at(loaded, sizes) == interval_at(calibration, sizes)
     assert interval_at(loaded, sizes).high == pytest.approx(interval_at(added, sizes).high, rel=1e-6)
+
+
+def test_generators_are_left_out_of_the_sum_that_the_fit_decided_for(tmp_path: Path) -> None:
+    many = replace(table(), groups=tuple(f"generator {i // 2}" for i in range(40)))
+    with pytest.warns(PerflexWarning, match="no overlap"):
+        calibration = fitted(MODEL, many)
+    calibration.save(tmp_path / "added.yaml")
+    # By hand: least squares of relative errors without a generator's two rows.
+    seconds, counts = many.values[:, 0], many.values[:, 1:]
+    design = counts / seconds[:, None]
+    for known in (calibration, Calibration.load(tmp_path / "added.yaml")):
+        folds = cross_validation(known.fit, known.table.generators)
+        for fold in folds:
+            costs = np.linalg.lstsq(design[~fold.rows], np.ones(38), rcond=None)[0]
+            np.testing.assert_allclose(fold.errors, design[fold.rows] @ costs - 1, atol=1e-6)
+        assert root_mean_square(error for fold in folds for error in fold.errors) < 0.04
 
 
 def test_a_prediction_that_rests_on_an_unidentified_edge_has_no_interval() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.cross_validation import cross_validation, root_mean_square
+from perflex.calibration.cross_validation import Fold, cross_validation, root_mean_square
 from perflex.calibration.diagnosis.linear import LinearFit
 from perflex.calibration.diagnosis.result import (
     CorrelatedPair,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.calibration.cross_validation import Fold
     from perflex.calibration.record import CalibrationRecord
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -37,10 +36,17 @@ if TYPE_CHECKING:
 
 STRONG_CORRELATION = 0.95
 _CONFIDENCE = 0.95
+_ALL_FIXED = "all parameters are fixed, so that leverage and residuals are not defined"
+_NOT_ALONE = (
+    "the parameters rest on other devices, too, so that the rows alone are not judged: no leverage, no error without a "
+    "kernel or its generator; diagnose the sources for these"
+)
 
 
 def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, str], None] | None = None) -> Diagnosis:
     """Judge a calibration: what its parameters rest on, and what its predictions are worth.
+
+    Of one that rests on other devices, too (`transfer`), leverage and predictions by the others are not judged.
 
     Parameters
     ----------
@@ -57,15 +63,17 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
     Raises
     ------
     CalibrationError
-        The model has no finite derivatives at its parameters, or these come from other devices, too (`transfer`).
+        The model has no finite derivatives at its parameters.
     """
     fit, table = calibration.fit, calibration.table
-    if fit.prior is not None:
+    owners = table.generators
+    if fit.prior is None:
+        linear, missing = _linear(fit), "" if fit.free else _ALL_FIXED
+        folds = {fold.generator: fold for fold in cross_validation(fit, owners, progress)}
+    else:
         # Leverage and cross-validation are of rows that alone determine the parameters.
-        msg = "the calibration rests on other devices, too: its rows alone cannot be judged; diagnose its sources"
-        raise CalibrationError(msg)
-    linear, owners = _linear(fit), table.generators
-    folds = {fold.generator: fold for fold in cross_validation(fit, owners, progress)}
+        linear, missing = None, _NOT_ALONE
+        folds = {name: Fold(name, np.array(owners) == name, reason="other devices are in the fit") for name in owners}
     kernels = _kernels(fit, table, linear, owners, folds)
     facts = Diagnosis(
         findings=(),
@@ -82,9 +90,7 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
         cross_validation_error=root_mean_square(error for fold in folds.values() for error in fold.errors),
         aicc=aicc(fit),
         noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
-        missing=""
-        if linear is not None
-        else "all parameters are fixed, so that leverage and residuals are not defined",
+        missing=missing,
         title=" ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
     )
     return replace(facts, findings=findings_of(fit, facts))
@@ -137,7 +143,7 @@ def _parameters(fit: FitResult, linear: LinearFit | None, owners: Sequence[str])
     found = []
     for index, p in enumerate(fit.parameters):
         freed = None
-        if p.at_bound and p.determined and fit.degrees_of_freedom > 0:
+        if p.at_bound and p.determined and fit.prior is None and fit.degrees_of_freedom > 0:
             freed = without_bound(fit, index)
         low, high = fit.interval(p.name)
         if math.isnan(low):  # not determined
@@ -232,11 +238,12 @@ def aicc(fit: FitResult) -> float:
     ``m log(|r|**2 / m) + 2 k m / (m - k - 1)`` with m kernels and k counting the determined parameters off
     their bound and the residual variance (Hurvich and Tsai, Biometrika 76, 1989; a parameter at a bound uses up no
     measurement). Lower is better; only differences between fits to the same measurements mean something. Under a
-    robust loss ``|r|**2`` is that of good rows, from the robust deviation.
+    robust loss ``|r|**2`` is that of good rows, from the robust deviation. With a prior there is none: it counts as
+    measurements do.
     """
     count = len(fit.kernels)
     used = count - fit.degrees_of_freedom + 1
-    if count <= used + 1:
+    if count <= used + 1 or fit.prior is not None:
         return math.nan
     robust = fit.robust_deviation
     norm = fit.residual_norm if robust is None else robust * math.sqrt(fit.degrees_of_freedom)
@@ -303,7 +310,7 @@ def findings_of(fit: FitResult, diagnosis: Diagnosis) -> tuple[Finding, ...]:
 def _of_the_fit(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
     if not fit.status.valid:
         yield Finding("problem", f"the fit did not converge: {fit.status.reason}; do not use its values")
-    if fit.degrees_of_freedom <= 0:
+    if fit.degrees_of_freedom <= 0 and fit.prior is None:
         cause = f"{len(fit.kernels)} kernels leave no degrees of freedom for {len(fit)} parameters"
         yield Finding("problem", f"{cause}: the errors are those of fitting, not of predicting; measure more kernels")
     if fit.collinear:
@@ -333,13 +340,14 @@ def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
             "warning", f"{cause}; only their combinations are well determined; add kernels that vary them independently"
         )
     # Correlated pairs say the same and name the parameters.
-    if diagnosis.condition_number > STRONG_DEPENDENCE and not diagnosis.correlated:
+    if diagnosis.condition_number > STRONG_DEPENDENCE and not diagnosis.correlated and fit.prior is None:
         cause = f"the condition number after scaling is {diagnosis.condition_number:.3g}"
         yield Finding("warning", f"{cause} (above 30): features of the measurement kernels are nearly collinear")
     if names := _named(p for p in parameters if p.consistent_with_zero and p.determined and not p.at_bound):
         yield Finding("warning", f"consistent with zero within 95 %: {names}; the kernels may not need them")
-    # No fit pulls at edges that nothing tells; that nothing is hidden is said already.
-    pulled = [p for p in parameters if p.at_bound and p.determined and p.name not in fit.no_overlap]
+    # No fit pulls at edges that nothing tells, nor at what a prior holds; that nothing is hidden is said already.
+    held = [] if fit.prior is not None else [p for p in parameters if p.at_bound and p.determined]
+    pulled = [p for p in held if p.name not in fit.no_overlap]
     if names := _named(p for p in pulled if p.kind == "cost" and p.value == 0):
         yield Finding("remark", f"held at zero by their bound: {names}; a fit without bounds would make them negative")
     if others := [f"{p.name} at {p.value:g}" for p in pulled if not (p.kind == "cost" and p.value == 0)]:
@@ -358,6 +366,8 @@ def _of_parameters(fit: FitResult, diagnosis: Diagnosis) -> Iterator[Finding]:
 
 def _of_kernels(diagnosis: Diagnosis) -> Iterator[Finding]:
     kernels = diagnosis.kernels
+    if not kernels:
+        return
     # What the largest of so many studentised residuals exceeds in one fit of twenty.
     # One degree of freedom less than the fit: each variance is estimated without the kernel's own row.
     limit = student_quantile(1 - _OUTLIER_RISK / (2 * len(kernels)), diagnosis.degrees_of_freedom - 1)

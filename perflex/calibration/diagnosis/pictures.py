@@ -61,11 +61,12 @@ def errors_figure(diagnosis: Diagnosis) -> Any:
         )  # fmt: skip
     _ratio_axis(axes, diagnosis)
     axes.set_yticks(range(len(groups)), [_shortened(f"{name} ({len(own)})") for name, own in groups.items()])
-    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_ylim(max(len(groups), 1) - 0.5, -0.5)
     axes.set_xlabel("predicted / measured")
     axes.set_title(_titled("Measurement kernels by generator", diagnosis), fontsize=10)
     axes.grid(visible=True, axis="x", which="both", linewidth=0.4, alpha=0.6)
-    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
+    if groups:
+        figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -303,6 +303,8 @@ def error_cases(diagnosis: Diagnosis) -> dict[str, NDArray[np.float64]]:
     kernels.
     """
     kernels = diagnosis.kernels
+    if not kernels:
+        return {}
     logs = np.log([k.measured if k.measured > 0 else np.nan for k in kernels])
     owners = np.array([k.generator for k in kernels])
     everyone = np.full(len(logs), logs.mean())

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
+from perflex.calibration.diagnosis.pictures import draw_diagnosis
 from perflex.calibration.transfer.priors import shared_prior
 from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
+from perflex.reports.make import write_report
 from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 
 if TYPE_CHECKING:
@@ -105,14 +107,25 @@ def _slower(table: FeatureTable, factor: float) -> FeatureTable:
     return replace(table, values=values)
 
 
-def test_what_other_devices_say_is_not_diagnosed(
-    world: tuple[list[Calibration], FeatureTable, np.ndarray],
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(
+    count: int, world: tuple[list[Calibration], FeatureTable, np.ndarray], tmp_path: Path
 ) -> None:
     sources, table, order = world
-    for count in (0, 10, 60):
-        found = _transferred(sources, table.take(order[:count]))
-        with pytest.raises(CalibrationError, match="diagnose its sources"):
-            diagnose(found)
+    samples = table.take(order[:count])
+    _transferred(sources, samples).save(tmp_path / "new.yaml")
+    found = diagnose(Calibration.load(tmp_path / "new.yaml"))
+    assert not any(one.severity == "problem" for one in found.findings)
+    assert any("rest on other devices, too" in one.text for one in found.findings)
+    # By hand: the formula at the posterior's mode, over the measured times.
+    mode = {p.name: p.value for p in found.parameters}
+    errors = MODEL.evaluate(mode, {name: samples.column(name) for name in INPUTS}) / samples.column(OUTPUT) - 1
+    np.testing.assert_allclose([kernel.relative_error for kernel in found.kernels], errors, rtol=1e-9)
+    assert all(p.low < p.value < p.high for p in found.parameters)
+    assert all(np.isnan([found.leave_one_out_error, found.cross_validation_error, found.aicc]))
+    assert len(draw_diagnosis(found, tmp_path)) == 3
+    write_report([tmp_path / "new.yaml"], tmp_path / "report.html")
+    assert "rest on other devices, too" in (tmp_path / "report.html").read_text()
 
 
 def test_kernels_timed_elsewhere_are_marked(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
