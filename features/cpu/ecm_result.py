@@ -123,24 +123,32 @@ def _of_level(
             # Of windows with the same loss, the shortest is what must be mended first.
             if before is None or (conflict.lost, -conflict.lines) > (before.lost, -before.lines):
                 worst[conflict.array] = conflict
-    # Arrays whose own lines do not meet are not the cause, unless no other is.
-    return [one for one in worst.values() if one.stride_bytes is not None] or list(worst.values())
+    # Arrays whose own lines do not meet are not the cause, unless no other is: then of all the one that loses most.
+    causes = [one for one in worst.values() if one.stride_bytes is not None]
+    return causes or sorted(worst.values(), key=lambda one: one.lost * one.lines)[-1:]
 
 
 def _stride(reuse: Reuse, entry: GroupPlan, window: Window, sets: Sets) -> int | None:
-    """Return the distance of a group's accesses in a window that brings most lines into one set; None if none does."""
+    """Return the distance of a group's accesses in a window that brings most lines into one set; None if none does.
+
+    It is a line at least: of what is nearer no padding moves lines to other sets.
+    """
     footprints = reuse.footprints[entry.nest]
     most, found = 0.0, None
     for axis in range(len(entry.group.axes)):
         stride, steps = footprints.movement(entry.place, axis)
+        stride = round(float(stride))
         offsets = np.array(sorted({stream.offset[axis] for stream in entry.group.streams}))
         places = np.unique((visited(footprints, steps, window) + offsets[:, None]).ravel())
-        lines = np.unique(places * round(float(stride)) // sets.line)
+        addresses = places * stride
+        lines = np.unique(addresses // sets.line)
         meeting = len(lines) / len(np.unique(lines % sets.count))
-        if meeting >= _MEETING and meeting > most:
-            # Rows are the array's, whichever of them are visited; along one it is the step that counts.
-            step = 1 if axis else int(np.diff(places).min())
-            most, found = meeting, round(float(stride)) * step
+        # As many lines side by side meet as well where they are more than there are sets.
+        if meeting >= _MEETING * max(1.0, len(lines) / sets.count) and meeting > most:
+            # Rows are the array's, whichever of them are visited; along one it is the step from neighbours to the next.
+            begins = addresses[np.diff(addresses, prepend=addresses[0] - sets.line) >= sets.line]
+            distance = stride if axis else int(np.median(np.diff(begins)))
+            most, found = meeting, distance if distance >= sets.line else None
     return found
 
 

@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from math import prod
 
+import loopy as lp
+import numpy as np
 import pytest
 
 from oracles.lru import Reference, steady_crossings, trace_of
@@ -113,6 +115,36 @@ def test_the_distance_is_that_of_the_rows_that_meet_and_padding_it_helps(pitch: 
         padded = estimate_ecm(small_stencil(one.padded_bytes // 8, 16), sizes, machine())
         assert padded.level(one.level).bytes
         assert all(other.lost < one.lost for other in padded.conflicts if other.level == one.level)
+
+
+@pytest.mark.parametrize("neighbours", [2, 9])
+def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours: int) -> None:
+    def rows(pitch: int):
+        loads = " + ".join(f"u[{pitch}*j+i+{number}]" for number in range(neighbours))
+        kernel = loopy_kernel(
+            "{[i,j]: 0<=i<m and 0<=j<n}", f"s[i] = s[i] + {loads} {{id=a, dep=}}", {"u": "(600*n)", "s": "(m)"}, "i,j"
+        )
+        return estimate_ecm(extract_scop(kernel), {"m": 16, "n": 48}, machine())
+
+    (first,) = [one for one in rows(512).conflicts if one.level == "L1"]
+    assert (first.array, first.stride_bytes, first.padded_bytes) == ("u", 512 * 8, 520 * 8)
+    assert rows(520).conflicts == ()
+    plain, padded = (
+        simulated(
+            [range(64), range(48)], [Reference(A, (8, 8 * pitch), 8 * x) for x in range(neighbours)], 16, CACHES[0]
+        )
+        for pitch in (512, 520)
+    )
+    assert padded < plain / 2
+
+
+def test_a_long_row_is_no_distance_to_pad() -> None:
+    """All pairs: the row of 28 kB that each work-item goes through fills L1 nearly, and evenly."""
+    kernel = lp.make_kernel("{[i,j]: 0<=i,j<n}", "s[i] = sum(j, u[i]*u[j])", lang_version=(2018, 2))
+    kernel = lp.split_iname(lp.add_dtypes(kernel, {"u": np.float32}), "i", 64, outer_tag="g.0", inner_tag="l.0")
+    (doubt,) = conflict_doubts(extract_scop(kernel), {"n": 7000})
+    assert "lines of array 'u' fall into 64 set(s)" in doubt
+    assert "pad" not in doubt
 
 
 @pytest.mark.parametrize("changes", [{"hashed": True}, {"ways": None}])
