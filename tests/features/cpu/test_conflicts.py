@@ -6,8 +6,6 @@ import random
 from dataclasses import replace
 from math import prod
 
-import loopy as lp
-import numpy as np
 import pytest
 
 from oracles.lru import Reference, steady_crossings, trace_of
@@ -117,7 +115,7 @@ def test_the_distance_is_that_of_the_rows_that_meet_and_padding_it_helps(pitch: 
         assert all(other.lost < one.lost for other in padded.conflicts if other.level == one.level)
 
 
-@pytest.mark.parametrize("neighbours", [2, 9])
+@pytest.mark.parametrize("neighbours", [2, 3])
 def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours: int) -> None:
     def rows(pitch: int):
         loads = " + ".join(f"u[{pitch}*j+i+{number}]" for number in range(neighbours))
@@ -136,15 +134,6 @@ def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours: in
         for pitch in (512, 520)
     )
     assert padded < plain / 2
-
-
-def test_a_long_row_is_no_distance_to_pad() -> None:
-    """All pairs: the row of 28 kB that each work-item goes through fills L1 nearly, and evenly."""
-    kernel = lp.make_kernel("{[i,j]: 0<=i,j<n}", "s[i] = sum(j, u[i]*u[j])", lang_version=(2018, 2))
-    kernel = lp.split_iname(lp.add_dtypes(kernel, {"u": np.float32}), "i", 64, outer_tag="g.0", inner_tag="l.0")
-    (doubt,) = conflict_doubts(extract_scop(kernel), {"n": 7000})
-    assert "lines of array 'u' fall into 64 set(s)" in doubt
-    assert "pad" not in doubt
 
 
 @pytest.mark.parametrize("changes", [{"hashed": True}, {"ways": None}])
