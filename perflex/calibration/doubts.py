@@ -12,6 +12,8 @@ from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.gpu.waves import local_bytes
 from perflex.features.values import with_own_sizes
+from perflex.machines.files import machine_of_device
+from perflex.machines.host import host_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
     from perflex.calibration.record import CalibrationRecord
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
+    from perflex.machines.machine import Machine
 
 # Each point of arrays of sizes takes some milliseconds.
 _MOST_POINTS = 16
 # Features that count conflict misses themselves.
-_KNOWS_SETS = "f_ecm"
+_KNOW_SETS = ("f_ecm", "f_traffic")
 # Of a work-group, as calibrations name them.
 DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes")
 
@@ -51,9 +54,17 @@ def kernel_doubts(
     if not on_cpu:
         return _each_once(found)
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
-    doubts_of = volume_doubts if any(name.startswith(_KNOWS_SETS) for name in names) else conflict_doubts
-    found += [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), target.machine) for point in chosen]
+    doubts_of = volume_doubts if any(name.startswith(_KNOW_SETS) for name in names) else conflict_doubts
+    machine = target.machine or _calibrated_machine(calibration)
+    found += [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), machine) for point in chosen]
     return _each_once(found)
+
+
+def _calibrated_machine(calibration: CalibrationRecord) -> Machine | None:
+    """Return the machine whose caches the CPU that was calibrated has; None where nothing is known of them."""
+    if calibration.cpu is not None:
+        return host_machine(calibration.cpu)
+    return machine_of_device(str(calibration.device.get("name", "")))
 
 
 def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -157,14 +157,20 @@ def _output(device: TimedDevice) -> str:
 def own_cpu(device: TimedDevice | None, features: Iterable[str]) -> ReportedCpu | None:
     """Return what the operating system reports of the CPU that features need a machine of.
 
-    None where no feature needs one, where one is in use (`using_machine`) or comes with perflex under the device's
-    name, and where the device is no CPU of this machine.
+    None where no feature needs one, and as for `cpu_here`.
     """
     from perflex.features import parse_feature
     from perflex.features.families.machine import needs_machine
 
+    return cpu_here(device) if any(needs_machine(parse_feature(name)) for name in features) else None
+
+
+def cpu_here(device: TimedDevice | None) -> ReportedCpu | None:
+    """Return what the operating system reports of a CPU.
+
+    None where a machine is in use (`using_machine`) or comes with perflex under the device's name, and where the device
+    is no CPU of this machine.
+    """
     if not isinstance(device, Device) or device.kind != "cpu" or machine_in_use() is not None:
-        return None
-    if not any(needs_machine(parse_feature(name)) for name in features):
         return None
     return None if machine_of_device(device.name) is not None else reported_cpu()

@@ -56,8 +56,8 @@ class CalibrationRecord:
     machine
         Name of the machine that the features were computed for; empty if none needs one.
     cpu
-        What the operating system reported of the CPU, where the machine was made of that (`host_machine`); None where
-        it was named, or none is needed.
+        What the operating system reported of the CPU, where the machine was made of that (`host_machine`), or doubts
+        rest on its caches; None where it was named, or none is needed.
     transferred
         What was carried over from other devices (`transfer`); None for a calibration of its own measurements alone.
     kept_between

@@ -14,6 +14,7 @@ from perflex.calibration.cross_validation import log_half_width
 from perflex.calibration.interval import PredictionInterval, interval_at
 from perflex.calibration.prediction_variance import without_bound
 from perflex.errors import CalibrationError, PerflexWarning
+from perflex.machines.host import ReportedCache, ReportedCpu
 from tests.support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
@@ -390,6 +391,43 @@ def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         found = calibration.predict_interval(kernel, {"n": 1024})
     assert found.extrapolated is True
     assert found.doubts == calibration.doubts(kernel, {"n": 1024})
+
+
+def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has() -> None:
+    from perflex import load_calibration
+    from sample_kernels import matmul
+    from uipick import tag_accesses
+
+    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
+    shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    assert any("size and ways are assumed" in text for text in shipped.doubts(kernel, {"n": 480}))
+
+    # A column of 480 rows of 1920 B, 30 lines, is in every second of the 64 sets: 15 lines in each of them.
+    def here(ways: int) -> Calibration:
+        first = ReportedCache(level=1, size_bytes=4096 * ways, line_bytes=64, shared_by=1, ways=ways)
+        second = ReportedCache(level=2, size_bytes=1 << 26, line_bytes=64, shared_by=1, ways=1 << 20)
+        return replace(shipped, cpu=ReportedCpu("here", "", 2, 1, 64, (first, second)))
+
+    (doubt,) = here(8).doubts(kernel, {"n": 480})
+    assert "1920 B apart, fall into 32 set(s) of 8 lines" in doubt
+    assert "assumed" not in doubt
+    assert here(32).doubts(kernel, {"n": 480}) == ()
+    # Caches of a CPU that comes with perflex are those of its file.
+    named = replace(shipped, device={**shipped.device, "name": "AMD EPYC 7452 32-Core Processor"})
+    assert not any("assumed" in text for text in named.doubts(kernel, {"n": 1024}))
+
+
+@pytest.mark.parametrize("feature", ["f_ecm_vol_l2", "f_traffic_bytes_l2"])
+def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature: str) -> None:
+    from sample_kernels import matmul
+
+    # A column of 1024 rows, a power of two apart, is in few sets of any cache.
+    table = FeatureTable(OUTPUT, (OUTPUT, feature), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
+    made = fitted(Model(OUTPUT, f"p_line * {feature}"), table)
+    made = replace(made, device={"kind": "cpu"}, machine="Gold-6248")
+    assert not any("conflict" in text for text in made.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
+    counted = replace(made, model=Model(OUTPUT, "p_line * f_op_float32_madd"))
+    assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
 
 
 def test_a_kernel_that_the_device_cannot_run_is_flagged() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +13,9 @@ import numpy as np
 from perflex.calibration.acceptance import warn_of_doubts
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.gathering import gather_feature_values
-from perflex.calibration.ready import multiply_add_rate, scale_of
+from perflex.calibration.ready import cpu_here, multiply_add_rate, scale_of
 from perflex.devices.listing import wall_time_identifier
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, MachineError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
 from perflex.fit.fitting import fit_model
 from perflex.progress import RunOptions
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.devices.device import Device
+    from perflex.expression.model import Model
+    from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.progress import Progress
     from perflex.store.records import Recorder
@@ -233,17 +235,28 @@ def _calibrate(
         # There is nothing to choose: one fit, whose warnings are the user's to see.
         ((name, model),) = plan.models.items()
         fit = fit_model(model, parts[name])
-        calibration = calibration_from_table(model, parts[name], fit, device=device, timing=timing)
+        calibration = _calibration(model, parts[name], fit, device, timing)
         warn_of_doubts(calibration)
         only = OverlapChoice(name, "there is no other", (Candidate(name, model, calibration.fit),))
         return _with_predictions(plan, only, {name: calibration}, wanted)
     choice = _choice(plan, parts, _rows_of(table, plan.trials.values()), wanted)
     calibrations = {
-        c.name: calibration_from_table(c.model, parts[c.name], c.fit, device=device, timing=timing)
+        c.name: _calibration(c.model, parts[c.name], c.fit, device, timing)
         for c in choice.candidates
         if c.fit is not None
     }
     return _with_predictions(plan, choice, calibrations, wanted)
+
+
+def _calibration(
+    model: Model, table: FeatureTable, fit: FitResult, device: Device, timing: TimingOptions
+) -> Calibration:
+    """Return a calibration that knows the CPU's caches, so that doubts of conflict misses do not rest on usual ones."""
+    found = calibration_from_table(model, table, fit, device=device, timing=timing)
+    try:
+        return replace(found, cpu=cpu_here(device))
+    except MachineError:  # the operating system does not report them
+        return found
 
 
 def _choice(plan: Plan, parts: Mapping[str, FeatureTable], trial: FeatureTable, wanted: str | None) -> OverlapChoice:
