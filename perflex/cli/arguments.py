@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import math
@@ -119,8 +120,10 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
         No word names a kernel, or as `read_sizes`.
     """
     words = list(words)
-    # A path may hold an equals sign: what follows the last colon decides.
-    kernels = [word for word in words if word.endswith(_SCOP_SUFFIXES) or "=" not in word.rpartition(":")[2]]
+    # A path and a script's arguments may hold equals signs: what follows the last colon decides elsewhere.
+    kernels = [
+        word for word in words if word.endswith(_SCOP_SUFFIXES) or is_space(word) or "=" not in word.rpartition(":")[2]
+    ]
     if not kernels:
         msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
         raise ArgumentError(msg)
@@ -307,7 +310,7 @@ def load_kernels(place: str) -> dict[str, object]:
 
 @contextmanager
 def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
-    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported meanwhile."""
+    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported from then on."""
     name, colon, inside = reference.rpartition(":")
     if not colon or not name or not inside.isidentifier():
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
@@ -317,13 +320,37 @@ def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
     if not os.path.isfile(path):  # noqa: PTH113
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
-    folder = str(path.parent)
-    # At the end of the path, so that a file beside the kernel hides no installed module.
-    sys.path.append(folder)
+    _place_beside(path.parent)
+    before = set(sys.modules)
     try:
         yield _module(path), inside, path
     finally:
-        sys.path.remove(folder)
+        for each in {name.partition(".")[0] for name in sys.modules} - before:
+            origin = Path(getattr(sys.modules.get(each), "__file__", None) or "")
+            if path.parent in origin.parents[:2]:
+                _beside[each] = path.parent
+
+
+# Modules from beside users' files, by name; and the entry of the path that is there for the last file, if any.
+_beside: dict[str, Path] = {}
+_added: list[str] = []
+
+
+def _place_beside(folder: Path) -> None:
+    """Let modules of a folder be imported until another file is executed, and not those of the same name elsewhere."""
+    for entry in _added:
+        if entry in sys.path:
+            # The last: the same folder may stand in front for other reasons.
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
+    for name in [name for name, place in _beside.items() if place != folder]:
+        if not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
+            continue
+        del _beside[name]
+        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
+            del sys.modules[each]
+    # At the end of the path, so that a file beside the kernel hides no installed module.
+    _added[:] = [] if str(folder) in sys.path else [str(folder)]
+    sys.path += _added
 
 
 def _described(name: str) -> Scop:
@@ -337,7 +364,9 @@ def _described(name: str) -> Scop:
 
 
 def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"perflex_user_{path.stem}", path)
+    # Files of one name in two folders are two modules.
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(f"perflex_user_{digest}", path)
     if spec is None or spec.loader is None:
         msg = f"{path} is no Python file; its name must end in .py"
         raise ArgumentError(msg, path=path)

@@ -70,9 +70,9 @@ def evaluate(
 def _devices(names: list[str], *, every: bool) -> list[Device]:
     from perflex.devices.listing import find_device, list_devices
 
-    if every:
-        return [info.device for info in list_devices() if info.measurable]
-    return [find_device(name) for name in names] if names else [find_device(None)]
+    found = [info.device for info in list_devices() if info.measurable] if every else list(map(find_device, names))
+    # Where there is none, that says so.
+    return found or [find_device(None)]
 
 
 def _content(evaluation: DeviceEvaluation) -> dict[str, Any]:
