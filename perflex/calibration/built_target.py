@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 Knowledge: TypeAlias = Literal["nothing", "code", "timing", "timing on other devices"]
 
 
-def model_knowledge(features: Sequence[str]) -> Knowledge:
-    """Return what predictions by these features know of a kernel: its compiled code, or nothing but its counts."""
+def needing_code(features: Sequence[str]) -> str | None:
+    """Return the first feature that has no value without a kernel's machine code; None where there is none."""
     from perflex.features import parse_feature
     from perflex.features.families.code import needs_code
 
-    return "code" if any(needs_code(parse_feature(name)) for name in features) else "nothing"
+    return next((name for name in features if needs_code(parse_feature(name))), None)
+
+
+def model_knowledge(features: Sequence[str]) -> Knowledge:
+    """Return what predictions by these features know of a kernel: its compiled code, or nothing but its counts."""
+    return "nothing" if needing_code(features) is None else "code"
 
 
 def built_target(
@@ -37,30 +42,48 @@ def built_target(
     facts: Mapping[str, Any] | None = None,
 ) -> Target:
     """Return the target with the kernel's machine code where a feature needs it, else as it is."""
-    from perflex.features import parse_feature
-    from perflex.features.families.code import needs_code
-
-    needing = next((name for name in features if needs_code(parse_feature(name))), None)
+    needing = needing_code(features)
     if needing is None or target.code is not None:
         return target
-    from perflex.calibration.device_match import device_of_calibration
-    from perflex.timing.compiled_code import compiled_code
-    from perflex.timing.results import MeasurementFailure
-
     unit, given = with_own_sizes(kernel, sizes)
     if any(np.ndim(value) for value in given.values()):
         msg = f"feature {needing} is of the code for one value of each size, not an array; predict one after another"
         raise FeatureError(msg, feature=needing)
-    (job,) = sized_kernels([(unit, given)])
+    (found,) = built_targets(features, [(unit, given)], target, output, facts or {})
+    if isinstance(found, FeatureError):
+        raise found
+    return found
+
+
+def built_targets(
+    features: Sequence[str],
+    kernels: Sequence[tuple[Any, Mapping[str, Any]]],
+    target: Target,
+    output: str,
+    facts: Mapping[str, Any],
+) -> list[Target | FeatureError]:
+    """Return of each kernel at its sizes the target as `built_target`, or why it cannot be built, all built at once."""
+    needing = needing_code(features)
+    if needing is None or not kernels:
+        return [target] * len(kernels)
+    from perflex.calibration.device_match import device_of_calibration
+    from perflex.timing.compiled_code import compiled_code
+    from perflex.timing.results import MeasurementFailure
+
+    jobs = sized_kernels(kernels)
+    found: list[Target | FeatureError] = []
     try:
-        (found,) = compiled_code([job], device_of_calibration(output, facts or {}))
+        outcomes = compiled_code(jobs, device_of_calibration(output, facts))
     except PerflexError as error:
-        raise _not_built(needing, job.group, error.message) from error
-    if isinstance(found, MeasurementFailure):
-        if isinstance(found.error, MissingSizeError):
-            raise found.error
-        raise _not_built(needing, job.group, found.reason)
-    return replace(target, code=found)
+        raise _not_built(needing, jobs[0].group, error.message) from error
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if not isinstance(outcome, MeasurementFailure):
+            found.append(replace(target, code=outcome))
+        elif isinstance(outcome.error, MissingSizeError):
+            raise outcome.error
+        else:
+            found.append(_not_built(needing, job.group, outcome.reason))
+    return found
 
 
 def _not_built(feature: str, kernel: str, reason: str) -> FeatureError:

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.built_target import built_targets, needing_code
 from perflex.calibration.interval import interval_at
 from perflex.calibration.row_predictions import known_as
-from perflex.errors import CalibrationError, PerflexError, PerflexWarning, SpaceError, UnsupportedKernelError
+from perflex.errors import (
+    CalibrationError,
+    FeatureError,
+    PerflexError,
+    PerflexWarning,
+    SpaceError,
+    UnsupportedKernelError,
+)
 from perflex.features.values import in_workers
 from perflex.progress import RunOptions, progress_shown
 from perflex.store.store import using_store
@@ -90,6 +98,8 @@ def alike(message: str) -> str:
 
 
 LISTED = 12
+# Variants that are built at once: enough to keep several processes busy, few enough to hold.
+_BUILT_TOGETHER = 32
 # Objects made between two looks for reference cycles; Python's own threshold is 700.
 _OBJECTS_BETWEEN = 200_000
 
@@ -155,13 +165,12 @@ class Candidates:
 
 def extract_space(
     space: EnumeratedSpace,
-    features: Sequence[str],
+    work: Work,
     sizes: Mapping[str, Any] | None,
-    target: Target,
     run: RunOptions | None = None,
 ) -> Candidates:
-    """Do what `VariantSpace.extract` says, for a target that is resolved already."""
-    names, given, settings = tuple(features), {**space.sizes, **(sizes or {})}, space.settings
+    """Do what `VariantSpace.extract` says, for work that knows its target."""
+    names, given, settings = work.features, {**space.sizes, **(sizes or {})}, space.settings
     for name, value in given.items():
         if not isinstance(value, Real):
             msg = (
@@ -176,7 +185,6 @@ def extract_space(
             )
             raise SpaceError(msg, space=space.name, size=name)
     with _rare_collections():
-        work = Work(space.build, names, target)
         items = [(each, given) for each in settings]
         rows = counted_rows(work, items, run, f"{space.name}:", ["describing variants"] * len(items))
     excluded = space.excluded.copy()
@@ -225,7 +233,7 @@ class Row:
     missed: tuple[str, ...] = ()
     key: str | None = None
     cause: str = ""
-    refusal: UnsupportedKernelError | None = None
+    refusal: UnsupportedKernelError | FeatureError | None = None
 
 
 # Settings or a kernel, and its sizes.
@@ -234,25 +242,40 @@ Item = tuple[Any, "Mapping[str, Any]"]
 
 @dataclass(frozen=True)
 class Work:
-    """The counting of one variant: the same here and in an executor's workers, whose warnings would be lost."""
+    """The counting of variants: the same here and in an executor's workers, whose warnings would be lost."""
 
     build: Callable[..., Any] | None
     features: tuple[str, ...]
     target: Target
+    # Output and facts of the device of a calibration, for which kernels are built where a feature is of their code.
+    output: str = ""
+    device: Mapping[str, Any] = field(default_factory=dict)
 
-    def row(self, item: Item) -> Row:
-        """Return what was counted of one variant."""
+    def rows(self, items: Sequence[Item]) -> Iterator[Row]:
+        """Yield what was counted of each variant; several are built at once where their code is read."""
+        together = 1 if needing_code(self.features) is None else _BUILT_TOGETHER
+        for first in range(0, len(items), together):
+            made = [self._made(*item) for item in items[first : first + together]]
+            kernels = [each for each in made if not isinstance(each, Row)]
+            targets = iter(built_targets(self.features, kernels, self.target, self.output, self.device))
+            yield from (each if isinstance(each, Row) else self._counted(*each, next(targets)) for each in made)
+
+    def _made(self, given: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]] | Row:
+        try:
+            return given if self.build is None else built(self.build, given), sizes
+        except NotBuiltError as error:
+            return Row(cause=str(error.cause))
+
+    def _counted(self, kernel: Any, sizes: Mapping[str, Any], target: Target | FeatureError) -> Row:
         from perflex.features.kept import kernel_key
         from perflex.features.report import uncounted
         from perflex.features.values import feature_values
 
-        given, sizes = item
+        if isinstance(target, FeatureError):
+            return Row(cause=f"cannot be built: {alike(target.message)[:_CAUSE_LENGTH]}", refusal=target)
         try:
-            kernel = given if self.build is None else built(self.build, given)
-            values = feature_values(self.features, kernel, sizes, self.target)
+            values = feature_values(self.features, kernel, sizes, target)
             missed = tuple(uncounted(self.features, kernel, sizes))
-        except NotBuiltError as error:
-            return Row(cause=str(error.cause))
         # Returned, not raised: one such kernel must not end a worker's whole portion.
         except UnsupportedKernelError as error:
             return Row(cause=f"cannot be described: {alike(error.message)}", refusal=error)
@@ -265,7 +288,7 @@ class Work:
     def portion(self, items: Sequence[Item], store: str) -> list[Row]:
         """Work in a worker, where the caller's store is not set."""
         with using_store(store), _rare_collections():
-            return [self.row(item) for item in items]
+            return list(self.rows(items))
 
 
 def counted_rows(
@@ -282,10 +305,10 @@ def counted_rows(
         if options.executor is not None:
             rows = in_workers(options.executor, work.portion, items, tell)
         else:
-            rows = []
-            for number, item in enumerate(items):
+            rows, counted = [], work.rows(items)
+            for number in range(len(items)):
                 tell(number)
-                rows.append(work.row(item))
+                rows.append(next(counted))
         tell(len(items))
     return rows
 

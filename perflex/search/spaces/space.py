@@ -301,7 +301,8 @@ class VariantSpace:
         MissingSizeError, UnknownFeatureError, MachineError
             As for predictions.
         """
-        return extract_space(self.enumerated(), features, sizes, target_of(features, sub_group_size), run)
+        work = Work(self.build, tuple(features), target_of(features, sub_group_size))
+        return extract_space(self.enumerated(), work, sizes, run)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}: {len(values)}" for name, values in self._parameters.items())
@@ -372,15 +373,17 @@ def candidates_of(
     """
     if isinstance(variants, Candidates):
         return variants
-    features, target = tuple(calibration.model.input_features()), calibration.target(machine)
+    model, build = calibration.model, variants.build if isinstance(variants, VariantSpace) else None
+    features, target = tuple(model.input_features()), calibration.target(machine)
+    work = Work(build, features, target, model.output_feature, calibration.device)
     if isinstance(variants, VariantSpace):
-        return extract_space(variants.enumerated(), features, sizes, target, run)
+        return extract_space(variants.enumerated(), work, sizes, run)
     named = list(variants.items()) if isinstance(variants, Mapping) else named_variants(variants)
     if not named:
         msg = "there are no variants to rank"
         raise CalibrationError(msg)
     items = [(kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
-    rows = counted_rows(Work(None, features, target), items, run, "count:", [name for name, _ in named])
+    rows = counted_rows(work, items, run, "count:", [name for name, _ in named])
     kept = []
     # stacklevel 3: the line that called `prune` or `rank`.
     for number, row in enumerate(rows):

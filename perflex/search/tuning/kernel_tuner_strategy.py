@@ -16,7 +16,7 @@ from perflex.machines.files import load_machine, machine_names, machine_of_devic
 from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
 from perflex.search.scripts.kernel_tuner_script import TuneCall, tuned_source
-from perflex.search.spaces.extraction import EnumeratedSpace, extract_space
+from perflex.search.spaces.extraction import EnumeratedSpace, Work, extract_space
 from perflex.search.tuning.tuner import SearchOptions, Tuner
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _MOST_DESCRIBED = 1000
 def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Candidates, Array]:
     """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
     calibration = load_calibration("general_gpu")
-    features = tuple(calibration.model.input_features())
-    variants = extract_space(space, features, None, calibration.target(machine))
+    features, target = tuple(calibration.model.input_features()), calibration.target(machine)
+    variants = extract_space(space, Work(space.build, features, target), None)
     return variants, variants.predicted(calibration)
 
 

@@ -28,7 +28,8 @@ from perflex.features.values import EXECUTOR_FAULTS, explained_fault, target_of
 from perflex.isl import ISL_LOCK
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
-from perflex.search.spaces.extraction import Candidates, NotBuiltError, built, extract_space
+from perflex.search.spaces.extraction import Candidates, NotBuiltError, Work, built, extract_space
+from perflex.search.spaces.space import candidates_of
 from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.timing.measuring import entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, MeasurementFailure, Timing
@@ -180,13 +181,11 @@ def tune(
     variants: Candidates | DescribedSpace
     if isinstance(space, (Candidates, DescribedSpace)):
         variants = space
+    elif calibration is not None:
+        variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
     else:
-        if calibration is None:
-            names: tuple[str, ...] = PLAIN_FEATURES
-            target = target_of(names, int(getattr(chosen, "sub_group_size", 32)), machine)
-        else:
-            names, target = tuple(calibration.model.input_features()), calibration.target(machine)
-        variants = extract_space(space.enumerated(), names, sizes, target, run)
+        target = target_of(PLAIN_FEATURES, int(getattr(chosen, "sub_group_size", 32)), machine)
+        variants = extract_space(space.enumerated(), Work(space.build, PLAIN_FEATURES, target), sizes, run)
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget

@@ -1,0 +1,184 @@
+"""What rank, prune and tune count variants for: the calibration's machine and sub-groups, and the built code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex import Calibration, FeatureTable, Model, RunOptions, SearchOptions, VariantSpace, fit_model, prune, rank
+from perflex import tune as searched
+from perflex.calibration.calibrating import calibration_from_table
+from perflex.compiled.code_values import CodeValues
+from perflex.errors import DeviceError, FeatureError, MeasurementError, PerflexError, PerflexWarning, SpaceError
+from perflex.testing import FakeDevice
+from perflex.timing.results import MeasurementFailure
+from support.source_kernels import axpy
+from support.spaces_for_tests import scaled, small_space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex import Device
+    from perflex.features import SizedKernel
+
+pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful", "ignore:the calibration has no")
+
+COUNTED = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_mul * f_op_float32_mul + p_wave * f_waves")
+CODE = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_instruction * f_code_instructions")
+FAKE = FakeDevice(lambda _label, _sizes: 1e-3)
+
+
+def calibration_of(model: Model, sub_group_size: int = 8, device: Mapping[str, str] | None = None) -> Calibration:
+    inputs = np.exp(np.random.default_rng(0).uniform(0, 8, (20, len(model.input_features()))))
+    inputs[:, 0] = 1
+    table = FeatureTable(
+        model.output_feature,
+        tuple(model.all_features()),
+        tuple(f"k({number})" for number in range(20)),
+        np.column_stack([inputs @ np.array([1e-6, 1e-9, 1e-6][: inputs.shape[1]]), inputs]),
+        groups=tuple(f"k{number % 5}" for number in range(20)),
+        sub_group_size=sub_group_size,
+    )
+    made = calibration_from_table(model, table, fit_model(model, table))
+    return replace(made, device=device or {}, machine="V100")
+
+
+def by_hand(lsize: int, repeats: int) -> list[float]:
+    """One launch; products of sub-groups of 8; waves of 80 units that hold 32 work-groups each."""
+    n = 1 << 22
+    return [1, n / 8 * repeats, n / lsize / (80 * 32)]
+
+
+@pytest.mark.parametrize("with_kernels_of", ["tune", "prune"])
+def test_variants_are_counted_for_the_calibrations_machine_and_sub_groups(with_kernels_of: str) -> None:
+    # The device has sub-groups of 32 work-items, and a name that no machine file knows.
+    calibration, space, sizes = calibration_of(COUNTED), small_space(), {"n": 1 << 22}
+    assert FAKE.sub_group_size == 32
+    if with_kernels_of == "tune":
+        found: Any = searched(space, sizes, device=FAKE, calibration=calibration, options=SearchOptions(3)).space
+    else:
+        found = prune(space, calibration, sizes).candidates
+    assert len(found) == 9
+    for settings, values in zip(found.settings, found.values, strict=True):
+        assert list(values) == by_hand(**settings)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Stands for a built program."""
+
+    loads: int
+    gpu: None = None
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A compiler that makes ten instructions of each load that a kernel's text has; how many it built at a time."""
+    batches: list[int] = []
+
+    def compiled(jobs: Sequence[SizedKernel], device: FakeDevice) -> list[Any]:
+        assert device is FAKE
+        batches.append(len(jobs))
+        found: list[Any] = []
+        for job in jobs:
+            loads = str(job.translation_unit.default_entrypoint).count("x[i")
+            error = MeasurementError(f"{job.label}: 5 loads are too many")
+            found.append(
+                MeasurementFailure(job.label, error.message, "prepare", error) if loads == 5 else (Code(loads),)
+            )
+        return found
+
+    def values(_scop: Any, _sizes: Any, code: tuple[Code, ...]) -> CodeValues:
+        return CodeValues(counts=defaultdict(float, instructions=10.0 * sum(one.loads for one in code)))
+
+    monkeypatch.setattr("perflex.timing.compiled_code.compiled_code", compiled)
+    monkeypatch.setattr("perflex.features.families.code.launch_values", values)
+    monkeypatch.setattr("perflex.calibration.device_match.device_of_calibration", lambda *_: FAKE)
+    return batches
+
+
+def instructions_of(calibration: Calibration, seconds: float) -> float:
+    return (seconds - calibration.params["p_launch"]) / calibration.params["p_instruction"]
+
+
+def test_rank_reads_the_built_code(built: list[int]) -> None:
+    calibration = calibration_of(CODE)
+    kernels = {str(repeats): scaled(lsize=32, repeats=repeats) for repeats in (3, 1, 2)}
+    places = rank(kernels, calibration, {"n": 4096})
+    assert built == [3]
+    assert [place.name for place in places] == ["1", "2", "3"]
+    for place in places:
+        assert instructions_of(calibration, place.predicted) == pytest.approx(10 * (int(place.name) + 1))
+        assert place.predicted == calibration.predict(kernels[place.name], {"n": 4096})
+        assert place.knowledge == "code"
+
+
+def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built: list[int]) -> None:
+    calibration = calibration_of(CODE)
+    found = prune(small_space(), calibration, {"n": 4096}, keep=1.0)
+    assert built == [9]
+    assert {v.settings["repeats"] for v in found.kept} == {1, 2}
+    for variant in found.kept:
+        expected = pytest.approx(10 * (variant.settings["repeats"] + 1))
+        assert instructions_of(calibration, variant.predicted) == expected
+    [(cause, count)] = found.excluded.items()
+    assert count == 3
+    assert cause.startswith("cannot be built: ")
+    assert "loads are too many" in cause
+
+
+def test_tune_reads_the_built_code(built: list[int]) -> None:
+    run = RunOptions()
+    found = searched(small_space(), {"n": 4096}, device=FAKE, calibration=calibration_of(CODE), run=run)
+    assert built == [9]
+    assert len(found.space) == 6
+
+
+def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(built: list[int]) -> None:
+    calibration, sizes = calibration_of(CODE), {"n": 4096}
+    kernels = {"1": scaled(lsize=32, repeats=1), "4": scaled(lsize=32, repeats=4)}
+    with pytest.raises(FeatureError, match=r"which failed: .*5 loads are too many; predict where"):
+        rank(kernels, calibration, sizes)
+    with pytest.warns(PerflexWarning, match="4 is left out: .*5 loads are too many"):
+        assert [variant.name for variant in prune(kernels, calibration, sizes, keep=1.0).kept] == ["1"]
+    with pytest.raises(SpaceError, match="holds no valid variant of 3 combinations: cannot be built"):
+        prune(VariantSpace(scaled, {"lsize": (16, 32, 64), "repeats": (4,)}), calibration, sizes)
+    with pytest.warns(PerflexWarning, match="is left out"), pytest.raises(PerflexError, match="none of the 1 variants"):
+        prune({"4": kernels["4"]}, calibration, sizes)
+    assert len(built) == 4
+
+
+@pytest.mark.parametrize("how", [rank, prune, searched])
+def test_without_the_device_the_cause_is_said(how: Any) -> None:
+    calibration = calibration_of(CODE, device={"name": "Some CPU", "platform": "Some runtime"})
+    options = {} if how is not searched else {"device": FAKE}
+    arguments = (small_space(), calibration, {"n": 4096}) if how is not searched else (small_space(), {"n": 4096})
+    options |= {"calibration": calibration} if how is searched else {}
+    with pytest.raises(
+        (FeatureError, DeviceError), match=r"the calibration is of Some CPU .*; predict where the device"
+    ):
+        how(*arguments, **options)
+
+
+def loopy_axpy(width: int) -> lp.TranslationUnit:
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = y[i] + 3*x[i]", assumptions="n>=1", lang_version=(2018, 2))
+    kernel = lp.add_dtypes(kernel, {"x": np.float32, "y": np.float32})
+    return lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.slow
+def test_built_variants_are_predicted_as_alone(default_device: Device) -> None:
+    facts = {name: getattr(default_device, name) for name in ("name", "platform", "api")}
+    calibration, sizes = calibration_of(CODE, device=facts), {"n": 4096}
+    kernels = {"loopy": loopy_axpy(32), "wider": loopy_axpy(64), "source": axpy(64)}
+    alone = {name: calibration.predict(kernel, sizes) for name, kernel in kernels.items()}
+    assert {place.name: place.predicted for place in rank(kernels, calibration, sizes)} == alone
+    space = VariantSpace(axpy, {"items": (16, 64)}, name="axpy")
+    found = prune(space, calibration, sizes, keep=1.0)
+    assert found.predicted[1] == alone["source"]
+    assert found.predicted[0] == calibration.predict(axpy(16), sizes)
