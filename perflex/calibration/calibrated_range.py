@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.prediction_variance import flattened, scaled_slopes
+from perflex.calibration.prediction_variance import flattened
 from perflex.expression.roles import find_roles
 from perflex.expression.tree import as_column, evaluate
+from perflex.fit.identify import scaled_slopes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

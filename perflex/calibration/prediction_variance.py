@@ -11,6 +11,7 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.fit.confidence import residual_noise
+from perflex.fit.identify import scaled_slopes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,18 +58,6 @@ def residual_deviation(fit: FitResult) -> float:
     """Return the standard deviation of a residual; under a robust loss that of the good rows."""
     freedom, known = require_spare(fit), fit.robust_deviation
     return fit.residual_norm / math.sqrt(freedom) if known is None else known
-
-
-def scaled_slopes(jacobian: Array) -> tuple[Array, Array]:
-    """Return columns of length one, and their lengths; a `CalibrationError` where slopes are no numbers."""
-    with np.errstate(all="ignore"):
-        length = np.linalg.norm(jacobian, axis=0)
-        length = np.where(length > 0, length, 1.0)
-        columns = jacobian / length
-    if not np.isfinite(columns).all():
-        msg = "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate again"
-        raise CalibrationError(msg)
-    return columns, length
 
 
 @dataclass(frozen=True)
@@ -135,8 +124,8 @@ def without_bound(fit: FitResult, index: int) -> FreedParameter | None:
     rest = column
     if free:
         # Regression of its column on the free ones: how they would move along, and what is its own.
-        length = np.linalg.norm(jacobian[:, free], axis=0)
-        weights = np.linalg.lstsq(jacobian[:, free] / length, column, rcond=None)[0] / length
+        columns, length = scaled_slopes(jacobian[:, free])
+        weights = np.linalg.lstsq(columns, column, rcond=None)[0] / length
         direction[free] = -weights
         rest = column - jacobian[:, free] @ weights
     size = float(np.linalg.norm(rest))
@@ -237,7 +226,7 @@ class PredictionVariance:
     def noise(self) -> ResidualNoise:
         """How large residuals are at each output."""
         residual, (jacobian, _) = self._problem.plain_residual(self._fit.vector), self._jacobian
-        basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
+        basis = np.linalg.qr(scaled_slopes(jacobian)[0])[0]
         return residual_noise(self._problem, residual, basis, residual_deviation(self._fit))
 
     @cached_property

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from perflex.fit.identify import independent_slopes, scaled_slopes
 from perflex.fit.problem import robust_loss
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def parameter_intervals(problem: Problem, x: Array, determined: Sequence[int], c
     found = np.full((len(x), 2), np.nan)
     freedom = len(residual) - len(chosen)
     if freedom > 0 and chosen:
-        basis = np.linalg.qr(jacobian / np.linalg.norm(jacobian, axis=0))[0]
+        basis = independent_slopes(jacobian)[0]
         spare = residual - basis @ (basis.T @ residual)
         noise = residual_noise(problem, spare, basis, float(np.linalg.norm(spare)) / np.sqrt(freedom))
         deviation = noise.deviation(problem.output)
@@ -249,8 +250,8 @@ def confidence_intervals(
     freedom = rows - count
     from scipy.stats import t as student
 
-    length = np.linalg.norm(jacobian, axis=0)
-    left, singular, directions = np.linalg.svd(jacobian / length, full_matrices=False)
+    columns, length = scaled_slopes(jacobian)
+    left, singular, directions = np.linalg.svd(columns, full_matrices=False)
     # Where the fit without bounds would be, in columns of length one, and a root of its covariance.
     free = values * length - directions.T @ (left.T @ residual / singular)
     root = directions.T / singular @ (left * deviation[:, None]).T

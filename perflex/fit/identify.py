@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.errors import CalibrationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -55,6 +57,30 @@ def undecided(best: Solution, coordinates: Coordinates) -> list[int]:
     pull = best.jacobian.T @ best.residual * coordinates.sides(best.x)
     pressed = pull > 1e-9 * np.linalg.norm(best.jacobian, axis=0) * np.linalg.norm(best.residual)
     return np.flatnonzero(~(best.at_bound & pressed) & coordinates.moving).tolist()
+
+
+def scaled_slopes(jacobian: Array) -> tuple[Array, Array]:
+    """Return columns of length one, and their lengths; a `CalibrationError` where slopes are no numbers."""
+    with np.errstate(all="ignore"):
+        length = np.linalg.norm(jacobian, axis=0)
+        length = np.where(length > 0, length, 1.0)
+        columns = jacobian / length
+    # A length may be infinite although all numbers are finite: squares have half the range of doubles.
+    if not (np.isfinite(length).all() and np.isfinite(columns).all()):
+        msg = "the model has no finite slopes at the calibration's kernels: values are out of range; calibrate again"
+        raise CalibrationError(msg)
+    return columns, length
+
+
+def independent_slopes(jacobian: Array) -> tuple[Array, Array, Array]:
+    """Return the QR factors of a Jacobian's columns of length one, and the lengths; its columns are independent."""
+    columns, length = scaled_slopes(jacobian)
+    q, r = np.linalg.qr(columns)
+    # No diagonal is shorter than the least singular value, and fits refuse those below `_RANK_TOLERANCE`.
+    if len(r) < len(length) or not (np.abs(np.diag(r)) > _RANK_TOLERANCE / 2).all():
+        msg = "the calibration's kernels do not determine its parameters; calibrate again"
+        raise CalibrationError(msg)
+    return q, r, length
 
 
 def identify(jacobian: Array, reference: Array, considered: Sequence[int]) -> Identification:

@@ -195,6 +195,7 @@ def without_needless_overlaps(
 def _against(problem: Problem, model: Solution, other: Solution) -> float:
     """Return by how much Akaike's criterion prefers one fit to another with as many parameters."""
     scatter = problem.scatter(model.x) + as_good(problem, model) ** 2 - model.norm**2
+    scatter = max(scatter, np.finfo(np.float64).tiny)  # squares of times of 1e-300 are zero
     return len(model.residual) * float(np.log(max(1 + (other.norm**2 - model.norm**2) / scatter, 1e-300)))
 
 

@@ -160,3 +160,10 @@ def test_a_hidden_fraction_above_one_is_held_at_one_and_named() -> None:
     assert fit["p_hidden"] == 1.0
     assert fit.at_bound == ("p_hidden",)
     assert fit.parameter("p_hidden").flags == "at bound 1"
+
+
+def test_times_whose_squares_are_zero_are_fitted() -> None:
+    costs = costs_of(0)
+    table = measured((costs[:, 0] + costs[:, 1] + costs[:, 2]) * 1e-297, costs)
+    fit = quietly(OVERLAP, table, relative=False, on_undetermined="warn")
+    assert np.isfinite(fit.vector).all()

@@ -29,6 +29,7 @@ _CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 # ended. Without one the system would end what a command leaves, for the terminal would be gone.
 _SHELL = """
 import fcntl, os, signal, subprocess, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs the tests in the background may ignore it
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 command = subprocess.Popen(sys.argv[2:], process_group=0)
 os.tcsetpgrp(0, command.pid)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.fit.identify import independent_slopes
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -43,15 +45,9 @@ class LinearFit:
     deviation: float | None = None
 
     @cached_property
-    def _length(self) -> Array:
-        length: Array = np.linalg.norm(self.jacobian, axis=0)
-        return length
-
-    @cached_property
-    def _factors(self) -> tuple[Array, Array]:
+    def _factors(self) -> tuple[Array, Array, Array]:
         # Leverage and information do not depend on the columns' length; the factorisation's accuracy does.
-        q, r = np.linalg.qr(self.jacobian / self._length)
-        return q, r
+        return independent_slopes(self.jacobian)
 
     @cached_property
     def freedom(self) -> int:
@@ -150,7 +146,7 @@ class LinearFit:
 
         inf for parameters that the other rows do not determine.
         """
-        scaled = self.jacobian / self._length
+        scaled = self.jacobian / self._factors[2]
         # Full: with fewer rows than columns the thin SVD lacks the directions that are lost.
         _, singular, directions = np.linalg.svd(scaled[~rows], full_matrices=True)
         count = scaled.shape[1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import yaml
 
 from perflex import Calibration, FeatureTable, Model, diagnose
 from perflex.calibration.diagnosis.judge import aicc, aicc_differences
@@ -18,6 +19,8 @@ from perflex.fit.result import FitStatus
 from tests.support.fitted import fitted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perflex.calibration.diagnosis.result import Diagnosis
 
 OUTPUT = "f_cl_wall_time_test"
@@ -327,3 +330,29 @@ def test_an_edge_that_nothing_informs() -> None:
     assert sum(kernel.leverage for kernel in found.kernels) == pytest.approx(2.0)
     alone = {g.name: g.undetermined for g in found.generators}
     assert alone["adds"] == alone["muls"] == ()
+
+
+def with_values(values: np.ndarray, path: Path) -> Calibration:
+    """Return the ordinary calibration with other values of the features in its file."""
+    ordinary().save(path)
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for entry, row in zip(content["measurement_kernels"]["kernels"], values.tolist(), strict=True):
+        entry["values"] = " ".join([entry["values"].split()[0], *map(repr, row)])
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return Calibration.load(path)
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize("value", [1e-320, 1e-200, 1e160, 1e300])
+def test_values_whose_squares_are_no_numbers_are_named(value: float, column: int, tmp_path: Path) -> None:
+    values = counts()
+    values[:, column] = np.where(values[:, column] > 0, value, 0.0)
+    with pytest.raises(CalibrationError, match="(are out of range|do not determine its parameters); calibrate again"):
+        diagnose(with_values(values, tmp_path / "edited.yaml"))
+
+
+def test_kernels_that_do_not_determine_the_parameters_are_named(tmp_path: Path) -> None:
+    values = counts()
+    values[:, 2] = 3 * values[:, 0]
+    with pytest.raises(CalibrationError, match="kernels do not determine its parameters; calibrate again"):
+        diagnose(with_values(values, tmp_path / "edited.yaml"))
