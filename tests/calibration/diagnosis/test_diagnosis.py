@@ -347,7 +347,7 @@ def with_values(values: np.ndarray, path: Path) -> Calibration:
 def test_values_whose_squares_are_no_numbers_are_named(value: float, column: int, tmp_path: Path) -> None:
     values = counts()
     values[:, column] = np.where(values[:, column] > 0, value, 0.0)
-    with pytest.raises(CalibrationError, match="(are out of range|do not determine its parameters); calibrate again"):
+    with pytest.raises(CalibrationError, match=r"(are out of range|do not determine its parameters); calibrate again"):
         diagnose(with_values(values, tmp_path / "edited.yaml"))
 
 
