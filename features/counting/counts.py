@@ -21,6 +21,7 @@ from perflex.features.counting.footprints import (
 from perflex.features.kept import CountMemory, keep_counts, kept_counts
 from perflex.features.polynomials.late_values import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import require_scop
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -309,6 +310,7 @@ class ScopCounts:
 
 def counts_of(scop: Scop) -> ScopCounts:
     """Return the counts of a Scop, shared between all features that read it and kept on the Scop itself."""
+    require_scop(scop)
     return scop.derived("counts", (), lambda: ScopCounts(scop))
 
 

@@ -1,7 +1,8 @@
-"""What contradicts itself in a kernel that loopy cannot order: dependencies, priorities of loops, loops."""
+"""Why loopy cannot order a kernel: cycles of dependencies, of loop priorities and through loops, and what it lacks."""
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _Graph = dict[str, list[str]]
+# What loopy says of a maximum or minimum of a type of 8 or 16 bits.
+_NO_START = re.compile(r"neutral element for (.)= and .*?(\w+)'\)")
+
+
+def cause_of(error: Exception, *kernels: Any) -> str:
+    """Return why loopy cannot order a kernel, given its error and the kernel's forms, the author's first."""
+    from loopy.diagnostic import DependencyCycleFound
+    from pytools.graph import CycleError
+
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, (CycleError, DependencyCycleFound)):
+        # It states one place only.
+        cycles = filter(None, map(cycle_in, kernels))
+        return next(cycles, f"there is a cycle through {first}")
+    found = _NO_START.match(first)
+    return _without_start(*found.groups()) if found else first
+
+
+def _without_start(relation: str, dtype: str) -> str:
+    function = "max" if relation == ">" else "min"
+    step = f"f{function}(m, x[k])" if dtype.startswith("float") else f"x[k] if x[k] {relation} m else m"
+    return (
+        f"it has no number of type {dtype} to begin a {function} reduction with; write it out and begin with an "
+        f"element: <{dtype}> m = x[0] {{id=m0}}, and in the loop m = {step} {{dep=m0}}"
+    )
 
 
 def cycle_in(kernel: Any) -> str | None:

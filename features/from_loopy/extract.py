@@ -6,12 +6,13 @@ import re
 import warnings
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import finalize
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
-from perflex.features.from_loopy.cycles import cycle_in
+from perflex.features.from_loopy.cycles import cause_of
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
 from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, TripCounts, strides_of
 from perflex.features.from_loopy.statement import Place, StatementMaker, read_linearization
@@ -152,9 +153,6 @@ _DEFAULT_OPTIONS = CountingOptions()
 # What loopy lets through besides its own errors, for kernels that cannot be scheduled.
 _SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 
-# What it says of a maximum or minimum of a type of 8 or 16 bits.
-_NO_START = re.compile(r"neutral element for (.)= and .*?(\w+)'\)")
-
 
 @runtime_checkable
 class Described(Protocol):
@@ -226,14 +224,7 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
     from loopy.kernel.function_interface import CallableKernel
     from pytools.graph import CycleError
 
-    if not isinstance(t_unit, lp.TranslationUnit):
-        msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
-        raise UnsupportedKernelError(msg)
-    if len(t_unit.entrypoints) != 1:
-        names = ", ".join(sorted(t_unit.entrypoints)) or "none"
-        msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
-        raise UnsupportedKernelError(msg)
-    (name,) = t_unit.entrypoints
+    name = _only_entry(t_unit)
     given = t_unit
     try:
         # Inlined, a callee's accesses have subscripts in the caller's arrays and loops, which is what is counted.
@@ -248,24 +239,28 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         kernel = spare_race_check(t_unit[name], t_unit.callables_table)
         kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
     except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if isinstance(error, (CycleError, lp.diagnostic.DependencyCycleFound)):
-            # Of which it states one place only. Names of the kernel as its author knows it come first.
-            first = cycle_in(given[name]) or cycle_in(t_unit[name]) or f"there is a cycle through {first}"
-        if found := _NO_START.match(first):
-            first = _without_start(*found.groups())
-        msg = f"loopy cannot schedule kernel {name!r}: {first}"
+        # Names of the kernel as its author knows it come first.
+        msg = f"loopy cannot schedule kernel {name!r}: {cause_of(error, given[name], t_unit[name])}"
         raise UnsupportedKernelError(msg, kernel=name) from error
     return kernel, t_unit.callables_table
 
 
-def _without_start(relation: str, dtype: str) -> str:
-    function = "max" if relation == ">" else "min"
-    step = f"f{function}(m, x[k])" if dtype.startswith("float") else f"x[k] if x[k] {relation} m else m"
-    return (
-        f"it has no number of type {dtype} to begin a {function} reduction with; write it out and begin with an "
-        f"element: <{dtype}> m = x[0] {{id=m0}}, and in the loop m = {step} {{dep=m0}}"
-    )
+def _only_entry(t_unit: Any) -> str:
+    """Return the name of a translation unit's single entry point."""
+    import loopy as lp
+
+    if not isinstance(t_unit, lp.TranslationUnit):
+        msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
+        if isinstance(t_unit, lp.LoopKernel):
+            msg += f"; give the whole translation unit, such as t_unit.with_entrypoints({t_unit.name!r})"
+        if isinstance(t_unit, (str, Path)):
+            msg += f"; source code is given with source_kernel(path, name), so give source_kernel({str(t_unit)!r}, ...)"
+        raise UnsupportedKernelError(msg)
+    if len(t_unit.entrypoints) != 1:
+        names = ", ".join(sorted(t_unit.entrypoints)) or "none"
+        msg = f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); use t_unit.with_entrypoints"
+        raise UnsupportedKernelError(msg)
+    return str(next(iter(t_unit.entrypoints)))
 
 
 class _Extraction:

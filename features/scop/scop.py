@@ -10,6 +10,7 @@ is no loop stands for the elements of vectors. Access relations go from these in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -25,7 +26,7 @@ from perflex.html import shown_by
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
 _Value = TypeVar("_Value")
 
@@ -373,7 +374,9 @@ class Scop(ParsedWhenRead):
         # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
             return
-        missing = [name for name in self.parameters if name not in sizes]
+        there: object = sizes
+        # None stands for no sizes.
+        missing = [name for name in self.parameters if not isinstance(there, Mapping) or name not in sizes]
         if missing:
             remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {missing[0]}=1024"
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; {remedy}"
@@ -406,3 +409,11 @@ class _CheckedSizes(dict[str, Any]):
     def __init__(self, sizes: Mapping[str, Any], scop: Scop) -> None:
         super().__init__(sizes)
         self.scop = scop
+
+
+def require_scop(scop: Scop) -> None:
+    """Stop where a kernel stands for its description."""
+    given: object = scop
+    if not isinstance(given, Scop):
+        msg = f"a Scop is needed here, not a {type(scop).__name__}; give extract_scop(kernel)"
+        raise UnsupportedKernelError(msg)

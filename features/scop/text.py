@@ -10,7 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
-from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.features.scop.scop import (
+    Access,
+    Array,
+    Barrier,
+    Launch,
+    Operation,
+    Recurrence,
+    Scop,
+    Statement,
+    require_scop,
+)
 from perflex.features.scop.yaml import scop_document
 from perflex.isl import isl
 
@@ -28,6 +38,7 @@ def scop_to_text(scop: Scop) -> str:
 
 def content_hash(scop: Scop) -> str:
     """Return a digest of everything that counts depend on."""
+    require_scop(scop)
     return scop.derived("content hash", (), lambda: hashlib.sha256(scop_to_text(scop).encode()).hexdigest())
 
 

@@ -303,6 +303,10 @@ def load_machine(place: str | Path | Machine) -> Machine:
     """
     if isinstance(place, Machine):
         return place
+    given: object = place
+    if not isinstance(given, (str, Path)):
+        msg = f"a machine is given by its name, its file or a Machine, not by {place!r}"
+        raise MachineError(msg)
     if isinstance(place, Path) or place.endswith(_SUFFIXES):
         return read_machine(place)
     by_name = {name.casefold(): name for name in machine_names()}
