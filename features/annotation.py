@@ -19,15 +19,16 @@ ANYWHERE = "anywhere"
 
 @dataclass(frozen=True)
 class InstructionCounts:
-    """What one execution of a literal code instruction does.
+    """What one execution of an instruction does, such as literal code or a call of a library.
 
     Attributes
     ----------
     operations
         Number of operations by type and kind, e.g. ``{"float32_sin": 1}``, named as in ``f_op_...``.
     loads, stores
-        Accesses with loopy's subscripts, e.g. ``"x[i]"``; a name in them is a loop variable or a size. An
-        access tag is written ``"x$tag[i]"``.
+        Accesses with loopy's subscripts, e.g. ``"x[i]"``; a name in them is a loop variable or a size, or a loop over a
+        sub-array, each of whose iterations then makes the access. An access tag is written ``"x$tag[i]"``. Where
+        there are neither, the accesses are those of the code, and one to each element of each sub-array of a call.
     """
 
     operations: tuple[tuple[str, int], ...] = ()
@@ -69,7 +70,7 @@ class CountingOptions:
     accesses
         Subscripts to count instead of indirect or non-affine ones, by access text, array name or ``tag:NAME``.
     instructions
-        What literal code does, by instruction identifier.
+        What instructions do, by identifier.
     """
 
     branches: str = "domain"
@@ -139,7 +140,8 @@ def annotate(
         as written, array names, or ``"tag:NAME"``; in values, names are loop variables (also those that were
         split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the array.
     instructions
-        What literal code instructions do, by identifier: see `InstructionCounts.of`.
+        What instructions do, by identifier, where the code does not tell, as literal code and calls on sub-arrays, or
+        where it is not to be counted: see `InstructionCounts.of`.
 
     Returns
     -------

@@ -18,6 +18,7 @@ from .devices.listing import list_devices as list_devices
 from .errors import PerflexError as PerflexError
 from .errors import PerflexWarning as PerflexWarning
 from .expression.model import Model as Model
+from .features.annotation import InstructionCounts as InstructionCounts
 from .features.annotation import annotate as annotate
 from .features.cpu.ecm_estimate import estimate_ecm as estimate_ecm
 from .features.from_source.source import source_kernel as source_kernel

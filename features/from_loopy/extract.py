@@ -15,6 +15,7 @@ from perflex.features.annotation import AnnotatedKernel, CountingOptions
 from perflex.features.from_loopy.cycles import cause_of
 from perflex.features.from_loopy.domains import DomainMaker, Instances, assumptions_on
 from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, TripCounts, strides_of
+from perflex.features.from_loopy.stated import StatedWork
 from perflex.features.from_loopy.statement import Place, StatementMaker, read_linearization
 from perflex.features.from_loopy.subscript import AccessMaker
 from perflex.features.from_loopy.terms import operands, polynomial_in_parameters, substituted
@@ -276,18 +277,18 @@ class _Extraction:
         self.domains = DomainMaker(facts)
         self.launches = [self._launch(ids, host) for ids, host in self.program.launches]
         self.accesses = AccessMaker(facts)
-        self.maker = StatementMaker(facts, self.accesses, self._sharing())
-        for insn_id, _ in options.instructions:
-            if insn_id not in kernel.id_to_insn or hasattr(kernel.id_to_insn[insn_id], "expression"):
-                msg = f"what is stated for instruction {insn_id!r} fits no literal code in the kernel"
-                raise self._refuse(msg)
+        self.work = StatedWork(facts)
+        self.maker = StatementMaker(facts, self.accesses, self._sharing(), self.work)
 
     def scop(self) -> Scop:
         statements = tuple(
             statement
             for insn_id, place in self.program.instructions
-            for instances in [self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)]
-            for statement in self.maker.statements(insn_id, place, instances)
+            for insn in [self.kernel.id_to_insn[insn_id]]
+            for sweep in self.work.sweeps(insn)
+            for around in [place.inside(sweep)]
+            for instances in [self._instances(insn.within_inames | set(sweep), around)]
+            for statement in self.maker.statements(insn_id, around, instances, sweep)
         )
         # After all statements: making them is what marks stand-ins as used.
         self.accesses.check_used()

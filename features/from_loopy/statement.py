@@ -6,19 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import UnknownFeatureError, UnsupportedKernelError
 from perflex.features.from_loopy.expression import ExpressionReader, path_from
 from perflex.features.from_loopy.facts import Branch, Where, Work
-from perflex.features.from_loopy.subscript import parsed_by_user, rewritten
-from perflex.features.from_loopy.terms import substituted
 from perflex.features.scop.scop import Operation, Recurrence, Statement
-from perflex.features.scop.words import read_operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.features.from_loopy.domains import Instances
     from perflex.features.from_loopy.facts import KernelFacts
+    from perflex.features.from_loopy.stated import StatedWork, Sweep
     from perflex.features.from_loopy.subscript import AccessMaker
 
 
@@ -30,6 +27,11 @@ class Place:
     loops: tuple[str, ...]
     schedule: tuple[int | str, ...]
     entries: tuple[int, ...] = ()  # Where the linearization enters each of the loops
+
+    def inside(self, loops: Sequence[str]) -> Place:
+        """Return the place in loops that stand around this instruction alone."""
+        schedule = (*self.schedule, *(step for loop in loops for step in (loop, 0)))
+        return Place(self.launch, (*self.loops, *loops), schedule)
 
 
 @dataclass
@@ -102,9 +104,13 @@ class StatementMaker:
     facts: KernelFacts  # What is known of the kernel
     accesses: AccessMaker  # Makes the accesses
     sharing: frozenset[str]  # Instructions that share a condition with the one before them
+    work: StatedWork  # What the user stated
 
-    def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
-        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them."""
+    def statements(self, insn_id: str, place: Place, every: Instances, sweep: Sweep = ()) -> list[Statement]:
+        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them.
+
+        With a sweep, all that it accesses in these loops over sub-arrays, which the place and instances are in.
+        """
         from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
 
         insn = self.facts.kernel.id_to_insn[insn_id]
@@ -114,13 +120,21 @@ class StatementMaker:
         reader = ExpressionReader(self.facts, every.space, insn_id)
         recurrence, assigns, stated = None, "", trips.stated(place.loops)
         home = Where()
-        if hasattr(insn, "expression"):
+        if self.work.counts(insn) is not None:
+            if not self.work.names_accesses(insn):
+                home, _ = self._read(insn, self.facts.types.assigned(insn), place.loops, reader)
+                for work in reader.work.values():
+                    work.operations.clear()
+            # Where a predicate of stated work holds is not looked at: its counts are upper bounds.
+            with reader.only(Branch(guarded=bool(insn.predicates))):
+                self.work.read(insn, reader, sweep)
+            stated = _joined(stated, f"{insn_id} as stated")
+        else:
             assigned = self.facts.types.assigned(insn)
             home, assumed = self._read(insn, assigned, place.loops, reader)
             stated = _joined(stated, assumed)
             recurrence, assigns = self._private_update(insn, assigned, reader)
-        else:
-            stated = _joined(stated, self._read_code(insn, reader))
+        title = ".".join((insn_id, *sweep))
         made: list[Statement] = []
         for where, work in reader.work.items():
             # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
@@ -129,7 +143,7 @@ class StatementMaker:
             instances = self._instances(where, every)
             made.append(
                 Statement(
-                    name=insn_id if not made else f"{insn_id}.{len(made)}",
+                    name=title if not made else f"{title}.{len(made)}",
                     domain=instances.domain,
                     accesses=self._accesses(work, instances, insn_id),
                     operations=_operations(work.operations),
@@ -189,41 +203,6 @@ class StatementMaker:
             return None, name
         return Recurrence(name, _operations(Counter(path))), ""
 
-    def _read_code(self, insn: Any, reader: ExpressionReader) -> str:
-        """Read what the user stated about literal code; return that for messages."""
-        kernel = self.facts.kernel.name
-        counts = dict(self.facts.options.instructions).get(insn.id)
-        if counts is None:
-            msg = (
-                f"kernel {kernel!r}: instruction {insn.id!r} is literal code ({type(insn).__name__}), and "
-                f"what it executes is not known; state it: annotate(kernel, instructions={{{insn.id!r}: "
-                "InstructionCounts.of({'float32_add': 1}, loads=['x[i]'], stores=['y[i]'])})"
-            )
-            raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
-        # Where a predicate of literal code holds is not looked at: its counts are upper bounds.
-        with reader.only(Branch(guarded=bool(insn.predicates))):
-            for name, count in counts.operations:
-                reader.add_operations(*_operation_of(name, insn.id), count)
-            for text in counts.loads:
-                reader.read(self._stated_access(text, insn))
-            for text in counts.stores:
-                reader.write(self._stated_access(text, insn))
-        return f"{insn.id} as stated"
-
-    def _stated_access(self, text: str, insn: Any) -> Any:
-        kernel = self.facts.kernel.name
-        parsed = parsed_by_user(text, f"access {text!r}, stated for instruction {insn.id!r}", kernel)
-        aggregate = getattr(parsed, "aggregate", parsed)
-        name = getattr(aggregate, "name", None)
-        if name is None or not self.facts.types.is_array(name):
-            msg = (
-                f"kernel {kernel!r}: access {text!r}, stated for instruction {insn.id!r}, is to no array of "
-                "the kernel; write e.g. 'x[i]'"
-            )
-            raise UnsupportedKernelError(msg, kernel=kernel, instruction=insn.id)
-        # Transformations rewrite iname_exprs, which give meaning to the code's names, but not the text of the user.
-        return rewritten(self.facts.kernel, substituted(parsed, dict(insn.iname_exprs)))
-
     # where it does it
 
     def _instances(self, where: Where, instances: Instances) -> Instances:
@@ -243,13 +222,3 @@ def _joined(*texts: str) -> str:
 
 def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:
     return tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
-
-
-def _operation_of(name: str, insn_id: str) -> tuple[str, str]:
-    """Return (kind, dtype) of a stated operation."""
-    try:
-        dtype, kind = read_operation(f"f_op_{name}")
-    except UnknownFeatureError as error:
-        msg = f"{name!r}, stated for instruction {insn_id!r}, is no operation: {error.message}"
-        raise UnsupportedKernelError(msg, instruction=insn_id) from None
-    return kind, dtype

@@ -1,0 +1,116 @@
+"""Work that a user states: calls of a library on parts of arrays, and instructions that are not to be counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex import InstructionCounts, annotate
+from perflex.errors import UnsupportedKernelError
+from perflex.features import count_features, extract_scop
+
+N = 50
+
+
+class Gemv(lp.ScalarCallable):  # type: ignore[misc]
+    """A matrix times a vector, by a library."""
+
+    def with_types(self, arg_id_to_dtype: Any, clbl_inf_ctx: Any) -> Any:
+        if not {0, 1} <= set(arg_id_to_dtype):
+            return self, clbl_inf_ctx
+        kind = arg_id_to_dtype[1]
+        return self.copy(name_in_target="gemv", arg_id_to_dtype={0: kind, 1: kind, -1: kind}), clbl_inf_ctx
+
+    def with_descrs(self, arg_id_to_descr: Any, clbl_inf_ctx: Any) -> Any:
+        return self.copy(arg_id_to_descr=arg_id_to_descr), clbl_inf_ctx
+
+
+def called(columns: int = 8) -> Any:
+    """Return e products of a matrix of 8 rows and a vector, of which loopy sees the call only."""
+    kernel = lp.make_kernel(
+        f"{{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < {columns}}}",
+        "[i]: y[e, i] = gemv([i, j]: A[e, i, j], [j]: x[e, j]) {id=call}",
+        [
+            lp.GlobalArg("A", np.float64, shape=f"n, 8, {columns}"),
+            lp.GlobalArg("x", np.float64, shape=f"n, {columns}"),
+            lp.GlobalArg("y", np.float64, shape="n, 8"),
+            lp.ValueArg("n", np.int32),
+        ],
+        target=lp.CTarget(),
+        lang_version=(2018, 2),
+        assumptions="n >= 1",
+    )
+    return lp.register_callable(kernel, "gemv", Gemv(name="gemv"))
+
+
+def written_out() -> Any:
+    return lp.make_kernel(
+        "{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < 12}",
+        "y[e, i] = sum(j, A[e, i, j]*x[e, j]) {id=call}",
+        [*called(12).default_entrypoint.args],
+        target=lp.CTarget(),
+        lang_version=(2018, 2),
+        assumptions="n >= 1",
+    )
+
+
+def counted(kernel: Any) -> dict[str, float]:
+    return {one.identifier: one.value for one in count_features(extract_scop(kernel), {"n": N})}
+
+
+def test_a_call_on_sub_arrays_counts_as_stated_and_each_element_once() -> None:
+    scop = extract_scop(annotate(called(), instructions={"call": InstructionCounts.of({"float64_madd": 64})}))
+    found = count_features(scop, {"n": N})
+    values = {one.identifier: one.value for one in found}
+    assert values["f_op_float64_madd"] == N * 64
+    assert values["f_mem_access_global_float64_load"] == N * (64 + 8)
+    assert values["f_mem_access_global_float64_store"] == N * 8
+    assert [values[f"f_mem_footprint_array:{name}"] for name in ("A", "x", "y")] == [N * 64, N * 8, N * 8]
+    assert not any(one.exact for one in found if one.identifier.startswith(("f_op", "f_mem")))
+
+
+def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays() -> None:
+    # What is stated is what the written-out kernel does.
+    stated = InstructionCounts.of({}, ["A[e, i, j]", "x[e, j]"], ["y[e, i]"])
+    mine, written = (counted(kernel) for kernel in (annotate(called(12), instructions={"call": stated}), written_out()))
+    names = ("f_mem_footprint_array:A", "f_mem_footprint_array:x", "f_mem_access_global_float64_store")
+    assert {name: mine[name] for name in names} == {name: written[name] for name in names}
+    assert mine["f_mem_access_global_float64_load"] == N * (8 * 12 + 12)
+    assert "f_op_float64_madd" not in mine
+    # The vector again for each row, as the loops of the call allow.
+    again = InstructionCounts.of({}, ["A[e, i, j]", *["x[e, j]"] * 8])
+    loads = counted(annotate(called(12), instructions={"call": again}))["f_mem_access_global_float64_load"]
+    assert loads == written["f_mem_access_global_float64_load"] == N * 2 * 8 * 12
+
+
+def test_any_instruction_may_be_stated() -> None:
+    kernel = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        "y[i] = exp(x[i])*x[i] + 1 {id=hard}",
+        [lp.GlobalArg("x, y", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2),
+    )
+    plain = counted(kernel)
+    table = counted(annotate(kernel, instructions={"hard": InstructionCounts.of({"float32_madd": 3})}))
+    assert {name for name in plain if name.startswith("f_op")} == {"f_op_float32_exp", "f_op_float32_madd"}
+    expected = {name: value for name, value in plain.items() if not name.startswith("f_op")}
+    # On the one work-item, for each of 50 iterations.
+    assert table == expected | {"f_op_float32_madd": 3 * N}
+    none = counted(annotate(kernel, instructions={"hard": InstructionCounts.of({}, ["x[i]"])}))
+    assert not any(name.startswith("f_op") or "store" in name for name in none)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stated", "message"),
+    [
+        (called(), {}, r"'call' is a call on sub-arrays \(gemv.*annotate\(kernel, instructions=\{'call': Instr"),
+        (called(), {"calls": InstructionCounts()}, "'calls' fits no instruction"),
+        (written_out(), {"call": InstructionCounts()}, "reduction of instruction 'call' is .* state call_j_update"),
+    ],
+)
+def test_what_is_not_stated_or_fits_nothing_is_refused(kernel: Any, stated: Any, message: str) -> None:
+    with pytest.raises(UnsupportedKernelError, match=message):
+        extract_scop(annotate(kernel, instructions=stated))
