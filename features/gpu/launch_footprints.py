@@ -8,7 +8,7 @@ progressions; only those in guards and floors are enumerated.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,10 +125,15 @@ class Imager:
         """Return arrays of the dimensions' values that broadcast to all points, and which points the guards let run."""
         order = sorted(core)
         extents = [self.piece.ranges[dim][1] - self.piece.ranges[dim][0] + 1 for dim in order]
-        if prod(extents) > _MOST_POINTS:
+        count = prod(extents)
+        if count > _MOST_POINTS:
+            shown = " x ".join(map(str, extents))
+            # Mostly two of the extents grow with the sizes.
+            times = max(2, ceil(sqrt(count / _MOST_POINTS)))
             msg = (
-                f"guards or subscripts of {access.text} in kernel {self._kernel!r} couple {prod(extents)} instances, "
-                "more than data volumes can look at; simplify them or give smaller sizes"
+                f"bounds, guards or subscripts of {access.text} in kernel {self._kernel!r} couple {shown} = {count} "
+                f"instances, as those of a triangle do, and data volumes look at {_MOST_POINTS} at most; give sizes "
+                f"that are {times} times smaller, or count the whole rectangle, which is an upper bound"
             )
             raise UnsupportedKernelError(msg, kernel=self._kernel, access=access.text)
         values = (
