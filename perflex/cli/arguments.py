@@ -57,7 +57,9 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
     from perflex.calibration.calibration import Calibration, load_calibration
     from perflex.machines.files import load_machine
 
-    if machine is None and (is_space(words[0]) or (":" in words[0] and not os.path.exists(words[0]))):  # noqa: PTH110
+    if machine is None and (
+        is_space(words[0]) or _is_source(words[0]) or (":" in words[0] and not os.path.exists(words[0]))  # noqa: PTH110
+    ):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
         raise ArgumentError(msg, word=words[0])
     if machine is None or _is_calibration(words[0]):
@@ -182,7 +184,7 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     """
     if reference.endswith(_SCOP_SUFFIXES):
         return _described(reference)
-    if reference.endswith(_SOURCE_SUFFIXES) or reference.rpartition(":")[0].endswith(_SOURCE_SUFFIXES):
+    if _is_source(reference):
         return _from_source(reference)
     import loopy as lp
 
@@ -200,6 +202,23 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     return kernel
 
 
+def _is_source(word: str) -> bool:
+    return word.endswith(_SOURCE_SUFFIXES) or word.rpartition(":")[0].endswith(_SOURCE_SUFFIXES)
+
+
+def _kernels_of(place: str) -> str:
+    """Return the kernels of a file for a message; nothing where it cannot be read."""
+    from perflex.features.from_source.parsing import kernels_in
+
+    try:
+        text = Path(place).read_text(encoding="utf-8")
+        names = dict.fromkeys(one.spelling for one in kernels_in(Path(place), text, {}))
+    except (OSError, UnicodeDecodeError):
+        msg = f"there is no file {place}, or it cannot be read"
+        raise ArgumentError(msg, word=place) from None
+    return f"; name one: {', '.join(f'{place}:{name}' for name in names)}" if names else "; it has none"
+
+
 def _from_source(reference: str) -> SourceKernel:
     """Return the kernel of ``FILE.cl:name`` or ``FILE.cu:name<arguments>`` with the launch that options give."""
     from perflex.features import source_kernel
@@ -207,7 +226,7 @@ def _from_source(reference: str) -> SourceKernel:
     given = launch_given()
     place, colon, name = reference.rpartition(":")
     if not colon or not place.endswith(_SOURCE_SUFFIXES):
-        msg = f"cannot read {reference!r}; write FILE.cl:kernel or FILE.cu:kernel<template arguments>"
+        msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
         raise ArgumentError(msg, word=reference)
     if (given.groups is None) == (given.extent is None):
         msg = f"{reference} needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
@@ -294,6 +313,10 @@ def load_kernels(place: str) -> dict[str, object]:
     if place.endswith(_SCOP_SUFFIXES):
         scop = _described(place)
         return {scop.name: scop}
+    if _is_source(place):
+        made = f"perflex.source_kernel({place!r}, ...)"
+        msg = f"{place} is source code; give a Python file with functions that return {made}"
+        raise ArgumentError(msg, word=place)
     # Any name that can stand behind the colon: the whole module is looked at.
     with _executed(f"{place}:all") as (module, _, path):
         # Neither what the file imports nor what it keeps to itself: a table names what is called.
@@ -312,6 +335,12 @@ def load_kernels(place: str) -> dict[str, object]:
 def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
     """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported from then on."""
     name, colon, inside = reference.rpartition(":")
+    if _is_source(reference):
+        msg = (
+            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
+            "schema: perflex-source/1 that states them, and name it here"
+        )
+        raise ArgumentError(msg, word=reference)
     if not colon or not name or not inside.isidentifier():
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
         raise ArgumentError(msg, word=reference)
