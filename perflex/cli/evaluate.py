@@ -106,6 +106,7 @@ def _show_evaluations(terminal: Terminal, evaluations: list[DeviceEvaluation]) -
 
 def show_methods(terminal: Terminal, device: str, result: StudyResult, *, indent: int) -> None:
     """Print the models and baselines of a study side by side, over all variants; the report has more measures."""
+    from perflex.studies.evaluation.baselines import IN_WORDS
     from perflex.studies.evaluation.files import summary_rows
 
     def percent(fraction: float | None) -> str:
@@ -114,7 +115,7 @@ def show_methods(terminal: Terminal, device: str, result: StudyResult, *, indent
     rows = [
         (
             f"{row.model} (used)" if row.used else row.model,
-            row.knowledge or "",
+            IN_WORDS.get(row.knowledge or "", ""),
             *map(percent, (row.median_error, row.rms_error, row.max_error)),
             f"{row.pairs_ranked_right:g} of {row.pairs}" if row.pairs else "",
             percent(row.loss_mean),
@@ -125,7 +126,7 @@ def show_methods(terminal: Terminal, device: str, result: StudyResult, *, indent
     ]
     headings = (
         "predicted by",
-        "information used",
+        "known of a variant",
         "median",
         "rms",
         "maximum",
@@ -146,7 +147,7 @@ def demo(
     accept_noise: AcceptNoiseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict two variants of matrix multiplication from measurements of other kernels, then measure them."""
+    """Predict two variants of matrix multiplication from other kernels and from parts of them, then time them."""
     from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
     from perflex.studies.demo import demo_rows, demo_summary, run_demo, write_demo
@@ -235,5 +236,6 @@ def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool)
             "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
             "matrix, which a constant cost per access cannot describe (try --sizes 512,1024)"
         )
-    kernels = f"{found['measurement_kernels']} measurement kernels: microbenchmarks, and the memory accesses of the"
-    terminal.show(*lines, f"{kernels} variants without their arithmetic; {evaluation.seconds:.0f} s in all")
+    kernels = f"{found['measurement_kernels']} measurement kernels: microbenchmarks, and parts of the variants, timed"
+    parts = "the memory accesses of the variants without their arithmetic"
+    terminal.show(*lines, f"{kernels} ({parts}); {evaluation.seconds:.0f} s in all")

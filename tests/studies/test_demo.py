@@ -197,6 +197,10 @@ def test_the_command_prints_what_was_found(
     assert result.studies[0].judgement in printed.splitlines()
     assert f"ranked correctly: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
     assert "variants without their arithmetic" in printed
+    # What was known of a variant is said in one way: in the table, and below it.
+    assert printed.count("parts of it, timed") == 1
+    assert "microbenchmarks, and parts of the variants, timed (" in printed
+    assert not {"nothing", "reduced kernels", "short launch"} & set(re.split(r"\s{2,}|\n", printed))
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed
     assert printed.splitlines()[-4:] == [str(path) for path in write_order(out)]

@@ -23,6 +23,13 @@ Knowledge = Literal["nothing", "code", "reduced kernels", "timing"]
 kernels made from it, on little data or with part of its work; a timing of the variant itself."""
 KNOWLEDGE: tuple[Knowledge, ...] = ("nothing", "code", "reduced kernels", "timing")
 """All of them, the least first."""
+IN_WORDS: Mapping[str, str] = {
+    "nothing": "its counts",
+    "code": "its compiled code",
+    "reduced kernels": "parts of it, timed",
+    "timing": "a timing of it",
+}
+"""What is known of a variant, as users read it."""
 
 # Its arrays are larger than the caches of most devices together, and fit into the memory of all.
 _COPY = ("gmem_copy", "dtype:float32", "lsize_0:256", "width:1", "groups_fit:True", "nelements:16777216")
