@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.times.named_kernels import NamedKernels, read_value
+from perflex.calibration.times.profilers import described, profiler_rows, refuse_unreadable
 from perflex.calibration.times.table import TimedKernel, TimesTable
 from perflex.errors import FileFormatError, PerflexError, PerflexWarning
 from perflex.file_io import csv_rows, read_bytes, saving, unpacked_text
@@ -65,6 +66,11 @@ def load_times(
 
         All other columns are sizes, or arguments of the function or generator that makes the kernel. Empty cells are
         not known. Rows may repeat a kernel.
+
+        Or a report of NVIDIA's profilers as CSV: of Nsight Compute, a metric in each row (``--csv``) or a launch
+        (``--page raw --csv``), or of ``nsys stats --format csv``, ``cuda_gpu_trace`` or ``cuda_gpu_kern_sum``. There
+        kernels are named by their functions, without parameters; those that `kernels` lacks are left out. Sizes are
+        columns that you add, or the kernels have none.
     kernels
         Functions that make kernels (loopy translation units, annotated ones, measurement kernels or Scops), or
         kernels themselves, by name; or a module, whose own functions are taken.
@@ -76,7 +82,8 @@ def load_times(
     Warns
     -----
     PerflexWarning
-        Columns are neither sizes nor arguments of any kernel; names them.
+        Columns are neither sizes nor arguments of any kernel, or a profiler's report has launches of other kernels;
+        names them.
 
     Raises
     ------
@@ -85,12 +92,15 @@ def load_times(
         not positive, or the rows are of several devices and none is chosen; names file and line.
     """
     path = Path(path)
+    refuse_unreadable(path)
     content = read_bytes(path)
-    table = csv_rows(unpacked_text(content, path), path)
+    text = unpacked_text(content, path)
+    makers = NamedKernels(kernels)
+    profiled = profiler_rows(text, path)
+    table = csv_rows(text, path) if profiled is None else described(profiled, makers.names, path)
     names = list(table[0][1])
     column = _time_column(names, path)
     rows, device = _chosen(table, path, device, only or {})
-    makers = NamedKernels(kernels)
     used: set[str] = set()
     found = []
     for line, cells in rows:

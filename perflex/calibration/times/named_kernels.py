@@ -48,6 +48,11 @@ class NamedKernels:
         # Rows of one variant share a kernel, which is then described and counted once.
         self._made: dict[tuple[Any, ...], Any] = {}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the user's own kernels."""
+        return tuple(self._known)
+
     def of(self, kernel: str, cells: Mapping[str, str]) -> MadeKernel:
         """Return the kernel that a row names."""
         name, stated = _split_label(kernel)
