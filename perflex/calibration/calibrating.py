@@ -128,17 +128,41 @@ def calibrate(
     target = target_on(where, model.input_features(), None if cpu is None else host_machine(cpu))
     with progress_shown(run.progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))
-        spent: dict[str, Any] = {}
-        if budget_s is None:
-            table = gather(tuple(model.all_features()), kernels, measuring)
-        else:
-            from perflex.calibration.budget.within_budget import measure_within_budget
-
-            table, spent = measure_within_budget(model, kernels, budget_s, measuring)
-    found = calibration_from_table(model, table, fit_model(model, table, fit), device=where, timing=options)
+        table, spent = _gathered(model, kernels, budget_s, measuring)
+    found = calibration_from_table(model, table, fitted(model, table, fit), device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found
+
+
+def _gathered(
+    model: Model, kernels: Sequence[Any], budget_s: float | None, measuring: Measuring
+) -> tuple[FeatureTable, dict[str, Any]]:
+    """Count and measure kernels, within a budget if there is one; return their table, and how a budget was spent."""
+    try:
+        if budget_s is None:
+            return gather(tuple(model.all_features()), kernels, measuring), {}
+        from perflex.calibration.budget.within_budget import measure_within_budget
+
+        return measure_within_budget(model, kernels, budget_s, measuring)
+    except CalibrationError as error:
+        if "dropped" not in error.context:
+            raise
+        names = tuple(model.params())
+        msg = f"{error.message}; so nothing determines {', '.join(names)}"
+        raise CalibrationError(msg, **error.context, parameters=names) from error
+
+
+def fitted(model: Model, table: FeatureTable, options: FitOptions | None = None) -> FitResult:
+    """Fit a model as `fit_model`; errors say which kernels were left out before, for these may be what is lacking."""
+    try:
+        return fit_model(model, table, options)
+    except CalibrationError as error:
+        if not table.dropped:
+            raise
+        label, reason = table.dropped[0]
+        msg = f"{error.message} ({len(table.dropped)} kernels were left out; the first: {label}: {reason})"
+        raise CalibrationError(msg, **error.context) from error
 
 
 def _of_times(model: Model | str, times: TimesTable, fit: FitOptions | None, run: RunOptions) -> Calibration:

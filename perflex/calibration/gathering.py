@@ -218,7 +218,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     if not len(kept):
         reasons = "; ".join(f"{label}: {reason}" for label, reason in dropped[:3])
         msg = f"none of the {len(dropped)} kernels could be used ({reasons})"
-        raise CalibrationError(msg)
+        raise CalibrationError(msg, dropped=tuple(label for label, _ in dropped))
     # np.stack refuses an empty list.
     values = np.stack([columns[name] for name in names], axis=1) if names else np.zeros((len(rows), 0))
     return FeatureTable(

@@ -24,12 +24,13 @@ from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perflex.expression.model import Model
     from perflex.machines.host import ReportedCpu
     from perflex.models import ModelDescription
     from perflex.timing.launch.backend import TimedDevice
+    from perflex.timing.results import Timing
     from uipick import MeasurementKernel
 
 # The shipped models' sizes suit a device of this many single-precision multiply-adds per second.
@@ -39,6 +40,8 @@ _PILOT = ("flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "gr
 _PER_ELEMENT = 32 * 64
 # A fast device is done with few elements before its timer can tell, so more follow until a launch takes long enough.
 _PILOT_ELEMENTS = (32768, 1048576, 16777216)
+# A simulator of a device does not end with them: it gets one work-group.
+_SHORTEST_PILOT, _LEAST_ELEMENTS = (*_PILOT, "lid_stride_1:16"), 256
 _LONG_ENOUGH_S = 2e-4
 _TOO_SLOW = ("hang", "limit")
 
@@ -46,22 +49,15 @@ _TOO_SLOW = ("hang", "limit")
 def multiply_add_rate(device: TimedDevice) -> float | None:
     """Return the device's multiply-adds per second, from one short measurement kernel.
 
-    None with a `PerflexWarning` where the kernel does not run on the device; others may. A `MeasurementError` where it
-    does not end within the time limit of a launch. A run that goes on finds the rate, and so the sizes, that it had.
+    None with a `PerflexWarning` where the kernel does not run on the device; others may. A `MeasurementError` where the
+    shortest does not end within the time limit of a launch. A run that goes on finds the rate, and so the sizes, that
+    it had.
     """
-    from perflex.timing.measuring import measure
-    from uipick import ALL_GENERATORS, KernelCollection
-
     rate = None
-    for elements in _PILOT_ELEMENTS:
-        (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(_PILOT, {"nelements": (elements,)})
-        (outcome,) = measure(
-            [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
-            device,
-            # The rate only sets sizes, so a few trials are enough.
-            TimingOptions(trials=5, min_trials=3, budget_s=1.0),
-            recorder=current_recorder(),
-        )
+    for usual in _PILOT_ELEMENTS:
+        elements, outcome = usual, _pilot(device, _PILOT, usual)
+        if rate is None and isinstance(outcome, MeasurementFailure) and outcome.kind in _TOO_SLOW:
+            elements, outcome = _LEAST_ELEMENTS, _pilot(device, _SHORTEST_PILOT, _LEAST_ELEMENTS)
         if isinstance(outcome, MeasurementFailure):
             # A device on which the shortest kernel does not end has hours of others before it.
             if rate is None and outcome.kind in _TOO_SLOW:
@@ -74,6 +70,21 @@ def multiply_add_rate(device: TimedDevice) -> float | None:
         if outcome.seconds >= _LONG_ENOUGH_S:
             break
     return rate
+
+
+def _pilot(device: TimedDevice, tags: Sequence[str], elements: int) -> Timing | MeasurementFailure:
+    from perflex.timing.measuring import measure
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags, {"nelements": (elements,)})
+    (outcome,) = measure(
+        [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
+        device,
+        # The rate only sets sizes, so a few trials are enough.
+        TimingOptions(trials=5, min_trials=3, budget_s=1.0),
+        recorder=current_recorder(),
+    )
+    return outcome
 
 
 def scale_of(rate: float | None) -> float:

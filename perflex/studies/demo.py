@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import math
+import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.acceptance import save_if_acceptable
-from perflex.errors import FileFormatError, MeasurementError
+from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
 from perflex.studies.evaluation.files import draw_study
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
@@ -70,15 +71,22 @@ def run_demo(
 ) -> DeviceEvaluation:
     """Calibrate on measurement kernels, predict both variants, and only then measure them.
 
-    Sizes are multiples of 16; by default six that suit the device's speed.
+    Sizes are multiples of 16; by default six that suit the device's speed. A variant that
+    cannot be timed at a size is left out there, with a `PerflexWarning`.
     """
     study = demo_study(sizes or ())
     evaluation = evaluate_device(device, [study], timing=timing, progress=progress)
-    missing = len(study.sizes) * len(study.variants) - len(evaluation.studies[0].points)
+    points = evaluation.studies[0].points
+    missing = len(study.sizes) * len(study.variants) - len(points)
+    # Kernels that could not be timed come last among what was skipped; reasons mostly begin with their labels.
+    failed = [(label, reason.removeprefix(f"{label}: ")) for label, reason in evaluation.skipped[-missing:]]
+    if not points:
+        label, reason = failed[0]
+        msg = f"{label}: {reason}"
+        raise MeasurementError(msg, kernel=label)
     if missing:
-        # Kernels that could not be timed come last among what was skipped.
-        label, reason = evaluation.skipped[-missing]
-        raise MeasurementError(reason if label in reason else f"{label}: {reason}", kernel=label)
+        for label, reason in failed:
+            warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=2)
     return evaluation
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex import Calibration, FitOptions, Model, TimingOptions, calibrate, fit_model, gather_feature_values, rank
 from perflex.devices.listing import wall_time_identifier
-from perflex.errors import CalibrationError, MissingSizeError, NoMatchError, PerflexWarning
+from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, PerflexWarning
 from perflex.features import kernel_feature_values, register_feature, unregister_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
@@ -82,6 +83,28 @@ def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels: li
     finally:
         unregister_feature("f_test_none")
     assert caught.value.parameters == ("p_none",)
+
+
+@pytest.mark.parametrize("budget_s", [None, 1e3])
+def test_parameters_that_lack_kernels_that_a_device_does_not_run_are_named(
+    kernels: list[MeasurementKernel], budget_s: float | None
+) -> None:
+    device = device_with_law(kernels)
+
+    def law(label: str, sizes: Mapping[str, int]) -> float:
+        if label.startswith(("matmul", "flops")):  # they alone have multiply-adds
+            msg = f"{label}: needs a work-group of 256 work-items"
+            raise MeasurementError(msg, kernel=label)
+        return device.law(label, sizes)
+
+    with (
+        pytest.warns(PerflexWarning, match="is left out: needs a work-group of 256"),
+        pytest.raises(
+            CalibrationError, match=r"p_madd is determined by no kernel.*8 kernels.*; the first: m"
+        ) as caught,
+    ):
+        calibrate(MODEL, kernels, device=replace(device, law=law), budget_s=budget_s)
+    assert caught.value.parameters == ("p_madd",)
 
 
 def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels: list[MeasurementKernel], tmp_path: Path) -> None:

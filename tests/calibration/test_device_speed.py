@@ -51,6 +51,16 @@ def test_a_device_that_does_not_run_the_kernel_for_its_speed_is_calibrated_all_t
     assert len(left_out) == len(found.fit.kernels) / 3 > 0
 
 
+def test_a_simulator_on_which_the_usual_kernel_does_not_end_gets_a_shorter_one() -> None:
+    def law(label: str, sizes: Mapping[str, int]) -> float:
+        if sizes["nelements"] > 256:
+            msg = f"{label}: does not end"
+            raise MeasurementError(msg, kernel=label, kind="hang")
+        return sizes["nelements"] * 32 * sizes["m"] / 1e6
+
+    assert multiply_add_rate(FakeDevice(law)) == pytest.approx(1e6)
+
+
 def test_a_larger_kernel_that_fails_leaves_the_speed_of_the_smaller() -> None:
     assert multiply_add_rate(failing(madds, "nelements=1048576")) == pytest.approx(2e12)
 
@@ -58,7 +68,9 @@ def test_a_larger_kernel_that_fails_leaves_the_speed_of_the_smaller() -> None:
 def test_without_kernels_that_determine_the_parameters_there_is_no_calibration() -> None:
     with (
         pytest.warns(PerflexWarning),
-        pytest.raises(CalibrationError, match="none of the 16 kernels could be used"),
+        pytest.raises(
+            CalibrationError, match=r"none of the 16 kernels could be used .*; so nothing determines p_f32madd"
+        ),
     ):
         calibrate("madd_only", device=failing(madds, "madd"))
 

@@ -245,6 +245,32 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
         run_demo(replace(device, law=law), sizes=(96,))
 
 
+@pytest.mark.parametrize(("bad", "left"), [("n=96)", 2), ("prefetch=True, lsize_0=16, lsize_1=16, groups_fit=True", 2)])
+def test_targets_that_do_not_run_are_left_out_with_a_line_each(
+    bad: str, left: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = true_device(0.1)
+
+    def law(label: str, sizes: dict[str, int]) -> float:
+        if label.startswith("matmul_sq(") and bad in label and sizes["n"] in {96, 160}:
+            msg = f"{label}: does not end"
+            raise MeasurementError(msg, kernel=label, kind="hang")
+        return device.law(label, sizes)
+
+    set_scale(monkeypatch)
+    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: replace(device, law=law))
+    assert main(["demo", "--out", str(tmp_path), "--sizes", "96,160", "--trials", "2"]) == 0
+    printed, remarks = capfd.readouterr()
+    lines = [line for line in remarks.splitlines() if line.startswith("warning: matmul_sq(")]
+    assert len(lines) == 4 - left
+    assert all(line.endswith(") is left out: does not end") and bad in line for line in lines)
+    assert "no baseline" not in printed
+    with (tmp_path / "table.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == left
+    assert all(abs(float(row["relative_error"])) < 0.01 for row in rows)
+
+
 def test_kernels_that_do_not_run_are_left_out_with_a_line_each(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -369,10 +369,15 @@ class _Batches:
         if not missing:
             return
         untimed = [row for row in range(len(rows)) if row not in pool.outcomes]
-        cost = expected_device_time(predicted[untimed], few_trials(self._timing, math.inf), self._sample_s)
-        lacking = float(cost[cheapest_basis(rows[untimed], cost, rows[done])].sum())
         failed = pool.failures()
         also = f" ({len(failed)} kernels could not be timed; the first: {': '.join(failed[0])})" if failed else ""
+        hopeless = tuple(names[column] for column in undetermined(rows[[*done, *untimed]]))
+        if hopeless:
+            cause = f"{', '.join(hopeless)} is determined by no kernel that can be timed{also}"
+            msg = f"{cause}; add kernels that contain it, or drop parameters from the model"
+            raise CalibrationError(msg, parameters=hopeless)
+        cost = expected_device_time(predicted[untimed], few_trials(self._timing, math.inf), self._sample_s)
+        lacking = float(cost[cheapest_basis(rows[untimed], cost, rows[done])].sum())
         msg = (
             f"a budget of {self._budget_s:.3g} s of device time is too small to determine {', '.join(missing)}: the "
             f"cheapest kernels that do take about {(pool.spent_s + lacking) / _MARGIN:.2g} s; give a larger budget, "

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.acceptance import warn_of_doubts
-from perflex.calibration.calibrating import calibration_from_table
+from perflex.calibration.calibrating import calibration_from_table, fitted
 from perflex.calibration.gathering import gather_feature_values
 from perflex.calibration.ready import cpu_here, multiply_add_rate, scale_of
 from perflex.devices.listing import wall_time_identifier
 from perflex.errors import CalibrationError, MachineError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel
-from perflex.fit.fitting import fit_model
 from perflex.progress import RunOptions
 from perflex.store.resume import RecordOnly, recording
 from perflex.studies.evaluation.baselines import (
@@ -234,7 +233,7 @@ def _calibrate(
     if len(plan.models) == 1:
         # There is nothing to choose: one fit, whose warnings are the user's to see.
         ((name, model),) = plan.models.items()
-        fit = fit_model(model, parts[name])
+        fit = fitted(model, parts[name])
         calibration = _calibration(model, parts[name], fit, device, timing)
         warn_of_doubts(calibration)
         only = OverlapChoice(name, "there is no other", (Candidate(name, model, calibration.fit),))
