@@ -140,7 +140,7 @@ class DomainMaker:
         """
         shifts = {
             loop: shift
-            for depth, (loop, entry) in enumerate(zip(place.loops, place.entries, strict=True))
+            for depth, (loop, entry) in enumerate(zip(place.loops, place.entries, strict=False))
             if (shift := self._shifts.of(entry, place.entries[:depth])) is not None
         }
         moved = tuple((loop, str(shift.value)) for loop, shift in shifts.items())

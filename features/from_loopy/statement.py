@@ -26,12 +26,12 @@ class Place:
     launch: int
     loops: tuple[str, ...]
     schedule: tuple[int | str, ...]
-    entries: tuple[int, ...] = ()  # Where the linearization enters each of the loops
+    entries: tuple[int, ...] = ()  # Where the linearization enters each of the loops; sub-arrays' come last, without
 
     def inside(self, loops: Sequence[str]) -> Place:
         """Return the place in loops that stand around this instruction alone."""
         schedule = (*self.schedule, *(step for loop in loops for step in (loop, 0)))
-        return Place(self.launch, (*self.loops, *loops), schedule)
+        return Place(self.launch, (*self.loops, *loops), schedule, self.entries)
 
 
 @dataclass

@@ -201,7 +201,7 @@ def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exact = TimingOptions(trials=25, precision=0.0, budget_s=1e9)
-    monkeypatch.setattr("perflex.timing.options.TimingOptions", lambda **_: exact)
+    monkeypatch.setattr("perflex.calibration.ready.TimingOptions", lambda **_: exact)
     device = device_beside_others(law, disturbs)
     object.__setattr__(device, "kind", "cpu")
     machine.devices = [device]

@@ -221,7 +221,7 @@ def test_progress_grows_to_its_total() -> None:
         ({"budget_s": 0}, "budget_s, limit_s and build_limit_s must be positive, got 0"),
         ({"precision": 1}, "precision must be a fraction .*got 1"),
         ({"precision": float("nan")}, "precision must be a fraction .*got nan"),
-        ({"build_limit_s": -1}, "must be positive, got 1.0, 10.0 and -1"),
+        ({"build_limit_s": -1}, "must be positive, got 0.5, 10.0 and -1"),
         ({"limit_s": float("nan")}, "must be positive, got .* nan"),
     ],
 )
