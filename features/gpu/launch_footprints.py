@@ -214,6 +214,11 @@ class FootprintCounter:
         # By imager, which `imagers_of` keeps alive.
         self._flat_elements: dict[int, dict[object, Intervals]] = {}
 
+    @property
+    def granule(self) -> int:
+        """The size of a granule, in bytes."""
+        return self._layout.granule
+
     def products(self, box: Box, direction: str) -> dict[Key, list[BoxProduct]]:
         """Return for each array what the work-groups of a box load or store, as products along axes."""
         if (box, direction) not in self._products:

@@ -40,6 +40,7 @@ class ArrayVolumes:
     # hit_xy, hit_z: what of it is still in the L2 cache (Section 4.4.2).
     hit_xy: float = 0.0
     hit_z: float = 0.0
+    hit_farther: float = 0.0  # What else work-groups further back have left in the L2 cache
     # Partly written sectors that leave the L2 cache before they are complete: stored, and read back.
     store_evict: float = 0.0
     dram_capacity: float = 0.0  # Repeated loads of a wave that miss the L2 cache

@@ -12,6 +12,7 @@ have the form a exp(-b exp(-c O)) in an oversubscription O (Section 4.5). The cu
   loops;
 * DRAM is accessed by pairs of sectors, and the alignment of arrays counts;
 * the y set is one row of work-groups high, and what a reuse has to survive is that set and what the wave newly loads;
+* data that work-groups use in turn, and what waves further back have left, hit as far as they fit (`left_in_l2`);
 * first waves, rows and layers have nothing before them in the launch, so that with cold caches DRAM loads are no less
   than what the launch touches; warm caches hold what the same run, just before, has left.
 
@@ -28,18 +29,17 @@ The paper's tool is cruder than the paper in three points, where its numbers and
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
-from math import exp, lcm, prod, sqrt
+from math import lcm, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.integer_sets import Atoms
 from perflex.features.gpu.l1 import Lines, average_group, l1_cycles, l1_period, require_nvidia
 from perflex.features.gpu.l1_reuse import resident_reuse
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
+from perflex.features.gpu.left_in_l2 import Kept, WaveVolumes, gompertz, mean_volumes, recurring_hit
 from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.waves import waves_of
@@ -48,86 +48,14 @@ from perflex.features.gpu.work_group_kinds import first_groups, guards_of, launc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from perflex.features.gpu.l1 import Cycles, GroupVolumes
     from perflex.features.gpu.l1_reuse import Reuse
     from perflex.features.gpu.launch_footprints import Beforehand
     from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.gpu.waves import Wave, Waves
+    from perflex.features.gpu.waves import Waves
     from perflex.machines.machine import Machine
-
-
-def gompertz(curve: tuple[float, float, float], oversubscription: float) -> float:
-    """Return a exp(-b exp(-c O))."""
-    a, b, c = curve
-    # Curves of hits have a negative c: beyond 700 the inner exponential overflows, and the rate is 0 long before.
-    return a * exp(-b * exp(min(-c * oversubscription, 700.0)))
-
-
-@dataclass(frozen=True)
-class WaveVolumes:
-    """Bytes of a wave, by array; of several waves their means."""
-
-    load: dict[str, float]
-    store: dict[str, float]
-    # what of the loads the sets adjacent in x, y and z touch, each without what those before it touch
-    overlap: dict[str, tuple[float, float, float]]
-    # all bytes of the sets adjacent in x, y and z, loads and stores counted by themselves
-    sets: tuple[float, float, float]
-    # part of all waves that have a set adjacent in x, y and z; the means of overlaps and sets are of those alone
-    shares: tuple[float, float, float] = (1.0, 1.0, 1.0)
-
-
-def wave_volumes(footprints: FootprintCounter, wave: Wave, granule: int) -> WaveVolumes:
-    """Return the footprint of a wave and its overlaps with the sets before it (Section 4.4.2)."""
-    load: dict[str, float] = {}
-    overlap: dict[str, tuple[float, float, float]] = {}
-    sets = [0.0, 0.0, 0.0]
-    for key in footprints.keys("load"):
-        unions = [
-            [product for box in boxes for product in footprints.products(box, "load").get(key, [])]
-            for boxes in (wave.now, *wave.before)
-        ]
-        if not any(unions):
-            continue
-        atoms = Atoms(unions)
-        mine = atoms.masks[0]
-        load[key[0]] = load.get(key[0], 0) + atoms.size(mine) * granule
-        found = []
-        for number, mask in enumerate(atoms.masks[1:]):
-            sets[number] += atoms.size(mask) * granule
-            found.append(atoms.size(mine & mask) * granule)
-            # What one set still holds is no longer looked for in the next.
-            mine = mine & ~mask
-        before = overlap.get(key[0], (0.0, 0.0, 0.0))
-        overlap[key[0]] = (before[0] + found[0], before[1] + found[1], before[2] + found[2])
-    # Stores take room in L2 that reuse has to survive; the overlap itself is of loads alone.
-    for number, boxes in enumerate(wave.before):
-        sets[number] += sum(footprints.bytes_of(boxes, ["store"]).values())
-    store: dict[str, float] = {**footprints.bytes_of(wave.now, ["store"])}
-    return WaveVolumes(load, store, overlap, (sets[0], sets[1], sets[2]))
-
-
-def mean_volumes(footprints: FootprintCounter, waves: Waves, granule: int) -> WaveVolumes:
-    """Return the means over some waves by their weights."""
-    if len(waves.members) == 1:
-        # A single wave's overlaps need no mean over those that have any.
-        return replace(wave_volumes(footprints, waves.members[0][0], granule), shares=waves.shares)
-    load, store = defaultdict[str, float](float), defaultdict[str, float](float)
-    overlap: dict[str, tuple[float, float, float]] = {}
-    sets = np.zeros(3)
-    total = sum(weight for _, weight in waves.members)
-    # Of those that have a set before them: where none has, the sums below are zero as well.
-    with_set = total * np.where(np.asarray(waves.shares) > 0, waves.shares, 1.0)
-    for wave, weight in waves.members:
-        found = wave_volumes(footprints, wave, granule)
-        for into, part in ((load, found.load), (store, found.store)):
-            for name, size in part.items():
-                into[name] += weight / total * size
-        for name, sizes in found.overlap.items():
-            x, y, z = np.asarray(overlap.get(name, (0.0, 0.0, 0.0))) + weight / with_set * sizes
-            overlap[name] = (float(x), float(y), float(z))
-        sets += weight / with_set * found.sets
-    return WaveVolumes(load, store, overlap, (float(sets[0]), float(sets[1]), float(sets[2])), waves.shares)
 
 
 VARIANTS = ("current", "paper2022")
@@ -140,18 +68,27 @@ class Rates:
     `again_miss` is the share of a run's data that the next run no longer finds in L2: 1 where caches are cold.
     """
 
-    xy_hit: float
-    z_hit: float
+    # of overlaps with the sets adjacent in x, y and z: where windows slide, and where data recur
+    sliding: tuple[float, float, float]
+    recurring: tuple[float, float, float]
     load_miss: float
     store_miss: float
     again_miss: float = 1.0
 
+    def hits(self, wave: WaveVolumes, array: str) -> NDArray[np.float64]:
+        """Return what a wave finds in L2 of its overlaps with the sets adjacent in x, y and z, in bytes."""
+        overlap = np.asarray(wave.overlap.get(array, (0.0, 0.0, 0.0)))
+        recurring = np.asarray(wave.recurring.get(array, (0.0, 0.0, 0.0)))
+        found: NDArray[np.float64] = (overlap - recurring) * self.sliding + recurring * self.recurring
+        return found * wave.shares
+
 
 @dataclass(frozen=True)
 class Oversubscription:
-    """Data over capacity: in L1, and in L2 by the y set, the z set and the wave."""
+    """Data over capacity: in L1, and in L2 by the x set, the y set, the z set and the wave."""
 
     l1: float
+    l2_x: float
     l2_y: float
     l2_z: float
     l2: float
@@ -187,7 +124,7 @@ class Parts:
                 "simplify them, or give them as bounds of its loops"
             )
             raise UnsupportedKernelError(msg, kernel=launch.kernel)
-        mean = mean_volumes(footprints, waves, layout.granule)
+        mean = mean_volumes(footprints, waves)
         return cls(group, mean, launch_instances(launch), cells / sum(weight for _, weight in waves.members))
 
 
@@ -224,7 +161,12 @@ def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
 
 
 def assembled(
-    launch: ResolvedLaunch, parts: Parts, below_l1: L1Loads, rates: Rates, least: Mapping[str, int]
+    launch: ResolvedLaunch,
+    parts: Parts,
+    below_l1: L1Loads,
+    rates: Rates,
+    over: Oversubscription,
+    least: Mapping[str, int],
 ) -> Mapping[str, ArrayVolumes]:
     """Return the volumes of each array from footprints and rates (Sections 4.3 to 4.5).
 
@@ -245,13 +187,13 @@ def assembled(
         capacity = below_l1.repeated.get(name, 0.0) * scale
         load = compulsory - shared + capacity
         wave_load, wave_store = wave.load.get(name, 0) * waves, wave.store.get(name, 0) * waves
-        # Section 4.5 fits no rate for the x set: the y set's serves both.
-        hit_xy, hit_z = (overlap[0] + overlap[1]) * rates.xy_hit * waves, overlap[2] * rates.z_hit * waves
+        hit_x, hit_y, hit_z = (float(size) for size in rates.hits(wave, name) * waves)
+        hit_farther = wave.farther.get(name, 0.0) * waves
         # The same for stores: what L1 writes through beyond the wave's distinct granules is redundant.
         evicted = rates.store_miss * max(0.0, store - wave_store)
         # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.
-        first = max(wave_load - hit_xy - hit_z, loads_least)
-        dram_capacity = rates.load_miss * max(0.0, load - first)
+        first = max(wave_load - hit_x - hit_y - hit_z - hit_farther, loads_least)
+        dram_capacity = again_missed(rates.load_miss, load, wave_load, over.l2) * max(0.0, load - first)
         # What stays in L2 from run to run is neither loaded nor, as the next run overwrites it, written back.
         hit_again, kept_store = (1 - rates.again_miss) * first, (1 - rates.again_miss) * wave_store
         arrays[name] = ArrayVolumes(
@@ -267,8 +209,9 @@ def assembled(
             overlap_x=overlap[0] * waves,
             overlap_y=overlap[1] * waves,
             overlap_z=overlap[2] * waves,
-            hit_xy=hit_xy,
+            hit_xy=hit_x + hit_y,
             hit_z=hit_z,
+            hit_farther=hit_farther,
             store_evict=evicted,
             dram_capacity=dram_capacity,
             hit_again=hit_again,
@@ -294,7 +237,7 @@ def as_volumes(
 
     `resident` is the number of work-groups that each of the compute `units` holds at once; `least` as in `assembled`.
     """
-    arrays = assembled(launch, parts, below_l1, rates, least or {})
+    arrays = assembled(launch, parts, below_l1, rates, over, least or {})
     return Volumes(
         kernel=launch.kernel,
         machine="",
@@ -315,6 +258,10 @@ def as_volumes(
 _OVERLAP_MISS = (1.0, 37.1, 3.2)
 _LOAD_MISS = (0.2, 7.56, 0.67)
 _STORE_MISS = (0.38, 3.79, 0.55)
+# How often the stencils that the curves were found for load a granule in a wave at most, work-groups together.
+_LOADS_OF_STENCILS = 8.0
+# Edges of waves add less than a fifth to the distinct bytes of a launch.
+_ROUGHLY = 1.2
 # The sizes of caches that the later curves are stated for, in bytes.
 _L2_REFERENCE = 4 * 1024 * 1024
 # Rows shorter than this, in bytes, share sectors with their neighbours often enough to count that.
@@ -348,10 +295,16 @@ def current_volumes(
     footprint = load + sum(volumes.store.values())
     over = Oversubscription(
         l1=group.allocated_bytes * resident / l1,
+        l2_x=(volumes.sets[0] + load - overlap[0]) / l2,
         l2_y=(volumes.sets[1] + load - overlap[0] - overlap[1]) / l2,
         l2_z=(volumes.sets[2] + load - overlap[2]) / l2,
         l2=footprint / l2,
     )
+    xy_miss = machine.curves.get("xy_miss_current", _OVERLAP_MISS)
+    z_miss = machine.curves.get("z_miss_current", _OVERLAP_MISS)
+    if _loads_more_than(parts, before.load):
+        farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, z_miss))
+        parts = replace(parts, wave=farther)
     own = machine.curves.get("l1_miss_current")
     below_l1 = (
         repeated_by_curve(group, gompertz(own, over.l1))
@@ -359,10 +312,12 @@ def current_volumes(
         else repeated_by_reuse(group, resident_reuse(launch, resident, units, l1, lines, offsets))
     )
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
-    z_miss = machine.curves.get("z_miss_current", _OVERLAP_MISS)
+    # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
+    y_hit, z_hit = 1 - gompertz(xy_miss, over.l2_y), 1 - gompertz(z_miss, over.l2_z)
+    x_hit = y_hit if volumes.sets[1] else 1 - gompertz(xy_miss, over.l2_x)
     rates = Rates(
-        xy_hit=1 - gompertz(machine.curves.get("xy_miss_current", _OVERLAP_MISS), over.l2_y),
-        z_hit=1 - gompertz(z_miss, over.l2_z),
+        sliding=(x_hit, y_hit, z_hit),
+        recurring=(recurring_hit(over.l2_x), recurring_hit(over.l2_y), recurring_hit(over.l2_z)),
         load_miss=_load_miss(launch, machine, over.l2, wave_argument),
         store_miss=gompertz(machine.curves.get("store_miss_current", _STORE_MISS), wave_argument),
         # A run is the farthest that reuse reaches back, as a layer is within a launch.
@@ -371,6 +326,16 @@ def current_volumes(
     found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
     # Work-groups in which nothing runs are part of no wave.
     return replace(found, waves=group.groups / (resident * units))
+
+
+def _loads_more_than(parts: Parts, least: Mapping[str, int]) -> bool:
+    """Return whether waves load more for the first time than there is, as far as the sets adjacent to them tell."""
+    wave, waves = parts.wave, parts.everything / parts.cells
+    for name, load in wave.load.items():
+        adjacent = sum(size * share for size, share in zip(wave.overlap[name], wave.shares, strict=True))
+        if (load - adjacent) * waves > _ROUGHLY * least.get(name, 0):
+            return True
+    return False
 
 
 def _load_miss(launch: ResolvedLaunch, machine: Machine, oversubscription: float, argument: float) -> float:
@@ -398,6 +363,16 @@ def reuse_beyond(oversubscription: float) -> float:
     of each other, the share of the wave's data touched between them is more than x with probability (1 - x)^2.
     """
     return (1 - 1 / oversubscription) ** 2 if oversubscription > 1 else 0.0
+
+
+def again_missed(rate: float, load: float, wave_load: float, oversubscription: float) -> float:
+    """Return the share of repeated loads of a wave that miss, from that of stencils and how often data are loaded.
+
+    Loads of a granule at any times of the wave leave none of it between two of them that is longer than what the cache
+    holds if any further one comes meanwhile.
+    """
+    further = load / wave_load - _LOADS_OF_STENCILS if wave_load else 0.0
+    return rate * max(0.0, 1 - 1 / oversubscription) ** further if further > 0 else rate
 
 
 # Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
@@ -437,14 +412,18 @@ def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offse
     # Eq. 4: data over capacity, in the L1 what its resident work-groups allocate (whole lines).
     over = Oversubscription(
         l1=group.allocated_bytes * resident / machine.need("l1_bytes"),
+        l2_x=(volumes.sets[0] + volumes.sets[1]) / capacity,
         l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
         l2_z=volumes.sets[2] / capacity,
         l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
     )
     below_l1 = repeated_by_curve(group, gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1))
+    # Section 4.5 fits no rate for the x set: the y set's serves both.
+    y_hit = gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y))
+    z_hit = gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z))
     rates = Rates(
-        xy_hit=gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y)),
-        z_hit=gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z)),
+        sliding=(y_hit, y_hit, z_hit),
+        recurring=(y_hit, y_hit, z_hit),
         load_miss=gompertz(machine.curves.get("load_miss", _PAPER_LOAD_MISS), over.l2),
         store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
     )

@@ -8,6 +8,7 @@ are: so many running work-groups, one after the other; of many, some of each sor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -37,6 +38,9 @@ class Wave:
     now: Boxes
     # the sets adjacent in x, y and z, in the order in which reuse is looked for; empty where there is none
     before: tuple[Boxes, Boxes, Boxes]
+    # work-groups of the wave before, of the one before that, and so on by 1, 1, 1, 1, 2, 2, 4, 4, ... waves, with the
+    # part of all waves that have any of them
+    earlier: tuple[tuple[Boxes, float], ...] = ()
 
 
 def launch_residency(
@@ -104,7 +108,22 @@ def wave_of(groups: Sequence[int], filled: Sequence[float], resident: int, *, fu
     # One reuse distance back is a row of all x, or a layer of all x and y, as in sequential layer conditions.
     y_set = _below(now, 1, extents[1] if full_y_set else 1, [whole[0], *now[1:]]) if len(groups) > 1 else ()
     z_set = _below(now, 2, 1, whole) if len(groups) > 2 else ()
-    return Wave((now,), (x_set, y_set, z_set))
+    first = sum(start * prod(groups[:axis]) for axis, start in enumerate(starts))
+    waves = ceil(prod(groups) / resident)
+    earlier = tuple(
+        (_boxes(max(0, first - far * resident), first - near * resident - 1, groups), 1 - near / waves)
+        for near, far in _reaches(ceil(first / resident))
+    )
+    return Wave((now,), (x_set, y_set, z_set), earlier)
+
+
+def _reaches(waves: int) -> Iterator[tuple[int, int]]:
+    """Yield how many of some waves back sets end and begin: 0 and 1, 1 and 2, 2 and 3, 3 and 4, 4 and 6, and so on."""
+    near = 0
+    for far in chain([1], *((2 << power, 3 << power) for power in range(waves.bit_length()))):
+        if near < waves:
+            yield near, far
+        near = far
 
 
 def _below(now: Box, axis: int, width: int, others: Sequence[tuple[int, int]]) -> Boxes:
@@ -167,8 +186,7 @@ def _in_order(launch: ResolvedLaunch, resident: int, *, full_y_set: bool) -> Wav
     if count > most:
         chosen = _chosen(most, _sorts(launch, numbers, resident, (first, last)))
     members = tuple(
-        (_wave(launch.groups, int(first[n]), int(last[n]), int(first[max(0, n - 1)]), full_y_set=full_y_set), weight)
-        for n, weight in chosen
+        (_wave(launch.groups, first, int(last[n]), n, full_y_set=full_y_set), weight) for n, weight in chosen
     )
     total = sum(weight for _, weight in members)
     shares = [sum(weight for wave, weight in members if wave.before[axis]) / total for axis in range(3)]
@@ -212,15 +230,17 @@ def _chosen(most: int, sorts: np.ndarray) -> list[tuple[int, float]]:
     return found
 
 
-def _wave(groups: Sequence[int], first: int, last: int, previous: int, *, full_y_set: bool) -> Wave:
-    """Return the wave of work-groups by their numbers, and the sets before it, as far back as reuse is looked for."""
+def _wave(groups: Sequence[int], starts: np.ndarray, last: int, number: int, *, full_y_set: bool) -> Wave:
+    """Return a wave by its number and the sets before it; `starts` are the first work-groups of all waves."""
     row, layer = groups[0], prod(groups[:2])
+    first = int(starts[number])
     # As with boxes: one wave back in a row, else one row, and one layer.
-    back = [previous if last - first + 1 < row else first]
+    back = [int(starts[max(0, number - 1)]) if last - first + 1 < row else first]
     back.append(first - (max(row, last - first + 1) if full_y_set else row) if len(groups) > 1 else first)
     back.append(first - layer if len(groups) > 2 else first)
     sets = [_boxes(max(0, start), first - 1, groups) if start < first and first else () for start in back]
-    return Wave(_boxes(first, last, groups), (sets[0], sets[1], sets[2]))
+    earlier = tuple((_boxes(int(starts[max(0, number - far)]), first - 1, groups), 1.0) for _, far in _reaches(number))
+    return Wave(_boxes(first, last, groups), (sets[0], sets[1], sets[2]), earlier)
 
 
 def _boxes(first: int, last: int, groups: Sequence[int]) -> Boxes:
