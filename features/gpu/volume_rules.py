@@ -74,6 +74,18 @@ class Rates:
     load_miss: float
     store_miss: float
     again_miss: float = 1.0
+    # oversubscription of L2 by a wave, where loads that many work-groups share miss less often than those of stencils
+    shared: float | None = None
+
+    def repeated_miss(self, load: float, wave_load: float) -> float:
+        """Return the share of repeated loads of a wave that miss, from what is loaded and what of it is distinct.
+
+        Loads at any times of the wave leave no gap that is longer than the cache lasts if any further one comes within.
+        """
+        further = load / wave_load - _LOADS_OF_STENCILS if wave_load else 0.0
+        if not self.shared or further <= 0:
+            return self.load_miss
+        return self.load_miss * max(0.0, 1 - 1 / self.shared) ** further
 
     def hits(self, wave: WaveVolumes, array: str) -> NDArray[np.float64]:
         """Return what a wave finds in L2 of its overlaps with the sets adjacent in x, y and z, in bytes."""
@@ -165,7 +177,6 @@ def assembled(
     parts: Parts,
     below_l1: L1Loads,
     rates: Rates,
-    over: Oversubscription,
     least: Mapping[str, int],
 ) -> Mapping[str, ArrayVolumes]:
     """Return the volumes of each array from footprints and rates (Sections 4.3 to 4.5).
@@ -193,7 +204,7 @@ def assembled(
         evicted = rates.store_miss * max(0.0, store - wave_store)
         # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.
         first = max(wave_load - hit_x - hit_y - hit_z - hit_farther, loads_least)
-        dram_capacity = again_missed(rates.load_miss, load, wave_load, over.l2) * max(0.0, load - first)
+        dram_capacity = rates.repeated_miss(load, wave_load) * max(0.0, load - first)
         # What stays in L2 from run to run is neither loaded nor, as the next run overwrites it, written back.
         hit_again, kept_store = (1 - rates.again_miss) * first, (1 - rates.again_miss) * wave_store
         arrays[name] = ArrayVolumes(
@@ -237,7 +248,7 @@ def as_volumes(
 
     `resident` is the number of work-groups that each of the compute `units` holds at once; `least` as in `assembled`.
     """
-    arrays = assembled(launch, parts, below_l1, rates, over, least or {})
+    arrays = assembled(launch, parts, below_l1, rates, least or {})
     return Volumes(
         kernel=launch.kernel,
         machine="",
@@ -322,6 +333,7 @@ def current_volumes(
         store_miss=gompertz(machine.curves.get("store_miss_current", _STORE_MISS), wave_argument),
         # A run is the farthest that reuse reaches back, as a layer is within a launch.
         again_miss=1.0 if before.run_bytes is None else gompertz(z_miss, before.run_bytes / l2),
+        shared=over.l2,
     )
     found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
     # Work-groups in which nothing runs are part of no wave.
@@ -363,16 +375,6 @@ def reuse_beyond(oversubscription: float) -> float:
     of each other, the share of the wave's data touched between them is more than x with probability (1 - x)^2.
     """
     return (1 - 1 / oversubscription) ** 2 if oversubscription > 1 else 0.0
-
-
-def again_missed(rate: float, load: float, wave_load: float, oversubscription: float) -> float:
-    """Return the share of repeated loads of a wave that miss, from that of stencils and how often data are loaded.
-
-    Loads of a granule at any times of the wave leave none of it between two of them that is longer than what the cache
-    holds if any further one comes meanwhile.
-    """
-    further = load / wave_load - _LOADS_OF_STENCILS if wave_load else 0.0
-    return rate * max(0.0, 1 - 1 / oversubscription) ** further if further > 0 else rate
 
 
 # Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
