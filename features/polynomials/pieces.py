@@ -98,6 +98,15 @@ class Piece(Struct, frozen=True, array_like=True):
         return value
 
 
+def _integer(value: Any) -> int:
+    """Return an isl.Val that is whole as a number of Python; by its text, for `get_num_si` gives 0 beyond 64 bits."""
+    try:
+        return int(value.to_python())
+    except ValueError:  # Python converts no more digits
+        msg = "an extent, stride or count has a number of more than 4300 digits; give smaller ones"
+        raise UnsupportedKernelError(msg) from None
+
+
 def read_affine(aff: Any, *, is_constraint: bool) -> Affine:
     """Read an isl.Aff (a floor's argument) or an isl.Constraint."""
     kinds = isl.dim_type
@@ -105,7 +114,7 @@ def read_affine(aff: Any, *, is_constraint: bool) -> Affine:
     denominator = 1 if is_constraint else aff.get_denominator_val().to_python()
 
     def whole(value: Any) -> int:
-        return int(value.mul(isl.Val(denominator)).to_python())
+        return _integer(value.mul(isl.Val(denominator)))
 
     parameters = []
     for i in range(aff.space.dim(kinds.param)):
@@ -152,8 +161,8 @@ def read_piece(domain: Any, polynomial: Any) -> Piece:
             for i in range(term.dim(kinds.div))
             if term.get_exp(kinds.div, i)
         )
-        numerator = int(coefficient.get_num_si())
-        raw.append((numerator, int(coefficient.get_den_val().to_python()), parameters, floors))
+        numerator = coefficient.mul(coefficient.get_den_val())
+        raw.append((_integer(numerator), _integer(coefficient.get_den_val()), parameters, floors))
     # Integers over one denominator: values are exact, and summing them needs no fractions.
     denominator = lcm(*(den for _, den, _, _ in raw)) if raw else 1
     whole = tuple(Term(num * (denominator // den), params, floors) for num, den, params, floors in raw)

@@ -56,6 +56,25 @@ def test_large_sizes_stay_exact() -> None:
     assert cube.evaluate({"n": np.array([n, 2])}).tolist() == [float(exact), 4.0]
 
 
+@pytest.mark.parametrize("trips", [10**6, 10**7, 3 * 10**8, 10**30])
+def test_numbers_beyond_64_bits_stay_exact(trips: int) -> None:
+    cube = isl.Set(f"[n] -> {{ [i, j, k, l] : 0 <= i, j, k < {trips} and 0 <= l < n }}")
+    count = QuasiPolynomial.points(cube, isl.Set("[n] -> { : }").params())
+    assert count.evaluate({"n": 3}) == 3 * trips**3
+    assert count.evaluate({"n": np.array([0, 3])}).tolist() == [0.0, float(3 * trips**3)]
+    tenth = QuasiPolynomial.parse(f"[n] -> {{ 1/10 * {trips}*{trips}*{trips} * n }}")
+    assert tenth.evaluate({"n": 30}) == 3 * trips**3
+    far = QuasiPolynomial.parse(f"[n] -> {{ n : n >= {trips * trips} }}")
+    assert far.evaluate({"n": trips * trips - 1}) == 0
+    assert far.evaluate({"n": trips * trips}) == trips * trips
+
+
+def test_numbers_of_more_digits_than_python_reads_are_refused() -> None:
+    power = QuasiPolynomial.parse("{ " + "*".join(["999999999999999"] * 300) + " }")
+    with pytest.raises(UnsupportedKernelError, match="a number of more than 4300 digits; give smaller ones"):
+        power.evaluate({})
+
+
 def test_arithmetic_aligns_parameters() -> None:
     n, m = QuasiPolynomial.parse("[n] -> { n }"), QuasiPolynomial.parse("[m] -> { m }")
     assert (n * m).evaluate({"n": 3, "m": 5}) == 15
