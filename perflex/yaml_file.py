@@ -27,6 +27,7 @@ Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 # Bits of a whole number: those of the largest double. Python's own limit holds for decimal digits alone.
 _MAX_BITS = 1024
+_TOO_LONG = "a whole number of more than 308 digits"
 # Characters of a wrong value that a message shows.
 _SHOWN = 80
 
@@ -259,17 +260,18 @@ def _scalar(node: yaml.Node) -> Any:
     # A date is a text of whoever wrote it.
     if kind in {"str", "timestamp"}:
         return node.value
+    if kind == "int" and len(node.value) > _MAX_BITS:  # Python converts no more than 4300 digits
+        raise yaml.MarkedYAMLError(problem=_TOO_LONG, problem_mark=node.start_mark)
     try:
         value = yaml.constructor.SafeConstructor().construct_object(node)
-    # A whole number of more than 4300 digits, the most that Python converts; one that no double holds.
+    # One that no double holds.
     except (ValueError, OverflowError) as error:
         raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
     except (KeyError, IndexError) as error:
         problem = f"the text {node.value[:40]!r} does not fit its tag {node.tag!r}"
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        problem = "a whole number of more than 308 digits"
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(problem=_TOO_LONG, problem_mark=node.start_mark)
     return value
 
 

@@ -18,7 +18,7 @@ from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, TripCoun
 from perflex.features.from_loopy.stated import StatedWork
 from perflex.features.from_loopy.statement import Place, StatementMaker, read_linearization
 from perflex.features.from_loopy.subscript import AccessMaker
-from perflex.features.from_loopy.terms import operands, polynomial_in_parameters, substituted
+from perflex.features.from_loopy.terms import operands, polynomial_in_parameters, require_short_strides, substituted
 from perflex.features.kept import keep_scop, kept_scop, scop_key
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -240,6 +240,7 @@ def _linearized(t_unit: Any) -> tuple[Any, Any]:
         kernel = spare_race_check(t_unit[name], t_unit.callables_table)
         kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
     except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
+        require_short_strides(t_unit[name])
         # Names of the kernel as its author knows it come first.
         msg = f"loopy cannot schedule kernel {name!r}: {cause_of(error, given[name], t_unit[name])}"
         raise UnsupportedKernelError(msg, kernel=name) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# No address has more than 64 bits.
+_MOST = 2**63
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
     "then", "else_", "shiftee", "shift",
@@ -90,6 +93,26 @@ def all_numbers_are_integers(expr: Any) -> bool:
     return all(map(all_numbers_are_integers, operands(expr)))
 
 
+def require_short_numbers(expr: Any, what: str) -> None:
+    """Stop at a whole number that no address holds; loopy and isl fail at it without saying so."""
+    if is_number(expr):
+        if isinstance(expr, int) and abs(expr) >= _MOST:
+            digits = round(abs(expr).bit_length() * math.log10(2)) or 1
+            msg = f"{what} has a number of {digits} digits, and addresses have 64 bits; give one below 2**63"
+            raise UnsupportedKernelError(msg)
+        return
+    for operand in operands(expr):
+        require_short_numbers(operand, what)
+
+
+def require_short_strides(kernel: Any) -> None:
+    """Stop at an array with a number in its shape or strides that no address holds."""
+    for name, variable in {**kernel.arg_dict, **kernel.temporary_variables}.items():
+        strides = [tag.stride for tag in getattr(variable, "dim_tags", None) or () if hasattr(tag, "stride")]
+        for expr in (*(getattr(variable, "shape", None) or ()), *strides):
+            require_short_numbers(expr, f"the shape or a stride of array {name!r}")
+
+
 def is_square(expr: Any) -> bool:
     """Whether a power has the exponent 2."""
     return is_number(expr.exponent) and bool(expr.exponent == 2)
@@ -117,6 +140,7 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
     """Return `expr` as an ``isl.PwAff`` over the parameters."""
     affine = quasi_affine(expr, parameter_space(tuple(parameters)))
     if affine is None:
+        require_short_numbers(expr, "a shape, stride or loop bound")
         msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
         raise UnsupportedKernelError(msg)
     return affine

@@ -62,14 +62,16 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool 
             msg = f"size {name} of kernel {scop.name!r} exceeds {_MOST_EXACT}; give a smaller one"
             raise MissingSizeError(msg, kernel=scop.name, parameters=(name,))
         largest = max(largest, size)
-    if largest < _HARMLESS:
+    if largest < _HARMLESS and scop.derived("strides are plain", None, lambda: _are_plain(scop)):
         return
     for array in scop.arrays:
         extents = [_most(extent, sizes) for extent in array.shape]
         # Whatever the order of the axes, no stride is larger than all extents but the least.
         steps = prod(extents) // (1 if addresses else min(extents, default=1))
-        if steps * array.itemsize >= _BITS_62:
-            msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; give smaller sizes"
+        longest = max((_most(stride, sizes) for stride in array.strides), default=1)
+        if max(steps, longest) * array.itemsize >= _BITS_62:
+            fix = "give smaller sizes" if longest <= steps else "give smaller sizes or strides"
+            msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; {fix}"
             raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
     for launch in scop.launches:
         if prod(_most(extent, sizes) for extent in (*launch.groups, launch.repeats)) * launch.group_size >= _BITS_62:
@@ -77,9 +79,24 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool 
             raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
 
 
+def _are_plain(scop: Any) -> bool:
+    """Return whether no array has numbers or powers in its shape and strides that make it large at small sizes."""
+    for size in (1, 3, _HARMLESS):
+        sizes = dict.fromkeys(scop.parameters, size)
+        for array in scop.arrays:
+            longest = max((_most(stride, sizes) for stride in array.strides), default=1)
+            if max(prod(_most(extent, sizes) for extent in array.shape), longest) * array.itemsize >= _BITS_62:
+                return False
+    return True
+
+
 def _most(extent: Any, sizes: Mapping[str, Any]) -> int:
-    value = extent.evaluate(sizes)
-    return max(1, int(np.max(value)) if isinstance(value, np.ndarray) else int(value))
+    """Return the largest distance from zero, 1 at least."""
+    try:
+        value = extent.evaluate(sizes)
+    except OverflowError:  # in an array's arithmetic
+        return _BITS_62
+    return max(1, int(np.max(np.abs(value))) if isinstance(value, np.ndarray) else abs(int(value)))
 
 
 # Long enough for any double; 1e999999999 would be computed digit by digit.
