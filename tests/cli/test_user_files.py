@@ -34,7 +34,7 @@ def folder(place: Path, terms: int, beside: str = "common") -> Path:
 
 
 def products_of(kernel: object) -> float:
-    from perflex.features.values import kernel_feature_values
+    from perflex.features import kernel_feature_values
 
     return float(kernel_feature_values(["f_op_float32_mul"], kernel, {"n": 32})["f_op_float32_mul"])
 
@@ -97,8 +97,7 @@ def test_scop_files_are_ranked(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     example = Path(__file__).parents[2] / "examples" / "matmul.py"
     path = tmp_path / "c.yaml"
     path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
-    from perflex.features import extract_scop
-    from perflex.features.scop.yaml import scop_to_yaml
+    from perflex.features import extract_scop, scop_to_yaml
 
     (tmp_path / "n=1.yaml").write_text(scop_to_yaml(extract_scop(load_kernel(f"{example}:naive"))))
     assert main(["rank", str(path), f"{tmp_path}/n=1.yaml", f"{example}:naive", "n=512", "--json"]) == 0

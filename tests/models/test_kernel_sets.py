@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
-import loopy as lp
 import pytest
 
 from perflex.errors import TagError
 from perflex.models import KernelSet, ModelDescription, load_model, measurement_kernels, model_names, split_sizes
-from perflex.studies.evaluation.studies import STUDIES
 
 
 def description(*sets: KernelSet) -> ModelDescription:
@@ -72,24 +67,6 @@ def test_what_is_no_number_is_left_for_the_generators_to_refuse(tag: str) -> Non
 def test_sizes_given_twice_are_refused() -> None:
     with pytest.raises(TagError, match="argument 'n' is given twice"):
         measurement_kernels(description(KernelSet(("matmul_sq", "n:16", "n:32"))))
-
-
-def _loops(kernel: Any) -> set[int]:
-    """Return the numbers of trips of the loops in the generated code that a compiler knows them of."""
-    code = lp.generate_code_v2(kernel).device_code()
-    return {1 + int(last) for last in re.findall(r"for \(int \w+ = 0; \w+ <= (\d+);", code)}
-
-
-@pytest.mark.parametrize("study", ["matmul", "dg"])
-def test_local_memory_is_measured_in_loops_as_long_as_those_of_the_variants(study: str) -> None:
-    """Compilers unroll loops of few trips: others have other costs."""
-    chosen = STUDIES[study]
-    variants = [chosen.kernel(name, chosen.sizes[0]) for name in chosen.variants if "prefetch" in name]
-    inner = {max(_loops(variant.kernel)) for variant in variants if variant.arguments.get("prefetch", True)}
-    for name in chosen.models.values():
-        kernels = measurement_kernels(load_model(name))
-        for kernel in {id(one.kernel): one for one in kernels if one.generator == "lmem_madd"}.values():
-            assert {max(_loops(kernel.kernel))} == inner
 
 
 # More than five hundred kernels each, which loopy makes in seconds.

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
+from perflex.__main__ import main
 from perflex.calibration.diagnosis.pictures import draw_diagnosis
 from perflex.calibration.transfer.priors import shared_prior
 from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
-from perflex.reports.make import write_report
 from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(
     assert all(p.low < p.value < p.high for p in found.parameters)
     assert all(np.isnan([found.leave_one_out_error, found.cross_validation_error, found.aicc]))
     assert len(draw_diagnosis(found, tmp_path)) == 3
-    write_report([tmp_path / "new.yaml"], tmp_path / "report.html")
+    assert main(["report", str(tmp_path / "new.yaml"), "--out", str(tmp_path / "report.html")]) == 0
     assert "rest on other devices, too" in (tmp_path / "report.html").read_text()
 
 
