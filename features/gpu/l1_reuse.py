@@ -195,7 +195,8 @@ def _group_loads(
     for number, piece in enumerate(launch.pieces):
         part = piece.within([(position, position) for position in group])
         reads = (one for one in piece.issued if one.access.direction == "load")
-        loads = [one for one in reads if launch.spaces[one.access.array] == "global"]
+        # Of values that are in registers already no load is left.
+        loads = [one for one in reads if launch.spaces[one.access.array] == "global" and len(one.offsets)]
         if part is None or not loads:
             continue
         # Loads whose values are kept over inner loops come before those.

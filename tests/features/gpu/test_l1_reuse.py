@@ -9,6 +9,7 @@ import pytest
 
 from oracles.l1_lru import loads_below_l1
 from perflex import estimate_volumes
+from perflex.features import scop_from_yaml
 from perflex.features.gpu.l1_reuse import stack_distances
 from perflex.features.gpu.volume_rules import reuse_beyond
 from support.l1_kernels import sweep
@@ -70,3 +71,25 @@ def test_repeated_loads_of_a_wave_miss_beyond_the_capacity_only() -> None:
     assert reuse_beyond(2.0) == 0.25
     times = np.random.default_rng(0).random((200_000, 2))
     assert reuse_beyond(3.0) == pytest.approx(np.mean(np.abs(times[:, 0] - times[:, 1]) > 1 / 3), abs=0.01)
+
+
+TWICE = """
+schema: perflex-scop/1
+name: twice
+parameters: [n]
+launches:
+- {groups: ["floor(n/64)"], items: [64]}
+arrays:
+- {name: a, space: global, dtype: float32, shape: [n, n], strides: [n, 1]}
+statements:
+- name: first
+  domain: "[n] -> { [g, l, k] : 0 <= g and 64g < n and 0 <= l < 64 and 0 <= k < n }"
+  schedule: [0, k, 0]
+  accesses: [{array: a, direction: load, relation: "{ [g, l, k] -> [64g + l, k] }"}]
+"""
+
+
+def test_a_statement_whose_values_are_all_in_registers_loads_nothing() -> None:
+    again = TWICE[TWICE.index("- name") :].replace("first", "again").replace("k, 0]\n", "k, 1]\n")
+    once, twice = (estimate_volumes(scop_from_yaml(text), {"n": 512}, V100) for text in (TWICE, TWICE + again))
+    assert twice.features() == once.features()
