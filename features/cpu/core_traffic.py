@@ -9,6 +9,7 @@ import numpy as np
 
 from perflex.features.cpu.cache_traffic import parts_of, plan
 from perflex.features.cpu.ecm_estimate import nests_of_kernel, spread_sizes
+from perflex.features.cpu.nests import LANE
 from perflex.features.cpu.reuse_windows import Reuse
 from perflex.features.cpu.traced import NestValues, plain
 
@@ -127,6 +128,6 @@ def _piece_bytes(footprints: Footprints, nest: Nest, entry: GroupPlan) -> Any:
         step, extent = moves.get(place, 0), footprints.extents[place]
         joined = (np.asarray(step) > 0) & (np.asarray(step) <= piece)
         piece = np.where(going & joined, piece + step * (extent - 1), piece)
-        if nest.loops[place].name != "lane":
+        if nest.loops[place].name != LANE:
             going = going & (joined | (np.asarray(step) == 0) | (np.asarray(extent) <= 1))
     return plain(np.maximum(piece, footprints.line))

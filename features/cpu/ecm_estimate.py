@@ -377,7 +377,7 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
         # Nests that share the loop say the same.
         needed = traced.needed(place)
         formula = Traced.of(needed).polynomial
-        seen.setdefault((nests.nests[place[0]].loops[outermost(place[1])].name, formula), place)
+        seen.setdefault((nests.nests[place[0]].loops[outermost(place[1])].node, formula), place)
     return list(seen.values())
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Of the names that iterations of drivers have in polynomials.
 DRIVER_PREFIX = "at_"
+# Name of the loop over the work-items of a vector; no loop of a kernel can be called so.
+LANE = "lane of lid0"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,12 @@ class Loop:
     # then is their largest number
     varying: QuasiPolynomial | None = None
     stride: int = 1  # by how much its variable grows per iteration
+    own_name: str = ""  # one that no other loop has, if others have its name
+
+    @property
+    def driver(self) -> str:
+        """Name among drivers."""
+        return self.own_name or self.name
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class StreamGroup:
 class Driver:
     """A loop on which the range of others depends."""
 
-    name: str  # the loop
+    name: str  # the loop's `Loop.driver`
     # first, extent: its first iteration and their number, in the sizes and `parameter` of the drivers before it
     first: QuasiPolynomial
     extent: QuasiPolynomial
@@ -283,7 +291,7 @@ def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         weights = weights * np.maximum(extent, 0)
     driving = {driver.name for driver in nest.drivers}
     for loop in nest.loops:
-        if loop.varying is not None and loop.name not in driving:
+        if loop.varying is not None and loop.driver not in driving:
             weights = weights * np.maximum(_array(loop.varying, at, weights.shape), 0)
     total = weights.sum(axis=-1, keepdims=True)
     return at, weights / np.where(total > 0, total, 1.0)

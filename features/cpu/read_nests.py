@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.nests import (
+    LANE,
     Loop,
     Nest,
     Nests,
@@ -48,8 +49,8 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         sizes = {len(items.groups) + axis: extent for axis, extent in enumerate(items.items)}
         pieces.setdefault(piece.statement, []).append(with_simple_floors(piece, sizes))
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
-    names = {statement.name: dimension_names(scop, statement) for statement in scop.statements}
-    divisors = loop_divisors([piece for own in pieces.values() for piece in own], names)
+    own_names = {statement.name: _own_names(scop, statement) for statement in scop.statements}
+    divisors = loop_divisors([piece for own in pieces.values() for piece in own], own_names)
     # Launches whose work-items run loops.
     looping = {
         one.launch for one in scop.statements if one.name in pieces and len(one.loops) > _outer_loops(scop, one)[1]
@@ -59,7 +60,9 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             if statement.name not in pieces:
                 continue
             # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
-            own = {name: divisor for (launch, name), divisor in divisors.items() if launch == statement.launch}
+            both = zip(dimension_names(scop, statement), own_names[statement.name], strict=True)
+            places = [(name, (statement.launch, place)) for name, place in both]
+            own = {name: divisors[place] for name, place in places if place in divisors}
             # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
             lock_step = 1 if "lid0" in own or statement.launch not in looping else lanes
             loops = split_divided_loops(_loops(scop, statement, lock_step), own)
@@ -160,7 +163,7 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
             loops.append(replace(sequential[depth], node=node))
     if items and min(lanes, launch.items[0]) > 1:
         lane = QuasiPolynomial.constant(min(lanes, launch.items[0]))
-        loops.append(Loop("lane", (*loops[-1].node, "lane"), lane, base="lane"))
+        loops.append(Loop(LANE, (*loops[-1].node, LANE), lane, base=LANE))
     return tuple(loops)
 
 
@@ -169,11 +172,13 @@ def _sequential_loops(scop: Scop, statement: Statement, extents: Sequence[QuasiP
     _, varying = _varying(scop, statement)
     result = []
     places = _sequential(scop, statement)
+    own_names = _own_names(scop, statement)
     for name, place, stride in zip(statement.loops, places, loop_strides(statement.domain, places), strict=True):
         first = _first(statement.domain, place)
         begin = None if first is None or first % stride else first // stride
-        own = varying.get(name)
-        loop = Loop(name, (), per_iteration(extents[place], stride), base=name, first=begin, stride=stride)
+        own = varying.get(own_names[place])
+        extent = per_iteration(extents[place], stride)
+        loop = Loop(name, (), extent, base=name, first=begin, stride=stride, own_name=own_names[place])
         result.append(loop if own is None else replace(loop, varying=per_iteration(own, stride)))
     return result
 
@@ -195,7 +200,15 @@ def _item_loops(
 
 
 def _varying(scop: Scop, statement: Statement) -> tuple[tuple[Driver, ...], dict[str, QuasiPolynomial]]:
-    return varying_ranges(dimension_names(scop, statement), statement.domain, statement.loops)
+    names = _own_names(scop, statement)
+    return varying_ranges(names, statement.domain, names[len(names) - len(statement.loops) :])
+
+
+def _own_names(scop: Scop, statement: Statement) -> list[str]:
+    """Return names of a statement's instance dimensions that tell loops from all others, whatever they are called."""
+    names = dimension_names(scop, statement)
+    places = ("_".join(map(str, (statement.launch, *place))) for place in statement.places)
+    return [*names[: len(names) - len(statement.loops)], *places]
 
 
 def _extent(domain: Any, position: int) -> QuasiPolynomial:

@@ -407,7 +407,7 @@ class Reuse:
         if not self._drivers:
             return touched
         where, window = place
-        names = [loop.name for loop in self.nests.nests[where].loops]
+        names = [loop.driver for loop in self.nests.nests[where].loops]
         inside = [name in names[outermost(window) + 1 :] for name in self._drivers]
         if not any(inside):
             return touched

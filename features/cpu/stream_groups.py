@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -9,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.nests import Axis, Nest, Nests, Step, Stream, StreamGroup
+from perflex.features.cpu.nests import LANE, Axis, Nest, Nests, Step, Stream, StreamGroup
 from perflex.features.cpu.subscripts import OUTER_SUFFIX, Columns, Subscript, subscript_of, typical
 from perflex.features.scop.address_maps import scattered_accesses
 from perflex.isl import isl
@@ -74,9 +75,9 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> Columns
     columns = {}
     for dimension, name in enumerate(dimension_names(scop, statement)):
         columns[dimension] = [(places[name], 1)]
-        inner = "lane" if name == "lid0" and "lane" in places else name
-        outer = name if inner == "lane" else f"{name}{OUTER_SUFFIX}"
-        if outer in places and (inner == "lane" or outer != name):
+        inner = LANE if name == "lid0" and LANE in places else name
+        outer = name if inner == LANE else f"{name}{OUTER_SUFFIX}"
+        if outer in places and (inner == LANE or outer != name):
             width = int(str(loops[places[inner]].extent))
             columns[dimension] = [(places[inner], 1), (places[outer], width)]
         columns[dimension] = [(place, width * loops[place].stride) for place, width in columns[dimension]]
@@ -224,7 +225,7 @@ def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
     """
     for name in names:
         if not all(any(loop.base == name for loop in nest.loops[_host_loops(nest) :]) for nest in nests.nests):
-            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[_host_loops(nest) :]} - {"lane"})
+            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[_host_loops(nest) :]} - {LANE})
             msg = (
                 f"kernel {nests.name!r} has no loop {name!r} around all accesses to block; there are {', '.join(known)}"
             )
@@ -243,13 +244,14 @@ def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
     if not whole:
         return nest
     # Blocks are inside of the grid, and of host loops, which are around it.
-    place = _host_loops(nest) + sum(loop.name.startswith("gid") for loop in nest.loops)
+    place = _host_loops(nest) + sum(re.match(r"gid\d+\b", loop.name) is not None for loop in nest.loops)
     outer = [
         replace(
             nest.loops[position],
             name=f"{nest.loops[position].name}_blocks",
             part="outer",
             node=("blocks", nest.loops[position].name),
+            own_name="",
         )
         for position in whole
     ]

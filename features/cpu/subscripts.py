@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING
 
-from perflex.features.cpu.nests import Step
+from perflex.features.cpu.nests import LANE, Step
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import Floor
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # What is added to a loop's name for its outer part.
-OUTER_SUFFIX = "_div"
+OUTER_SUFFIX = " div"
 
 
 def divided_dimension(floor: Floor) -> int | None:
@@ -37,18 +37,20 @@ def divided_dimension(floor: Floor) -> int | None:
     return None
 
 
-def loop_divisors(pieces: Iterable[Conjunction], names: Mapping[str, Sequence[str]]) -> dict[tuple[int, str], int]:
-    """Return what loops are divided by in subscripts, by launch and name; of several divisors, the largest.
+def loop_divisors(
+    pieces: Iterable[Conjunction], loops: Mapping[str, Sequence[object]]
+) -> dict[tuple[int, object], int]:
+    """Return what loops are divided by in subscripts, by launch and loop; of several divisors, the largest.
 
-    `names` are those of each statement's instance dimensions.
+    `loops` are those of each statement's instance dimensions, told apart by whatever does that.
     """
-    found: dict[tuple[int, str], set[int]] = {}
+    found: dict[tuple[int, object], set[int]] = {}
     for piece in pieces:
         rows = [row for access in piece.accesses for row, _ in access.axes]
         for number in {column[1] for row in rows for column, _ in row if column[0] == "f"}:
             dimension = divided_dimension(piece.floors[number])
             if dimension is not None:
-                key = piece.launch, names[piece.statement][dimension]
+                key = piece.launch, loops[piece.statement][dimension]
                 found.setdefault(key, set()).add(piece.floors[number].denominator)
     return {key: max(divisors) for key, divisors in found.items()}
 
@@ -69,7 +71,16 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
         outer = loop.extent * Fraction(1, divisor)
         first = 0 if loop.first == 0 else None
         result.append(
-            replace(loop, name=name, node=(*loop.node, name), extent=outer, base=name, first=first, varying=None)
+            replace(
+                loop,
+                name=name,
+                node=(*loop.node, name),
+                extent=outer,
+                base=name,
+                first=first,
+                varying=None,
+                own_name="",
+            )
         )
         result.append(replace(loop, extent=QuasiPolynomial.constant(divisor), first=first, varying=None))
     return tuple(result)
@@ -320,7 +331,7 @@ def _ordered(factors: Mapping[int, float], loops: Sequence[Loop]) -> tuple[Step,
     by_name = {loops[loop].name: factor for loop, factor in factors.items()}
     for position, step in enumerate(steps):
         around = loops[step.loop]
-        unit = by_name.get("lane", by_name.get(around.base)) if around.base == "lid0" else by_name.get(around.base)
+        unit = by_name.get(LANE, by_name.get(around.base)) if around.base == "lid0" else by_name.get(around.base)
         # Groups follow one another without gaps: the step is the work-group's extent, whatever that is.
         if (
             around.part == "outer"

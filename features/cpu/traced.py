@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.features.cpu.nests import LANE
 from perflex.features.polynomials.pieces import Polynomial, floor_text
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class NestValues:
         if loop.part == "inner":
             if loop.base not in self._blocks and not self._traced:
                 return at_least(self.length(loop), 1)
-            lane = next((self.size(other.extent) for other in nest.loops if other.name == "lane"), 1)
+            lane = next((self.size(other.extent) for other in nest.loops if other.name == LANE), 1)
             lanes = lane.value if isinstance(lane, Traced) else lane
             # Lanes are a loop of their own inside, so that this one counts vectors.
             inner = block / lanes if loop.base == "lid0" else block

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from perflex.features.counting.counts import ScopCounts, counts_of
 from perflex.features.families.feature import Amount, Family, FeatureDefaults, NamedFeature, named_family
 from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES, instructions_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import loops_with_barriers
 from perflex.features.scop.words import OPERATIONS, read_operation
 from perflex.isl import ISL_LOCK, isl
 
@@ -193,7 +193,7 @@ class ChainFeature(FeatureDefaults):
             return every, matching
         first = statements[0]
         # A chain begins anew each time the loops are entered, and `after` operations of each are free.
-        outer = max(_outer_loops(counts.scop, first), _interrupted_loops(counts.scop, first))
+        outer = max(_outer_loops(counts.scop, first), loops_with_barriers(counts.scop, first))
         runs = counts.sub_group_runs(first, outer, sub_group_size).evaluate(sizes)
         beyond = np.maximum(0.0, every - self.after * np.asarray(runs, dtype=float))
         # `after` is a number of operations of all kinds: what is free is spread over them in proportion.
@@ -224,28 +224,18 @@ def _operations(statement: Statement, kind: str = "", dtype: str = "") -> int:
     )
 
 
-def _chains(scop: Scop) -> dict[tuple[int, tuple[str, ...]], dict[str, list[Statement]]]:
+def _chains(scop: Scop) -> dict[tuple[object, ...], dict[str, list[Statement]]]:
     """Group the statements that carry a recurrence by launch and loops, then by variable."""
-    chains: dict[tuple[int, tuple[str, ...]], dict[str, list[Statement]]] = defaultdict(lambda: defaultdict(list))
+    chains: dict[tuple[object, ...], dict[str, list[Statement]]] = defaultdict(lambda: defaultdict(list))
     for statement in scop.statements:
-        if statement.recurrence is not None and len(statement.loops) > _interrupted_loops(scop, statement):
-            chains[statement.launch, statement.loops][statement.recurrence.variable].append(statement)
+        # A barrier in each iteration of a loop ends chains: what is left are the loops inside of it.
+        if statement.recurrence is not None and len(statement.loops) > loops_with_barriers(scop, statement):
+            chains[statement.launch, statement.places][statement.recurrence.variable].append(statement)
     return chains
 
 
 def _chained(scop: Scop) -> list[Statement]:
     return [one for variables in _chains(scop).values() for statements in variables.values() for one in statements]
-
-
-def _interrupted_loops(scop: Scop, statement: Statement) -> int:
-    """Return how many loops around a statement, from the outermost, meet a barrier in each iteration."""
-    # A loop that is around both meets the barrier, wherever else either of them lies.
-    shared = [
-        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(barrier.loops, statement.loops, strict=False)))
-        for barrier in scop.barriers
-        if barrier.launch == statement.launch
-    ]
-    return max(shared, default=0)
 
 
 def _outer_loops(scop: Scop, statement: Statement) -> int:
@@ -257,7 +247,7 @@ def _outer_loops(scop: Scop, statement: Statement) -> int:
         if other.assigns == statement.recurrence.variable
         and other.launch == statement.launch
         and len(other.loops) < len(statement.loops)
-        and statement.loops[: len(other.loops)] == other.loops
+        and statement.places[: len(other.loops)] == other.places
     ]
     return max(shared, default=0)
 

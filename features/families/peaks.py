@@ -91,7 +91,7 @@ class _Waits:
         counts, lanes = counts_of(self.scop), int(self.machine.need("sub_group_size"))
         remaining = remaining_or_all(self.scop) if self.register_reuse else {}
         # Loads in the same loops wait together; one that is kept over loops waits outside of them.
-        most: dict[tuple[str, ...], tuple[float, float]] = {}
+        most: dict[tuple[object, ...], tuple[float, float]] = {}
         for number, statement in enumerate(self.scop.statements):
             if statement.launch != self.launch:
                 continue
@@ -102,7 +102,7 @@ class _Waits:
                 dims = statement.domain.dim(isl.dim_type.set)
                 domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
                 met = float(counts.executions(domain, self.launch, lanes).evaluate(self.sizes))
-                loops = statement.loops[: len(statement.loops) - kept]
+                loops = statement.places[: len(statement.loops) - kept]
                 trips, new = most.get(loops, (0.0, 0.0))
                 together = self._together(loops)
                 here = self._new(access, dims - kept - 1) if space == "global" and loops else 1.0
@@ -112,11 +112,11 @@ class _Waits:
                 )
         return list(most.values())
 
-    def _together(self, loops: tuple[str, ...]) -> int:
+    def _together(self, loops: tuple[object, ...]) -> int:
         """Return of how many iterations the loads are issued together."""
         if not loops:
             return 1
-        stopped = any(one.launch == self.launch and one.loops[: len(loops)] == loops for one in self.scop.barriers)
+        stopped = any(one.launch == self.launch and one.places[: len(loops)] == loops for one in self.scop.barriers)
         return 1 if stopped else int(self.machine.need("iterations_together"))
 
     def _new(self, access: Access, dim: int) -> float:
@@ -147,14 +147,14 @@ class _Waits:
 def _chained(scop: Scop, sizes: Mapping[str, int], lanes: int, launch: int) -> float:
     """Return the instructions of all sub-groups' longest chains of operations that wait for one another."""
     counts = counts_of(scop)
-    lengths: dict[tuple[tuple[str, ...], str], float] = defaultdict(float)
+    lengths: dict[tuple[tuple[object, ...], str], float] = defaultdict(float)
     for statement in scop.statements:
         if statement.recurrence is None or statement.launch != launch:
             continue
         each = sum(one.count * sum(slots_of(one.kind, one.dtype).values()) for one in statement.recurrence.operations)
         met = float(counts.instances(statement, lanes).evaluate(sizes))
-        lengths[statement.loops, statement.recurrence.variable] += met * each
-    longest: dict[tuple[str, ...], float] = defaultdict(float)
+        lengths[statement.places, statement.recurrence.variable] += met * each
+    longest: dict[tuple[object, ...], float] = defaultdict(float)
     for (loops, _), length in lengths.items():
         longest[loops] = max(longest[loops], length)
     return sum(longest.values())

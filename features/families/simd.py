@@ -257,8 +257,8 @@ def _is_first_update(scop: Scop, statement: Statement) -> bool:
         for other in scop.statements
         if other.recurrence is not None
         and statement.recurrence is not None
-        and (other.launch, other.loops, other.recurrence.variable)
-        == (statement.launch, statement.loops, statement.recurrence.variable)
+        and (other.launch, other.places, other.recurrence.variable)
+        == (statement.launch, statement.places, statement.recurrence.variable)
     )
     return next(same) is statement
 

@@ -312,7 +312,7 @@ class _Extraction:
         return frozenset(
             after
             for (before, place), (after, next_place) in pairs
-            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
+            if (place.launch, place.schedule[:-1]) == (next_place.launch, next_place.schedule[:-1])
             and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
         )
 
@@ -410,7 +410,7 @@ class _Extraction:
     def _neighbour_inames(self, place: Place) -> frozenset[str]:
         """Inames of an instruction in the same loops: it says which group axes bound those loops."""
         for insn_id, other in self.program.instructions:
-            if other.launch == place.launch and other.loops[: len(place.loops)] == place.loops:
+            if other.launch == place.launch and other.schedule[: len(place.schedule) - 1] == place.schedule[:-1]:
                 return frozenset(self.kernel.id_to_insn[insn_id].within_inames)
         return frozenset(place.loops)
 

@@ -85,15 +85,12 @@ def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial,
 
 
 def _overhead(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
-    barriers = [one.loops for one in scop.barriers if one.launch == nest.launch]
-    names = {path: scop.statements[n].loops for n, paths in nest.paths.items() for path in paths}
+    interrupted = {place for one in scop.barriers if one.launch == nest.launch for place in one.places}
     outer = {path[:-1] for path in nest.loops}
     inner = {
         path: loop
         for path, loop in nest.loops.items()
-        if path not in outer
-        and not loop.unrolled
-        and all(met[: loop.depth] != names[path][: loop.depth] for met in barriers)
+        if path not in outer and not loop.unrolled and path[-1] not in interrupted
     }
     for times, loop in address_work(scop, nest):
         if loop.path in inner and times:

@@ -221,8 +221,7 @@ Path = tuple[object, ...]
 
 def paths_of(number: int, statement: Statement, axes: int) -> tuple[Path, ...]:
     """Return the paths of the loops around a statement; those that its schedule does not name are its own."""
-    steps: list[object] = []
-    steps += [statement.schedule[: place + 1] for place, step in enumerate(statement.schedule) if isinstance(step, str)]
+    steps: list[object] = [*statement.places]
     missing = int(statement.domain.dim(isl.dim_type.set)) - axes - len(steps)
     steps += [("own", number, place) for place in range(missing)]
     return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))

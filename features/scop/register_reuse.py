@@ -133,7 +133,7 @@ class _Values:
         for barrier in scop.barriers:
             if barrier.launch == launch:
                 # One without a schedule may stand in any loop.
-                around = _paths_in(barrier.schedule) if barrier.schedule else every
+                around = _paths_in(barrier.places) if barrier.schedule else every
                 self._ends.append((None, around, barrier.schedule))
         self._known_guards: dict[tuple[int, int], frozenset[object]] = {}
 
@@ -238,9 +238,8 @@ class _Values:
         return self._known_guards[place, first]
 
 
-def _paths_in(schedule: tuple[int | str, ...]) -> tuple[Path, ...]:
-    steps = [schedule[: place + 1] for place, step in enumerate(schedule) if isinstance(step, str)]
-    return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))
+def _paths_in(places: tuple[object, ...]) -> tuple[Path, ...]:
+    return tuple(places[: depth + 1] for depth in range(len(places)))
 
 
 def _steps(around: Path) -> int | None:

@@ -139,6 +139,11 @@ class _Scheduled(ParsedWhenRead):
         """Sequential loops around it, outermost first."""
         return tuple(step for step in self.schedule if isinstance(step, str))
 
+    @property
+    def places(self) -> tuple[tuple[int | str, ...], ...]:
+        """What tells these loops from the launch's others, which may have the same names: the schedule up to each."""
+        return tuple(self.schedule[: place + 1] for place, step in enumerate(self.schedule) if isinstance(step, str))
+
     def weight(self, outer_loops: int | None = None) -> Fraction:
         """Return executions per instance of the domain, over all loops or so many outermost ones."""
         counted = [
