@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -104,28 +104,92 @@ def instructions(
 ) -> Iterator[Instructions]:
     """Yield the memory instructions of a work-group in one address space."""
     points = work_items(launch, group)
-    for part in launch.within([(position, position) for position in group]):
-        for (issued, shift), count in _kinds(launch, part, space, offsets).items():
-            access = issued.access
+    parts = launch.within([(position, position) for position in group])
+    joined = _joined(launch, parts, space)
+    for pieces in joined.values():
+        issued = pieces[0][1]
+        steps, weights = _steps_of_all(launch, pieces)
+        here = points | steps
+        address = np.asarray(IDLE)
+        for part, item in pieces:
+            alive = executing(launch, part, here) & _reached(part, steps)
+            moved = item.address.values(here) + int(item.offsets[0]) + offsets.get(item.access.array, 0)
+            address = np.where(alive, moved, address)
+        yield _made(launch, issued, 1, address, lanes, weights)
+    for part in parts:
+        for (issued, shift), count in _kinds(launch, part, space, offsets, joined).items():
             steps, weights = _iterations(launch, part, issued)
             here = points | steps
-            alive = executing(launch, part, here)
-            address = np.where(alive, issued.address.values(here) + shift, IDLE)
-            address = np.broadcast_to(address, (len(weights), prod(launch.items)))
-            yield Instructions(
-                access.array, access.direction, issued.itemsize, count, in_sub_groups(address, lanes), weights
-            )
+            address = np.where(executing(launch, part, here), issued.address.values(here) + shift, IDLE)
+            yield _made(launch, issued, count, address, lanes, weights)
+
+
+def _made(
+    launch: ResolvedLaunch, issued: Issued, count: int, address: np.ndarray, lanes: int, weights: np.ndarray
+) -> Instructions:
+    address = np.broadcast_to(address, (len(weights), prod(launch.items)))
+    found = in_sub_groups(address, lanes)
+    return Instructions(issued.access.array, issued.access.direction, issued.itemsize, count, found, weights)
+
+
+_Joined: TypeAlias = "dict[tuple[int, int], list[tuple[ResolvedPiece, Issued]]]"
+
+
+def _joined(launch: ResolvedLaunch, parts: Sequence[ResolvedPiece], space: str) -> _Joined:
+    """Return accesses whose instances in a work-group are several pieces: a sub-group executes these together."""
+    found: _Joined = defaultdict(list)
+    for part in parts:
+        for issued in part.issued:
+            if launch.spaces[issued.access.array] == space:
+                found[issued.source].append((part, issued))
+    return {
+        source: pieces
+        for source, pieces in found.items()
+        # What is kept in registers is issued otherwise in each piece.
+        if len(pieces) > 1
+        and all(len(issued.offsets) == 1 and issued.loops == 0 for _, issued in pieces)
+        and prod(len(values) for values in _common_ranges(launch, pieces)) * prod(launch.items) <= _MOST_ADDRESSES
+    }
+
+
+def _common_ranges(launch: ResolvedLaunch, pieces: Sequence[tuple[ResolvedPiece, Issued]]) -> list[range]:
+    """Return the values of the sequential loops' dimensions that the pieces have together."""
+    first = len(launch.groups) + len(launch.items)
+    each = zip(*(part.ranges[first:] for part, _ in pieces), strict=True)
+    return [range(min(low for low, _ in one), max(high for _, high in one) + 1) for one in each]
+
+
+def _steps_of_all(
+    launch: ResolvedLaunch, pieces: Sequence[tuple[ResolvedPiece, Issued]]
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """Return values of the sequential loops' dimensions, as `_iterations`, each for itself."""
+    ranges, first = _common_ranges(launch, pieces), len(launch.groups) + len(launch.items)
+    every = np.meshgrid(*(np.asarray(values, dtype=np.int64) for values in ranges), indexing="ij")
+    steps = {first + place: values.reshape(-1, 1) for place, values in enumerate(every)}
+    return steps, np.ones(prod(map(len, ranges)), dtype=np.int64)
+
+
+def _reached(part: ResolvedPiece, steps: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Return which values of the sequential loops' dimensions are in a piece's box."""
+    inside = np.ones((1, 1), dtype=bool)
+    for dim, values in steps.items():
+        low, high = part.ranges[dim]
+        inside = inside & (values >= low) & (values <= high)
+    return inside
 
 
 def _kinds(
-    launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int]
+    launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int], others: _Joined
 ) -> dict[tuple[Issued, int], int]:
-    """Return how many instructions there are of each kind: the first of its accesses and what to add to its address."""
+    """Return how many instructions there are of each kind: the first of its accesses and what to add to its address.
+
+    Accesses of `others` are left out.
+    """
     kinds: dict[tuple[object, ...], tuple[Issued, int]] = {}
     counts: dict[tuple[Issued, int], int] = defaultdict(int)
     for issued in part.issued:
         access, form = issued.access, issued.address
-        if launch.spaces[access.array] != space:
+        if launch.spaces[access.array] != space or issued.source in others:
             continue
         shifts = issued.offsets + offsets.get(access.array, 0)
         # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.

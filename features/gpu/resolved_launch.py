@@ -143,6 +143,7 @@ class Issued:
     offsets: np.ndarray  # bytes to add to it, one for each instruction
     itemsize: int  # bytes that a work-item moves with one of them
     loops: int = 0  # number of innermost loops for whose iterations it is executed but once
+    source: tuple[int, int] = (-1, -1)  # places of statement and access in the Scop, which several pieces may share
 
     def in_vectors(self, elements: int, lanes: tuple[int, int], dim: int) -> Issued:
         """Return the instructions that move so many neighbours each, along a last dimension with these values."""
@@ -153,7 +154,7 @@ class Issued:
             moved = self.access.itemsize * np.arange(lanes[0], lanes[1] + 1, dtype=np.int64)
             offsets = (offsets[:, None] + moved).ravel()
         starts = np.unique((address.constant + offsets) // width) * width - address.constant
-        return Issued(self.access, address, starts, width, max(1, self.loops))
+        return Issued(self.access, address, starts, width, max(1, self.loops), self.source)
 
 
 @dataclass(frozen=True)
@@ -274,10 +275,13 @@ def _resolved(
             return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
     issued = [
-        _issued(access, piece.accesses[at], remaining[at], piece.dims)
-        if at in remaining
-        else Issued(access, access.address, np.zeros(1, dtype=np.int64), access.itemsize)
-        for at, access in enumerate(accesses)
+        replace(
+            _issued(access, found, remaining[at], piece.dims)
+            if at in remaining
+            else Issued(access, access.address, np.zeros(1, dtype=np.int64), access.itemsize),
+            source=(piece.number, found.number),
+        )
+        for at, (access, found) in enumerate(zip(accesses, piece.accesses, strict=True))
     ]
     vectors = vector_elements(scop)
     for at, access in enumerate(piece.accesses):

@@ -49,6 +49,17 @@ CASES = {
         (lambda i: 64 * i, lambda i: 64 * i + 63),
         {"x": lambda _, j: j},
     ),
+    # Some work-items of the first sub-group begin elsewhere than others: their loads are one instruction all the same.
+    "windows that stop at the array's ends": (
+        kernel("{[i, j]: 0 <= i, j < n and i - 4 <= j <= i + 4}", "y[i] = sum(j, w[j-i+4]*x[j])", w="9", x="n"),
+        (lambda i: max(0, i - 4), lambda i: min(N - 1, i + 4)),
+        {"w": lambda i, j: j - i + 4, "x": lambda _, j: j},
+    ),
+    "tiles without the first element": (
+        kernel("{[i, j]: 0 <= i < n and 1 <= j and 4*i <= j < 4*i + 4}", "y[i] = sum(j, 0.5*x[j])", x="4*n"),
+        (lambda i: max(1, 4 * i), lambda i: 4 * i + 3),
+        {"x": lambda _, j: j},
+    ),
 }
 
 
