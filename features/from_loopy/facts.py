@@ -25,7 +25,7 @@ class TripCounts:
     """Replaces data-dependent loop bounds by stated trip counts.
 
     `data` are values computed in the kernel that bound loops; `displaced` loops whose first iteration depends on data,
-    which are described as starting at 0.
+    which are described as starting at 0, and loops inside that start with them.
     """
 
     def __init__(self, kernel: Any, parameters: Sequence[str], options: CountingOptions) -> None:
@@ -37,6 +37,9 @@ class TripCounts:
         dependent: set[str] = set()
         for domain in kernel.domains:
             dependent |= self._check(domain)
+        # Outer domains come before those that they are parameters of.
+        for domain in kernel.domains:
+            self._check_inside(domain)
         for loop in self._stated:
             if loop not in dependent:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
@@ -93,6 +96,27 @@ class TripCounts:
                 raise self._refuse(msg, loop)
         self.displaced |= below
         return {name for name in involved if name is not None}
+
+    def _check_inside(self, domain: Any) -> None:
+        """Find loops of a domain that begin with a displaced one; refuse those whose trip count depends on it."""
+        params = domain.get_var_names(_KINDS.param)
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        for outer in sorted(self.displaced & set(params)):
+            for loop in domain.get_var_names(_KINDS.set):
+                at, place = free.find_dim_by_name(_KINDS.set, loop), free.find_dim_by_name(_KINDS.param, outer)
+                if not (free.dim_has_lower_bound(_KINDS.set, at) and free.dim_has_upper_bound(_KINDS.set, at)):
+                    continue
+                first, last = free.dim_min(at), free.dim_max(at)
+                trips = last.sub(first)
+                if trips.gist(trips.domain()).coalesce().involves_dims(_KINDS.param, place, 1):
+                    what = (
+                        f"has a loop {loop!r} whose trip count depends on the value of loop {outer!r}, which begins "
+                        f"where the data say; bound {loop!r} by a value that the kernel computes "
+                        f"(<int32> limit = {outer}), and state its trip count"
+                    )
+                    raise self._refuse(what, loop)
+                if first.gist(first.domain()).involves_dims(_KINDS.param, place, 1):
+                    self.displaced |= {loop}
 
     def _require_declared(self, names: set[str], loop: str) -> None:
         """Refuse a bound that is neither an argument nor computed: a list of arguments without ``...``."""

@@ -9,7 +9,14 @@ import pytest
 from oracles import oclgrind
 from oracles._oclgrind_child import _input_array
 from perflex.errors import UnsupportedKernelError
-from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop
+from perflex.features import (
+    InstructionCounts,
+    annotate,
+    count_features,
+    counts_of,
+    extract_scop,
+    kernel_feature_values,
+)
 
 N = 40
 
@@ -185,3 +192,30 @@ def test_annotations_add_up():
     again = annotate(both, trip_counts={"j": 4})
     assert counted(again)["f_op_float32_madd"].value == 4 * N
     assert counted(both)["f_op_float32_madd"].value == 2 * N
+
+
+def blocks_of_rows(inner: str) -> lp.TranslationUnit:
+    """Return a kernel whose loop j begins where an array says, with a loop k inside."""
+    arrays = [lp.GlobalArg("start", np.int32, shape="n + 1")]
+    arrays += [lp.GlobalArg(name, np.float32, shape="100*n") for name in "yxv"]
+    return lp.make_kernel(
+        ["{[i]: 0 <= i < n}", "[a, b] -> {[j]: a <= j < b}", f"[j, n] -> {{[k]: {inner}}}"],
+        "<int32> a = start[i]\n<int32> b = start[i + 1]\ny[i] = sum(j, sum(k, v[k]*x[j]))",
+        [*arrays, lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+
+
+def test_subscripts_of_loops_that_begin_where_data_say_are_not_known():
+    kernel = blocks_of_rows("4*j <= k < 4*j + 4")
+    with pytest.raises(UnsupportedKernelError, match=r"v\[k\].*k depends on the data"):
+        extract_scop(annotate(kernel, trip_counts={"j": 8}, accesses={"x[j]": "anywhere"}))
+    stated = annotate(kernel, trip_counts={"j": 8}, accesses={"x[j]": "anywhere", "v[k]": "anywhere"})
+    assert kernel_feature_values(["f_op_float32_madd"], stated, {"n": 64}, 1) == {"f_op_float32_madd": 64 * 8 * 4}
+
+
+@pytest.mark.parametrize("inner", ["0 <= k < j", "j <= k < n"])
+def test_trip_counts_that_depend_on_a_loop_that_begins_where_data_say_are_refused(inner):
+    with pytest.raises(UnsupportedKernelError, match="'k' whose trip count depends on the value of loop 'j'"):
+        extract_scop(annotate(blocks_of_rows(inner), trip_counts={"j": 8}))
