@@ -195,7 +195,7 @@ def _ms(time: float) -> str:
 def prune_table(
     context: typer.Context,
     table: Annotated[
-        Path, typer.Argument(help="Measured configurations: Kernel Tuner's cache, a T4 file, or a table (CSV).")
+        Path, typer.Argument(help="Measured configurations: what Kernel Tuner, KTT or CLBlast wrote, or a table (CSV).")
     ],
     description: Annotated[
         str,

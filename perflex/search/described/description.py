@@ -213,8 +213,10 @@ class Description:
 
     def valid(self, settings: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Return which configurations fulfil all constraints."""
-        rows = len(next(iter(self.columns(settings).values())))
-        return np.all([np.ones(rows, dtype=np.bool_), *(holds for _, holds in self.held(settings))], axis=0)
+        valid = np.ones(len(next(iter(self.columns(settings).values()))), dtype=np.bool_)
+        for _, holds in self.held(settings):
+            valid &= holds
+        return valid
 
     def space(self) -> dict[str, NDArray[np.float64]]:
         """Return all configurations: every allowed combination of values that fulfils the constraints.
