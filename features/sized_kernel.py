@@ -46,7 +46,7 @@ class SizedKernel:
         if isinstance(self.kernel, Scop):
             msg = (
                 f"kernel {self.kernel.name!r} is a description (Scop), which can be counted but not built or launched; "
-                "give a loopy kernel instead"
+                "give a loopy kernel or source code instead"
             )
             raise MeasurementError(msg, kernel=self.label)
         return getattr(self.kernel, "translation_unit", self.kernel)

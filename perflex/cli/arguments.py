@@ -182,6 +182,10 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
 
     The file is executed, as ``python FILE`` would; modules beside it can be imported.
     """
+    # A Python file alone is mostly a kernel whose function was forgotten.
+    if is_space(reference) and not reference.endswith(".py"):
+        msg = f"{reference} is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune' predict them"
+        raise ArgumentError(msg, word=reference)
     if reference.endswith(_SCOP_SUFFIXES):
         return _described(reference)
     if _is_source(reference):
@@ -197,7 +201,7 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     if not isinstance(kernel, kinds):
         msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
         if isinstance(made, VariantSpace):
-            msg = f"{reference} is a VariantSpace; predict one of its variants, or give the space to 'perflex prune'"
+            msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
         raise ArgumentError(msg, word=reference)
     return kernel
 
@@ -343,6 +347,9 @@ def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
         raise ArgumentError(msg, word=reference)
     if not colon or not name or not inside.isidentifier():
         msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
+        raise ArgumentError(msg, word=reference)
+    if name.endswith(_SCOP_SUFFIXES):
+        msg = f"{name} stands for all that it describes; name it without ':{inside}'"
         raise ArgumentError(msg, word=reference)
     path = Path(name).resolve()
     # Not of Path: in Python 3.11 that fails at names that are too long.

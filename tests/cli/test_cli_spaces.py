@@ -60,6 +60,20 @@ def test_spaces_of_sources(space: str, capfd: pytest.CaptureFixture[str]) -> Non
     assert (code, len(json.loads(out)["kept"])) == (0, 2)
 
 
+def test_spaces_where_one_kernel_is_wanted(space: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("predict", "volumes", "features"):
+        words = ("--machine", "V100") if command != "features" else ()
+        code, out, err = run(capfd, command, space, *words)
+        assert (code, out) == (2, "")
+        assert "matmul.yaml is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune'" in err
+        code, _, err = run(capfd, command, f"{EXAMPLES / 'matmul_space.py'}:space", *words, "n=512")
+        assert code == 2
+        assert "matmul_space.py:space is a space of variants, and not one kernel; 'perflex prune' predicts" in err
+        code, _, err = run(capfd, command, f"{space}:tiled", *words)
+        assert code == 2
+        assert "stands for all that it describes; name it without ':tiled'" in err
+
+
 def test_tune(space: str, default_device: Device, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     calibration = tmp_path / "calibration.yaml"
     calibration.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
