@@ -78,3 +78,38 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel() -> None:
             for scop in (by_hand, extract_scop(kernel))
         )
         assert ours == loopy
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "message"),
+    [
+        ("schedule: [0]", "order: [0]", "line 15, field statements[0].order: there is no such field"),
+        ("space: local, ", "", "line 11, field arrays[2].space: it is missing"),
+        ("- name: put", "- name: put\n  name: get", "the field 'name' stands here twice"),
+        ("schedule: [0]", "schedule: &a [0]", "anchors and aliases are refused"),
+        (
+            "shape: [n, n], strides: [n, 1]",
+            "shape: ['[m] -> { m }', n], strides: [n, 1]",
+            "'m' is none of the parameters",
+        ),
+        ("n mod 16 = 0", "n mod = 0", "field assumptions: it is not isl notation"),
+        ("16g1 + l1, 16g0 + l0", "1234567890123456g1 + l1, 16g0 + l0", "a number has more than 15 digits"),
+        ("array: tile, direction: store", "array: pile, direction: store", "accesses 'pile', which is not declared"),
+        ("space: local", "space: shared", "has address space 'shared'; use one of"),
+        ("dtype: float32, shape: [16, 17]", "dtype: real, shape: [16, 17]", "a numpy type such as float32"),
+        ("schedule: [0]", "schedule: [0, k, 1]", "needs a dimension for each of the 4 axes and 1 loops"),
+        ("[16g1 + l1, 16g0 + l0]", "[16g1 + l1]", "'a' in 'fetch' has 1 subscripts, not 2"),
+        ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ [g0, g1, l0] -> [0, l0] }", "'tile' in 'fetch' has 3 variables, not 4"),
+        ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
+    ],
+)
+def test_what_the_page_says_is_refused(
+    found: str, instead: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text, path = scop_of("reference/scop.md"), tmp_path / "transpose.yaml"
+    assert found in text
+    path.write_text(text.replace(found, instead, 1), encoding="utf-8")
+    assert main(["features", str(path), "n=64"]) == 2
+    told = capfd.readouterr().err
+    assert told.startswith(f"perflex: error: {path}")
+    assert message in told
