@@ -47,6 +47,6 @@ from .search.tuning.tuning import tune as tune
 from .store.store import using_store as using_store
 from .studies.accuracy import Accuracy as Accuracy
 from .timing.executors.dask import dask_executor as dask_executor
+from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions
-from .timing.probe import probe_kernel as probe_kernel
 from .version import __version__ as __version__

@@ -261,7 +261,7 @@ def source_kernel(
     Integer arguments of the kernel are its sizes, by their names. Array extents follow from the accesses. Needs the
     extra ``source`` (clang's library, no GPU and no toolkit). Headers that are not there are taken for empty.
 
-    Where it is launched (`probe_kernel`, `calibrate`), arrays are as long as the kernel reaches, and at least as
+    Where it is launched (`time_kernel`, `calibrate`), arrays are as long as the kernel reaches, and at least as
     stated. They hold numbers near one, integers are ones, and floating-point arguments that have no value are 0.75.
     A kernel that data lead elsewhere, or for an unknown number of trips, is not launched: data are made up.
 

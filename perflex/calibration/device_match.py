@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from perflex.devices.listing import describe, device_of, is_device_specific, is_wall_time, list_devices
 from perflex.errors import CalibrationError, DeviceError
@@ -50,16 +50,10 @@ def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
     raise DeviceError(msg, device=wanted["name"])
 
 
-# Whether to time, or where: True is the device that the calibration belongs to.
-ProbeOn: TypeAlias = "bool | str | TimedDevice"
-
-
-def probing_device(calibration: CalibrationRecord, probe: ProbeOn) -> TimedDevice:
-    """Return where kernels are timed."""
+def timing_device(calibration: CalibrationRecord, device: str | TimedDevice | None = None) -> TimedDevice:
+    """Return where kernels are timed beside what a calibration predicts: by default on its own device."""
     output = calibration.model.output_feature
     if not is_wall_time(output):
-        msg = f"a probe measures a time, but the model's output {output} is not a time; predict without probe"
+        msg = f"the model's output {output} is not a time, which could be measured beside it; predict without timing"
         raise CalibrationError(msg, feature=output)
-    if isinstance(probe, bool):
-        return device_of_calibration(output, calibration.device)
-    return chosen_device(probe)
+    return device_of_calibration(output, calibration.device) if device is None else chosen_device(device)

@@ -59,8 +59,8 @@ SeriesOption = Annotated[
 ]
 OutFolderOption = Annotated[Path | None, typer.Option("--out", help="Folder for files; created if needed.")]
 OutFileOption = Annotated[Path, typer.Option("-o", "--out", help="File to write.")]
-ProbeOption = Annotated[
-    bool, typer.Option("--probe", help="Time each kernel with a small budget on the calibration's device.")
+TimeOption = Annotated[
+    bool, typer.Option("--time", help="Time each kernel, too, on the calibration's device, as 'calibrate' does.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; see docs/reference/json.md.")]
 RegistersOption = Annotated[

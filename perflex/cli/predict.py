@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, ProbeOption
+from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, TimeOption
 from perflex.cli.terminal import sizes_text, terminal_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.features import SourceKernel
+    from perflex.progress import Progress
     from perflex.search.pruning.ranking import RankedVariant
 
 # Costs of a prediction that are shown by name.
@@ -45,7 +47,7 @@ def predict(
         float | None,
         typer.Option(min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."),
     ] = None,
-    probe: ProbeOption = False,
+    time: TimeOption = False,
     lines: Annotated[
         bool, typer.Option("--lines", help="Show what each line of a .cl or .cu file does, and its share of the time.")
     ] = False,
@@ -57,23 +59,22 @@ def predict(
 
     loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
     unit = load_kernel(kernel)
-    if lines and (probe or not isinstance(unit, SourceKernel)):
-        cause = "a probe knows no lines" if probe else f"{kernel} is none"
-        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {cause}"
+    if lines and not isinstance(unit, SourceKernel):
+        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {kernel} is none"
         raise ArgumentError(msg, word=kernel)
     terminal = terminal_of(context)
     chosen = _combinations(sizes)
-    if probe:
-        found = _probed(loaded, unit, chosen, confidence, machine)
-    else:
-        # What the model leaves out is said for each size: accesses may depend on it.
-        with terminal.warnings_shown():
-            name = kernel.rpartition(":")[2]
-            found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
-            if lines:
-                source: Any = unit
-                for entry in found:
-                    entry["lines"] = _lines(source, entry["sizes"], loaded, machine)
+    # What the model leaves out is said for each size: accesses may depend on it.
+    with terminal.warnings_shown():
+        name = kernel.rpartition(":")[2]
+        found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
+        if lines:
+            source: Any = unit
+            for entry in found:
+                entry["lines"] = _lines(source, entry["sizes"], loaded, machine)
+        if time:
+            with terminal.progress("time:") as progress:
+                _time_all(loaded, unit, found, progress)
     if as_json:
         print_json(found)
         return
@@ -116,30 +117,24 @@ def _lines(
     return [asdict(line) for line in source_lines(unit, sizes, loaded, machine=machine)]
 
 
-def _probed(
-    loaded: Calibration, unit: Any, sizes: Sequence[Mapping[str, int]], confidence: float | None, machine: str | None
-) -> list[dict[str, Any]]:
-    """Return what a probe says of a kernel at some sizes, as `predict` prints it."""
-    from perflex.calibration.device_match import probing_device
-    from perflex.cli.arguments import ArgumentError
+def _time_all(loaded: Calibration, unit: Any, entries: Sequence[dict[str, Any]], progress: Progress | None) -> None:
+    """Add to each entry what a timing says of the kernel at its sizes; an error where there is none at any."""
+    from perflex.calibration.device_match import timing_device
     from perflex.features.sized_kernel import sized_kernels
-    from perflex.timing.probe import Probe, probe_kernels
+    from perflex.timing.measuring import measure
+    from perflex.timing.results import Timing
 
-    if machine is not None:
-        msg = "--probe times the kernel and evaluates no model, so that --machine has no effect; leave one out"
-        raise ArgumentError(msg)
-    found: list[dict[str, Any]] = []
-    jobs = sized_kernels([(unit, each) for each in sizes])
-    for job, probe in zip(jobs, probe_kernels(jobs, probing_device(loaded, probe=True)), strict=True):
-        if not isinstance(probe, Probe):
-            raise probe.error
-        entry: dict[str, Any] = {"sizes": dict(job.sizes), "predicted_s": probe.seconds, "doubts": [], "terms": {}}
-        entry |= {"knowledge": "timing", "device_s": probe.device_s}
-        if confidence is not None:
-            low, high = probe.interval(confidence)
-            entry |= {"low_s": low, "high_s": high, "confidence": confidence, "extrapolated": False}
-        found.append(entry)
-    return found
+    device = timing_device(loaded)
+    outcomes = measure(sized_kernels([(unit, entry["sizes"]) for entry in entries]), device, None, progress)
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        if isinstance(outcome, Timing):
+            low, high = outcome.interval
+            entry |= {"measured_s": outcome.seconds, "measured_low_s": low, "measured_high_s": high}
+            entry |= {"disturbed": outcome.disturbed, "measured_on": str(device)}
+        elif len(entries) == 1:
+            raise outcome.error
+        else:
+            entry["failure"] = outcome.reason
 
 
 def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
@@ -149,10 +144,15 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
     terminal.show(f"{at}: {_time(entry['predicted_s'])}{within}{mark}")
     for doubt in entry["doubts"]:
         terminal.show(f"  doubtful: {doubt}")
+    if "measured_s" in entry:
+        low, high = entry["measured_low_s"], entry["measured_high_s"]
+        within = "" if math.isnan(low) else f" ({_time(low)} to {_time(high)})"
+        mark = ", disturbed by other work" if entry["disturbed"] else ""
+        terminal.show(f"  measured: {_time(entry['measured_s'])}{within} on {entry['measured_on']}{mark}")
+    elif "failure" in entry:
+        terminal.show(f"  not measured: {entry['failure']}")
     if terminal.quiet:
         return
-    if "device_s" in entry:
-        terminal.show(f"  by a {entry['knowledge']} that took {_time(entry['device_s'])} on the device")
     costs = sorted(entry["terms"].items(), key=lambda item: -item[1])
     # A general model has dozens of costs, most of which a kernel does not have.
     told = costs[:_MOST_COSTS] if len(costs) > _MOST_COSTS + 1 else costs
@@ -186,10 +186,10 @@ def rank(
     ],
     *,
     machine: MachineOption = None,
-    probe: ProbeOption = False,
+    time: TimeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Order variants by predicted run time, fastest first."""
+    """Order variants by predicted run time, fastest first; with --time, by what is measured."""
     from perflex.cli.arguments import is_space, load_kernel, load_variants, read_calibration, read_kernels_and_sizes
     from perflex.search.pruning.ranking import rank as ordered
 
@@ -198,26 +198,24 @@ def rank(
     alone = len(kernels) == 1 and is_space(kernels[0])
     variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
     with terminal_of(context).warnings_shown():
-        places = ordered(variants, loaded, sizes, machine=machine, probe=probe)
+        places = ordered(variants, loaded, sizes, machine=machine, time=time)
     if as_json:
-        print_json([_row(place) for place in places])
+        print_json([_row(place, timed=time) for place in places])
         return
     terminal = terminal_of(context)
     for place in places[: _SHOWN if alone else None]:
-        line = f"{place.rank}. {place.name}: {_time(place.predicted)} ({place.ratio:.2f} x)"
-        if place.failure:
-            line = f"{place.rank}. {place.name}: not known: {place.failure}"
-        elif probe:
-            line = f"{line}, by a {place.knowledge}"
-        terminal.show(line)
+        said = f"{_time(place.predicted)} ({place.ratio:.2f} x)"
+        if time:
+            measured = f"measured {_time(place.measured)} ({place.ratio:.2f} x)"
+            said = f"{'not measured' if math.isnan(place.measured) else measured}, predicted {_time(place.predicted)}"
+        terminal.show(f"{place.rank}. {place.name}: {said}")
     if alone and len(places) > _SHOWN:
         terminal.show(f"and {len(places) - _SHOWN} more; --json prints all")
 
 
-def _row(place: RankedVariant) -> dict[str, Any]:
+def _row(place: RankedVariant, *, timed: bool) -> dict[str, Any]:
     row = {"rank": place.rank, "name": place.name, "predicted_s": place.predicted, "ratio": place.ratio}
-    row |= {"knowledge": place.knowledge}
-    return row | ({"failure": place.failure} if place.failure else {})
+    return row | {"knowledge": place.knowledge} | ({"measured_s": place.measured} if timed else {})
 
 
 def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:

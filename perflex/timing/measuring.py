@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
 from perflex.errors import MeasurementError, PerflexError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.features.values import EXECUTOR_FAULTS
 from perflex.timing.disturbance import assess_drift, full_use, used_samples
 from perflex.timing.disturbance import disturbed as disturbed_samples
@@ -103,6 +103,45 @@ def chosen_device(device: str | TimedDevice | None, output: str | None = None) -
     if device is None and output is not None:
         return device_of(output)
     return find_device(device) if device is None or isinstance(device, str) else device
+
+
+def time_kernel(
+    kernel: Any,
+    sizes: Mapping[str, Any],
+    device: str | TimedDevice | None = None,
+    timing: TimingOptions | None = None,
+) -> Timing:
+    """Time a kernel as `calibrate` times measurement kernels; it needs no calibration.
+
+    Parameters
+    ----------
+    kernel
+        A loopy translation unit, what `annotate` returned for one, or one of `source_kernel`.
+    sizes
+        Value of each size parameter.
+    device
+        Where to run: a device, or parts of its name; by default the default one.
+    timing
+        How it is timed.
+
+    Returns
+    -------
+    Timing
+        The time of one launch in seconds, its interval, and how it was measured.
+
+    Raises
+    ------
+    DeviceError
+        No working device fits, several do, or it is lost.
+    MeasurementError
+        The kernel does not build or run.
+    MissingSizeError
+        A size parameter has no value.
+    """
+    (outcome,) = measure(sized_kernels([(kernel, sizes)]), chosen_device(device), timing)
+    if isinstance(outcome, MeasurementFailure):
+        raise outcome.error
+    return outcome
 
 
 def measure(

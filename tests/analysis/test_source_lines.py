@@ -65,5 +65,3 @@ def test_the_command_shows_them(capfd: pytest.CaptureFixture[str]) -> None:
     loopy = f"{EXAMPLES / 'matmul.py'}:naive"
     assert main(["predict", "--machine", "V100", loopy, "n=64", "--lines"]) == 2
     assert "is none" in capfd.readouterr().err
-    assert main([*words, "n=64", "--lines", "--probe"]) == 2
-    assert "a probe knows no lines" in capfd.readouterr().err

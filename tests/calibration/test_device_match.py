@@ -10,7 +10,7 @@ import pytest
 from perflex import Calibration, Device, Model, calibrate
 from perflex.calibration import device_match
 from perflex.calibration.built_target import built_target
-from perflex.calibration.device_match import device_of_calibration, probing_device
+from perflex.calibration.device_match import device_of_calibration, timing_device
 from perflex.devices.device import DeviceInfo
 from perflex.errors import DeviceError
 from perflex.features import Target
@@ -63,8 +63,8 @@ def test_neither_launches_nor_builds_go_elsewhere() -> None:
     fake = FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
     calibration: Calibration = calibrate(model, kernels, device=fake)
     with pytest.raises(DeviceError, match="the calibration is of fake device"):
-        probing_device(calibration, probe=True)
-    assert probing_device(calibration, probe=fake) is fake
+        timing_device(calibration)
+    assert timing_device(calibration, fake) is fake
     # Reading the compiled code builds the kernel.
     with pytest.raises(Exception, match="the calibration is of fake device"):
         built_target(["f_code_instructions"], kernels[0], {}, Target(), model.output_feature, calibration.device)

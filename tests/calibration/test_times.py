@@ -124,7 +124,7 @@ def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path: Pat
     assert [place.name for place in places] == ["wide", "narrow"]
     assert len(diagnose(calibration).kernels) == 12
     with pytest.raises(DeviceError, match=r"a cluster's GPU in log\.csv, measured elsewhere"):
-        rank({"a": kernel}, calibration, {"n": 64}, probe=True)
+        rank({"a": kernel}, calibration, {"n": 64}, time=True)
 
 
 def test_gathered_values_are_fitted_like_measured_ones(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_from_a_log_to_predictions(folder: Path, capfd: pytest.CaptureFixture[st
     assert json.loads(out)[0]["predicted_s"] == pytest.approx(5e-6 + 384**3 / 32 * 16e-12, rel=0.01)
     assert run(capfd, "rank", "c.yaml", f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching", "n=384")[0] == 0
     assert run(capfd, "diagnose", "c.yaml")[0] == 0
-    code, _, err = run(capfd, "predict", "c.yaml", f"{EXAMPLE}:naive", "n=384", "--probe")
+    code, _, err = run(capfd, "predict", "c.yaml", f"{EXAMPLE}:naive", "n=384", "--time")
     assert code == 2
     assert "is based on times of node GPU in log.csv, measured elsewhere" in err
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "evaluate": "evaluate all --out {out} --accept-noise --device",
     "features --device": f"features {EXAMPLES}/stencil.py:star25 nx=640 ny=512 nz=512 --device",
     "machine detect": "machine detect --out {out}/m.yaml --device",
-    "predict --probe": f"predict {{out}}/own.yaml {EXAMPLES}/matmul.py:naive n=1024,2048 --probe",
+    "predict --time": f"predict {{out}}/own.yaml {EXAMPLES}/matmul.py:naive n=1024,2048 --time",
     "prune --measure": f"prune {{out}}/own.yaml {SPACE} --measure 8 --device",
     "prune --workers": f"prune {{out}}/own.yaml {SPACE} --workers 2",
     "volumes": f"volumes {EXAMPLES}/stencil.py:star25 --machine V100 nx=640 ny=512 nz=512",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perflex.calibration.device_match
-from perflex import Calibration, Model, calibrate, probe_kernel, rank
+from perflex import Calibration, Model, calibrate, rank, time_kernel
 from perflex.__main__ import main
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.features import SizedKernel, extract_scop, scop_to_yaml
@@ -34,9 +34,9 @@ def calibration() -> Calibration:
 
 def test_launching_is_refused(calibration: Calibration, default_device: Any) -> None:
     with pytest.raises(MeasurementError, match=REFUSAL):
-        probe_kernel(SCOP, SIZES, default_device)
-    with pytest.raises(MeasurementError, match=REFUSAL):
-        rank([SCOP], calibration, SIZES, probe=default_device)
+        time_kernel(SCOP, SIZES, default_device)
+    with pytest.warns(PerflexWarning, match=REFUSAL), pytest.raises(MeasurementError, match=REFUSAL):
+        rank([SCOP], calibration, SIZES, time=default_device)
     with (
         pytest.warns(PerflexWarning, match=f"is left out: {REFUSAL}"),
         pytest.raises(CalibrationError, match=REFUSAL),
@@ -71,7 +71,7 @@ def test_commands(
     places = {place["name"]: place for place in json.loads(capfd.readouterr().out)}
     assert places[file]["predicted_s"] == places["make.py:prefetching"]["predicted_s"] > 0
     assert {place["rank"] for place in places.values()} == {1, 2, 3}
-    assert main(["predict", "here.yaml", file, "n=512", "--probe"]) == 1
+    assert main(["predict", "here.yaml", file, "n=512", "--time"]) == 1
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("perflex: error: kernel 'loopy_kernel' is a description (Scop), which can be counted but not")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perflex import Model, TimingOptions, VariantSpace, calibrate, probe_kernel, rank, tune
+from perflex import Model, TimingOptions, VariantSpace, calibrate, rank, time_kernel, tune
 from perflex.errors import MeasurementError
 from perflex.features import SizedKernel, source_kernel
 from perflex.testing import FakeDevice
@@ -33,9 +33,9 @@ MODEL = Model(
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_probes(isolate: bool, default_device: Device) -> None:
+def test_times_grow_with_the_data(isolate: bool, default_device: Device) -> None:
     options = TimingOptions(budget_s=0.02, isolate=isolate)
-    small, large = (probe_kernel(axpy(), {"n": n}, default_device, options).seconds for n in (1 << 12, 1 << 22))
+    small, large = (time_kernel(axpy(), {"n": n}, default_device, options).seconds for n in (1 << 12, 1 << 22))
     # A thousand times the data.
     assert 0 < 4 * small < large
 
@@ -48,7 +48,7 @@ def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
     assert isinstance(failed, MeasurementFailure)
     assert "scatter: kernel.cl: kernel 'k' cannot be launched: line 2" in failed.reason
     with pytest.raises(MeasurementError, match="cannot be launched"):
-        probe_kernel(refused, {}, default_device)
+        time_kernel(refused, {}, default_device)
 
 
 def test_code_made_by_other_processes(default_device: Device) -> None:
@@ -69,11 +69,11 @@ def test_a_known_law_is_found_again() -> None:
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> None:
     found = calibrate(MODEL, [(axpy(), sizes) for sizes in SIZES], device=default_device, timing=QUICK)
-    probed = probe_kernel(axpy(), {"n": 3 << 20}, default_device).seconds
+    timed = time_kernel(axpy(), {"n": 3 << 20}, default_device).seconds
     # Too little is known of a test machine's load for more than an order of magnitude.
-    assert 0.1 < found.predict(axpy(), {"n": 3 << 20}) / probed < 10
-    places = rank({"64": axpy(64), "16": axpy(16)}, found, {"n": 1 << 20}, probe=default_device)
-    assert [(place.knowledge, place.failure) for place in places] == [("timing", "")] * 2
+    assert 0.1 < found.predict(axpy(), {"n": 3 << 20}) / timed < 10
+    places = rank({"64": axpy(64), "16": axpy(16)}, found, {"n": 1 << 20}, time=default_device)
+    assert 0 < places[0].measured <= places[1].measured
     space = VariantSpace(axpy, {"items": [1, 4, 64]})
     best = tune(space, {"n": 1 << 18}, device=default_device, timing=QUICK).best
     assert best.settings["items"] in {4, 64}

@@ -223,8 +223,8 @@ def prune(
     SpaceError
         The space has no valid variant.
     UnsupportedKernelError
-        No variant can be described.
-    MachineError, MissingSizeError, ExecutorError
+        No variant can be described, or built where the model reads compiled code.
+    FeatureError, MachineError, MissingSizeError, ExecutorError
         As for predictions and counting.
     """
     # Before minutes of counting, on which a wrong share does not depend.
@@ -266,16 +266,15 @@ def measure_variants(
 ) -> dict[str, float]:
     """Time some of the variants on a device, by default the calibration's; return the seconds of each by name.
 
-    Those that fail are left out with a warning; it is a MeasurementError if all do.
+    Those that fail are not in it, with a warning; it is a MeasurementError if all do.
     """
-    from perflex.calibration.device_match import device_of_calibration
-    from perflex.timing.measuring import chosen_device, measure
+    from perflex.calibration.device_match import timing_device
+    from perflex.timing.measuring import measure
     from perflex.timing.results import MeasurementFailure
 
     if not numbers:
         return {}
-    output = calibration.model.output_feature
-    found = device_of_calibration(output, calibration.device) if device is None else chosen_device(device)
+    found = timing_device(calibration, device)
     names = candidates.names
     jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes[n], names[n]) for n in numbers]
     times: dict[str, float] = {}
@@ -283,7 +282,7 @@ def measure_variants(
     for outcome in measure(jobs, found, timing, progress):
         if isinstance(outcome, MeasurementFailure):
             reason = outcome.reason
-            warnings.warn(f"{reason}; the variant is left out", PerflexWarning, stacklevel=2)
+            warnings.warn(f"{reason}; the variant is not timed", PerflexWarning, stacklevel=2)
         else:
             times[outcome.label] = outcome.seconds
     if not times:

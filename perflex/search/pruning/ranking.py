@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.device_match import probing_device
+from perflex.calibration.device_match import timing_device
 from perflex.calibration.row_predictions import resting_on
-from perflex.errors import MeasurementError, PerflexWarning
-from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import kernel_of
 from perflex.html import shown_by
+from perflex.search.pruning.pruning import measure_variants
 from perflex.search.spaces.space import candidates_of
-from perflex.timing.probe import Probe, probe_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.built_target import Knowledge
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.device_match import ProbeOn
     from perflex.machines.machine import Machine
     from perflex.search.spaces.extraction import Candidates
     from perflex.search.spaces.space import VariantSpace
@@ -38,18 +34,18 @@ class RankedVariant:
     name: str
     # In the output feature's unit: seconds for a wall time.
     predicted: float
-    # Predicted time as a multiple of the fastest variant's.
+    # The time that decides on the place, as a multiple of the fastest variant's: measured, if any was, else predicted.
     ratio: float
     # What each cost of the model contributes (`Model.terms`), in the same unit; where predictions are corrected by what
     # was learned or is known of other devices, multiplied by the same factor.
     terms: Mapping[str, float] = field(repr=False)
     # The variant itself: what was given, or its settings in a space.
     kernel: Any = field(repr=False, compare=False)
-    # What the time rests on: ``"nothing"`` of the variant but counts, its compiled ``"code"``, a ``"timing"`` of the
-    # variant itself, or, of calibrations that were transferred, a ``"timing on other devices"``.
+    # What the prediction rests on: ``"nothing"`` of the variant but counts, its compiled ``"code"``, or, of a
+    # transferred calibration, a ``"timing on other devices"``.
     knowledge: Knowledge = "nothing"
-    # Why it could not be timed; empty where it was, or was not to be.
-    failure: str = ""
+    # In seconds; nan where it was not timed or could not be.
+    measured: float = math.nan
 
     def __str__(self) -> str:
         """Return one line: place, name, prediction, and how many times as long as the fastest it takes."""
@@ -68,9 +64,9 @@ def rank(
     sizes: Mapping[str, Any] | None = None,
     *,
     machine: str | Path | Machine | None = None,
-    probe: ProbeOn = False,
+    time: bool | str | TimedDevice = False,
 ) -> Ranking:
-    """Order variants by predicted time, fastest first; nothing is run but with `probe`.
+    """Order variants by predicted time, fastest first; nothing is run but with `time`.
 
     Parameters
     ----------
@@ -83,9 +79,10 @@ def rank(
     machine
         For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
         calibration's.
-    probe
-        Whether to time each variant with a small budget (`probe_kernel`), and where: True on the device that the
-        calibration belongs to, or a device, or parts of its name. Variants that fail come last, with an infinite time.
+    time
+        Whether to time each variant, too, as `calibrate` times kernels, and where: True on the device that the
+        calibration belongs to, or a device, or parts of its name. The order is that of the times then, and variants
+        that fail come last.
 
     Returns
     -------
@@ -101,60 +98,43 @@ def rank(
     ------
     CalibrationError
         There are no variants, or sizes are needed and missing.
-    MachineError, MissingSizeError, UnsupportedKernelError
+    FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
         As for predictions.
     DeviceError, MeasurementError
-        Only with `probe`: there is no such device, or no variant can be timed.
+        Only with `time`: there is no such device, or no variant can be timed.
     """
+    device = None if time is False else timing_device(calibration, None if time is True else time)
     found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
     columns = found.columns(calibration.model.input_features())
     count, names = len(found), found.names
     labels = [label for label, _ in found.known_as(calibration)] or [""] * count
-    knowledge: list[Knowledge] = list(resting_on(calibration, labels))
-    failures: Mapping[int, str] = {}
+    knowledge = resting_on(calibration, labels)
     predicted = found.predicted(calibration)
     with np.errstate(all="ignore"):
         factor = predicted / calibration.model.evaluate(calibration.fit, columns)
     # A model's time of zero has terms of zero, whatever corrects it.
     factor = np.where(np.isfinite(factor), factor, 1.0)
-    if probe is not False:
-        probes, failures = _probed(found, probing_device(calibration, probe))
-        predicted = np.array([probes[n].seconds if n in probes else np.inf for n in range(count)])
-        knowledge = ["timing" if n in probes else knowledge[n] for n in range(count)]
+    times = {} if device is None else measure_variants(found, range(count), calibration, device)
+    measured = np.array([times.get(name, math.nan) for name in names])
     terms = {
         text: np.broadcast_to(value * factor, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
     }
-    order = np.argsort(predicted, kind="stable").tolist()
-    fastest = float(predicted[order[0]])
+    deciding = measured if times else predicted
+    # Not a number is sorted last.
+    order = np.lexsort((predicted, deciding)).tolist()
+    fastest = float(deciding[order[0]])
     return Ranking(
         RankedVariant(
             rank=place,
             name=names[number],
             predicted=float(predicted[number]),
             # A prediction of no time at all has no multiples.
-            ratio=float(predicted[number]) / fastest if fastest else float("nan"),
+            ratio=float(deciding[number]) / fastest if fastest else math.nan,
             terms={text: float(value[number]) for text, value in terms.items()},
             kernel=found.settings[number] if found.settings else found.kernel(number),
             knowledge=knowledge[number],
-            failure=failures.get(number, ""),
+            measured=float(measured[number]),
         )
         for place, number in enumerate(order, start=1)
     )
-
-
-def _probed(found: Candidates, device: TimedDevice) -> tuple[dict[int, Probe], dict[int, str]]:
-    """Return what probes say of variants, and why others failed, by number."""
-    jobs = [
-        SizedKernel(kernel_of(found.kernel(number)), found.sizes[number], name)
-        for number, name in enumerate(found.names)
-    ]
-    outcomes = dict(enumerate(probe_kernels(jobs, device)))
-    probes = {number: outcome for number, outcome in outcomes.items() if isinstance(outcome, Probe)}
-    failures = {number: outcome.reason for number, outcome in outcomes.items() if not isinstance(outcome, Probe)}
-    if not probes:
-        msg = f"none of the {len(jobs)} variants could be timed; the last: {failures[len(jobs) - 1]}"
-        raise MeasurementError(msg, device=str(device))
-    for reason in failures.values():
-        warnings.warn(f"{reason}; the variant is not timed", PerflexWarning, stacklevel=3)
-    return probes, failures
