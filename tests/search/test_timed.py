@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import perflex.calibration.device_match
-from perflex import Calibration, Model, calibrate, rank, time_kernel
+from perflex import Calibration, Model, TimingOptions, calibrate, rank, time_kernel
 from perflex.__main__ import main
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, PerflexWarning
 from perflex.testing import FakeDevice
-from perflex.timing.options import TimingOptions
 from support.saved_calibrations import saved_text
 
 if TYPE_CHECKING:
