@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.facts import KernelFacts
     from perflex.features.from_loopy.loop_shifts import Shift
-    from perflex.features.from_loopy.statement import Place
 
 
 def assumptions_on(kernel: Any, parameters: Sequence[str]) -> Any:
@@ -128,7 +127,7 @@ class DomainMaker:
     def domain(
         self,
         inames: frozenset[str],
-        place: Place,
+        loops: Mapping[str, int | None],
         group_extents: Sequence[Any],
         item_extents: Sequence[int],
         *,
@@ -136,18 +135,19 @@ class DomainMaker:
     ) -> Instances:
         """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
 
-        With `all_items`, every work-item takes part whatever the inames say (barriers).
+        Loops are as in `Place`. With `all_items`, every work-item takes part whatever the inames say (barriers).
         """
+        entries = [entry for entry in loops.values() if entry is not None]
         shifts = {
             loop: shift
-            for depth, (loop, entry) in enumerate(zip(place.loops, place.entries, strict=False))
-            if (shift := self._shifts.of(entry, place.entries[:depth])) is not None
+            for depth, (loop, entry) in enumerate(loops.items())
+            if entry is not None and (shift := self._shifts.of(entry, entries[:depth])) is not None
         }
         moved = tuple((loop, str(shift.value)) for loop, shift in shifts.items())
-        key = (inames, place.loops, moved, tuple(group_extents), tuple(item_extents), all_items)
+        key = (inames, tuple(loops), moved, tuple(group_extents), tuple(item_extents), all_items)
         if key not in self._made:
             extents = [*group_extents], [*item_extents]
-            self._made[key] = self._make(inames, place.loops, shifts, extents, all_items)
+            self._made[key] = self._make(inames, tuple(loops), shifts, extents, all_items)
         return self._made[key]
 
     def _make(

@@ -392,7 +392,7 @@ class _Extraction:
 
     def _instances(self, inames: frozenset[str], place: Place, *, all_items: bool = False) -> Instances:
         launch, group_extents = self.launches[place.launch]
-        return self.domains.domain(inames, place, group_extents, launch.items, all_items=all_items)
+        return self.domains.domain(inames, place.entered, group_extents, launch.items, all_items=all_items)
 
     def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
         # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.

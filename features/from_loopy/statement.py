@@ -11,7 +11,7 @@ from perflex.features.from_loopy.facts import Branch, Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perflex.features.from_loopy.domains import Instances
     from perflex.features.from_loopy.facts import KernelFacts
@@ -24,14 +24,19 @@ class Place:
     """Where an instruction or barrier stands in the linearization."""
 
     launch: int
-    loops: tuple[str, ...]
+    # Loops around it, outermost first, and where the linearization enters them: nowhere those over sub-arrays, the last
+    entered: Mapping[str, int | None]
     schedule: tuple[int | str, ...]
-    entries: tuple[int, ...] = ()  # Where the linearization enters each of the loops; sub-arrays' come last, without
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Loops around it, outermost first."""
+        return tuple(self.entered)
 
     def inside(self, loops: Sequence[str]) -> Place:
-        """Return the place in loops that stand around this instruction alone."""
+        """Return the place in loops over sub-arrays, which stand around this instruction alone."""
         schedule = (*self.schedule, *(step for loop in loops for step in (loop, 0)))
-        return Place(self.launch, (*self.loops, *loops), schedule, self.entries)
+        return Place(self.launch, {**self.entered, **dict.fromkeys(loops)}, schedule)
 
 
 @dataclass
@@ -52,15 +57,14 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
     from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
 
     program = Program()
-    loops: list[str] = []
-    entries: list[int] = []
+    loops: dict[str, int] = {}
     # Statements so far in each open loop, outermost first.
     counters = [0]
     inside: list[str] | None = None
     host_loops: tuple[str, ...] = ()
     for number, item in enumerate(linearization):
         # A launch is listed when it ends, so that the length is the number of the one being read.
-        place = Place(len(program.launches), tuple(loops), _position(counters, loops), tuple(entries))
+        place = Place(len(program.launches), dict(loops), _position(counters, tuple(loops)))
         if isinstance(item, CallKernel):
             # Loops that are open at the call run on the host: each of their iterations is a launch.
             inside, host_loops = [], tuple(loops)
@@ -68,12 +72,10 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
             program.launches.append((frozenset(inside or ()), host_loops))
             inside = None
         elif isinstance(item, EnterLoop):
-            loops.append(item.iname)
-            entries.append(number)
+            loops[item.iname] = number
             counters.append(0)
         elif isinstance(item, LeaveLoop):
-            loops.pop()
-            entries.pop()
+            loops.popitem()
             counters.pop()
             # A loop counts as one statement of the loop around it.
             counters[-1] += 1
