@@ -49,8 +49,8 @@ class Access:
         Sorted distinct flat element indices touched.
     local_strides, group_strides
         Stride in elements by axis number, at the same steps of the loops.
-    group_strides_of_values
-        The latter at the same values of the loops' variables.
+    shifted
+        Whether the first iteration of a loop around it varies: work-groups are in no step together.
     """
 
     instruction: str
@@ -65,7 +65,7 @@ class Access:
     elements: Ints
     local_strides: Mapping[int, int | None]
     group_strides: Mapping[int, int | None]
-    group_strides_of_values: Mapping[int, int | None]
+    shifted: bool
 
     @property
     def uniform(self) -> bool:
@@ -168,7 +168,7 @@ class _Instances:
     group: Ints
     local: Ints
     sequential: Ints
-    loop_values: Ints
+    shifted: bool
     axes: dict[tuple[str, int], Ints]
 
     def __len__(self) -> int:
@@ -296,8 +296,8 @@ class _Counter:
             # Before a barrier all work-items go round together.
             parallel = [name for name in inames if (axis := self._axis(name)) and not (barrier and axis[0] == "l")]
             steps[loop] = self._steps(loop, [*parallel, *(outer for outer, _ in nest[:depth])], values)
-        sequential = list(steps.values())
-        number = _keys(sequential, len(values[""]))
+        number = _keys(list(steps.values()), len(values[""]))
+        shifted = any(len(np.unique(values[loop] - steps[loop])) > 1 for loop, _ in nest)
         for axis, extent in self.extents.items():
             if axis in axes:
                 continue
@@ -305,8 +305,7 @@ class _Counter:
             values, axes = _tiled(values, extent), _tiled(axes, extent)
             number, axes[axis] = np.tile(number, extent), repeated
         values |= {name: np.full(len(number), value, np.int64) for name, value in self.sizes.items()}
-        of_values = _keys([values[name] for name in steps], len(number))
-        return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, of_values, axes)
+        return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, shifted, axes)
 
     def _flat(self, axes: Mapping[tuple[str, int], Ints], kind: str, like: Ints) -> Ints:
         flat, factor = np.zeros_like(like), 1
@@ -395,7 +394,6 @@ class _Counter:
         axes = {axis: values[mask] for axis, values in instances.axes.items()}
         sequential = instances.sequential[mask]
         strides = {axis: _strides(axis, axes, sequential, flat) for axis in axes}
-        of_values = {axis: _strides(axis, axes, instances.loop_values[mask], flat) for axis in axes}
         return Access(
             instruction=insn.id,
             array=aggregate.name,
@@ -409,7 +407,7 @@ class _Counter:
             elements=np.unique(flat),
             local_strides={n: s[0] for (kind, n), s in strides.items() if kind == "l" and s},
             group_strides={n: s[0] for (kind, n), s in strides.items() if kind == "g" and s},
-            group_strides_of_values={n: s[0] for (kind, n), s in of_values.items() if kind == "g" and s},
+            shifted=instances.shifted,
         )
 
     def _flat_index(self, storage: Any, subscripts: tuple[Any, ...], instances: _Instances) -> Ints:

@@ -142,14 +142,12 @@ def in_python(formula: str, sizes: dict[str, int]) -> float:
 
 
 def check_strides(item: Any, access: Any, sizes: Mapping[str, int]) -> None:
-    """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing.
-
-    Work-groups do not run in lock step: theirs may be those at the same values of loops, too.
-    """
-    of_values = access.group_strides_of_values
-    for axis, stride in enumerate(item.local_strides):
-        if stride is not None and axis in access.local_strides:
-            assert stride.evaluate(sizes) == access.local_strides[axis], (access.text, axis, sizes)
-    for axis, stride in enumerate(item.group_strides):
-        if stride is not None and axis in access.group_strides and axis in of_values:
-            assert stride.evaluate(sizes) in {access.group_strides[axis], of_values[axis]}, (access.text, axis, sizes)
+    """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing."""
+    pairs = [(item.local_strides, access.local_strides)]
+    # Work-groups do not run in lock step: which of their iterations go together is a convention.
+    if not access.shifted:
+        pairs.append((item.group_strides, access.group_strides))
+    for symbolic, enumerated in pairs:
+        for axis, stride in enumerate(symbolic):
+            if stride is not None and axis in enumerated:
+                assert stride.evaluate(sizes) == enumerated[axis], (access.text, axis, sizes)
