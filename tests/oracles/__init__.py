@@ -1,1 +1,1 @@
-"""Independent truths for the tests: an OpenCL simulator, brute-force enumeration, printed code in lock step, random kernels."""
+"""Independent truths for the tests: a simulator, enumeration, printed code in lock step, random kernels."""

@@ -79,14 +79,14 @@ def test_each_step_is_the_next_iteration_of_all(name):
     assert kernel_feature_values(expected, made, {"n": N}, machine="V100") == expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(9))
 def test_counts_are_those_of_the_printed_code_in_lock_step(seed):
     drawn = make_shifted_kernel(seed)
     assert not differences(drawn), drawn
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12, 312))
+@pytest.mark.parametrize("seed", range(9, 312))
 def test_counts_of_more_kernels_are_those_of_the_printed_code(seed):
     drawn = make_shifted_kernel(seed)
     assert not differences(drawn), drawn
