@@ -46,7 +46,7 @@ def _answer(connection: Connection, seconds: float, operations: int, points: str
     os.close(theirs)
     with os.fdopen(outcome) as file:
         # Nobody asks before the answer: what comes through the connection meanwhile is the parent's end.
-        if connection in wait([file, connection]):
+        if connection in wait([outcome, connection]):
             os.kill(child, signal.SIGKILL)
         answer = file.read()
     ending = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
