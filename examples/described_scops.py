@@ -99,18 +99,18 @@ def _convolution(v: Mapping[str, int]) -> str:
     shared = bool(v["use_shmem"]) or not guarded
     rows_read = f"exists (y, f : 0 <= y < {ty} and 0 <= f < {fh} and r = {by}*y + f)"
     domain = f"[g0, g1, l0, l1, r, x, c] : {grid} and 0 <= x < {tx} and 0 <= c < {fw} and {rows_read}"
-    row, loops = "r", "[1, r, 0, x, 0, c, 0]"
+    row, loops = "r", "[2, r, 0, x, 0, c, 0]"
     if not shared:
         domain = f"[g0, g1, l0, l1, y, f, x, c] : {grid} and {taps}"
-        row, loops = f"{by}*y + f", "[1, y, 0, f, 0, x, 0, c, 0]"
+        row, loops = f"{by}*y + f", "[2, y, 0, f, 0, x, 0, c, 0]"
     local = ("tile", "load", f"l1 + {row}, l0 + {bx}*x + c")
     direct = ("image", "load", f"{by * ty}*g1 + l1 + {row}, {bx * tx}*g0 + l0 + {bx}*x + c")
     statements += _statement("read", domain, [local if v["use_shmem"] else direct], loops)
     domain = f"[g0, g1, l0, l1, f, c, y, x] : {grid} and {taps}"
-    statements += _statement("add", domain, [], "[2, f, 0, c, 0, y, 0, x, 0]", "{kind: madd, dtype: float32, count: 1}")
+    statements += _statement("add", domain, [], "[3, f, 0, c, 0, y, 0, x, 0]", "{kind: madd, dtype: float32, count: 1}")
     domain = f"[g0, g1, l0, l1, y, x] : {grid} and 0 <= y < {ty} and 0 <= x < {tx}"
     target = f"{by * ty}*g1 + l1 + {by}*y, {bx * tx}*g0 + l0 + {bx}*x"
-    statements += _statement("write", domain, [("result", "store", target)], "[3, y, 0, x, 0]")
+    statements += _statement("write", domain, [("result", "store", target)], "[4, y, 0, x, 0]")
     barrier = f'- {{kind: local, domain: "{{ [g0, g1, l0, l1] : {grid} }}", schedule: [1]}}\n' if v["use_shmem"] else ""
     return _document("convolution", f"{{groups: [{gx}, {gy}], items: [{bx}, {by}]}}", arrays, statements, barrier)
 

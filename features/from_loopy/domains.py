@@ -9,6 +9,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.loop_shifts import LoopShifts, composed
 from perflex.features.from_loopy.terms import affine_in_parameters
 from perflex.features.polynomials.late_values import align_parameters
+from perflex.features.scop.words import LANE, is_axis, loop_name
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Instances:
     """The instances of a statement."""
 
     domain: Any  # isl set of them, as the Scop has it
-    space: Any  # Its space with loopy's names, and ``lane`` last where there are lanes
+    space: Any  # Its space with loopy's names, and one more dimension where there are lanes
     # isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
     # starts at 2 runs on the work-items from 0 on, and one that starts at the work-item counts its iterations.
     places: Any = None
@@ -45,7 +46,7 @@ class Instances:
         """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
         names = self.space.get_var_names(isl.dim_type.set)
         hardware = (self.domain.get_dim_name(isl.dim_type.set, i) for i in range(len(names)))
-        return {axis: name for axis, name in zip(hardware, names, strict=True) if axis[:3] in {"lid", "gid"}}
+        return {axis: name for axis, name in zip(hardware, names, strict=True) if is_axis(axis)}
 
     @property
     def values(self) -> Any:
@@ -67,11 +68,12 @@ class Instances:
         """Return these instances for each of a vector's elements, enumerated by a last dimension ``lane``."""
         kinds = isl.dim_type
         last = self.domain.dim(kinds.set)
-        domain = self.domain.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        domain = self.domain.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, LANE)
         domain = domain.lower_bound_val(kinds.set, last, isl.Val(0)).upper_bound_val(
             kinds.set, last, isl.Val(lanes - 1)
         )
-        space = self.space.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, "lane")
+        # Loops have their own names here, of which one may be this.
+        space = self.space.add_dims(kinds.set, 1).set_dim_name(kinds.set, last, f"_{LANE}_")
         places = None if self.places is None else self.places.flat_product(isl.Map("{ [lane] -> [lane] }"))
         return Instances(domain, space, places, lanes)
 
@@ -170,9 +172,7 @@ class DomainMaker:
         axes = dict(zip(target, range(len(target)), strict=True))
         source = [groups.get(axis, f"_gid{axis}") for axis in range(len(group_extents))]
         source += [items.get(axis, f"_lid{axis}") for axis in range(len(item_extents))]
-        # A user may call a loop lid0, too.
-        taken = set(target)
-        target += [loop if loop not in taken else f"{loop}_" for loop in inner]
+        target += map(loop_name, inner)
         source += inner
         named = self._renamed(inames, source)
         for axis, extent in enumerate(group_extents):

@@ -23,6 +23,7 @@ from perflex.features.kept import keep_scop, kept_scop, scop_key
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Scop
+from perflex.features.scop.words import loop_name
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ class _Extraction:
             groups=tuple(self._simplified(extent) for extent in groups),
             items=tuple(int(extent) for extent in items),
             repeats=repeats,
-            host_loops=tuple(host_loops),
+            host_loops=tuple(map(loop_name, host_loops)),
             unrolled=self._unrolled(ids),
         )
         return launch, groups
@@ -353,7 +354,11 @@ class _Extraction:
         loops = {loop for name in ids for loop in self.kernel.id_to_insn[name].within_inames}
         written_out = (UnrollTag, IlpBaseTag)
         return tuple(
-            sorted(loop for loop in loops if any(isinstance(tag, written_out) for tag in self.kernel.inames[loop].tags))
+            sorted(
+                loop_name(loop)
+                for loop in loops
+                if any(isinstance(tag, written_out) for tag in self.kernel.inames[loop].tags)
+            )
         )
 
     def _grid(self, ids: frozenset[str]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, is_number
-from perflex.features.scop.words import DTYPES
+from perflex.features.scop.words import DTYPES, loop_name
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class TripCounts:
         """Return how many executions an iteration stands for, for loops where that is not one."""
         # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
         counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
-        return tuple((loop, count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
+        return tuple((loop_name(loop), count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
 
     def stated(self, loops: Iterable[str]) -> str:
         """Return what was stated about any of some loops, for messages."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.features.from_loopy.expression import ExpressionReader, path_from
 from perflex.features.from_loopy.facts import Branch, Where, Work
 from perflex.features.scop.scop import Operation, Recurrence, Statement
+from perflex.features.scop.words import loop_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ class Place:
 
     def inside(self, loops: Sequence[str]) -> Place:
         """Return the place in loops over sub-arrays, which stand around this instruction alone."""
-        schedule = (*self.schedule, *(step for loop in loops for step in (loop, 0)))
+        schedule = (*self.schedule, *(step for loop in loops for step in (loop_name(loop), 0)))
         return Place(self.launch, {**self.entered, **dict.fromkeys(loops)}, schedule)
 
 
@@ -95,7 +96,7 @@ def read_linearization(linearization: Sequence[Any]) -> Program:
 def _position(counters: Sequence[int], loops: Sequence[str]) -> tuple[int | str, ...]:
     position: list[int | str] = [counters[0]]
     for loop, counter in zip(loops, counters[1:], strict=True):
-        position += [loop, counter]
+        position += [loop_name(loop), counter]
     return tuple(position)
 
 

@@ -215,6 +215,8 @@ class _Run:
             walk.variables[key] = self._at(key, Integer.of(variable(counter)))
         loop = Loop(counter, walk.guards)
         walk.loops.append(loop)
+        # A loop is one statement of the loop around it.
+        walk.numbers[-1] += 1
         walk.numbers.append(0)
         frame = walk.frames[-1]
         returned, frame.returned = frame.returned, None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.words import LANE
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -238,8 +239,6 @@ def loops_with_barriers(scop: Scop, statement: Statement) -> int:
     return most
 
 
-# A domain's last dimension of this name that its statement's schedule does not name is a vector's elements, not a loop.
-LANE = "lane"
 # An instruction moves so many of them at most, the widest of NVIDIA's and AMD's GPUs.
 MOST_BYTES = 16
 

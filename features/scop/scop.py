@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.checks import check_order
 from perflex.features.scop.numbering import by_number
 from perflex.features.scop.whole_sizes import require_addressable, require_whole
 from perflex.features.scop.words import SPACES
@@ -296,6 +297,7 @@ class Scop(ParsedWhenRead):
                 self._check_relation(statement, access, known[access.array])
         for number, barrier in enumerate(self.barriers):
             self._check_domain(barrier, f"barrier {number}")
+        check_order(self)
 
     def _check_relation(self, statement: Statement, access: Access, array: Array) -> None:
         axes = len(array.shape if access.strides is None else access.strides)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import TYPE_CHECKING
 
 from perflex.errors import UnknownFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SPACES = ("global", "local", "private", "constant")
 DIRECTIONS = ("load", "store")
@@ -25,6 +29,19 @@ OPERATIONS = (
 
 # A function that is none of the above, e.g. a user's own.
 _CALL = re.compile(r"call:[A-Za-z_]\w*")
+# Dimensions of work-groups and work-items; a last one called ``lane`` that is no loop is a vector's elements.
+LANE = "lane"
+_AXIS = re.compile(r"[gl]id\d+")
+
+
+def is_axis(name: str) -> bool:
+    """Return whether a dimension is called as those of work-groups and work-items are."""
+    return _AXIS.fullmatch(name) is not None
+
+
+def loop_name(name: str) -> str:
+    """Return what a loop of that name is called in a Scop, where some names mean something else."""
+    return f"{name}_" if is_axis(name) or name == LANE else name
 
 
 def operation_of_function(name: str) -> str:
@@ -38,7 +55,18 @@ def read_operation(identifier: str, prefix: str = "f_op_") -> tuple[str, str]:
     for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
         if word not in known and not (what == "operation" and _CALL.fullmatch(word)):
             near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-            msg = f"feature {identifier!r} names an unknown {what} {word!r}; {hint}"
+            msg = f"feature {identifier!r} names an unknown {what} {word!r}; {_hint(near, known)}"
             raise UnknownFeatureError(msg, feature=identifier, suggestions=tuple(near))
     return dtype, kind
+
+
+def unknown_operation(kind: str) -> str:
+    """Return what is wrong with an operation's name and which there are; empty if nothing is."""
+    if kind in OPERATIONS or _CALL.fullmatch(kind):
+        return ""
+    near = difflib.get_close_matches(kind, OPERATIONS, n=3, cutoff=0.5)
+    return f"{kind!r} is an unknown operation; {_hint(near, OPERATIONS)}, or call:NAME for a function of your own"
+
+
+def _hint(near: Sequence[str], known: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"

@@ -18,6 +18,7 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.numbering import by_number
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features.scop.whole_sizes import read_fraction
+from perflex.features.scop.words import unknown_operation
 from perflex.file_io import read_text
 from perflex.isl import isl
 from perflex.yaml_file import Fields, parse_yaml
@@ -256,6 +257,8 @@ class ScopReader:
     def _operations(self, entries: tuple[_Operation, ...] | None, *where: str | int) -> tuple[Operation, ...]:
         for place, entry in enumerate(entries or ()):
             self._check_dtype(entry.dtype, *where, place)
+            if cause := unknown_operation(entry.kind):
+                raise self._top.error(cause, *where, place, "kind")
         return tuple(Operation(entry.kind, entry.dtype, entry.count) for entry in entries or ())
 
     def _access(self, entry: _Access, *where: str | int) -> Access:

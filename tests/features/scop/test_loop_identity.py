@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perflex import estimate_ecm, load_machine
-from perflex.errors import PerflexError
-from perflex.features import Target, parse_feature, scop_from_yaml
-from perflex.features.families import registry
+from perflex import estimate_ecm
+from perflex.features import scop_from_yaml
+from support.every_feature import caches, everything
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from perflex.features import Scop
 
@@ -30,12 +29,8 @@ arrays:
 - {name: b, space: global, dtype: float64, shape: [n, n], strides: [n, 1]}
 - {name: tile, space: local, dtype: float32, shape: [64], strides: [1]}
 """
-GRID = "0 <= g and 64g < n and 0 <= l < 64"
 SIZES = {"n": 128}
-TARGETS = (
-    Target(sub_group_size=32, machine=load_machine("V100")),
-    Target(sub_group_size=8, machine=load_machine("EPYC-7452")),
-)
+GRID = "0 <= g and 64g < n and 0 <= l < 64"
 
 
 @dataclass
@@ -104,36 +99,10 @@ def programs(seed: int) -> tuple[Scop, Scop]:
     return apart, shared
 
 
-def everything(scop: Scop) -> Iterator[tuple[str, Any]]:
-    """Yield the value of every feature that a kernel has."""
-    examples = [example for family in registry._families for example in family.examples()]
-    for target in TARGETS:
-        found = dict.fromkeys(name for example in examples for name in parse_feature(example).inventory(scop))
-        chains = [f"{name}_after:{after}" for name in found if name.startswith("f_chain_") for after in (3, 40)]
-        for name in (*found, *chains):
-            try:
-                value = parse_feature(name).value(scop, SIZES, target)
-            except PerflexError as error:
-                value = type(error).__name__
-            yield f"{target.sub_group_size} {name}", value
-
-
-def caches(scop: Scop) -> Iterator[tuple[str, Any]]:
-    """Yield what a CPU's caches load."""
-    for lanes in (1, 8):
-        try:
-            volumes = estimate_ecm(scop, SIZES, "clx", lanes=lanes)
-        except PerflexError as error:
-            yield f"ecm {lanes}", type(error).__name__
-            continue
-        for level in ("L1", "L2", "L3"):
-            yield f"ecm {lanes} {level}", volumes.level(level).launch_load_bytes
-
-
 @pytest.mark.parametrize("seed", [3, 5, 7, 8])
 def test_names_that_loops_share_change_no_feature(seed: int) -> None:
     apart, shared = programs(seed)
-    expected, found = dict(everything(apart)), dict(everything(shared))
+    expected, found = dict(everything(apart, SIZES)), dict(everything(shared, SIZES))
     assert len(expected) > 50
     assert found == expected
 
@@ -141,7 +110,7 @@ def test_names_that_loops_share_change_no_feature(seed: int) -> None:
 @pytest.mark.parametrize("seed", [9, 12, 17])
 def test_names_that_loops_share_change_no_cache_volume(seed: int) -> None:
     apart, shared = programs(seed)
-    assert dict(caches(shared)) == dict(caches(apart))
+    assert dict(caches(shared, SIZES)) == dict(caches(apart, SIZES))
 
 
 TWO = """statements:
