@@ -336,7 +336,7 @@ class Filling:
 def fillings(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> list[Filling]:
     """Return how each launch that has work-groups fills the machine; errors as `launch_residency`."""
     units, lanes = (int(machine.need(name)) for name in ("compute_units", "sub_group_size"))
-    schedulers = machine.schedulers_per_unit or 1
+    schedulers = machine.parts_per_unit
     found = []
     for number, repeats, groups, held in _launched(scop, sizes, machine, registers):
         per_unit, sub_groups = ceil(groups / units), ceil(scop.launches[number].group_size / lanes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isnan, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from perflex.features.target import Target
 from perflex.machines.machine import CEILING_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
     from perflex.features import Scop
@@ -75,20 +75,10 @@ def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any]
     Additions, multiplications and multiply-adds are counted. A compute unit completes one wavefront of L1 and one of
     local memory per cycle.
     """
-    counts = counts_of(scop)
-    operations: list[tuple[float, tuple[str, ...]]] = []
-    uncounted = []
-    used = {(op.dtype, op.kind) for statement in scop.statements for op in statement.operations}
-    for dtype, kind in sorted(used):
-        if dtype in _UNITS and kind in _INSTRUCTIONS:
-            # Throughputs count a multiply-add as two operations.
-            executed = 2 * float(counts.operation_total(kind, dtype, None).evaluate(sizes))
-            operations.append((executed, (_UNITS[dtype], *_CYCLES)))
-        elif dtype.startswith(("float", "complex")):
-            uncounted.append(f"f_op_{dtype}_{kind}")
+    operations, uncounted = _arithmetic(scop, sizes)
     waves = loading_waves(volumes["f_waves"], scop, sizes) if volumes["f_vol_dram_load"] > 0 else 0.0
     # Amounts, each with the facts whose product is how much of it is done in a second.
-    work: dict[str, list[tuple[float, tuple[str, ...]]]] = {
+    work: dict[str, list[_Amount]] = {
         "dram": [(volumes["f_vol_dram_load"] + volumes["f_vol_dram_store"], ("dram_bandwidth",))],
         "l2": [(volumes["f_vol_l2_l1_load"] + volumes["f_vol_l2_l1_store"], ("l2_bandwidth",))],
         "l1": [(volumes["f_l1_wavefronts"], _CYCLES)],
@@ -99,21 +89,47 @@ def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any]
     seconds: dict[str, float] = {}
     missing: dict[str, tuple[str, ...]] = {}
     for name, parts in work.items():
-        needed = dict.fromkeys(fact for amount, facts in parts if amount for fact in facts)
-        lacking = tuple(fact for fact in needed if getattr(machine, fact) is None)
+        lacking = _lacking(parts, machine)
         if any(isnan(amount) for amount, _ in parts):
             lacking = ("l1_rules", *lacking)
         if lacking:
             missing[LIMIT_NAMES[name]] = lacking
-            continue
-        seconds[LIMIT_NAMES[name]] = sum(
-            (amount / prod(machine.need(fact) for fact in facts) for amount, facts in parts if amount), start=0.0
-        )
+        else:
+            seconds[LIMIT_NAMES[name]] = _seconds(parts, machine)
     if waves and machine.dram_latency is None:
         missing[LIMIT_NAMES["latency"]] = ("dram_latency",)
     else:
         seconds[LIMIT_NAMES["latency"]] = waves * (machine.dram_latency or 0.0)
-    return Limits(seconds, missing, tuple(uncounted))
+    return Limits(seconds, missing, uncounted)
+
+
+# How much of something a kernel does, with the facts whose product is how much of it is done in a second.
+_Amount: TypeAlias = "tuple[float, tuple[str, ...]]"
+
+
+def _arithmetic(scop: Scop, sizes: Mapping[str, Any]) -> tuple[list[_Amount], tuple[str, ...]]:
+    """Return the floating point operations of a kernel, and those of unknown throughput."""
+    counts = counts_of(scop)
+    operations: list[_Amount] = []
+    uncounted = []
+    used = {(op.dtype, op.kind) for statement in scop.statements for op in statement.operations}
+    for dtype, kind in sorted(used):
+        if dtype in _UNITS and kind in _INSTRUCTIONS:
+            # Throughputs count a multiply-add as two operations.
+            executed = 2 * float(counts.operation_total(kind, dtype, None).evaluate(sizes))
+            operations.append((executed, (_UNITS[dtype], *_CYCLES)))
+        elif dtype.startswith(("float", "complex")):
+            uncounted.append(f"f_op_{dtype}_{kind}")
+    return operations, tuple(uncounted)
+
+
+def _lacking(parts: Sequence[_Amount], machine: Machine) -> tuple[str, ...]:
+    needed = dict.fromkeys(fact for amount, facts in parts if amount for fact in facts)
+    return tuple(fact for fact in needed if getattr(machine, fact) is None)
+
+
+def _seconds(parts: Sequence[_Amount], machine: Machine) -> float:
+    return sum((amount / prod(machine.need(fact) for fact in facts) for amount, facts in parts if amount), start=0.0)
 
 
 def started_groups(scop: Scop, sizes: Mapping[str, Any]) -> float:
@@ -315,6 +331,7 @@ class RooflinePlace:
     seconds: float | None = None
     seconds_kind: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
+    arithmetic_s: float = 0.0  # time of floating point operations alone, as in `Limits`; 0 where it is not known
 
     @property
     def normalised(self) -> float:
@@ -335,13 +352,14 @@ class RooflinePlace:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Seconds that each ceiling alone takes for the kernel."""
+        """Seconds that each ceiling alone takes for the kernel, and its floating point operations."""
         # Predicated work-items do not shorten the issue: the ceiling is on sub-groups' instructions.
         amounts = {"instructions": self.instructions["f_inst_total"]}
         amounts |= {level: self.transactions.get(name, 0.0) for level, name in MEMORY_LEVELS.items()}
         amounts["local"] = self.transactions.get("f_txn_local", 0.0)
         known = self.ceilings.known
-        return {level: amount / known[level].rate for level, amount in amounts.items() if level in known and amount}
+        limits = {level: amount / known[level].rate for level, amount in amounts.items() if level in known and amount}
+        return limits | ({"arithmetic": self.arithmetic_s} if self.arithmetic_s else {})
 
     @property
     def nearest(self) -> str:
@@ -397,6 +415,7 @@ def place_of(
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
     target = Target(lanes, machine, register_reuse=register_reuse)
+    operations, _ = _arithmetic(scop, given)
     return RooflinePlace(
         name or scop.name,
         dict(given),
@@ -406,4 +425,5 @@ def place_of(
         max(widths, key=widths.count, default=_ITEMSIZE),
         ceilings,
         absent=absent,
+        arithmetic_s=0.0 if _lacking(operations, machine) else _seconds(operations, machine),
     )

@@ -186,7 +186,10 @@ class Machine:
     compute_capability
         NVIDIA's version of the hardware's abilities, as 9.0: what code is compiled for.
     schedulers_per_unit
-        Parts of a compute unit with a register file of their own; None for one part.
+        Sub-groups' arithmetic instructions that a compute unit starts per cycle: one by each scheduler, or two where
+        it has two dispatch units.
+    register_files_per_unit
+        Parts of a compute unit with a register file of their own; None for one part per scheduler.
     registers_per_unit, registers_per_item_max, register_granularity
         32-bit registers of a compute unit, most for one work-item, and the step in which a work-item gets them.
     group_start_rate, dram_latency
@@ -255,6 +258,7 @@ class Machine:
     max_items_per_group: int | None = _fact("work-item")
     compute_capability: float | None = _fact("1", whole=False)
     schedulers_per_unit: int | None = _fact("1")
+    register_files_per_unit: int | None = _fact("1")
     registers_per_unit: int | None = _fact("register")
     registers_per_item_max: int | None = _fact("register")
     register_granularity: int | None = _fact("register")
@@ -302,6 +306,11 @@ class Machine:
             msg = f"machine {self.name} has no fact {fact}; give a machine file that states it (unit {unit})"
             raise MachineError(msg, machine=self.name, fact=fact)
         return value
+
+    @property
+    def parts_per_unit(self) -> int:
+        """Parts of a compute unit, to which its sub-groups are dealt out; 1 where they are not known."""
+        return self.register_files_per_unit or self.schedulers_per_unit or 1
 
     def need_l1_rules(self) -> str:
         """Return whose rules the first cache follows, which must be known."""

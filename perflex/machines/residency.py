@@ -116,7 +116,7 @@ def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: in
     step = int(machine.need("register_granularity"))
     each = ceil(registers_per_item / step) * step * size
     # A sub-group's registers lie in one part of the register file.
-    parts = machine.schedulers_per_unit or 1
+    parts = machine.parts_per_unit
     return parts * (int(machine.need("registers_per_unit")) // parts // each)
 
 
