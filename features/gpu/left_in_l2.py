@@ -134,7 +134,8 @@ def _three(sizes: NDArray[np.float64]) -> tuple[float, float, float]:
 
 def _earlier(footprints: FootprintCounter, wave: Wave, kept: Kept) -> list[tuple[Boxes, float, float]]:
     """Return sets further and further back, what was touched since they began, and the part of all waves with them."""
-    found, since = [], ()
+    found: list[tuple[Boxes, float, float]] = []
+    since: Boxes = ()
     for boxes, share in wave.earlier:
         since = (*since, *boxes)
         touched = sum(sum(footprints.bytes_of(since, [direction]).values()) for direction in ("load", "store"))

@@ -85,7 +85,8 @@ class Rates:
         further = load / wave_load - _LOADS_OF_STENCILS if wave_load else 0.0
         if not self.shared or further <= 0:
             return self.load_miss
-        return self.load_miss * max(0.0, 1 - 1 / self.shared) ** further
+        apart: float = max(0.0, 1 - 1 / self.shared) ** further
+        return self.load_miss * apart
 
     def hits(self, wave: WaveVolumes, array: str) -> NDArray[np.float64]:
         """Return what a wave finds in L2 of its overlaps with the sets adjacent in x, y and z, in bytes."""
