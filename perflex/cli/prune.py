@@ -173,11 +173,11 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
         (
             str(v.rank),
             v.name,
-            _ms(1e3 * v.predicted),
-            "" if math.isnan(v.low) else f"{_ms(1e3 * v.low)} to {_ms(1e3 * v.high)}",
+            _ms(v.predicted),
+            "" if math.isnan(v.low) else f"{_ms(v.low)} to {_ms(v.high)}",
             f"{v.ratio:.2f}",
             f"{v.dominating} {100 * v.share:.0f} %",
-            _ms(1e3 * v.measured),
+            _ms(v.measured),
         )
         for v in pruning.kept[:_SHOWN]
     ]
@@ -188,8 +188,8 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
     terminal.show(pruning.decision.explanation, *left_out, *([] if check is None else [str(check)]))
 
 
-def _ms(time: float) -> str:
-    return "" if math.isnan(time) else f"{time:.4g} ms"
+def _ms(seconds: float) -> str:
+    return "" if math.isnan(seconds) else f"{1e3 * seconds:.4g} ms"
 
 
 def prune_table(
@@ -241,7 +241,7 @@ def prune_table(
         pruning.to_csv(out / "pruning.csv")
         title = f"{len(pruning.kept)} of {len(whole)} configurations of {whole.description.name} kept"
         kept = np.isin(np.arange(len(whole)), pruning.decision.kept)
-        draw_times(out / "pruning.png", 1e3 * pruning.predicted, whole.known, kept, title)
+        draw_times(out / "pruning.png", 1e3 * pruning.predicted, 1e3 * whole.known, kept, title)
     if as_json:
         print_json(_table_content(pruning, promised=promised))
     else:
@@ -261,16 +261,7 @@ def _table_content(pruning: DescribedPruning, *, promised: bool) -> dict[str, An
         "errors": pruning.errors,
         "excluded": dict(pruning.excluded),
         "parameters": pruning.parameters,
-        # In seconds: tuners' files have milliseconds.
-        "table": [
-            {
-                f"{name.removesuffix('_ms')}_s" if name.endswith("_ms") else name: (
-                    value / 1e3 if name.endswith("_ms") else value
-                )
-                for name, value in row.items()
-            }
-            for row in pruning.table()
-        ],
+        "table": pruning.table(),
     }
 
 
@@ -282,9 +273,9 @@ def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promi
     cells = [
         (
             str(rank),
-            *(_ms(row[name]) for name in ("predicted_ms", "measured_ms")),
+            *(_ms(row[name]) for name in ("predicted_s", "measured_s")),
             *(f"{row[name]:g}" for name in varied),
-            _ms(row["analytic_ms"]),
+            _ms(row["analytic_s"]),
             f"{row['dominates']} {100 * row['share']:.0f} %",
         )
         for rank, row in enumerate(rows, start=1)

@@ -126,7 +126,7 @@ def simulated(path):
         for row in rows(whole)
         if all(value in values[name] for name, value in zip(names, row, strict=True))
     }
-    entries |= dict(zip(rows(settings), map(float, times), strict=True))
+    entries |= dict(zip(rows(settings), (1e3 * times).tolist(), strict=True))
     document = {
         "schema_version": "1.0.0", "device_name": "simulated", "kernel_name": "kernel", "problem_size": [1],
         "tune_params_keys": names, "tune_params": values, "objective": "time",

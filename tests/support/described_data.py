@@ -8,7 +8,7 @@ from perflex import DescribedSpace, load_description
 from perflex.search.described.space import AnalyticFit
 
 TRUTH = {
-    "p_time": 5e-9, "p_tail": 0.5, "p_latency": 3.0, "p_parallel": 0.5, "p_issue": 0.6, "p_stage": 5.0, "p_local": 2.5,
+    "p_time": 5e-12, "p_tail": 0.5, "p_latency": 3.0, "p_parallel": 0.5, "p_issue": 0.6, "p_stage": 5.0, "p_local": 2.5,
     "p_line": 1.5, "p_line_read_only": 4.0, "p_byte": 0.2, "p_sharp": 3.0, "p_spill": 3.0, "p_spill_hoisted": 30.0,
     "p_spill_growth": 0.8, "p_scratch": 0.05, "p_scratch_direct": 0.05, "p_copy_waiting": 4.0,
     "p_read_only_staged": 1.0,
@@ -24,7 +24,7 @@ def convolution_space(rows=600, device="A4000"):
 
 
 def times_of(space, noise=0.02, reading=0):
-    """Return times in ms of the true model, with some noise and an effect that the model does not know."""
+    """Return times in s of the true model, with some noise and an effect that the model does not know."""
     exact = AnalyticFit(space.description, TRUTH, 0.0, 0.0).predict(space.readings[reading])
     draw = np.random.default_rng(2).normal(0, noise, len(space))
     return exact * np.exp(draw)

@@ -218,7 +218,7 @@ class DescribedSpace:
     machine
         Facts of the device, if it is to be another machine than the name finds.
     times
-        Measured times in milliseconds, shape ``(n,)``; nan where a configuration was not measured or failed. None
+        Measured times in seconds, shape ``(n,)``; nan where a configuration was not measured or failed. None
         where nothing was measured.
     excluded
         How many rows of a file were left out or joined with others, by cause.
@@ -252,7 +252,7 @@ class DescribedSpace:
 
     @cached_property
     def known(self) -> NDArray[np.float64]:
-        """Times in milliseconds, shape ``(n,)``; nan where none is known."""
+        """Times in seconds, shape ``(n,)``; nan where none is known."""
         return np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
 
     def kernel(self, number: int) -> Any:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
 
 
-# Factors to milliseconds, the unit of Kernel Tuner's files.
-_UNITS = {"s": 1e3, "seconds": 1e3, "ms": 1.0, "milliseconds": 1.0, "us": 1e-3, "microseconds": 1e-3}
-_UNITS |= {"ns": 1e-6, "nanoseconds": 1e-6}
+# Factors to seconds.
+_UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6}
+_UNITS |= {"ns": 1e-9, "nanoseconds": 1e-9}
 _TABLE_TIMES = ("time_ms_median", "time_ms")
 # Tuners that write a number where a run failed write 0, or one of at least 30 years.
-_NO_TIME = 1e12
+_NO_TIME = 1e9
 # A table of some million configurations: what is larger, or unpacks to more, would fill the memory.
 _MAX_BYTES = 2**30
 
@@ -95,7 +95,7 @@ def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
             msg = f"{path} has no column {wanted}; name the column of times with its unit, e.g. time_ms"
             raise FileFormatError(msg, path=path, field="time_ms")
         for row in reader:
-            yield {name: value for name, value in row.items() if name}, row[column]
+            yield {name: value for name, value in row.items() if name}, _from_ms(row[column])
     except csv.Error as error:
         msg = f"{path}, line {reader.line_num}, is no row of a table: {error}; restore the file"
         raise FileFormatError(msg, path=path) from error
@@ -159,7 +159,7 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[tuple[dict[
             known = [run for run in runs if run is not None]
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
             time = float(np.median(known)) if known and len(known) == len(runs) else entry.get("time")
-            yield {key: entry.get(key) for key in keys}, time
+            yield {key: entry.get(key) for key in keys}, _from_ms(time)
         else:
             yield dict.fromkeys(keys), None
 
@@ -181,10 +181,10 @@ def _t4_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Iterab
             continue
         # KTT leaves the measurement's unit empty and states one for the whole file.
         unit = found.get("unit") or facts.get("timeunit")
-        yield result["configuration"], _in_ms(found.get("value"), unit, path)
+        yield result["configuration"], _in_seconds(found.get("value"), unit, path)
 
 
-def _in_ms(value: Any, unit: Any, path: Path) -> Any:
+def _in_seconds(value: Any, unit: Any, path: Path) -> Any:
     named = "" if unit is None else str(unit)
     if named.lower() not in _UNITS:
         msg = f"{path} states the unit {named!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
@@ -202,7 +202,7 @@ def _ktt_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Itera
         settings = {str(pair["Name"]): pair.get("Value") for pair in pairs}
         status = str(result.get("Status", "Ok"))
         # Of all kernels that the configuration launches; failed ones state 0, or the largest number there is.
-        yield settings, _in_ms(result.get("TotalDuration"), facts.get("TimeUnit"), path) if status == "Ok" else status
+        yield settings, _in_seconds(result.get("TotalDuration"), facts.get("TimeUnit"), path) if status == "Ok" else status
 
 
 def _clblast_rows(document: Mapping[str, Any], family: Description, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
@@ -213,7 +213,7 @@ def _clblast_rows(document: Mapping[str, Any], family: Description, path: Path) 
             msg = f"{path} has a result without parameters; it is no file of CLBlast's tuners"
             raise FileFormatError(msg, path=path, field="parameters")
         # In milliseconds (CLBlast, src/tuning/tuning.cpp); 0 where a run failed.
-        yield {**sizes, **result["parameters"]}, result.get("time")
+        yield {**sizes, **result["parameters"]}, _from_ms(result.get("time"))
 
 
 def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path) -> DescribedSpace:
@@ -248,6 +248,11 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
         path,
         excluded,
     )
+
+
+def _from_ms(time: Any) -> float | None:
+    number = _number(time)
+    return None if number is None else number * _UNITS["ms"]
 
 
 def _number(value: Any) -> float | None:

@@ -47,7 +47,7 @@ class DescribedPruning(Pruning):
     """A pruning of a described space: what it is predicted by, and how known times judge it."""
 
     candidates: DescribedSpace
-    # Alone, fitted to the batch; times in milliseconds as the space's.
+    # Alone, fitted to the batch.
     analytic: ReadingFit
 
     @property
@@ -76,7 +76,7 @@ class DescribedPruning(Pruning):
         rest, known = self._judging, self.candidates.known
         if not rest.any():
             return {}
-        made = {"analytic": self.analytic.predicted, "with the correction": 1e3 * self.predicted}
+        made = {"analytic": self.analytic.predicted, "with the correction": self.predicted}
         return {name: times[rest] / known[rest] - 1 for name, times in made.items()}
 
     @property
@@ -99,7 +99,7 @@ class DescribedPruning(Pruning):
         return [names[place] for place in parts.argmax(axis=0)], parts.max(axis=0)
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one dictionary per kept configuration, the most promising first; times in milliseconds.
+        """Return one dictionary per kept configuration, the most promising first; times in seconds.
 
         ``dominates`` is the parameter whose cost has the largest ``share`` of the time in the analytic model.
         """
@@ -112,8 +112,8 @@ class DescribedPruning(Pruning):
     def _row(self, number: int) -> dict[str, float]:
         space = self.candidates
         row = {name: float(space.settings[name][number]) for name in space.description.tunables}
-        times = (1e3 * self.predicted, self.analytic.predicted, space.known)
-        names = ("predicted_ms", "analytic_ms", "measured_ms")
+        times = (self.predicted, self.analytic.predicted, space.known)
+        names = ("predicted_s", "analytic_s", "measured_s")
         return row | {name: float(column[number]) for name, column in zip(names, times, strict=True)}
 
     def _file_rows(self) -> list[dict[str, Any]]:
@@ -136,11 +136,11 @@ def prune_described(space: DescribedSpace, keep: Keep, measured: ArrayLike | Non
     unseen = np.exp(process.unseen(space.fit_analytic, index, known)) if isinstance(keep, Promise) else None
     decision = decide(keep, predicted, index, known, order=found.order, unseen=unseen)
     times = np.full(len(space), np.nan)
-    times[index] = 1e-3 * known
+    times[index] = known
     shares = analytic.fit.shares(space.readings[analytic.reading])
-    costs = {name: 1e-3 * analytic.predicted * share for name, share in shares.items()}
+    costs = {name: analytic.predicted * share for name, share in shares.items()}
     unknown = np.full(len(space), np.nan)
-    return DescribedPruning(space, 1e-3 * predicted, unknown, unknown, times, costs, decision, analytic)
+    return DescribedPruning(space, predicted, unknown, unknown, times, costs, decision, analytic)
 
 
 def _numbers(space: DescribedSpace, measured: ArrayLike) -> Indices:

@@ -100,8 +100,8 @@ class KernelTunerStrategy:
         try:
             while proposals := tuner.ask():
                 for each in proposals:
-                    # Milliseconds, in place of the tuner's seconds: only ratios of times matter to it.
-                    time = float(cost(configurations[chosen[each.number]], check_restrictions=False))
+                    # Kernel Tuner's times are in milliseconds.
+                    time = 1e-3 * float(cost(configurations[chosen[each.number]], check_restrictions=False))
                     # Kernel Tuner's cost of what failed is infinite.
                     tuner.tell(each, time if 0 < time < np.inf else None)
         except StopCriterionReached:

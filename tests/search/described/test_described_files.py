@@ -55,7 +55,7 @@ ROWS = [
 
 def check_small(found):
     rows = sorted(zip(found.settings["items"], found.settings["depth"], found.times, strict=True))
-    assert [row[2] for row in rows] == [6.0, 4.0, 2.0, 1.0]
+    assert [row[2] for row in rows] == pytest.approx([6e-3, 4e-3, 2e-3, 1e-3])
     assert found.excluded == {
         "failed or without a time": 3,
         "settings that are no numbers": 1,
@@ -175,7 +175,7 @@ def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
     path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")
     found = load_described_space(path, small)
     assert found.settings["size"].tolist() == [1024, 4096]
-    assert found.times.tolist() == [1.0, 5.0]
+    assert found.times.tolist() == pytest.approx([1e-3, 5e-3])
 
 
 def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
@@ -185,14 +185,14 @@ def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
     document["cache"] |= {"none": None, "short": {"items": 64, "time": 1.0}}
     path.write_text(json.dumps(document))
     found = load_described_space(path, small)
-    assert found.times.tolist() == [3.0]
+    assert found.times.tolist() == [3e-3]
     assert found.excluded == {"failed or without a time": 1, "settings that are no numbers": 4}
 
 
 def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("items,depth,time_ms\n64,1,3\n", encoding="utf-8-sig")
-    assert load_described_space(path, small).times.tolist() == [3.0]
+    assert load_described_space(path, small).times.tolist() == [3e-3]
     content = bytearray(gzip.compress(json.dumps(cache(ROWS * 20)).encode()))
     content[20:30] = b"\xff" * 10
     packed = tmp_path / "a.json.gz"
@@ -279,6 +279,22 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     assert sum(row["batch"] == "1" for row in rows) == 60
 
 
+def test_all_times_of_a_pruning_are_in_seconds(small, tmp_path):
+    # Of 1024 items 2 us each, and 20 us more for each work-group.
+    law = {(x, d): 2e-6 * (1024 + 10 * 1024 / (x * d)) for x in (64, 128) for d in (1, 2, 4) if x * d <= 256}
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["items,depth,time_ms", *(f"{x},{d},{1e3 * law[x, d]}" for x, d in law)]))
+    found = prune(load_described_space(path, small), keep=1.0)
+    seconds = np.array([law[tuple(each.values())] for each in found.candidates.configurations])
+    for times in (found.candidates.known, found.measured, found.predicted, found.analytic.predicted):
+        assert times == pytest.approx(seconds, rel=0.05)
+    assert sum(found.costs.values()) == pytest.approx(found.analytic.predicted)
+    assert found.parameters["p_time"] == pytest.approx(2e-6, rel=0.05)
+    for row in found.table():
+        expected = law[row["items"], row["depth"]]
+        assert [row["predicted_s"], row["analytic_s"], row["measured_s"]] == pytest.approx([expected] * 3, rel=0.05)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("loss", "near"), [(0.0, False), (0.05, False), (0.2, True), (0.5, True)])
 def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
@@ -299,7 +315,7 @@ def test_pruning_of_all_that_the_description_allows(measured):
     assert np.isfinite(found.measured).sum() == 400
     assert found.keeps_near_best is None
     assert found.errors == {}
-    assert 1e-3 * found.table()[0]["predicted_ms"] == found.predicted.min()
+    assert found.table()[0]["predicted_s"] == found.predicted.min()
     first = found.kept[0]
     assert (first.rank, first.predicted) == (1, found.predicted.min())
     assert first.settings == {name: column[first.number] for name, column in found.candidates.settings.items()}
