@@ -82,7 +82,7 @@ def built_targets(
         elif isinstance(outcome.error, MissingSizeError):
             raise outcome.error
         else:
-            found.append(_not_built(needing, job.group, outcome.reason))
+            found.append(_not_built(needing, job.group, outcome.reason.removeprefix(f"{job.label}: ")))
     return found
 
 
@@ -91,4 +91,4 @@ def _not_built(feature: str, kernel: str, reason: str) -> FeatureError:
         f"feature {feature} needs kernel {kernel!r} built for the calibration's device, which failed: {reason}; "
         "predict where the device is, or with a model without f_code features"
     )
-    return FeatureError(msg, feature=feature, kernel=kernel)
+    return FeatureError(msg, feature=feature, kernel=kernel, reason=reason)

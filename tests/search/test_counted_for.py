@@ -128,8 +128,7 @@ def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built: li
         assert instructions_of(calibration, variant.predicted) == expected
     [(cause, count)] = found.excluded.items()
     assert count == 3
-    assert cause.startswith("cannot be built: ")
-    assert "loads are too many" in cause
+    assert cause == "cannot be built: # loads are too many"
 
 
 def test_tune_reads_the_built_code(built: list[int]) -> None:

@@ -272,7 +272,8 @@ class Work:
         from perflex.features.values import feature_values
 
         if isinstance(target, FeatureError):
-            return Row(cause=f"cannot be built: {alike(target.message)[:_CAUSE_LENGTH]}", refusal=target)
+            reason = alike(str(target.context.get("reason", target.message)))
+            return Row(cause=f"cannot be built: {reason[:_CAUSE_LENGTH]}", refusal=target)
         try:
             values = feature_values(self.features, kernel, sizes, target)
             missed = tuple(uncounted(self.features, kernel, sizes))
