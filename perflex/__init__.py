@@ -14,10 +14,14 @@ time of kernels that never ran there::
     seconds = calibration.predict(kernels[0], {"n": 1024})
 """
 
-import lazy_loader
+from perflex.guard import hold_interrupts
 
-from perflex.caches import use_writable_caches
-from perflex.version import __version__ as __version__
+hold_interrupts()
+
+import lazy_loader  # noqa: E402 - what takes time comes after that
+
+from perflex.caches import use_writable_caches  # noqa: E402
+from perflex.version import __version__ as __version__  # noqa: E402
 
 # Before loopy is imported, which fails where its cache cannot be written.
 use_writable_caches()

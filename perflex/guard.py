@@ -36,6 +36,20 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36
 # Erases a progress bar, and shows the cursor that it has hidden.
 _CLEAN_LINE = "\r\x1b[2K\x1b[?25h"
+# What `hold_interrupts` has blocked.
+_held: set[int] = set()
+
+
+def hold_interrupts() -> None:
+    """Hold SIGINT until `start`, where this process is a command that imports perflex: else Python would show where."""
+    if sys.platform != "linux":
+        return
+    words = sys.orig_argv
+    as_module = sys.argv[:1] == ["-m"] and "-m" in words and words[words.index("-m") + 1 :][:1] == ["perflex"]
+    # As text: a command in the interpreter's folder is that which pip has made.
+    as_command = os.path.abspath(sys.argv[0]) == os.path.join(os.path.dirname(sys.executable), "perflex")  # noqa: PTH100, PTH118, PTH120
+    if as_module or as_command:
+        _held.update({signal.SIGINT} - signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
 
 
 def start() -> None:
@@ -65,7 +79,7 @@ def start() -> None:
         # The terminal sends Ctrl-C to all processes of the command, which inherit this; the guard passes it on.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _interrupted)
-    signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+    signal.pthread_sigmask(signal.SIG_SETMASK, usual - _held)
 
 
 def _interrupted(number: int, _: FrameType | None) -> NoReturn:

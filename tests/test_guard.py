@@ -115,6 +115,42 @@ def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str, number: si
         assert 0.9 < time.monotonic() - sent < 5
 
 
+# Sends the signal when the first module beside the guard is looked for.
+EARLY = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.parametrize("module", ["lazy_loader", "perflex.caches", "perflex.__main__", "perflex.errors"])
+@pytest.mark.parametrize(
+    "words", [(sys.executable, "-m", "perflex"), (str(Path(sys.executable).with_name("perflex")),)]
+)
+def test_an_interrupt_while_perflex_is_imported_is_one_line(
+    words: tuple[str, ...], module: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(EARLY.format(module=module), encoding="utf-8")
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        done = subprocess.run(
+            [*words, "devices"],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", BY_KEY)
+
+
 def test_what_is_tidied_up_after_interrupts_gets_time() -> None:
     with begun(TIDY) as (guard, _):
         time.sleep(0.1)

@@ -32,6 +32,7 @@ EXAMPLES = ROOT / "examples"
 SPACE = f"{EXAMPLES}/matmul_space.py:space n=512"
 # Words of each command that starts processes.
 COMMANDS = {
+    "calibrate": "calibrate matmul_sq -o {out}/c.yaml --accept-noise -D",
     "calibrate general": "calibrate general -o {out}/c.yaml --accept-noise -D",
     "demo": "demo --out {out} --accept-noise --device",
     "devices": "devices",
@@ -42,6 +43,7 @@ COMMANDS = {
     "predict --time": f"predict {{out}}/own.yaml {EXAMPLES}/matmul.py:naive n=1024,2048 --time",
     "prune --measure": f"prune {{out}}/own.yaml {SPACE} --measure 8 --device",
     "prune --workers": f"prune {{out}}/own.yaml {SPACE} --workers 2",
+    "tune": f"tune {{out}}/own.yaml {SPACE} --device",
     "volumes": f"volumes {EXAMPLES}/stencil.py:star25 --machine V100 nx=640 ny=512 nz=512",
 }
 
