@@ -159,6 +159,7 @@ def _private_folder() -> Path:
 @lru_cache(maxsize=1)
 def mend_entries() -> None:
     """Have pytools, with which loopy and pyopencl keep what they made, make again what cannot be read."""
+    import pickle
     import sqlite3
 
     from pytools.persistent_dict import NoSuchEntryError, WriteOncePersistentDict
@@ -179,7 +180,9 @@ def mend_entries() -> None:
             raise NoSuchEntryError(key) from error
 
     def store_if_possible(cache: Any, key: Any, value: Any) -> None:
-        with suppress(sqlite3.Error):  # a full disk, or a file that is damaged: nothing is kept then
+        # A full disk, a file that is damaged, or a kernel with what cannot be pickled, such as a user's class within
+        # a function (AttributeError) or an open file (TypeError): nothing is kept then.
+        with suppress(sqlite3.Error, pickle.PicklingError, AttributeError, TypeError):
             store(cache, key, value)
 
     WriteOncePersistentDict.fetch = fetch_readable

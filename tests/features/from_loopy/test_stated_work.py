@@ -72,6 +72,15 @@ def test_a_call_on_sub_arrays_counts_as_stated_and_each_element_once() -> None:
     assert not any(one.exact for one in found if one.identifier.startswith(("f_op", "f_mem")))
 
 
+def test_the_callable_may_be_of_a_class_that_cannot_be_kept() -> None:
+    class Inside(Gemv):
+        """A class that no other process can import."""
+
+    kernel = lp.register_callable(called(), "gemv", Inside(name="gemv"), redefining_not_ok=False)
+    stated = {"call": InstructionCounts.of({"float64_madd": 64})}
+    assert counted(annotate(kernel, instructions=stated))["f_op_float64_madd"] == N * 64
+
+
 def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays() -> None:
     # What is stated is what the written-out kernel does.
     stated = InstructionCounts.of({}, ["A[e, i, j]", "x[e, j]"], ["y[e, i]"])
