@@ -202,7 +202,8 @@ def _ktt_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Itera
         settings = {str(pair["Name"]): pair.get("Value") for pair in pairs}
         status = str(result.get("Status", "Ok"))
         # Of all kernels that the configuration launches; failed ones state 0, or the largest number there is.
-        yield settings, _in_seconds(result.get("TotalDuration"), facts.get("TimeUnit"), path) if status == "Ok" else status
+        total = result.get("TotalDuration")
+        yield settings, _in_seconds(total, facts.get("TimeUnit"), path) if status == "Ok" else status
 
 
 def _clblast_rows(document: Mapping[str, Any], family: Description, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
