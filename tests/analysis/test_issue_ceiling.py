@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perflex import estimate_volumes, load_machine
+from perflex import estimate_volumes, load_machine, machine_names
 from perflex.analysis.roofline import LIMITERS, ceilings_of, limits_of, place_of
 from perflex.features import extract_scop
-from perflex.machines.files import machine_names
 from sample_kernels import matmul
 
 GPUS = [name for name in machine_names() if load_machine(name).kind == "gpu"]

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "perflex"
 # CSS variables begin like options.
 OPTION = re.compile(r"(?<![\w-])--(?!perflex-)[a-z][a-z-]+")
 # Of every command, and of other programs that messages name.
-OTHERS = {"--help", "--debug", "--lock-gpu-clocks", "--cpus", "--resources"}
+OTHERS = {"--help", "--debug", "--lock-gpu-clocks", "--cpus", "--resources", "--import", "--page", "--csv"}
 
 
 def options() -> dict[str, set[str]]:

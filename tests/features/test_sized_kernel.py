@@ -55,6 +55,6 @@ def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
 
 
 def test_of_a_scop_nothing_is_built() -> None:
-    with pytest.raises(MeasurementError, match="give a loopy kernel instead") as caught:
+    with pytest.raises(MeasurementError, match="give a loopy kernel or source code instead") as caught:
         _ = SizedKernel(extract_scop(KERNEL), {"n": 64}, "x").translation_unit
     assert caught.value.kernel == "x"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import islpy as isl
 import numpy as np
 
 from oracles.lock_step import SECTOR, execute
 from oracles.points import affine_values, fixed_at, integer_points
+
 from perflex.features import counts_of, extract_scop, kernel_feature_values
-from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
