@@ -26,6 +26,7 @@ from perflex import (
     load_times,
     rank,
     save_times,
+    source_kernel,
     using_machine,
 )
 from perflex.errors import CalibrationError, DeviceError, FileFormatError, MachineError, PerflexWarning
@@ -178,6 +179,16 @@ def test_what_rows_state_beside_the_time(tmp_path: Path) -> None:
         gather_feature_values(["f_cl_wall_time", "f_registers"], times=times)
     stated = gather_feature_values(["f_cl_wall_time", "f_registers"], times=times.take([0]))
     assert stated.column("f_registers").tolist() == [32]
+
+
+def test_kernels_of_source_code(tmp_path: Path) -> None:
+    code = "__kernel void twice(int n, __global float *x) { if (get_global_id(0) < n) x[get_global_id(0)] *= 2; }\n"
+    made = {"twice": lambda: source_kernel(code, "twice", local=(64,), global_size=("n",))}
+    times = load_times(write(tmp_path, "kernel,n,seconds\ntwice,4096,1e-6\ntwice,8192,2e-6\n"), made)
+    table = gather_feature_values(["f_cl_wall_time", "f_op_float32_mul"], times=times)
+    assert table.kernels == ("twice(n=4096)", "twice(n=8192)")
+    # Of sub-groups of 32.
+    assert table.column("f_op_float32_mul").tolist() == [128, 256]
 
 
 def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path: Path) -> None:

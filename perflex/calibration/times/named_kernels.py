@@ -77,7 +77,7 @@ class NamedKernels:
         unit, own = self._made[key]
         others = {word: read_value(text) for word, text in cells.items()}
         try:
-            scop = extract_scop(unit)
+            scop = extract_scop(unit, {**own, **{word: value for word, value in others.items() if type(value) is int}})
         except UnsupportedKernelError:
             # What cannot be described is left out with a warning where it is counted.
             sizes = {word: value for word, value in others.items() if isinstance(value, int)}
@@ -149,9 +149,9 @@ def _own_functions(module: ModuleType) -> dict[str, Any]:
 def _is_kernel(value: Any) -> bool:
     import loopy as lp
 
-    from perflex.features import AnnotatedKernel, Scop
+    from perflex.features import AnnotatedKernel, Scop, SourceKernel
 
-    return isinstance(value, (lp.TranslationUnit, AnnotatedKernel, Scop)) or hasattr(value, "generator")
+    return isinstance(value, (lp.TranslationUnit, AnnotatedKernel, Scop, SourceKernel)) or hasattr(value, "generator")
 
 
 def _require_arguments(name: str, parameters: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any]) -> None:
@@ -171,6 +171,8 @@ def _checked_kernel(made: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
     own = made.sizes if hasattr(made, "generator") else {}
     kernel = getattr(made, "kernel", made)
     if not _is_kernel(kernel):
-        msg = f"{name} returns a {type(made).__name__}; it must return a loopy TranslationUnit or a Scop"
+        msg = (
+            f"{name} returns a {type(made).__name__}; it must return a loopy TranslationUnit, a source kernel or a Scop"
+        )
         raise CalibrationError(msg, kernel=name)
     return kernel, own
