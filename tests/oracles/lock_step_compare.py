@@ -10,7 +10,6 @@ import numpy as np
 
 from oracles.lock_step import SECTOR, execute
 from oracles.points import affine_values, fixed_at, integer_points
-
 from perflex.features import counts_of, extract_scop, kernel_feature_values
 
 if TYPE_CHECKING:
