@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     _Place = tuple[int | str, ...]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-# Parts of one statement stand at one place: ``update``, ``update.1``, ``update_x4``.
-_PART = re.compile(r"(\.|_x)\d+$")
+# Parts of one statement stand at one place: ``update``, ``update.1``, ``update_x4``; and ``update.i`` in a loop.
+_PART = re.compile(r"(\.\w+|_x\d+)+$")
 
 
 # Of a Scop's class nothing is imported: it is the one that asks.
@@ -80,19 +80,19 @@ def _loop_fault(scop: Any, scheduled: Any) -> str:
 
 def _check_launch(scop: Any, number: int) -> None:
     mine = [(what, one) for what, one in _everything(scop) if one.launch == number]
-    there: dict[_Place, tuple[str, str]] = {}
+    there: dict[_Place, tuple[str, set[str]]] = {}
     for what, scheduled in mine:
         schedule, part = scheduled.schedule, what
         if what.startswith("statement"):
             part = _PART.sub("", what.removesuffix("'"))
         for end in range(1, len(schedule) + 1, 2):
-            # What stands at a place, in words, and what may stand there, too.
-            here = (what, part) if end == len(schedule) else (f"loop {schedule[end]!r}",) * 2
-            found = there.setdefault(schedule[:end], here)
-            if found[1] != here[1]:
+            here = what if end == len(schedule) else f"loop {schedule[end]!r}"
+            # What stands at a place, in words, and what may stand there, too: parts of a statement, in a loop or not.
+            found, alike = there.setdefault(schedule[:end], (here, {here, part}))
+            if not alike & {here, part}:
                 where = _shown(schedule[:end])
-                reason = f"its place in the schedule is {where}, where {found[0]} stands; number neighbours in order"
-                raise _refused(scop, here[0], reason)
+                reason = f"its place in the schedule is {where}, where {found} stands; number neighbours in order"
+                raise _refused(scop, here, reason)
     named = {loop for _, one in mine for loop in (*one.loops, *one.domain.get_var_names(isl.dim_type.set))}
     unknown = [loop for loop in scop.launches[number].unrolled if loop not in named]
     if unknown:

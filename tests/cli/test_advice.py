@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parents[2] / "perflex"
 OPTION = re.compile(r"(?<![\w-])--(?!perflex-)[a-z][a-z-]+")
 # Of every command, and of other programs that messages name.
 OTHERS = {"--help", "--debug", "--lock-gpu-clocks", "--cpus", "--resources", "--import", "--page", "--csv"}
+OTHERS |= {"--report", "--format", "--metrics"}
 
 
 def options() -> dict[str, set[str]]:

@@ -111,7 +111,7 @@ def histogram() -> Scop:
             f"{_grid(256)} and 256*g + l < n",
             [("data", "load", "256*g + l"), ("part", "store", "0")],
             [2],
-            ["and", "atomic"],
+            ["bit", "atomic"],
         ),
         _statement("add", _grid(256), [("part", "load", "l"), ("bins", "store", "l")], [4], ["atomic"]),
     ]

@@ -137,7 +137,10 @@ def in_vectors(scop: Scop, loops: Collection[str]) -> Scop:
     """
     statements = tuple(_in_vectors(one, loops) for one in scop.statements)
     barriers = tuple(replace(one, schedule=_spread(one.schedule)) for one in scop.barriers)
-    return replace(scop, statements=statements, barriers=barriers)
+    launches = tuple(
+        replace(one, unrolled=tuple(loop for loop in one.unrolled if loop not in loops)) for one in scop.launches
+    )
+    return replace(scop, launches=launches, statements=statements, barriers=barriers)
 
 
 def _in_vectors(statement: Statement, loops: Collection[str]) -> Statement:
