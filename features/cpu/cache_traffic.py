@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.cpu.cache_sets import Sets, WindowLines
+from perflex.features.cpu.carried_reuse import carried
 from perflex.features.cpu.nests import sampled
 from perflex.features.cpu.reuse_windows import Reuse, unit_window
 from perflex.features.cpu.traced import NestValues, at_least, plain, select, smaller
@@ -106,13 +107,14 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                 iterations = iterations * footprints.extents[loop]
                 # Held reuse never adds traffic, even where rounding up to lines seems to say so.
                 if not group.scattered:
-                    rates.append(smaller(rates[-1], footprints.new_bytes(place, loop) / iterations))
+                    new = footprints.mean_inside(loop, footprints.new_bytes(place, loop))
+                    rates.append(smaller(rates[-1], new / footprints.mean_inside(loop, iterations)))
             rates += rates[-1:] * (len(nest.loops) + 1 - len(rates))
             loops = len(nest.loops)
             windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
-            carried = tuple(
-                tuple((part, footprints.tightened(place, window)) for part, window in footprints.carried(place, gap))
-                for gap in group.gaps
+            between = tuple(
+                tuple((part, footprints.tightened(place, window)) for part, window in carried(footprints, place, gap))
+                for gap in range(len(group.gaps))
             )
             plans.append(
                 GroupPlan(
@@ -123,7 +125,7 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                     touching / group.fold,
                     tuple(reversed(rates)),
                     windows,
-                    carried,
+                    between,
                 )
             )
     return plans
@@ -297,7 +299,7 @@ class Part:
     reuse: Reuse  # the kernel; with weights, at some iterations of the loops that others depend on, along the last axis
     plans: tuple[GroupPlan, ...]
     sets: Mapping[str, Sets]  # of the caches that have some, by name
-    weights: Any = None  # what part of the iterations each of those stands for
+    weights: Any = None  # what part of the executions each of those stands for
 
     def traffic(self, level: CacheLevel, cores: int, everything: Any, *, strict: bool, dealt: bool = False) -> Traffic:
         """Return the traffic beyond a cache; `everything` are the bytes of all data of the kernel."""
@@ -335,13 +337,12 @@ def parts_of(
     parts = [Part(reuse, fixed, _sets(reuse, levels, cores))]
     for number, nest in enumerate(nests.nests):
         if nest.drivers:
-            at, weights = sampled(nest, sizes)
-            wide = {
-                name: np.broadcast_to(np.asarray(value)[..., None], weights.shape) for name, value in blocks.items()
-            }
-            here = Reuse(nests, NestValues(at, wide), reuse.line, [driver.name for driver in nest.drivers])
+            at, samples = sampled(nest, sizes)
+            shape = samples.weights.shape
+            wide = {name: np.broadcast_to(np.asarray(value)[..., None], shape) for name, value in blocks.items()}
+            here = Reuse(nests, NestValues(at, wide), reuse.line, samples)
             own = tuple(entry for entry in plan(here) if entry.nest == number)
-            parts.append(Part(here, own, _sets(here, levels, cores), weights))
+            parts.append(Part(here, own, _sets(here, levels, cores), samples.weights))
     return tuple(parts)
 
 

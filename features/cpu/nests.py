@@ -34,7 +34,9 @@ class Loop:
     # block size where none is given: the work-group's, or lanes; None for the loop's whole extent
     block: int | None = None
     fold: int = 1  # iterations that the data layout folds into one
-    first: int | None = 0  # what it begins with; None where that depends on sizes or other loops
+    # what it begins with, in the iterations of outer loops (`Driver.parameter`) where it depends on those; None where
+    # it depends on sizes
+    first: int | QuasiPolynomial | None = 0
     # iterations in the sizes and iterations of outer loops (`Driver.parameter`), where they depend on those; `extent`
     # then is their largest number
     varying: QuasiPolynomial | None = None
@@ -65,6 +67,7 @@ class Axis:
 
     stride: QuasiPolynomial  # distance between neighbours, in elements
     steps: tuple[Step, ...]  # movement with each loop, the smallest first
+    extent: QuasiPolynomial  # elements of the array along it
     fold: int = 1  # what the stride is divided by: elements of axes with smaller strides that are folded
 
 
@@ -93,14 +96,15 @@ class StreamGroup:
     touched_before: int | None  # index of the loop in whose iteration an earlier nest has touched the same, if one has
     text: str  # an access as written, for messages
     fold: int = 1  # elements that are folded into one
-    # index along the first axis that the first iterations of all loops have beside the offset; None where that does not
-    # say where in a cache line rows begin
-    begins: int | None = None
+    # index along the first axis that the first iterations of all loops have beside the offset, in those of drivers
+    # where it depends on them; None where that does not say where in a cache line rows begin
+    begins: int | QuasiPolynomial | None = None
     # bytes from one iteration to the next of the loop along rows, where that is the same for all sizes
     near: int | None = None
     # whether each access is to any element of the array, as data decide: such a group has no axes
     scattered: bool = False
     note: str = ""  # what of its accesses is not followed exactly; empty where all is
+    diagonal: bool = False  # whether a loop moves several axes, of which one has it as a step
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,8 @@ class Nest:
     groups: tuple[StreamGroup, ...]  # what they access
     count: QuasiPolynomial  # executions of the innermost body in one launch
     halos: tuple[int, ...]  # largest halo of any group along each loop, in iterations
-    drivers: tuple[Driver, ...] = ()  # loops on whose iteration the range of others depends
+    # loops on whose iteration the range of others depends, in this nest or else in one inside the same loops
+    drivers: tuple[Driver, ...] = ()
     # executions that count for lines: with guards of ``%``, those that they leave out as well, in whose lines others
     # fall
     touching: QuasiPolynomial | None = None
@@ -163,6 +168,20 @@ def mark_touched_before(nests: Sequence[Nest]) -> tuple[Nest, ...]:
             # The innermost shared loop has the shortest reuse.
             groups.append(replace(group, touched_before=max(shared)) if shared else group)
         result.append(replace(nest, groups=tuple(groups)))
+    return tuple(result)
+
+
+def with_shared_drivers(nests: Sequence[Nest]) -> tuple[Nest, ...]:
+    """Return the nests, where those without drivers get those of others that are loops of both."""
+    result = []
+    for nest in nests:
+        around = (
+            other.drivers
+            for other in nests
+            if {driver.name for driver in other.drivers}
+            <= {loop.driver for loop in nest.loops[: shared_loops(nest, other)]}
+        )
+        result.append(nest if nest.drivers else replace(nest, drivers=next(filter(None, around), ())))
     return tuple(result)
 
 
@@ -252,9 +271,10 @@ def range_of(domain: Any, position: int, drivers: Iterable[tuple[int, str]]) -> 
 
 def varying_ranges(
     names: Sequence[str], domain: Any, loops: Sequence[str]
-) -> tuple[tuple[Driver, ...], dict[str, QuasiPolynomial]]:
-    """Return the loops that decide ranges of others, outermost first, and the iterations of these loops at theirs.
+) -> tuple[tuple[Driver, ...], dict[str, tuple[QuasiPolynomial, QuasiPolynomial]]]:
+    """Return the loops that decide ranges of others, outermost first, and the ranges of these at their iterations.
 
+    A range is the first iteration and their number.
     `names` are those of the domain's dimensions. Work-items that a guard cuts off count as all.
     """
     domain = without_holes(domain)
@@ -264,37 +284,77 @@ def varying_ranges(
     for number, name in enumerate(chosen):
         before = [(names.index(one), DRIVER_PREFIX + one) for one in chosen[:number]]
         drivers.append(Driver(name, *range_of(domain, names.index(name), before)))
-    extents = {}
+    ranges = {}
     for name, outer in dependent.items():
         given = [(names.index(one.name), one.parameter) for one in drivers if one.name in outer]
-        extents[name] = range_of(domain, names.index(name), given)[1]
-    return tuple(drivers), extents
+        ranges[name] = range_of(domain, names.index(name), given)
+    return tuple(drivers), ranges
 
 
-def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return sizes with some iterations of a nest's drivers beside them, and what part of all each stands for.
+@dataclass(frozen=True)
+class Samples:
+    """Some iterations of a nest's drivers that stand for all, along the last axis of arrays."""
 
-    Sizes become arrays with one more axis, the last one; weights along that add up to 1.
+    drivers: tuple[str, ...]  # names of the drivers
+    each: int  # iterations of each, the last driver fastest
+    places: Any  # how many iterations of all drivers each stands for
+    weights: Any  # what part of the executions of the innermost body; they add up to 1
+    exact: Mapping[str, Any]  # number of the iteration of each driver all of whose iterations are there
+
+    def mean_over(self, loops: Iterable[str], value: Any) -> Any:
+        """Return the mean of a value over the iterations of those drivers that are among some loops."""
+        return self._over(loops, value, largest=False)
+
+    def largest_over(self, loops: Iterable[str], value: Any) -> Any:
+        """Return the largest value over the iterations of those drivers that are among some loops."""
+        return self._over(loops, value, largest=True)
+
+    def _over(self, loops: Iterable[str], value: Any, *, largest: bool) -> Any:
+        loops = set(loops)
+        axes = tuple(number - len(self.drivers) for number, name in enumerate(self.drivers) if name in loops)
+        if not axes:
+            return value
+        shape = np.broadcast_shapes(np.shape(value), self.places.shape)
+        grid = (*shape[:-1], *[self.each] * len(self.drivers))
+        values, places = (np.broadcast_to(one, shape).reshape(grid) for one in (value, self.places))
+        # What stands for nothing has no weight in the end, whatever its mean.
+        places = np.where(places.sum(axis=axes, keepdims=True) > 0, places, 1.0)
+        mean = (values * places).sum(axis=axes, keepdims=True) / places.sum(axis=axes, keepdims=True)
+        found = values.max(axis=axes, keepdims=True) if largest else mean
+        return np.broadcast_to(found, grid).reshape(shape)
+
+
+def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Samples]:
+    """Return sizes with some iterations of a nest's drivers beside them.
+
+    Sizes become arrays with one more axis, the last one. Of drivers that have no more iterations than are taken, each
+    is there once.
     """
     each = (*_SAMPLES, *[2] * len(nest.drivers))[len(nest.drivers) - 1]
-    grids = np.meshgrid(*[(np.arange(each) + 0.5) / each] * len(nest.drivers), indexing="ij")
-    parts = [grid.ravel() for grid in grids]
+    parts = [grid.ravel() for grid in np.meshgrid(*[np.arange(each)] * len(nest.drivers), indexing="ij")]
     shape = np.broadcast_shapes(*(np.shape(value) for value in sizes.values()), ())
     count = len(parts[0])
     at: dict[str, Any] = {
         name: np.broadcast_to(np.asarray(value)[..., None], (*shape, count)) for name, value in sizes.items()
     }
-    weights = np.ones((*shape, count))
+    places = np.ones((*shape, count))
+    exact = {}
     for driver, part in zip(nest.drivers, parts, strict=True):
-        first, extent = (_array(one, at, weights.shape) for one in (driver.first, driver.extent))
-        at[driver.parameter] = np.floor(first + part * np.maximum(extent, 0)).astype(np.int64)
-        weights = weights * np.maximum(extent, 0)
+        first, extent = (_array(one, at, places.shape) for one in (driver.first, driver.extent))
+        few = np.minimum(part, np.maximum(extent - 1, 0))
+        chosen = np.where(extent <= each, few, (part + 0.5) / each * extent)
+        at[driver.parameter] = np.floor(first + chosen).astype(np.int64)
+        places = places * np.where(extent <= each, part < extent, extent / each)
+        if np.all(extent <= each):
+            exact[driver.name] = np.floor(few)
+    weights = places
     driving = {driver.name for driver in nest.drivers}
     for loop in nest.loops:
         if loop.varying is not None and loop.driver not in driving:
             weights = weights * np.maximum(_array(loop.varying, at, weights.shape), 0)
     total = weights.sum(axis=-1, keepdims=True)
-    return at, weights / np.where(total > 0, total, 1.0)
+    names = tuple(driver.name for driver in nest.drivers)
+    return at, Samples(names, each, places, weights / np.where(total > 0, total, 1.0), exact)
 
 
 def _array(polynomial: QuasiPolynomial, sizes: Mapping[str, Any], shape: tuple[int, ...]) -> Any:

@@ -25,9 +25,10 @@ from perflex.features.cpu.nests import (
     per_iteration,
     range_of,
     varying_ranges,
+    with_shared_drivers,
     without_holes,
 )
-from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of
+from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of, own_names_of
 from perflex.features.cpu.subscripts import loop_divisors, split_divided_loops, with_simple_floors
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import address_maps, loops_with_barriers, scattered_accesses
@@ -49,7 +50,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         sizes = {len(items.groups) + axis: extent for axis, extent in enumerate(items.items)}
         pieces.setdefault(piece.statement, []).append(with_simple_floors(piece, sizes))
     found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
-    own_names = {statement.name: _own_names(scop, statement) for statement in scop.statements}
+    own_names = {statement.name: own_names_of(scop, statement) for statement in scop.statements}
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], own_names)
     # Launches whose work-items run loops.
     looping = {
@@ -73,7 +74,7 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
                     break
             else:
                 found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
-        nests = mark_touched_before([_nest(scop, loops, members) for loops, _, members in found])
+        nests = with_shared_drivers(mark_touched_before([_nest(scop, loops, members) for loops, _, members in found]))
         result = Nests(scop.name, nests, tuple((array.name, array.shape) for array in scop.arrays))
         _read_texts(result)
     if not nests:
@@ -90,6 +91,7 @@ def _read_texts(nests: Nests) -> None:
         polynomials += [*(loop.extent for loop in nest.loops)]
         polynomials += [loop.varying for loop in nest.loops if loop.varying is not None]
         polynomials += [axis.stride for group in nest.groups for axis in group.axes]
+        polynomials += [group.begins for group in nest.groups if isinstance(group.begins, QuasiPolynomial)]
     for polynomial in polynomials:
         _ = polynomial.text
 
@@ -172,14 +174,20 @@ def _sequential_loops(scop: Scop, statement: Statement, extents: Sequence[QuasiP
     _, varying = _varying(scop, statement)
     result = []
     places = _sequential(scop, statement)
-    own_names = _own_names(scop, statement)
+    own_names = own_names_of(scop, statement)
     for name, place, stride in zip(statement.loops, places, loop_strides(statement.domain, places), strict=True):
         first = _first(statement.domain, place)
         begin = None if first is None or first % stride else first // stride
-        own = varying.get(own_names[place])
+        own_name = own_names[place]
         extent = per_iteration(extents[place], stride)
-        loop = Loop(name, (), extent, base=name, first=begin, stride=stride, own_name=own_names[place])
-        result.append(loop if own is None else replace(loop, varying=per_iteration(own, stride)))
+        loop = Loop(name, (), extent, base=name, first=begin, stride=stride, own_name=own_name)
+        if own_name in varying:
+            moving, own = varying[own_name]
+            loop = replace(loop, varying=per_iteration(own, stride))
+            # A number is better known than a polynomial of the same value.
+            if moving.parameters and stride == 1:
+                loop = replace(loop, first=moving)
+        result.append(loop)
     return result
 
 
@@ -199,16 +207,11 @@ def _item_loops(
     return node, loops
 
 
-def _varying(scop: Scop, statement: Statement) -> tuple[tuple[Driver, ...], dict[str, QuasiPolynomial]]:
-    names = _own_names(scop, statement)
+def _varying(
+    scop: Scop, statement: Statement
+) -> tuple[tuple[Driver, ...], dict[str, tuple[QuasiPolynomial, QuasiPolynomial]]]:
+    names = own_names_of(scop, statement)
     return varying_ranges(names, statement.domain, names[len(names) - len(statement.loops) :])
-
-
-def _own_names(scop: Scop, statement: Statement) -> list[str]:
-    """Return names of a statement's instance dimensions that tell loops from all others, whatever they are called."""
-    names = dimension_names(scop, statement)
-    places = ("_".join(map(str, (statement.launch, *place))) for place in statement.places)
-    return [*names[: len(names) - len(statement.loops)], *places]
 
 
 def _extent(domain: Any, position: int) -> QuasiPolynomial:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import reduce
-from itertools import pairwise
 from math import ceil, prod
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from perflex.features.cpu.traced import Traced, at_least, common_divisor, is_mul
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from perflex.features.cpu.nests import Nest, Nests
+    from perflex.features.cpu.nests import Nest, Nests, Samples
     from perflex.features.cpu.traced import NestValues
 
 
@@ -37,8 +36,11 @@ _SHORT_ROW = 8
 class Footprints:
     """What the groups of a nest touch; numbers are floats, arrays or traced polynomials."""
 
-    def __init__(self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any]) -> None:
+    def __init__(
+        self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any], samples: Samples | None = None
+    ) -> None:
         self.nest = nest
+        self._samples = samples
         self.extents = numbers.extents(nest)  # iterations of each loop
         self.line = line  # bytes of a cache line
         self._whole = whole
@@ -51,7 +53,17 @@ class Footprints:
         self._strides = [
             [numbers.size(axis.stride) * group.itemsize / axis.fold for axis in group.axes] for group in nest.groups
         ]
+        self._begins = [numbers.begins(group) for group in nest.groups]
+        # Only parts of arrays that loops cut into uneven pieces need it: other loops stay inside of arrays anyway.
+        self._most = [[numbers.size(axis.extent) for axis in group.axes] for group in nest.groups if nest.drivers]
         self._touched: dict[tuple[int, Window], Any] = {}
+        self._all_extents: dict[tuple[int, int, int], Any] = {}
+
+    def mean_inside(self, first: int, value: Any) -> Any:
+        """Return the mean of a value over the iterations of those drivers that are the loops from `first` on."""
+        if self._samples is None:
+            return value
+        return self._samples.mean_over([loop.driver for loop in self.nest.loops[first:]], value)
 
     def movement(self, place: int, axis: int) -> tuple[Any, list[tuple[int, Any]]]:
         """Return the bytes between neighbours along an axis, and by how many indices each loop moves it."""
@@ -80,14 +92,35 @@ class Footprints:
         """Return how many indices of an axis the loops from `first` on visit, and over which range of indices."""
         count: Any = 1
         span: Any = 1
+        uneven = False
         for loop, step in self._steps[place][axis]:
             if loop >= first:
-                extent = self.extents[loop]
+                extent = self._extent(place, loop, first)
                 further = span + step * (extent - 1)
+                # Pieces that are apart on average only, since some are shorter, follow one another.
+                further = select(step > span, span * extent, further) if uneven else further
+                uneven = uneven or self.nest.loops[loop].varying is not None
                 # Steps no longer than what inner loops span overlap or join: indices are counted once.
                 count = select(step <= span, smaller(further, count * extent), count * extent)
                 span = further
+        if self._most:
+            count, span = (smaller(number, self._most[place][axis]) for number in (count, span))
         return count, span
+
+    def _extent(self, place: int, loop: int, first: int) -> Any:
+        """Return the iterations of a loop for all those of the drivers that are the loops from `first` on.
+
+        Of drivers that move the group, that is the mean; of others, of which it touches the same, the largest number.
+        """
+        key = place, loop, first
+        if self._samples is None or loop < first:
+            return self.extents[loop]
+        if key not in self._all_extents:
+            moving = {moved for steps in self._steps[place] for moved, _ in steps}
+            inside = [(number in moving, one.driver) for number, one in enumerate(self.nest.loops) if number >= first]
+            mean = self._samples.mean_over([name for moves, name in inside if moves], self.extents[loop])
+            self._all_extents[key] = self._samples.largest_over([name for moves, name in inside if not moves], mean)
+        return self._all_extents[key]
 
     def new_bytes(self, place: int, first: int) -> Any:
         """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
@@ -95,32 +128,29 @@ class Footprints:
         Long rows count without the rest of their last line, except in blocks: there the next block needs it again.
         """
         group, line = self.nest.groups[place], self.line
-        segment: Any = group.itemsize
-        blocks: Any = 1
-        split = False
-        for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
+        segment, blocks, gaps = self._row(place, first)
+        along = self._steps[place][0] if self._steps[place] else []
+        if group.axes and not along:
+            segment = segment + group.halo[0] * self._strides[place][0]
+        for axis, stride in enumerate(self._strides[place][1:], start=1):
             count, span = self.span(place, axis, first)
-            if axis == 0:
-                dense, executed = self._is_dense(steps, stride, first)
-                split = any(loop < first for loop, _ in steps) and executed
-            else:
-                # One segment still: it reaches the next index along this axis, or shares a line with that.
-                dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
-            if not steps:
-                span = 1 + group.halo[axis] if axis == 0 else span
+            # One segment still: it reaches the next index along this axis, or shares a line with that.
+            dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
             segment, blocks = (
                 select(dense, segment + (span - 1) * stride, segment),
                 select(dense, blocks, blocks * count),
             )
-        if split:
+        rest = self._rest_of_row(place, segment, first, gaps) if along else 0
+        # Rows that outer loops go through have their own last lines, too.
+        apart = (blocks > 1) | any(loop < first for steps in self._steps[place][1:] for loop, _ in steps)
+        part: Any = 0.0
+        if any(loop < first for loop, _ in along) and any(loop >= first for loop, _ in along):
             # The lines of a row in a block, with its halo.
-            inside = self._inside(loop for loop, _ in self._steps[place][0] if loop < first)
-            segment = segment + self._rest_of_row(place, segment, first) * inside
+            part = self._edges(place, first)
         elif self._is_cut(place, first):
-            rest = self._rest_of_row(place, segment, first)
-            # Rows that outer loops go through have their own last lines, too.
-            apart = (blocks > 1) | any(loop < first for steps in self._steps[place][1:] for loop, _ in steps)
-            segment = select(apart & (segment < _SHORT_ROW * line), segment + rest, segment)
+            part = select(apart & (segment < _SHORT_ROW * line), 1.0, 0.0)
+        if along:
+            segment = segment + rest * select(gaps > 0, 1.0, part)
         return smaller(blocks * at_least(segment, line), self.most(group.array))
 
     def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
@@ -129,67 +159,115 @@ class Footprints:
         What other iterations touch beside them counts for the span, along the axes before `below`.
         """
         group, line = self.nest.groups[place], self.line
-        segment: Any = group.itemsize
-        blocks: Any = 1
+        segment, blocks, _ = self._row(place, first)
         slack: Any = line - group.itemsize
         for axis, (steps, stride) in enumerate(zip(self._steps[place], self._strides[place], strict=True)):
-            count, span = self.span(place, axis, first)
-            if axis == 0:
-                dense, _ = self._is_dense(steps, stride, first)
-            else:
+            if axis:
+                count, span = self.span(place, axis, first)
                 dense = (segment + slack >= stride) & (blocks <= 1)
-            segment, blocks = (
-                select(dense, segment + (span - 1) * stride, segment),
-                select(dense, blocks, blocks * count),
-            )
+                segment, blocks = (
+                    select(dense, segment + (span - 1) * stride, segment),
+                    select(dense, blocks, blocks * count),
+                )
             if steps and axis < below:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
         whole = self._grain(place, first) == line
-        whole = whole & (self._start(place) % line == 0) & is_multiple(segment, line)
+        whole = whole & (self._start(place, first) % line == 0) & is_multiple(segment, line)
         # A segment of L bytes that begins anywhere lies in lines of L + line - itemsize bytes on average.
         touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
         return touched, select(alone, segment + slack, 0)
 
-    def _is_dense(self, steps: Sequence[tuple[int, Any]], stride: Any, first: int) -> tuple[Any, bool]:
-        """Return whether the loops from `first` on leave out no line of a row, and whether one moves along it."""
-        executed = [step for loop, step in steps if loop >= first]
+    def _row(self, place: int, first: int) -> tuple[Any, Any, Any]:
+        """Return the bytes of a piece of a row that the loops from `first` on leave no line out of, and the pieces.
+
+        The third number is what the beginnings of pieces are multiples of, in bytes; 0 if a piece is one element.
+        """
+        group, line = self.nest.groups[place], self.line
+        segment: Any = group.itemsize
+        if not group.axes:
+            return segment, 1, 0
+        stride = self._strides[place][0]
+        count, span = self.span(place, 0, first)
+        executed = [(loop, step * stride) for loop, step in self._steps[place][0] if loop >= first]
         # Steps shorter than a line leave out elements, but no line.
-        return not executed or executed[0] * stride < self.line, bool(executed)
+        if not executed:
+            return segment, 1, 0
+        single = executed[0][1] >= line
+        whole = segment + (span - 1) * stride
+        pieces: Any = 1
+        gaps: Any = 0
+        for loop, jump in executed:
+            extent = self._extent(place, loop, first)
+            # Uneven pieces are apart on average only, since some are shorter.
+            uneven = any(self.nest.loops[inner].varying is not None for inner, _ in executed)
+            gap = (jump >= segment + line - group.itemsize) & (extent > 1) & (not uneven)
+            gap = gap | (gaps > 0)
+            gaps = select(gap, common_divisor(gaps, jump), gaps)
+            pieces = select(gap, pieces * extent, pieces)
+            segment = select(gap, segment, segment + (extent - 1) * jump)
+        several = (gaps > 0) & np.logical_not(single)
+        return (
+            select(single, group.itemsize, select(several, segment, whole)),
+            select(single, count, pieces),
+            select(several, gaps, 0),
+        )
 
     def _is_cut(self, place: int, first: int) -> bool:
         """Return whether rows are parts of those of the array: bands, windows, triangles."""
         loops = [self.nest.loops[loop] for steps in self._steps[place][:1] for loop, _ in steps if loop >= first]
         return any(loop.varying is not None or not loop.extent.parameters for loop in loops)
 
-    def _rest_of_row(self, place: int, segment: Any, first: int) -> Any:
-        """Return by how many bytes the lines of a row are more than the row, with its halo."""
+    def _rest_of_row(self, place: int, segment: Any, first: int, gaps: Any) -> Any:
+        """Return by how many bytes the lines of a row are more than the row, with its halo.
+
+        Pieces of it begin at multiples of `gaps` bytes; 0 if it is one.
+        """
         group, line = self.nest.groups[place], self.line
         span = segment + group.halo[0] * self._strides[place][0]
-        grain = self._grain(place, first)
+        grain = common_divisor(self._grain(place, first), gaps)
         # The mean over all places of a line where rows may begin, `grain` apart (Hermite's identity).
-        steps = (self._start(place) % grain + span - group.itemsize) // grain
+        steps = (self._start(place, first) % grain + span - group.itemsize) // grain
         return line + steps * grain - segment
 
     def _inside(self, outer: Iterable[int]) -> Any:
         """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
         return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
 
-    def _start(self, place: int) -> float:
+    def _edges(self, place: int, first: int) -> Any:
+        """Return the part of the edges of blocks in a row that bring in lines of their own."""
+        outer = [loop for loop, _ in self._steps[place][0] if loop < first]
+        _, span = self.span(place, 0, 0)
+        # The ends of the whole range count as those of blocks where a row is short.
+        short = span * self._strides[place][0] < _SHORT_ROW * self.line
+        several = prod(self.extents[loop] for loop in outer) > 1
+        return select(short & several, 1.0, self._inside(outer))
+
+    def _start(self, place: int, first: int) -> Any:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
         group = self.nest.groups[place]
         # A scalar is an array without axes.
-        first = min((stream.offset[0] for stream in group.streams if stream.offset), default=0)
-        return float((first + (group.begins or 0)) * group.itemsize)
+        start: Any = min((stream.offset[0] for stream in group.streams if stream.offset), default=0)
+        begins = self._begins[place]
+        start = start + (0 if begins is None else begins)
+        for loop, step in self._steps[place][0] if self._steps[place] else ():
+            known = self._known_iteration(loop) if loop < first else None
+            start = start if known is None else start + step * known
+        return start * float(group.itemsize)
+
+    def _known_iteration(self, loop: int) -> Any:
+        """Return the number of the iteration of a loop that values are for, None if there are not values for each."""
+        one = self.nest.loops[loop]
+        return None if self._samples is None or one.part != "whole" else self._samples.exact.get(one.driver)
 
     def _grain(self, place: int, first: int) -> Any:
         """Return the bytes that the beginnings of rows in a block are apart, modulo a cache line; at most a line."""
         group = self.nest.groups[place]
-        if group.begins is None:
+        if self._begins[place] is None:
             return group.itemsize
         grain: Any = self.line
         for loop, step in self._steps[place][0] if self._steps[place] else ():
-            if loop < first:
+            if loop < first and self._known_iteration(loop) is None:
                 grain = common_divisor(grain, step * self._strides[place][0])
         for stride in self._strides[place][1:]:
             grain = common_divisor(grain, stride)
@@ -278,6 +356,11 @@ class Footprints:
             total = total * (span + halo)
             # Rows of which one element is used take a line each.
             total = at_least(total, self.line) if axis == 0 and not steps and len(self._steps[place]) > 1 else total
+        if self.nest.groups[place].diagonal:
+            # Along the axes that the loop also moves, it reaches over the array: a line for each iteration at most.
+            moving = {loop for steps in self._steps[place] for loop, _ in steps}
+            visited = prod(self.extents[loop] for loop in moving)
+            return smaller(self._whole[self.nest.groups[place].array], visited * self.line)
         return total
 
     def touched_of_arrays(self, window: Window, over: int) -> Iterator[tuple[str, Any]]:
@@ -312,50 +395,11 @@ class Footprints:
         if distance >= self.line:
             return 0.0, gap
         rest = tuple(0 if loop == over else value for loop, value in enumerate(gap))
-        return 1 - distance / self.line, _forward(rest)
-
-    def _in_iteration(self, place: int, gap: Window) -> float:
-        """Return the part of two accesses' elements that one iteration of the innermost loop finds in the same line."""
-        group, inner = self.nest.groups[place], len(gap) - 1
-        step = self._step(place, inner) if gap and outermost(gap) == inner else None
-        if step is None or step[0] != 0 or group.near is None or len(self._steps[place][0]) > 1:
-            return 0.0
-        return max(0.0, 1 - gap[inner] * group.near / self.line)
-
-    def carried(self, place: int, gap: Window) -> list[tuple[Any, Window]]:
-        """Return how the reuse over a gap splits: parts, and the window of each.
-
-        In a loop that is blocked, the last iterations of a block find what they need in the next block.
-        """
-        same, beside = self.beside(place, gap)
-        near = self._in_iteration(place, gap)
-        if near:
-            return [(near, (0,) * len(gap)), (1 - near, gap)]
-        if same:
-            over = outermost(gap)
-            return [(same, beside), (1 - same, tuple(int(loop == over) for loop in range(len(gap))))]
-        events: list[tuple[Any, Window]] = [(1, gap)]
-        for axis, steps in enumerate(self._steps[place]):
-            # Along a row, the rest of its last line says the same.
-            if axis == 0 and steps and np.all(steps[0][1] * self._strides[place][0] < self.line):
-                continue
-            for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
-                inside = 1.0 if depth else self._inside(loop for loop, _ in steps[1:])
-                split: list[tuple[Any, Window]] = []
-                for part, window in events:
-                    if not window[inner]:
-                        split.append((part, window))
-                        continue
-                    over = smaller(abs(window[inner]) / self.extents[inner], 1.0) * inside
-                    moved = list(window)
-                    moved[outer] = 1 if window[inner] > 0 else -1
-                    moved[inner] = 0
-                    split += [(part * (1 - over), window), (part * over, _forward(moved))]
-                events = split
-        return events
+        return 1 - distance / self.line, forward(rest)
 
 
-def _forward(window: Sequence[int]) -> Window:
+def forward(window: Sequence[int]) -> Window:
+    """Return a window with its first distance positive."""
     first = next((distance for distance in window if distance), 0)
     return tuple(-distance for distance in window) if first < 0 else tuple(window)
 
@@ -372,12 +416,10 @@ def unit_window(nest_loops: int, loop: int) -> Window:
 class Reuse:
     """The cache that windows of reuse need, in bytes, at given sizes.
 
-    `drivers` are the names of the loops along whose iterations the last axis of the sizes runs, each in as many steps,
-    the last one fastest (`sampled`).
+    `samples` are the iterations of drivers along which the last axis of the sizes runs.
     """
 
-    def __init__(self, nests: Nests, numbers: NestValues, line: int, drivers: Sequence[str] = ()) -> None:
-        self._drivers = tuple(drivers)
+    def __init__(self, nests: Nests, numbers: NestValues, line: int, samples: Samples | None = None) -> None:
         self.nests = nests
         self.numbers = numbers
         self.line = line
@@ -388,7 +430,7 @@ class Reuse:
             for name, shape in nests.shapes
             if name in itemsizes
         }
-        self.footprints = tuple(Footprints(nest, numbers, line, self.whole) for nest in nests.nests)
+        self.footprints = tuple(Footprints(nest, numbers, line, self.whole, samples) for nest in nests.nests)
         self._needed: dict[Place, Any] = {}
 
     @property
@@ -399,23 +441,9 @@ class Reuse:
     def needed(self, place: Place) -> Any:
         """Return the bytes that are touched in a window: what the cache must hold for reuse over it."""
         if place not in self._needed:
-            self._needed[place] = self._mean(place, self._touched(place))
+            where, window = place
+            self._needed[place] = self.footprints[where].mean_inside(outermost(window) + 1, self._touched(place))
         return self._needed[place]
-
-    def _mean(self, place: Place, touched: Any) -> Any:
-        """Return what a window touches, as the mean over the iterations of those drivers that run inside of it."""
-        if not self._drivers:
-            return touched
-        where, window = place
-        names = [loop.driver for loop in self.nests.nests[where].loops]
-        inside = [name in names[outermost(window) + 1 :] for name in self._drivers]
-        if not any(inside):
-            return touched
-        shape = self.shape
-        each = round(shape[-1] ** (1 / len(inside)))
-        grid = np.broadcast_to(touched, shape).reshape(*shape[:-1], *[each] * len(inside))
-        axes = tuple(len(shape) - 1 + number for number, there in enumerate(inside) if there)
-        return np.broadcast_to(grid.mean(axis=axes, keepdims=True), grid.shape).reshape(shape)
 
     def _touched(self, place: Place) -> Any:
         where, window = place

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.nests import LANE, Axis, Nest, Nests, Step, Stream, StreamGroup
 from perflex.features.cpu.subscripts import OUTER_SUFFIX, Columns, Subscript, subscript_of, typical
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import scattered_accesses
 from perflex.isl import isl
 
@@ -33,7 +34,8 @@ def groups_of(
     alike: dict[object, list[Subscript]] = defaultdict(list)
     for statement, pieces in members:
         columns = _columns(scop, statement, loops)
-        for subscript in _subscripts(pieces, loops, columns):
+        names = own_names_of(scop, statement)
+        for subscript in _subscripts(pieces, loops, columns, names):
             parity = _parity(scop, subscript)
             alike[subscript.access.array, subscript.steps, subscript.rest, parity].append(subscript)
     regular = [_group(scop, loops, found) for found in alike.values()]
@@ -69,6 +71,13 @@ def dimension_names(scop: Scop, statement: Statement) -> list[str]:
     return names
 
 
+def own_names_of(scop: Scop, statement: Statement) -> list[str]:
+    """Return names of a statement's instance dimensions that tell loops from all others, whatever they are called."""
+    names = dimension_names(scop, statement)
+    places = ("_".join(map(str, (statement.launch, *place))) for place in statement.places)
+    return [*names[: len(names) - len(statement.loops)], *places]
+
+
 def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> Columns:
     """Return, for each instance dimension, the loops that move it, and by how much: the innermost loop first."""
     places = {loop.name: position for position, loop in enumerate(loops)}
@@ -88,6 +97,7 @@ def _subscripts(
     pieces: Sequence[Conjunction],
     loops: Sequence[Loop],
     columns: Columns,
+    names: Sequence[str],
 ) -> list[Subscript]:
     """Return the accesses of a statement; one that cases of its domain repeat is one.
 
@@ -97,7 +107,7 @@ def _subscripts(
     for piece in pieces:
         here: dict[tuple[str, str], dict[Subscript, int]] = defaultdict(lambda: defaultdict(int))
         for access in piece.accesses:
-            subscript = subscript_of(piece, access, loops, columns)
+            subscript = subscript_of(piece, access, loops, columns, names)
             here[access.direction, access.text][subscript] += 1
         for key, found in here.items():
             by_access[key].append((-len(piece.equalities), dict(found)))
@@ -139,11 +149,12 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> Str
     for subscript in found:
         offset = tuple(subscript.offset[axis] for axis in order)
         counts[offset][subscript.access.direction == "store"] += 1
-    axes = tuple(Axis(first.access.strides[axis], first.steps[axis]) for axis in order)
+    axes = tuple(Axis(first.access.strides[axis], first.steps[axis], array.shape[axis]) for axis in order)
     found_streams = [Stream(offset, *count) for offset, count in counts.items()]
     streams, gaps, halo = ordered_streams(axes, found_streams, len(loops))
-    # A part that depends on sizes may begin a row anywhere in a line.
-    placed = array.alignment % _NEAR_BYTES == 0 and not any(first.rest)
+    # A part that depends on sizes may begin a row anywhere in a line; whole rows further it does not.
+    rest = any(first.rest[axis] for axis in order[:1]) or any(set(first.rest[axis]) - first.fixed for axis in order[1:])
+    placed = array.alignment % _NEAR_BYTES == 0 and not rest
     return StreamGroup(
         array.name,
         array.space,
@@ -157,18 +168,26 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> Str
         begins=_begins(axes, loops) if placed else None,
         near=_near_bytes(axes, array.itemsize),
         note=next((one.note for one in found if one.note), ""),
+        diagonal=first.diagonal,
     )
 
 
-def _begins(axes: Sequence[Axis], loops: Sequence[Loop]) -> int | None:
-    begins = 0
+def _begins(axes: Sequence[Axis], loops: Sequence[Loop]) -> int | QuasiPolynomial | None:
+    begins: int | QuasiPolynomial = 0
     for step in axes[0].steps if axes else ():
         first = loops[step.loop].first
         # Steps in blocks have a factor that is known later, which only 0 does not need.
         if first is None or (first and step.scale is not None):
             return None
-        begins += round(step.factor * first)
+        if isinstance(first, QuasiPolynomial) or isinstance(begins, QuasiPolynomial):
+            begins = _polynomial(begins) + _polynomial(first) * round(step.factor)
+        else:
+            begins += round(step.factor * first)
     return begins
+
+
+def _polynomial(number: int | QuasiPolynomial) -> QuasiPolynomial:
+    return number if isinstance(number, QuasiPolynomial) else QuasiPolynomial.constant(number)
 
 
 def _near_bytes(axes: Sequence[Axis], itemsize: int) -> int | None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING
 
-from perflex.features.cpu.nests import LANE, Step
+from perflex.features.cpu.nests import DRIVER_PREFIX, LANE, Step
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import Floor
 
@@ -186,34 +186,66 @@ class Subscript:
     # steps, offset, rest: of each axis
     steps: tuple[tuple[Step, ...], ...]
     offset: tuple[int, ...]
-    rest: tuple[object, ...]
+    rest: tuple[tuple[object, ...], ...]
     note: str = ""  # what of it is not followed exactly; empty where all is
+    diagonal: bool = False  # whether a loop moves several axes, of which one has it as a step
+    fixed: frozenset[object] = frozenset()  # the part of `rest` that is loops that move only where ranges begin
 
 
-def subscript_of(piece: Conjunction, access: AccessMap, loops: Sequence[Loop], columns: Columns) -> Subscript:
-    """Return how loops move an access.
+def subscript_of(
+    piece: Conjunction, access: AccessMap, loops: Sequence[Loop], columns: Columns, names: Sequence[str]
+) -> Subscript:
+    """Return how loops move an access; `names` are the own ones of its instance dimensions.
 
     Floors of what is no loop that is divided move evenly, by a fraction per iteration. A loop in two subscripts moves
     along one of them: what another loop inside of it covers anyway is left out (a skewed loop covers the same range),
     else the axis with the largest stride decides.
     """
     mover = _Mover(piece, loops, columns)
-    found = [mover.factors(row, denominator) for row, denominator in access.axes]
+    ends = [_with_fixed_end(row, loops, columns, names) for row, _ in access.axes]
+    found = [
+        mover.factors(tuple(entry for entry in row if entry[0] not in fixed), denominator)
+        for (row, denominator), fixed in zip(access.axes, ends, strict=True)
+    ]
     notes = ["has // or % of what is no loop"] if mover.uneven else []
     kept, diagonal = _one_axis_each(found, loops, [typical(stride) for stride in access.strides])
     notes += ["has a loop in two subscripts"] if diagonal else []
     offsets, rests = [], []
-    for row, denominator in access.axes:
+    for (row, denominator), fixed in zip(access.axes, ends, strict=True):
         offsets.append(sum(value for column, value in row if column == ("c", 0)) // denominator)
         rests.append(
             tuple(
                 (piece.floors[column[1]] if column[0] == "f" else column, value)
                 for column, value in row
-                if column[0] == "p" or (column[0] == "f" and not mover.moves(column))
+                if column[0] == "p" or column in fixed or (column[0] == "f" and not mover.moves(column))
             )
         )
     steps = tuple(_ordered(factors, loops) for factors in kept)
-    return Subscript(access, steps, tuple(offsets), tuple(rests), " and ".join(notes))
+    moved = [entry for (row, _), fixed in zip(access.axes, ends, strict=True) for entry in row if entry[0] in fixed]
+    return Subscript(access, steps, tuple(offsets), tuple(rests), " and ".join(notes), diagonal, frozenset(moved))
+
+
+def _with_fixed_end(row: Row, loops: Sequence[Loop], columns: Columns, names: Sequence[str]) -> frozenset[Column]:
+    """Return the dimensions that move where an index begins, but not where it ends: those of the rows of a triangle.
+
+    From row to row, the loop inside visits the same but for the beginning.
+    """
+    factors = {column: value for column, value in row if column[0] == "d"}
+    found: set[Column] = set()
+    for inner, factor in factors.items():
+        (place, width), *more = columns[inner[1]]
+        varying = loops[place].varying
+        if varying is None or more:
+            continue
+        drivers = {column: DRIVER_PREFIX + names[column[1]] for column in factors if column != inner}
+        given = dict.fromkeys(varying.parameters, _SAMPLE) | dict.fromkeys(drivers.values(), 1)
+        for column, driver in drivers.items():
+            if driver in varying.parameters:
+                ends = {
+                    factors[column] * at + factor * width * varying.evaluate({**given, driver: at}) for at in (1, 2, 3)
+                }
+                found |= {column} if len(ends) == 1 else set()
+    return frozenset(found)
 
 
 def typical(stride: object) -> float:
@@ -295,11 +327,18 @@ def _one_axis_each(
     kept: list[dict[int, float]] = [{} for _ in found]
     ways: dict[int, tuple[dict[int, float], int]] = {}
     diagonal = False
+    alone = [
+        (next(iter(axes)), loops[loop].extent)
+        for loop in range(len(loops))
+        for axes in [[axis for axis, factors in enumerate(found) if loop in factors]]
+        if len(axes) == 1
+    ]
     for loop in reversed(range(len(loops))):
         way = {axis: factors[loop] for axis, factors in enumerate(found) if loop in factors}
         if not way:
             continue
-        chosen = _axis(way, ways, loops, strides)
+        # A loop in which lanes run visits, from lane to lane, what is nearly the same.
+        chosen = _axis(way, ways, loops, strides, alone if loops[loop].name == LANE else ())
         diagonal = diagonal or len(way) > 1
         ways[loop] = way, chosen
         kept[chosen][loop] = way[chosen]
@@ -311,15 +350,19 @@ def _axis(
     ways: Mapping[int, tuple[Mapping[int, float], int]],
     loops: Sequence[Loop],
     strides: Sequence[float],
+    around: Sequence[tuple[int, QuasiPolynomial]],
 ) -> int:
-    """Return the axis along which a loop is taken to move, with the ways of loops inside of it."""
+    """Return the axis along which a loop is taken to move, with the ways of loops inside of it.
+
+    `around` are axes with the iterations of loops around it that cover them, too.
+    """
     if len(way) == 1:
         return next(iter(way))
     for other, chosen in ways.values():
         if other.keys() == way.keys() and len({round(way[axis] / other[axis], 9) for axis in way}) == 1:
             # Parts of one loop go the same way.
             return chosen
-    extents = [(chosen, loops[loop].extent) for loop, (_, chosen) in ways.items()]
+    extents = [*around, *((chosen, loops[loop].extent) for loop, (_, chosen) in ways.items())]
     covered = {chosen for chosen, extent in extents if extent.parameters or float(extent.evaluate({})) >= _COVERING}
     free = [axis for axis in way if axis not in covered] or list(way)
     return max(free, key=lambda axis: (strides[axis], -axis))

@@ -19,7 +19,7 @@ from perflex.features.polynomials.pieces import Polynomial, floor_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.cpu.nests import Loop, Nest
+    from perflex.features.cpu.nests import Loop, Nest, StreamGroup
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 
@@ -173,6 +173,13 @@ class NestValues:
             else:
                 self._known[key] = plain(polynomial.evaluate(self._sizes))
         return self._known[key]
+
+    def begins(self, group: StreamGroup) -> Any:
+        """Return what `StreamGroup.begins` says; None where it depends on iterations that are not given."""
+        begins = group.begins
+        if begins is None or isinstance(begins, int):
+            return begins
+        return self.size(begins) if all(name in self._sizes for name in begins.parameters) else None
 
     def length(self, loop: Loop) -> Any:
         """Return the iterations of a loop, or of all its blocks: at given iterations of others, else the largest."""
