@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from perflex.features.cpu.nests import StreamGroup
-    from perflex.features.cpu.reuse_windows import Window
+    from perflex.features.cpu.reuse_windows import Footprints, Window
     from perflex.machines.machine import CacheLevel
 
 
@@ -107,8 +107,7 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                 iterations = iterations * footprints.extents[loop]
                 # Held reuse never adds traffic, even where rounding up to lines seems to say so.
                 if not group.scattered:
-                    new = footprints.mean_inside(loop, footprints.new_bytes(place, loop))
-                    rates.append(smaller(rates[-1], new / footprints.mean_inside(loop, iterations)))
+                    rates.append(_with_reuse(footprints, place, loop, rates[-1], iterations))
             rates += rates[-1:] * (len(nest.loops) + 1 - len(rates))
             loops = len(nest.loops)
             windows = tuple(footprints.tightened(place, unit_window(loops, loop)) for loop in range(loops))
@@ -129,6 +128,19 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                 )
             )
     return plans
+
+
+def _with_reuse(footprints: Footprints, place: int, loop: int, without: Any, iterations: Any) -> Any:
+    """Return the bytes per execution of a group where reuse over a loop is held, at most those without that.
+
+    Of loops that decide ranges of others, all iterations count together.
+    """
+    new = footprints.new_bytes(place, loop)
+    if not footprints.has_samples:
+        return smaller(without, new / iterations)
+    total = footprints.mean_inside(loop, iterations)
+    found = footprints.mean_inside(loop, new) / total
+    return select(found < footprints.mean_inside(loop, without * iterations) / total, found, without)
 
 
 class Traffic:
@@ -225,8 +237,10 @@ class Traffic:
                 # Windows of outer loops contain those of inner ones: of what is held here, all is held there.
                 less = smaller(held, self.holds(entry.nest, entry.place, entry.windows[loop]))
                 # Of arrays, some sizes save nothing (beyond rounding).
-                held = select(entry.rates[loop] < entry.rates[loop + 1] * (1 - ROUNDING), less, held)
-                rate = rate - held * (entry.rates[loop + 1] - entry.rates[loop])
+                saved = entry.rates[loop + 1] - entry.rates[loop]
+                # Where iterations count together, what one saves another may lose.
+                held = select(abs(saved) > entry.rates[loop + 1] * ROUNDING, less, held)
+                rate = rate - held * saved
         return rate
 
     def _group(self, entry: GroupPlan, *, write_allocate: bool) -> Crossing:

@@ -88,9 +88,9 @@ def estimate_ecm(
     cache is large enough for all. All arrays are taken to begin with the same set, and addresses as those that caches
     see, which for second levels holds with large pages. Layer conditions are those of a fully associative cache.
 
-    Of loops whose range depends on others (triangles), volumes are means over some iterations of those, conditions
-    those of the largest range. Work-items that a guard leaves out count as if they touched data, and so do iterations
-    that a guard or step with ``%`` leaves out.
+    Of loops whose range depends on others (triangles, tiles that stop at the array's end), volumes are means over some
+    iterations of those, conditions those of the largest range. Work-items that a guard leaves out count as if they
+    touched data, and so do iterations that a guard or step with ``%`` leaves out.
 
     What is not regular is followed approximately, and `EcmEstimate.approximated` says so: ``//`` and ``%`` of what is
     no single loop move evenly; of a loop in two subscripts, the one with larger steps counts that no inner loop covers;

@@ -105,6 +105,7 @@ class StreamGroup:
     scattered: bool = False
     note: str = ""  # what of its accesses is not followed exactly; empty where all is
     diagonal: bool = False  # whether a loop moves several axes, of which one has it as a step
+    ends_fixed: bool = False  # whether rows begin where outer loops say, and all end at the same place
 
 
 @dataclass(frozen=True)
@@ -301,16 +302,8 @@ class Samples:
     weights: Any  # what part of the executions of the innermost body; they add up to 1
     exact: Mapping[str, Any]  # number of the iteration of each driver all of whose iterations are there
 
-    def mean_over(self, loops: Iterable[str], value: Any) -> Any:
+    def mean_over(self, loops: Sequence[str], value: Any) -> Any:
         """Return the mean of a value over the iterations of those drivers that are among some loops."""
-        return self._over(loops, value, largest=False)
-
-    def largest_over(self, loops: Iterable[str], value: Any) -> Any:
-        """Return the largest value over the iterations of those drivers that are among some loops."""
-        return self._over(loops, value, largest=True)
-
-    def _over(self, loops: Iterable[str], value: Any, *, largest: bool) -> Any:
-        loops = set(loops)
         axes = tuple(number - len(self.drivers) for number, name in enumerate(self.drivers) if name in loops)
         if not axes:
             return value
@@ -320,8 +313,7 @@ class Samples:
         # What stands for nothing has no weight in the end, whatever its mean.
         places = np.where(places.sum(axis=axes, keepdims=True) > 0, places, 1.0)
         mean = (values * places).sum(axis=axes, keepdims=True) / places.sum(axis=axes, keepdims=True)
-        found = values.max(axis=axes, keepdims=True) if largest else mean
-        return np.broadcast_to(found, grid).reshape(shape)
+        return np.broadcast_to(mean, grid).reshape(shape)
 
 
 def sampled(nest: Nest, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], Samples]:

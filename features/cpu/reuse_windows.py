@@ -57,7 +57,12 @@ class Footprints:
         # Only parts of arrays that loops cut into uneven pieces need it: other loops stay inside of arrays anyway.
         self._most = [[numbers.size(axis.extent) for axis in group.axes] for group in nest.groups if nest.drivers]
         self._touched: dict[tuple[int, Window], Any] = {}
-        self._all_extents: dict[tuple[int, int, int], Any] = {}
+        self._mean_extents: dict[tuple[int, int, int, int], Any] = {}
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether values are for some iterations of drivers each."""
+        return self._samples is not None
 
     def mean_inside(self, first: int, value: Any) -> Any:
         """Return the mean of a value over the iterations of those drivers that are the loops from `first` on."""
@@ -95,7 +100,7 @@ class Footprints:
         uneven = False
         for loop, step in self._steps[place][axis]:
             if loop >= first:
-                extent = self._extent(place, loop, first)
+                extent = self._extent(place, axis, loop, first)
                 further = span + step * (extent - 1)
                 # Pieces that are apart on average only, since some are shorter, follow one another.
                 further = select(step > span, span * extent, further) if uneven else further
@@ -107,20 +112,15 @@ class Footprints:
             count, span = (smaller(number, self._most[place][axis]) for number in (count, span))
         return count, span
 
-    def _extent(self, place: int, loop: int, first: int) -> Any:
-        """Return the iterations of a loop for all those of the drivers that are the loops from `first` on.
-
-        Of drivers that move the group, that is the mean; of others, of which it touches the same, the largest number.
-        """
-        key = place, loop, first
+    def _extent(self, place: int, axis: int, loop: int, first: int) -> Any:
+        """Return the iterations of a loop, the mean over drivers from `first` on that move along the same axis."""
         if self._samples is None or loop < first:
             return self.extents[loop]
-        if key not in self._all_extents:
-            moving = {moved for steps in self._steps[place] for moved, _ in steps}
-            inside = [(number in moving, one.driver) for number, one in enumerate(self.nest.loops) if number >= first]
-            mean = self._samples.mean_over([name for moves, name in inside if moves], self.extents[loop])
-            self._all_extents[key] = self._samples.largest_over([name for moves, name in inside if not moves], mean)
-        return self._all_extents[key]
+        key = place, axis, loop, first
+        if key not in self._mean_extents:
+            along = [self.nest.loops[moved].driver for moved, _ in self._steps[place][axis] if moved >= first]
+            self._mean_extents[key] = self._samples.mean_over(along, self.extents[loop])
+        return self._mean_extents[key]
 
     def new_bytes(self, place: int, first: int) -> Any:
         """Return the bytes that all iterations of the loops from `first` on bring in, in the steady state.
@@ -172,7 +172,13 @@ class Footprints:
             if steps and axis < below:
                 slack = slack + self.nest.halos[steps[0][0]] * steps[0][1] * stride
         alone = blocks <= 1
-        whole = self._grain(place, first) == line
+        # Of uneven rows, only the mean is known here.
+        even = all(
+            self._extent(place, 0, loop, first) is self.extents[loop]
+            for steps in self._steps[place][:1]
+            for loop, _ in steps
+        )
+        whole = (self._grain(place, first) == line) & even
         whole = whole & (self._start(place, first) % line == 0) & is_multiple(segment, line)
         # A segment of L bytes that begins anywhere lies in lines of L + line - itemsize bytes on average.
         touched = select(alone, segment, blocks * select(whole, segment, segment + line - group.itemsize))
@@ -198,7 +204,7 @@ class Footprints:
         pieces: Any = 1
         gaps: Any = 0
         for loop, jump in executed:
-            extent = self._extent(place, loop, first)
+            extent = self._extent(place, 0, loop, first)
             # Uneven pieces are apart on average only, since some are shorter.
             uneven = any(self.nest.loops[inner].varying is not None for inner, _ in executed)
             gap = (jump >= segment + line - group.itemsize) & (extent > 1) & (not uneven)
@@ -228,7 +234,12 @@ class Footprints:
         grain = common_divisor(self._grain(place, first), gaps)
         # The mean over all places of a line where rows may begin, `grain` apart (Hermite's identity).
         steps = (self._start(place, first) % grain + span - group.itemsize) // grain
-        return line + steps * grain - segment
+        rest = line + steps * grain - segment
+        if not group.ends_fixed:
+            return rest
+        # Rows that end with a line have a part of one at their beginning only.
+        ended = is_multiple(self._most[place][0] * self._strides[place][0], line)
+        return select(ended, (line - group.itemsize) / 2, rest)
 
     def _inside(self, outer: Iterable[int]) -> Any:
         """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""

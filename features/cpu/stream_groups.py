@@ -101,7 +101,7 @@ def _subscripts(
 ) -> list[Subscript]:
     """Return the accesses of a statement; one that cases of its domain repeat is one.
 
-    Of an access that differs from case to case, that which most loops move counts for all.
+    Of an access that differs from case to case, that which most loops move counts for all, one without diagonal.
     """
     by_access: dict[tuple[str, str], list[tuple[int, dict[Subscript, int]]]] = defaultdict(list)
     for piece in pieces:
@@ -114,7 +114,9 @@ def _subscripts(
     result = []
     for cases in by_access.values():
         moving = [sum(len(steps) for subscript in case for steps in subscript.steps) for _, case in cases]
-        _, chosen = cases[max(range(len(cases)), key=lambda number: (moving[number], cases[number][0]))]
+        straight = [not any(subscript.diagonal for subscript in case) for _, case in cases]
+        best = max((moving[number], straight[number], order, -number) for number, (order, _) in enumerate(cases))
+        _, chosen = cases[-best[-1]]
         note = "is defined by cases" if any(case != chosen for _, case in cases) else ""
         for subscript, times in chosen.items():
             noted = replace(subscript, note=" and ".join(filter(None, (subscript.note, note))))
@@ -169,6 +171,7 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> Str
         near=_near_bytes(axes, array.itemsize),
         note=next((one.note for one in found if one.note), ""),
         diagonal=first.diagonal,
+        ends_fixed=any(set(first.rest[axis]) & first.fixed for axis in order[:1]),
     )
 
 

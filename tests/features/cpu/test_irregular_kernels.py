@@ -27,7 +27,7 @@ SMALL = {
     "two nests": 64,
 }
 # Noted are those that are followed approximately.
-NOTED = {"gathered", "scattered", "skewed", "diagonal", "two divisors", "checkerboard"}
+NOTED = {"gathered", "scattered", "skewed", "diagonal", "two divisors", "checkerboard", "band", "hexagon"}
 
 
 @cache
