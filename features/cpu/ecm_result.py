@@ -125,7 +125,9 @@ def _of_level(
                 worst[conflict.array] = conflict
     # Arrays whose own lines do not meet are not the cause, unless no other is: then of all the one that loses most.
     causes = [one for one in worst.values() if one.stride_bytes is not None]
-    return causes or sorted(worst.values(), key=lambda one: one.lost * one.lines)[-1:]
+    # More lines than all sets hold are too many wherever they are, as windows touch at some places of a line.
+    others = [one for one in worst.values() if one.lines <= sets.count * sets.ways]
+    return causes or sorted(others, key=lambda one: one.lost * one.lines)[-1:]
 
 
 def _stride(reuse: Reuse, entry: GroupPlan, window: Window, sets: Sets) -> int | None:
