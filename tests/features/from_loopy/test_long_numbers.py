@@ -26,7 +26,9 @@ statements:
 def copying(**array: object) -> lp.TranslationUnit:
     """Return a kernel that copies an array of a shape and with strides."""
     arguments = [lp.GlobalArg("a", np.float32, **array), lp.GlobalArg("b", np.float32, shape="n, n"), "..."]
-    kernel = lp.make_kernel("{[i, j]: 0 <= i, j < n}", "b[i, j] = a[i, j]", arguments, target=lp.OpenCLTarget())
+    kernel = lp.make_kernel(
+        "{[i, j]: 0 <= i, j < n}", "b[i, j] = a[i, j]", arguments, target=lp.OpenCLTarget(), lang_version=(2018, 2)
+    )
     return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
 
 
