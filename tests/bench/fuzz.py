@@ -15,7 +15,6 @@ The cases of a seed are always the same. ``--first`` goes on with a later one, `
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import tempfile
 import time
@@ -37,7 +36,6 @@ def main() -> None:
     parser.add_argument("--seed", default="record")
     parser.add_argument("--kind", action="append", choices=[kind.name for kind in ALL_KINDS])
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after so long")
     parser.add_argument("--case", type=int, help="run this case alone, with its traceback")
     given = parser.parse_args()
     kinds = [kind for kind in ALL_KINDS if given.kind is None or kind.name in given.kind]
@@ -52,7 +50,7 @@ def main() -> None:
     numbers = range(given.first, given.first + given.cases)
     bad: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], Bad] = {}
-    for outcome in run(numbers, given.seed, kinds, processes=given.processes, seconds=given.seconds):
+    for outcome in run(numbers, given.seed, kinds, processes=given.processes):
         count += 1
         if outcome is not None:
             bad[outcome.kind, outcome.what] += 1
