@@ -315,7 +315,10 @@ class Footprints:
         for loop in range(over + 1, len(window)):
             step = self._step(place, loop) if window[loop] else None
             if step is not None:
-                total = total + window[loop] * step[2]
+                # In one iteration of what is around it, a loop is at most its own length apart.
+                length = self.extents[loop]
+                apart = abs(window[loop]) if isinstance(length, Traced) else smaller(abs(window[loop]), length - 1)
+                total = total + (apart if window[loop] > 0 else -apart) * step[2]
         return total
 
     def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
