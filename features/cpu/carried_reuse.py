@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.cpu.reuse_windows import forward, outermost
-from perflex.features.cpu.traced import smaller
+from perflex.features.cpu.traced import at_least, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,14 +45,21 @@ def carried(footprints: Footprints, place: int, number: int) -> list[tuple[Any, 
                 if not window[inner]:
                     split.append((part, window))
                     continue
-                before = _further(group.gaps[: number + 1], inner) if window == gap else [(window, abs(window[inner]))]
+                before = (
+                    _further(group.gaps[: number + 1], inner) if window == gap else [(window, abs(window[inner]), 0)]
+                )
                 # What each access falls short by; none of them has what is left to the next block.
-                parts = [smaller(short / footprints.extents[inner], 1.0) * inside for _, short in before]
+                length = footprints.extents[inner]
+                parts = [
+                    smaller(smaller(short + at_least(before[0][1] + ahead - length, 0), before[0][1]) / length, 1.0)
+                    * inside
+                    for _, short, ahead in before
+                ]
                 moved = list(window)
                 moved[outer] = 1 if window[inner] > 0 else -1
                 moved[inner] = 0
                 split += [(part * (1 - parts[0]), window), (part * parts[-1], forward(moved))]
-                for (longer, _), (more, less) in zip(before[1:], pairwise(parts), strict=True):
+                for (longer, *_), (more, less) in zip(before[1:], pairwise(parts), strict=True):
                     split.append((part * (more - less), longer))
             events = split
     return events
@@ -68,16 +75,17 @@ def _in_iteration(footprints: Footprints, place: int, gap: Window) -> float:
     return max(0.0, 1 - gap[inner] * group.near / footprints.line)
 
 
-def _further(gaps: Sequence[Window], loop: int) -> list[tuple[Window, int]]:
+def _further(gaps: Sequence[Window], loop: int) -> list[tuple[Window, int, int]]:
     """Return windows to accesses before a group's last gap, and by how many iterations of a loop each falls short.
 
-    The nearest access comes first, then only those that fall short by less.
+    The nearest access comes first, then only those that fall short by less. The third number is by how many iterations
+    an access is ahead, the last ones of which fall into the next block.
     """
-    found: list[tuple[Window, int]] = []
+    found: list[tuple[Window, int, int]] = []
     total = [0] * len(gaps[-1])
     for gap in reversed(gaps):
         total = [one + more for one, more in zip(total, gap, strict=True)]
-        short = max(0, total[loop] if gaps[-1][loop] > 0 else -total[loop])
-        if not found or short < found[-1][1]:
-            found.append((forward(total), short))
+        behind = total[loop] if gaps[-1][loop] > 0 else -total[loop]
+        if not found or max(0, behind) < found[-1][1]:
+            found.append((forward(total), max(0, behind), max(0, -behind)))
     return found
