@@ -110,3 +110,13 @@ def test_tiles_that_stop_at_the_end_of_the_array_stream_it_once() -> None:
     assert [level.load_bytes for level in found.levels[1:]] == pytest.approx([17.13, 16.05], rel=0.03)
     assert [level.store_bytes for level in found.levels[1:]] == pytest.approx([8.06, 8.02], rel=0.03)
     assert not found.approximated
+
+
+def test_a_loop_of_one_iteration_inside_does_not_shorten_windows() -> None:
+    loads = " + ".join(f"a[j+k+{4 + row},i+{4 + column}]" for row, column in ((-4, 0), (0, -4), (0, 4), (4, 0), (0, 0)))
+    arrays = {"a": "(n+8,n+8)", "b": "(n,n)"}
+    kernel = loopy_kernel("{[j,i,k]: 0<=j,i<n and 0<=k<1}", f"b[j+k,i] = {loads}", arrays, "j,i,k")
+    scop, sizes = extract_scop(kernel), {"n": 128}
+    lines, stores = scop_trace(scop, sizes)
+    # Less than the accesses of one iteration, and less than a row.
+    assert wrong(scop, sizes, (lines, stores, 128 * 128), (256, 2048)) == []
