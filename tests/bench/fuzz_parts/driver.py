@@ -54,8 +54,8 @@ def kind_of(number: int, seed: str, kinds: Sequence[Kind]) -> tuple[Kind, random
     return kind, source
 
 
-def run_case(number: int, seed: str, kinds: Sequence[Kind], started: list[str]) -> str:
-    """Run one case and return what was bad about it; empty where it ended well."""
+def run_case(number: int, seed: str, kinds: Sequence[Kind], started: list[str], *, show: bool = False) -> str:
+    """Run one case and return what was bad about it, and show where; empty where it ended well."""
     from perflex.errors import PerflexError
 
     kind, source = kind_of(number, seed, kinds)
@@ -72,6 +72,8 @@ def run_case(number: int, seed: str, kinds: Sequence[Kind], started: list[str]) 
         what = "hang"
     except BaseException as error:  # noqa: BLE001 - exactly what is looked for
         what = _described(error)
+        if show:
+            traceback.print_exc()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)

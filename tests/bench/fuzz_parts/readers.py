@@ -109,7 +109,9 @@ def _use_machine(content: bytes) -> None:
 
     read = load_machine(str(_file(content, "m.yaml")))
     if read.kind == "gpu":
-        finite(*estimate_volumes(scop(), scop().checked({"n": 64}), read).features().values())
+        found = estimate_volumes(scop(), scop().checked({"n": 64}), read).features()
+        # Where the machine states no rules of L1, its wavefronts are nan, not known.
+        finite(*(value for name, value in found.items() if name != "f_l1_wavefronts" or read.l1_rules is not None))
     else:
         finite(*(level.bytes for level in estimate_ecm(_jacobi(), {"M": 40, "N": 60}, read).levels))
 
