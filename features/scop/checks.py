@@ -50,7 +50,7 @@ def _schedule_fault(schedule: _Place) -> str:
         or not all(isinstance(number, int) for number in numbers)
         or not all(isinstance(name, str) for name in names)
     ):
-        return f"schedule {_shown(schedule)} is no order; write numbers and names of loops in turn, such as [1, k, 0]"
+        return f"schedule {_shown(schedule)} does not alternate; write numbers and loops in turn, such as [1, k, 0]"
     for place, name in enumerate(map(str, names)):
         if not _NAME.fullmatch(name):
             return f"schedule names a loop {name!r}; use letters, digits and underscores"

@@ -205,17 +205,14 @@ class Description:
     def held(self, settings: Mapping[str, Any]) -> list[tuple[str, NDArray[np.bool_]]]:
         """Return each constraint as it is written, with which configurations fulfil it."""
         columns = self.columns(settings)
-        rows = len(next(iter(columns.values())))
-        values = [np.broadcast_to(constraint(columns), rows) for constraint in self.constraints]
-        # nan (of 0 / 0, for instance) differs from 0, and would pass for fulfilled.
-        holds = [(value != 0) & ~np.isnan(value) for value in values]
-        return list(zip((constraint.text for constraint in self.constraints), holds, strict=True))
+        return [(constraint.text, _holds(constraint, columns)) for constraint in self.constraints]
 
     def valid(self, settings: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Return which configurations fulfil all constraints."""
-        valid = np.ones(len(next(iter(self.columns(settings).values()))), dtype=np.bool_)
-        for _, holds in self.held(settings):
-            valid &= holds
+        columns = self.columns(settings)
+        valid = np.ones(len(next(iter(columns.values()))), dtype=np.bool_)
+        for constraint in self.constraints:
+            valid &= _holds(constraint, columns)
         return valid
 
     def space(self) -> dict[str, NDArray[np.float64]]:
@@ -266,6 +263,13 @@ class Description:
 SCHEMA = "perflex-description/1"
 _SUFFIXES = (".yaml", ".yml")
 _HOME = "perflex.models"
+
+
+def _holds(constraint: Formula, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+    value = np.broadcast_to(constraint(columns), len(next(iter(columns.values()))))
+    # nan (of 0 / 0, for instance) differs from 0, and would pass for fulfilled.
+    holds: NDArray[np.bool_] = (value != 0) & ~np.isnan(value)
+    return holds
 
 
 def description_names() -> tuple[str, ...]:

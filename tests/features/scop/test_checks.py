@@ -57,7 +57,7 @@ def test_known_operations_and_calls_are_read(kind: str) -> None:
     assert scop_from_yaml(File(kind=kind).text).statements[0].operations[0].kind == kind
 
 
-NO_ORDER = r"schedule \[.*\] is no order; write numbers and names of loops in turn, such as \[1, k, 0\]"
+NO_ORDER = r"schedule \[.*\] does not alternate; write numbers and loops in turn, such as \[1, k, 0\]"
 TAKEN = "as work-groups and work-items are called; rename the loop"
 REFUSED = {
     "begins with a loop": (File("[i, 0, j, 0]"), NO_ORDER),
