@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
-BRANCHES = ("domain", "both")
 # The stand-in of an access that may touch any element of its array.
 ANYWHERE = "anywhere"
 
@@ -56,15 +55,10 @@ class InstructionCounts:
 
 @dataclass(frozen=True)
 class CountingOptions:
-    """How a kernel is counted, and stand-ins for what depends on its data; made by `annotate`.
+    """Stand-ins for what depends on a kernel's data, and what its code does not tell; made by `annotate`.
 
     Attributes
     ----------
-    branches
-        ``"domain"``: a branch counts where its condition holds, if that is affine in loop variables and sizes.
-        ``"both"``: all branches of a condition count for all work-items (paper Section 4).
-    subscripts
-        Whether integer arithmetic in subscripts counts, as in the generated code.
     trip_counts
         Average trip count of loops whose bounds depend on data: a number, or an affine expression in sizes.
     accesses
@@ -73,16 +67,9 @@ class CountingOptions:
         What instructions do, by identifier.
     """
 
-    branches: str = "domain"
-    subscripts: bool = False
     trip_counts: tuple[tuple[str, Fraction | str], ...] = ()
     accesses: tuple[tuple[str, str], ...] = ()
     instructions: tuple[tuple[str, InstructionCounts], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.branches not in BRANCHES:
-            msg = f"branches={self.branches!r} is not known; use {' or '.join(map(repr, BRANCHES))}"
-            raise UnsupportedKernelError(msg)
 
 
 # Compared by identity: comparing and hashing loopy kernels by value is slow.
@@ -115,8 +102,6 @@ class AnnotatedKernel:
 def annotate(
     kernel: Any,
     *,
-    branches: str | None = None,
-    subscripts: bool | None = None,
     trip_counts: Mapping[str, float | Fraction | str] | None = None,
     accesses: Mapping[str, str] | None = None,
     instructions: Mapping[str, InstructionCounts] | None = None,
@@ -127,11 +112,6 @@ def annotate(
     ----------
     kernel
         A loopy translation unit, or an annotated one, whose statements are kept unless made anew here.
-    branches
-        ``"domain"`` (default) counts a branch where its condition holds, if the condition is affine; where it
-        depends on data, all its branches count. ``"both"`` counts all branches of every condition, as the paper does.
-    subscripts
-        Whether integer arithmetic in subscripts is counted (default: no).
     trip_counts
         Average trip count of loops whose bounds depend on data, e.g. ``{"j": 7.5}``, or an affine expression
         in sizes: ``{"j": "m + 1"}``.
@@ -161,8 +141,6 @@ def annotate(
         msg = f"only a loopy kernel can be annotated, not a {type(kernel).__name__}"
         raise UnsupportedKernelError(msg)
     options = CountingOptions(
-        branches=before.branches if branches is None else branches,
-        subscripts=before.subscripts if subscripts is None else subscripts,
         trip_counts=_merged(before.trip_counts, {loop: _trips(loop, n) for loop, n in (trip_counts or {}).items()}),
         accesses=_merged(before.accesses, {_plain(key): str(value) for key, value in (accesses or {}).items()}),
         instructions=_merged(before.instructions, instructions or {}),

@@ -18,7 +18,7 @@ from perflex.features.families.code import CodeFeature, examples_for
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
 from perflex.features.families.memory import FootprintFeature, MemoryAccessFeature, describe_access
-from perflex.features.families.operations import ChainFeature, DivergenceFeature, InstructionFeature, OperationFeature
+from perflex.features.families.operations import ChainFeature, InstructionFeature, OperationFeature
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.instructions.instruction_counts import instruction_class
@@ -144,7 +144,6 @@ def count_features(
     *,
     identifiers: Iterable[str] = (),
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
-    per_work_item: bool = False,
 ) -> CountedFeatures:
     """Count features of a kernel: the given ones, or all that it contains.
 
@@ -159,9 +158,6 @@ def count_features(
         are given and a machine is chosen, what the kernel's residency on it gives.
     sub_group_size
         Work-items per sub-group.
-    per_work_item
-        Count executed instances of work-items, as a simulator does, instead of the paper's granularity
-        (Section 5).
 
     Raises
     ------
@@ -177,7 +173,7 @@ def count_features(
     if not identifiers and checked is not None:
         on_gpu = target.machine is not None and target.machine.kind == "gpu"
         chosen += [*(RESIDENCY_FEATURES if on_gpu else ()), *_of_code(scop, checked, target)]
-    counter = _Counter(scop, checked, target, per_work_item)
+    counter = _Counter(scop, checked, target)
     counted = CountedFeatures(counter.count(parse_feature(identifier)) for identifier in chosen)
     counts_of(scop).keep()
     return counted
@@ -202,9 +198,7 @@ def _contained(scop: Scop) -> list[str]:
     # An inventory is that of the family: any identifier of it will do to ask.
     found = parse_feature("f_op_float32_add").inventory(scop)
     found += parse_feature("f_chain_float32_add").inventory(scop)
-    found += parse_feature("f_diverged_float32_add").inventory(scop)
     found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
-    found += parse_feature("f_atomic_global").inventory(scop)
     found += parse_feature("f_thread_groups").inventory(scop)
     found += parse_feature("f_mem_footprint").inventory(scop)
     return list(dict.fromkeys(found))
@@ -235,7 +229,6 @@ class _Counter:
     scop: Scop
     sizes: Mapping[str, Any] | None
     target: Target
-    per_work_item: bool
     # The first footprint feature of each set of accesses.
     footprints: dict[frozenset[int], str] = field(default_factory=dict)
 
@@ -246,8 +239,6 @@ class _Counter:
     def count(self, feature: Feature) -> CountedFeature:
         if isinstance(feature, OperationFeature):
             return self._operation(feature)
-        if isinstance(feature, DivergenceFeature):
-            return self._divergence(feature)
         if isinstance(feature, MemoryAccessFeature):
             return self._accesses(feature)
         if isinstance(feature, FootprintFeature):
@@ -292,29 +283,17 @@ class _Counter:
         return Quantity(text, is_formula, self._value(getattr(touched, what)), relation)
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
-        total = self.counts.operation_total(feature.kind, feature.dtype, self._granularity)
-        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
-        unit = "operation" if self.per_work_item else feature.unit
-        return CountedFeature(feature.identifier, self._value(total), str(total), unit, certainty)
-
-    def _divergence(self, feature: DivergenceFeature) -> CountedFeature:
-        total = feature.count(self.scop, self.target.sub_group_size)
+        total = self.counts.operation_total(feature.kind, feature.dtype, self.target.sub_group_size)
         certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
         return CountedFeature(feature.identifier, self._value(total), str(total), feature.unit, certainty)
 
-    @property
-    def _granularity(self) -> int | None:
-        return None if self.per_work_item else self.target.sub_group_size
-
     def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
         selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        total = self.counts.access_total(selected, self._granularity)
+        total = self.counts.access_total(selected, self.target.sub_group_size)
         certainty = Certainty()
         for item in selected:
             certainty = certainty | item.certainty
-        granularities = {
-            "sub-group" if item.per_sub_group and not self.per_work_item else "work-item" for item in selected
-        }
+        granularities = {"sub-group" if item.per_sub_group else "work-item" for item in selected}
         unit = f"access per {granularities.pop()}" if len(granularities) == 1 else "access"
         return CountedFeature(
             feature.identifier,
@@ -328,12 +307,9 @@ class _Counter:
     def _launch(self, feature: LaunchFeature) -> CountedFeature:
         value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
         count = feature.count(self.scop, self.target.sub_group_size)
-        symbolic, unit = "mean over the work-groups" if count is None else str(count), feature.unit
+        symbolic = "mean over the work-groups" if count is None else str(count)
         certainty = Certainty(stated=any(one.stated for one in self.scop.barriers if one.kind == feature.barrier))
-        if feature.barrier and self.per_work_item:
-            executed = self.counts.barriers_executed(feature.barrier)
-            value, symbolic, unit = self._value(executed), str(executed), "barrier, each work-item counted"
-        return CountedFeature(feature.identifier, value, symbolic, unit, certainty)
+        return CountedFeature(feature.identifier, value, symbolic, feature.unit, certainty)
 
 
 def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:

@@ -39,11 +39,6 @@ class Target:
         What the built kernel takes; None where it was not built.
     code
         Machine code of the kernel's device programs; None where it was not read.
-    register_reuse
-        Whether instructions, transactions and volumes are those that remain when compilers keep loaded values in
-        registers; else each access of the source is an instruction. Counts ``f_mem_...`` are always the source's.
-    host_code
-        Whether the times that values stand beside include host code (`perflex.TimedKernel`).
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -51,8 +46,6 @@ class Target:
     registers: int | None = None
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
-    register_reuse: bool = True
-    host_code: bool = False
 
     @property
     def registers_per_item(self) -> int | None:
@@ -95,9 +88,7 @@ _chosen: ContextVar[Target | None] = ContextVar("perflex_machine", default=None)
 
 
 @contextmanager
-def using_machine(
-    place: str | Path | Machine | None, *, registers: int | None = None, register_reuse: bool = True
-) -> Iterator[Machine | None]:
+def using_machine(place: str | Path | Machine | None, *, registers: int | None = None) -> Iterator[Machine | None]:
     """Compute features that need a machine for this one, in the block and this thread.
 
     Parameters
@@ -106,8 +97,6 @@ def using_machine(
         A machine, its name, or its file; None leaves things as they are.
     registers
         32-bit registers per work-item of the kernels; by default they limit nothing.
-    register_reuse
-        As in `Target`.
 
     Raises
     ------
@@ -118,7 +107,7 @@ def using_machine(
         yield None
         return
     machine = load_machine(place)
-    token = _chosen.set(Target(machine=machine, registers=registers, register_reuse=register_reuse))
+    token = _chosen.set(Target(machine=machine, registers=registers))
     try:
         yield machine
     finally:

@@ -145,14 +145,13 @@ def count_rows(
     progress: Progress | None = None,
     resources: Sequence[Resources | None] | None = None,
     code: Sequence[tuple[CompiledProgram, ...] | None] | None = None,
-    host_code: Sequence[bool] | None = None,
 ) -> list[CountedRow]:
     """Count features of kernels."""
     nothing = [None] * len(rows)
-    known = zip(resources or nothing, code or nothing, host_code or [False] * len(rows), strict=True)
+    known = zip(resources or nothing, code or nothing, strict=True)
     tasks = [
-        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs, host_code=hosted))
-        for row, (taken, programs, hosted) in zip(rows, known, strict=True)
+        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs))
+        for row, (taken, programs) in zip(rows, known, strict=True)
     ]
     if executor is None:
         counted = []

@@ -114,17 +114,6 @@ class ScopCounts:
             domain = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
         return QuasiPolynomial.points(domain, self.scop.assumptions)
 
-    def diverged_instances(self, statement: Statement, sub_group_size: int) -> QuasiPolynomial:
-        """Return how many sub-group instances of a statement some work-items of the sub-group execute, but not all."""
-        weight = statement.weight()
-
-        def compute() -> QuasiPolynomial:
-            launch = self.scop.launches[statement.launch]
-            diverged = diverged_sub_groups(statement.domain, launch, sub_group_size)
-            return QuasiPolynomial.points(diverged, self.scop.assumptions) * weight
-
-        return self.cached("diverged", (self._place(statement), weight, sub_group_size), compute)
-
     def sub_group_runs(self, statement: Statement, outer_loops: int, sub_group_size: int) -> QuasiPolynomial:
         """Return how often sub-groups enter the loops of a statement below its `outer_loops` outermost ones."""
         weight = statement.weight(outer_loops)
@@ -168,17 +157,6 @@ class ScopCounts:
 
         return self.cached("barriers met", (kind,), compute)
 
-    def barriers_executed(self, kind: str) -> QuasiPolynomial:
-        """Return how many barriers of a kind are executed, each work-item's counted."""
-
-        def compute() -> QuasiPolynomial:
-            counted = [barrier for barrier in self.scop.barriers if barrier.kind == kind]
-            return QuasiPolynomial.total(
-                self.barrier_instances(barrier) * self.scop.launches[barrier.launch].group_size for barrier in counted
-            )
-
-        return self.cached("barriers executed", (kind,), compute)
-
     def group_count(self, launch: int) -> QuasiPolynomial:
         """Return how many work-groups a launch has, over all its repeats."""
         return self.cached("groups", (launch,), lambda: self.scop.launches[launch].group_count)
@@ -200,14 +178,6 @@ class ScopCounts:
             return self._operations(kind, dtype, lambda statement: self.instances(statement, sub_group_size))
 
         return self.cached("operations", (kind, dtype, sub_group_size), compute)
-
-    def diverged_total(self, kind: str, dtype: str, sub_group_size: int) -> QuasiPolynomial:
-        """Return how many operations of a kind and type sub-groups execute with some of their work-items only."""
-
-        def compute() -> QuasiPolynomial:
-            return self._operations(kind, dtype, lambda statement: self.diverged_instances(statement, sub_group_size))
-
-        return self.cached("diverged operations", (kind, dtype, sub_group_size), compute)
 
     def _operations(self, kind: str, dtype: str, instances: Callable[[Statement], QuasiPolynomial]) -> QuasiPolynomial:
         parts = []
@@ -341,18 +311,6 @@ def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
     """
     sequential = domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
     return domain.apply(_sub_group_map(len(launch.groups), launch.items, sequential, sub_group_size))
-
-
-def diverged_sub_groups(domain: Any, launch: Launch, sub_group_size: int) -> Any:
-    """Return those of `sub_groups_of` a set of instances of which some work-items take part and others do not."""
-    groups, sequential = len(launch.groups), domain.dim(isl.dim_type.set) - len(launch.groups) - len(launch.items)
-    members = _sub_group_map(groups, launch.items, sequential, sub_group_size)
-    active = domain.apply(members)
-    everyone = active.apply(members.reverse())
-    for axis, extent in enumerate(launch.items):
-        everyone = everyone.lower_bound_val(isl.dim_type.set, groups + axis, isl.Val(0))
-        everyone = everyone.upper_bound_val(isl.dim_type.set, groups + axis, isl.Val(extent - 1))
-    return everyone.subtract(domain).apply(members).coalesce()
 
 
 @lru_cache(maxsize=1024)

@@ -185,29 +185,18 @@ class _Kind:
     """A group of features that one computation gives."""
 
     units: Mapping[str, str]  # Unit of each feature
-    # Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item, and
-    # whether loaded values are kept in registers.
-    compute: Callable[[Scop, Mapping[str, int], Machine, int | None, bool], Mapping[str, float]]
+    # Their values, keyed by identifier, for a Scop at integer sizes on a machine, with registers per work-item.
+    compute: Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
 
 
-def _volumes(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, reuse: bool
-) -> Mapping[str, float]:
-    values = estimate_volumes(scop, sizes, machine, registers=registers, register_reuse=reuse).features()
+def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
+    values = estimate_volumes(scop, sizes, machine, registers=registers).features()
     return {identifier: float(values[identifier]) for identifier in VOLUME_FEATURES}
 
 
-def _su(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, _reuse: bool
-) -> Mapping[str, float]:
+def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
     volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
     return {identifier: float(getattr(volumes, identifier.removeprefix("f_su_"))) for identifier in _SU_FEATURES}
-
-
-def _cache(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, reuse: bool
-) -> Mapping[str, float]:
-    return cache_transactions(scop, sizes, machine, registers, register_reuse=reuse)
 
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
@@ -229,14 +218,11 @@ _SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
 _L1_TRANSACTIONS = {"f_txn_global": "transaction", "f_txn_local": "transaction", "f_txn_l1": "transaction"}
 _CACHE_TRANSACTIONS = {"f_txn_l2": "transaction", "f_txn_dram": "transaction"}
 _KINDS = (
-    _Kind(RESIDENCY_FEATURES, lambda scop, sizes, machine, registers, _: wave_values(scop, sizes, machine, registers)),
+    _Kind(RESIDENCY_FEATURES, wave_values),
     _Kind(VOLUME_FEATURES, _volumes),
     _Kind(_SU_FEATURES, _su),
-    _Kind(
-        _L1_TRANSACTIONS,
-        lambda scop, sizes, machine, _, reuse: l1_transactions(scop, sizes, machine, register_reuse=reuse),
-    ),
-    _Kind(_CACHE_TRANSACTIONS, _cache),
+    _Kind(_L1_TRANSACTIONS, lambda scop, sizes, machine, _: l1_transactions(scop, sizes, machine)),
+    _Kind(_CACHE_TRANSACTIONS, cache_transactions),
 )
 # Of these, compilers that keep values in registers have fewer.
 _WITH_LOADS = {*VOLUME_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS}
@@ -265,13 +251,13 @@ class MachineFeature(NamedFeature):
 
     def _at(self, scop: Scop, sizes: Mapping[str, int], target: Target) -> float:
         spilt = target.resources.spill_bytes if target.resources is not None else None
-        if spilt and target.register_reuse and self.identifier in _WITH_LOADS:
+        if spilt and self.identifier in _WITH_LOADS:
             msg = (
                 f"kernel {scop.name!r} spills {spilt} B of each work-item, and {self.identifier} does not count what "
                 "that loads and stores; fewer outputs per work-item avoid it"
             )
             warnings.warn(msg, PerflexWarning, stacklevel=3)
-        given = (target.need_machine(self.identifier), target.registers_per_item, target.register_reuse)
+        given = (target.need_machine(self.identifier), target.registers_per_item)
         kind = next(kind for kind in _KINDS if self.identifier in kind.units)
         key = (kind.compute, tuple(sorted(sizes.items())), *given)
         # A model asks for several features of one computation.

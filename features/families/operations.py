@@ -1,9 +1,7 @@
 """Arithmetic: ``f_op_<dtype>_<op>``, per sub-group (paper Sections 5 and 6.1.2), and what is said of some of it.
 
-``f_diverged_<dtype>_<op>`` are operations that sub-groups execute with some of their work-items only. A sub-group
-executes a statement if the condition holds for any of its work-items, and both sides of an if/else where they differ;
-``f_op_...`` is counted so. This says how much of it is done while other work-items of the sub-group wait: because of a
-condition, a remainder, or loops of different lengths.
+A sub-group executes a statement if the condition holds for any of its work-items, and both sides of an if/else where
+they differ.
 
 ``f_chain_<dtype>_<op>`` are operations that must wait for one another. A sequential loop that updates a private
 variable from its own old value runs no faster than the latency of that update, unless other work-items fill the wait.
@@ -28,7 +26,6 @@ from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import loops_with_barriers
 from perflex.features.scop.words import OPERATIONS, read_operation
-from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
     from perflex.features.families.feature import Sizes
@@ -78,63 +75,6 @@ def _operation(identifier: str) -> OperationFeature | None:
 
 OPERATION_FAMILY = Family(
     _operation, tuple(f"f_op_{dtype}_{kind}" for dtype in ("float32", "float64", "int32") for kind in OPERATIONS)
-)
-_DIVERGED = "f_diverged_"
-
-
-@dataclass(frozen=True)
-class DivergenceFeature(FeatureDefaults):
-    """Operations of one kind and type, counted once per sub-group that executes them with idle work-items."""
-
-    dtype: str
-    kind: str
-
-    @property
-    def identifier(self) -> str:
-        """The identifier in model strings."""
-        return f"{_DIVERGED}{self.dtype}_{self.kind}"
-
-    @property
-    def unit(self) -> str:
-        """What is counted."""
-        return "diverged sub-group operation"
-
-    def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
-        """Return the symbolic count."""
-        return counts_of(scop).diverged_total(self.kind, self.dtype, sub_group_size)
-
-    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the count at the given sizes."""
-        scop.check_sizes(sizes)
-        return self.count(scop, target.sub_group_size).evaluate(sizes)
-
-    def inventory(self, scop: Scop, /) -> list[str]:
-        """Return the features of operations that not all work-items of a work-group execute alike."""
-        unequal = [statement for statement in scop.statements if statement.operations and _differs(scop, statement)]
-        kinds = {(operation.dtype, operation.kind) for statement in unequal for operation in statement.operations}
-        return [f"{_DIVERGED}{dtype}_{kind}" for dtype, kind in sorted(kinds)]
-
-
-def _differs(scop: Scop, statement: Statement) -> bool:
-    """Return whether work-items of one work-group differ in what they execute of a statement."""
-    launch = scop.launches[statement.launch]
-    first, kinds = len(launch.groups), isl.dim_type
-    with ISL_LOCK:
-        domain = statement.domain.intersect_params(scop.assumptions.params())
-        alike = domain.project_out(kinds.set, first, len(launch.items)).insert_dims(kinds.set, first, len(launch.items))
-        for axis, extent in enumerate(launch.items):
-            alike = alike.lower_bound_val(kinds.set, first + axis, isl.Val(0))
-            alike = alike.upper_bound_val(kinds.set, first + axis, isl.Val(extent - 1))
-        return not alike.is_subset(domain)
-
-
-def _divergence(identifier: str) -> DivergenceFeature | None:
-    return DivergenceFeature(*read_operation(identifier, _DIVERGED)) if identifier.startswith(_DIVERGED) else None
-
-
-DIVERGENCE_FAMILY = Family(
-    _divergence,
-    tuple(f"{_DIVERGED}{dtype}_{kind}" for dtype in ("float32", "float64") for kind in ("add", "mul", "madd")),
 )
 _CHAIN = "f_chain_"
 
@@ -281,7 +221,7 @@ class InstructionFeature(NamedFeature):
 
     ``f_inst_total`` is the sum of all classes, ``f_inst_thread`` the same sum over work-items, and
     ``f_inst_predication`` the share of work-items that are active in an executed instruction. Branches whose condition
-    depends on data count for all work-items, and so do all in kernels annotated with ``branches="both"``.
+    depends on data count for all work-items.
     """
 
     units = INSTRUCTION_FEATURES
@@ -291,10 +231,9 @@ class InstructionFeature(NamedFeature):
         scop.check_sizes(sizes)
         size = target.sub_group_size
         if self.identifier != "f_inst_predication":
-            return self.count(scop, size, register_reuse=target.register_reuse).evaluate(sizes)
+            return self.count(scop, size).evaluate(sizes)
         threads, places = (
-            InstructionFeature(name).count(scop, size, register_reuse=target.register_reuse).evaluate(sizes)
-            for name in ("f_inst_thread", "f_inst_total")
+            InstructionFeature(name).count(scop, size).evaluate(sizes) for name in ("f_inst_thread", "f_inst_total")
         )
         # Thread predication (Ding and Williams): work-item instructions over the lanes of all issued instructions.
         places = places * size
@@ -302,10 +241,10 @@ class InstructionFeature(NamedFeature):
         share = np.where(places > 0, threads / np.maximum(places, 1), 1.0)
         return share if np.ndim(places) else float(share)
 
-    def count(self, scop: Scop, sub_group_size: int, *, register_reuse: bool = True) -> QuasiPolynomial:
+    def count(self, scop: Scop, sub_group_size: int) -> QuasiPolynomial:
         """Return the symbolic count; the predication is a ratio of two and has none."""
         whose = None if self.identifier == "f_inst_thread" else sub_group_size
-        by_class = instructions_of(scop, whose, register_reuse=register_reuse)
+        by_class = instructions_of(scop, whose)
         if self.identifier in {"f_inst_total", "f_inst_thread"}:
             return QuasiPolynomial.total(by_class.values())
         return by_class[self.identifier.removeprefix("f_inst_")]

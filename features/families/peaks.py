@@ -45,12 +45,10 @@ def latency_cycles(
     machine: Machine,
     filling: Filling,
     volumes: ArrayVolumes,
-    *,
-    register_reuse: bool = True,
 ) -> float:
     """Return the cycles that a work-item of a launch waits, on average over its sub-groups."""
     lanes, each = int(machine.need("sub_group_size")), 1.0 / (filling.groups * filling.sub_groups)
-    waits = _Waits(scop, sizes, machine, filling.number, register_reuse)
+    waits = _Waits(scop, sizes, machine, filling.number)
     cycles = 0.0
     for trips, missed in waits.of("global"):
         cycles += trips * each * _load_cycles(machine, volumes, missed)
@@ -84,12 +82,11 @@ class _Waits:
     sizes: Mapping[str, int]
     machine: Machine
     launch: int
-    register_reuse: bool
 
     def of(self, space: str) -> list[tuple[float, float]]:
         """Return for each nest of loops how often all sub-groups wait in it, and in which share for new sectors."""
         counts, lanes = counts_of(self.scop), int(self.machine.need("sub_group_size"))
-        remaining = remaining_or_all(self.scop) if self.register_reuse else {}
+        remaining = remaining_or_all(self.scop)
         # Loads in the same loops wait together; one that is kept over loops waits outside of them.
         most: dict[tuple[object, ...], tuple[float, float]] = {}
         for number, statement in enumerate(self.scop.statements):
@@ -196,7 +193,6 @@ class _Run:
                 self.machine,
                 registers=self.target.registers_per_item,
                 caches=caches,
-                register_reuse=self.target.register_reuse,
             )
 
         return self._kept(f"volumes {caches}", compute)
@@ -230,15 +226,12 @@ class _Run:
     def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
         target = self.target
         key = (what, tuple(sorted(self.sizes.items())), target.machine, target.registers_per_item)
-        return self.scop.derived("peaks", (*key, target.register_reuse, target.sub_group_size), compute, most=_KEPT)
+        return self.scop.derived("peaks", (*key, target.sub_group_size), compute, most=_KEPT)
 
 
 def _slots(scop: Scop, sizes: Mapping[str, int], target: Target) -> dict[str, float]:
     size = target.sub_group_size
-    by_class = {
-        kind: float(count.evaluate(sizes))
-        for kind, count in instructions_of(scop, size, register_reuse=target.register_reuse).items()
-    }
+    by_class = {kind: float(count.evaluate(sizes)) for kind, count in instructions_of(scop, size).items()}
     spared, branches = (float(one.evaluate(sizes)) * (1 - 1 / _UNROLLED) for one in unrolled_overhead(scop, size))
     tests, test_branches = (float(one.evaluate(sizes)) for one in spared_tests(scop, size))
     spared += tests
@@ -332,7 +325,7 @@ def _latency(run: _Run, hidden_by: str = "") -> float:
     total = run.volumes().total
     cycles = 0.0
     for one in run.fillings():
-        each = latency_cycles(run.scop, run.sizes, run.machine, one, total, register_reuse=run.target.register_reuse)
+        each = latency_cycles(run.scop, run.sizes, run.machine, one, total)
         cycles += one.repeats * one.waves * each / (getattr(one, hidden_by) if hidden_by else 1)
     return cycles / run.machine.need("clock_hz")
 

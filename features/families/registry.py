@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from perflex.errors import UnknownFeatureError
 from perflex.features.families.code import BUILD_FAMILY, CODE_FAMILY
 from perflex.features.families.feature import UserFeature, user_features
-from perflex.features.families.launches import ATOMIC_FAMILY, BLOCK_FAMILY, LAUNCH_FAMILY
+from perflex.features.families.launches import LAUNCH_FAMILY
 from perflex.features.families.machine import ECM_FAMILY, MACHINE_FAMILY, TRAFFIC_FAMILY
 from perflex.features.families.memory import ACCESS_FAMILY, FOOTPRINT_FAMILY
-from perflex.features.families.operations import CHAIN_FAMILY, DIVERGENCE_FAMILY, INSTRUCTION_FAMILY, OPERATION_FAMILY
+from perflex.features.families.operations import CHAIN_FAMILY, INSTRUCTION_FAMILY, OPERATION_FAMILY
 from perflex.features.families.peaks import PEAK_FAMILY
 from perflex.features.families.simd import SIMD_FAMILY
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 _families: list[FeatureFamily] = [
     OPERATION_FAMILY,
     CHAIN_FAMILY,
-    DIVERGENCE_FAMILY,
     ACCESS_FAMILY,
     FOOTPRINT_FAMILY,
     LAUNCH_FAMILY,
-    ATOMIC_FAMILY,
     MACHINE_FAMILY,
     PEAK_FAMILY,
     INSTRUCTION_FAMILY,
@@ -40,7 +38,6 @@ _families: list[FeatureFamily] = [
     TRAFFIC_FAMILY,
     BUILD_FAMILY,
     CODE_FAMILY,
-    BLOCK_FAMILY,
 ]
 
 

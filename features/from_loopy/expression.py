@@ -118,12 +118,6 @@ class ExpressionReader:
             access = self._raw(expr, ())
         lanes = 1 if method == "map_lookup" else self.types.dtype_of(expr)[1]
         getattr(self._at(lanes), direction).append(access)
-        self._address(access)
-
-    def _address(self, access: RawAccess) -> None:
-        # Optional (paper Section 5): common subexpression elimination makes this cost negligible (Section 6.1.2).
-        if self.facts.options.subscripts:
-            self.read(self.types.address(access))
 
     def _refuse(self, what: str) -> None:
         msg = (
@@ -180,7 +174,8 @@ class ExpressionReader:
         for index in indices:
             inner = ExpressionReader(self.facts, self.space, self.insn_id, self.where)
             inner.read(self.types.index(index))
-            # What an index reads is read; its arithmetic counts only if all subscripts' does.
+            # What an index reads is read. Its arithmetic is not counted, as that of no subscript is: common
+            # subexpression elimination makes this cost negligible (paper Section 6.1.2).
             for where, work in inner.work.items():
                 self.work.setdefault(where, Work()).loads.extend(work.loads)
         read = self.loads[before:]

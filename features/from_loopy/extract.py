@@ -439,9 +439,8 @@ def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
                 for dependency in subscripts(expr):
                     if getattr(dependency, "mapper_method", "") == "map_subscript":
                         names |= get_dependencies(dependency.index)
-    # Counted by domain, affine conditions become constraints, and the arguments in them parameters.
-    if options.branches == "domain":
-        names |= {name for insn in kernel.instructions for name in _deciding_names(insn)}
+    # Affine conditions become constraints, and the arguments in them parameters.
+    names |= {name for insn in kernel.instructions for name in _deciding_names(insn)}
     # This finds loops and functions, too; only arguments are kept.
     names |= {name for text in _stated_texts(options) for name in re.findall(r"[A-Za-z_]\w*", text)}
     values = {name: kernel.arg_dict[name] for name in names if isinstance(kernel.arg_dict.get(name), ValueArg)}

@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, is_number
+from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers
 from perflex.features.scop.words import DTYPES, loop_name
 from perflex.isl import isl
 
@@ -351,18 +351,6 @@ class KernelTypes:
         """Return a function's own name: loopy numbers a function's versions for different types."""
         return str(getattr(self._callables.get(name), "name", name))
 
-    def address(self, access: RawAccess) -> Any:
-        """Return the expression that the generated code computes an access's address from, in elements."""
-        from loopy.symbolic import simplify_using_aff
-
-        strides = strides_of(self._kernel.get_var_descriptor(access.array), self._kernel.name)
-        total: Any = 0
-        # strict=False: a component of a vector has one index more than loopy has strides.
-        for stride, index in zip(strides, access.indices, strict=False):
-            total = total + stride * index
-        # loopy simplifies subscripts with the same function: terms that cancel there cost nothing.
-        return total if is_number(total) else self.index(simplify_using_aff(self._kernel, total))
-
 
 def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
     """Return the stride of each axis of an array, loopy expressions in elements (components of vectors)."""
@@ -400,8 +388,6 @@ class KernelFacts:
 
     def branches(self, condition: Any, space: Any) -> tuple[Branch, Branch]:
         """Return where a condition holds, and where it does not."""
-        if self.options.branches == "both":
-            return Branch(guarded=True), Branch(guarded=True)
         method = getattr(condition, "mapper_method", None)
         if method == "map_logical_not":
             holds, fails = self.branches(condition.child, space)

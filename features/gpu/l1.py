@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from perflex.errors import MachineError
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
 from perflex.features.gpu.memory_instructions import IDLE, PERIOD, Instructions, bank_conflicts, distinct, instructions
 from perflex.features.gpu.work_group_kinds import alike, representatives, shifts
@@ -296,14 +295,3 @@ def l1_cycles(machine: Machine) -> Cycles:
 def l1_period(machine: Machine) -> int:
     """Return the bytes after which addresses take the same cycles on a machine."""
     return 1 if machine.l1_rules is None else _RULES[machine.need_l1_rules()][1]
-
-
-def require_nvidia(machine: Machine, variant: str) -> None:
-    """Stop unless a machine's first cache follows the rules of NVIDIA's GPUs."""
-    rules = machine.need_l1_rules()
-    if not rules.startswith("nvidia"):
-        msg = (
-            f"the rules {variant} are for NVIDIA's GPUs, and the L1 cache of machine {machine.name} follows {rules}; "
-            "take the rules current"
-        )
-        raise MachineError(msg, machine=machine.name, fact="l1_rules")

@@ -232,11 +232,9 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
     return launches
 
 
-def accessing_launches(
-    scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
-) -> list[tuple[int, ResolvedLaunch]]:
+def accessing_launches(scop: Scop, sizes: Mapping[str, int]) -> list[tuple[int, ResolvedLaunch]]:
     """Return number and launch of those that access global or local memory; errors as `resolve`."""
-    numbered = enumerate(resolve(scop, sizes, register_reuse=register_reuse))
+    numbered = enumerate(resolve(scop, sizes))
     return [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
 
 

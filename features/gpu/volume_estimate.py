@@ -14,7 +14,7 @@ from perflex.features.gpu.launch_footprints import CACHES, beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
 from perflex.features.gpu.resolved_launch import accessing_launches
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
-from perflex.features.gpu.volume_rules import VARIANTS, current_layout, current_volumes, paper_volumes
+from perflex.features.gpu.volume_rules import current_layout, current_volumes
 from perflex.features.gpu.waves import launch_residency
 from perflex.features.gpu.work_group_kinds import launch_instances, representatives, whole_grid
 from perflex.features.scop.register_reuse import remaining_loads
@@ -34,11 +34,9 @@ def estimate_volumes(
     sizes: Mapping[str, int],
     machine: Machine | str | Path,
     *,
-    variant: str = "current",
     registers: int | None = None,
     offsets: Mapping[str, int] | None = None,
     caches: str | None = None,
-    register_reuse: bool = True,
 ) -> Volumes:
     """Estimate what a kernel moves between the levels of a GPU's memory hierarchy.
 
@@ -50,8 +48,6 @@ def estimate_volumes(
         Value of each size parameter.
     machine
         The machine, its name, or its file.
-    variant
-        ``"paper2022"`` for the rules of the paper, ``"current"`` for the best ones known here.
     registers
         32-bit registers of a work-item; without, they do not limit the resident work-groups.
     offsets
@@ -60,10 +56,7 @@ def estimate_volumes(
         What a run of the kernel finds in the L2 cache. ``"warm"``, the default: what of its own data the same run just
         before has left, as where a kernel is timed again and again; data that fit are then neither loaded from DRAM nor
         written back. ``"cold"``: nothing, as where a profiler empties caches; DRAM loads are then at least the distinct
-        bytes that a launch loads, and stores count as written back. ``paper2022`` takes neither: its rules credit the
-        first wave with hits, too.
-    register_reuse
-        Whether loads are those that remain when compilers keep values in registers; else those of the source.
+        bytes that a launch loads, and stores count as written back.
 
     Returns
     -------
@@ -81,7 +74,7 @@ def estimate_volumes(
     UnsupportedKernelError
         The kernel cannot be described, has no grid of work-groups, or an access is too irregular.
     FeatureError
-        There is no such variant, or it has no such caches.
+        `caches` is none of these.
 
     Warns
     -----
@@ -93,42 +86,29 @@ def estimate_volumes(
     Source: Ernst, Holzer, Hager, Knorr, Wellein, Analytical Performance Estimation during Code Generation on Modern
     GPUs, Sections 3 and 4.
     """
-    if variant not in VARIANTS:
-        msg = f"there is no variant {variant!r} of the data volumes; choose {' or '.join(VARIANTS)}"
-        raise FeatureError(msg, variant=variant)
-    if caches is not None and (variant == "paper2022" or caches not in CACHES):
-        msg = (
-            f"variant {variant} of the data volumes has no caches {caches!r}; give {' or '.join(CACHES)} with 'current'"
-        )
-        raise FeatureError(msg, variant=variant)
+    if caches is not None and caches not in CACHES:
+        msg = f"data volumes have no caches {caches!r}; give {' or '.join(CACHES)}"
+        raise FeatureError(msg, caches=caches)
     scop, machine = extract_scop(kernel, sizes), load_machine(machine)
     scop.check_sizes(sizes)
     # Where nothing is kept, the registers are not full of what is loaded.
-    if register_reuse and registers is not None and remaining_loads(scop):
+    if registers is not None and remaining_loads(scop):
         _warn_of_spills(scop.name, machine, registers)
     given = dict(offsets or {})
     # Guards may leave nothing of a launch that has accesses.
-    launches = [
-        (n, launch)
-        for n, launch in accessing_launches(scop, sizes, register_reuse=register_reuse)
-        if launch_instances(launch)
-    ]
+    launches = [(n, launch) for n, launch in accessing_launches(scop, sizes) if launch_instances(launch)]
     resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
-    if variant == "paper2022":
-        found = [paper_volumes(one, machine, held, given) for (_, one), held in zip(launches, resident, strict=True)]
-    else:
-        layout = current_layout(machine, given)
-        before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
-        found = [
-            current_volumes(launch, machine, held, given, left)
-            for (_, launch), held, left in zip(launches, resident, before, strict=True)
-        ]
+    layout = current_layout(machine, given)
+    before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
+    found = [
+        current_volumes(launch, machine, held, given, left)
+        for (_, launch), held, left in zip(launches, resident, before, strict=True)
+    ]
     results = [
         (launch.repeats, _with_local(one, launch, machine)) for (_, launch), one in zip(launches, found, strict=True)
     ]
     total = _summed(results) if results else _nothing(scop, sizes, machine, registers)
-    named = "" if variant == "paper2022" else caches or CACHES[0]
-    return replace(total, machine=machine.name, variant=variant, caches=named)
+    return replace(total, machine=machine.name, caches=caches or CACHES[0])
 
 
 def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Volumes:
@@ -139,7 +119,6 @@ def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: 
     return Volumes(
         kernel=scop.name,
         machine="",
-        variant="",
         arrays={},
         total=ArrayVolumes(),
         resident_groups=held.groups_per_unit,
@@ -187,26 +166,22 @@ def _summed(results: Sequence[tuple[int, Volumes]]) -> Volumes:
     return replace(last, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
 
 
-def l1_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
-) -> dict[str, float]:
+def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[str, float]:
     """Return the transactions of global and of local memory, and both together, per run of the kernel.
 
     Both together are ``global + 4*local`` (Section III-B) where a local transaction moves four times the bytes of a
     global one, as on NVIDIA's GPUs. Without register reuse, each access of the source is an instruction.
     """
     require_gpu(machine)
-    of_global, of_local = sum(global_transactions(scop, sizes, machine, register_reuse=register_reuse).values()), 0.0
+    of_global, of_local = sum(global_transactions(scop, sizes, machine).values()), 0.0
     if any(scop.array(access.array).space == "local" for part in scop.statements for access in part.accesses):
-        of_local = sum(local_transactions(scop, sizes, machine, register_reuse=register_reuse).values())
+        of_local = sum(local_transactions(scop, sizes, machine).values())
     # A machine file without facts on local memory is enough for kernels that use none.
     together = of_global + (local_factor(machine) * of_local if of_local else 0.0)
     return {"f_txn_global": of_global, "f_txn_local": of_local, "f_txn_l1": together}
 
 
-def global_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
-) -> dict[tuple[str, str], float]:
+def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
     """Return the distinct sectors of each sub-group's loads and stores of global arrays, by array and direction.
 
     Exact at the given sizes: all sub-groups are counted, those whose addresses differ by multiples of a kibibyte and
@@ -215,7 +190,7 @@ def global_transactions(
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     line = int(machine.need("line_bytes"))
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
+    for _, launch in accessing_launches(scop, sizes):
         for group, weight in representatives(launch, whole_grid(launch, line), PERIOD):
             for item in instructions(launch, group, lanes, "global", {}):
                 # Coalescing works within an instruction: a sector counts anew for each sub-group.
@@ -224,16 +199,14 @@ def global_transactions(
     return total
 
 
-def local_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, *, register_reuse: bool = True
-) -> dict[tuple[str, str], float]:
+def local_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[str, str], float]:
     """Return the accesses of local memory with their replays, by array and direction.
 
     A sub-group's access is as many transactions as there are distinct words in the fullest bank; elements of eight
     bytes are served to halves of a sub-group in turn. All sub-groups are counted.
     """
     total: dict[tuple[str, str], float] = defaultdict(float)
-    for _, launch in accessing_launches(scop, sizes, register_reuse=register_reuse):
+    for _, launch in accessing_launches(scop, sizes):
         for key, count in local_wavefronts(launch, machine).items():
             total[key] += launch.repeats * count
     return total
@@ -260,11 +233,11 @@ def local_atomic_cycles(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
 
 
 def cache_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, *, register_reuse: bool = True
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
 ) -> dict[str, float]:
     """Return the sectors between L2 and L1 and between DRAM and L2, from the data volumes, per run of the kernel."""
     require_gpu(machine)
-    volumes = estimate_volumes(scop, sizes, machine, registers=registers, register_reuse=register_reuse).total
+    volumes = estimate_volumes(scop, sizes, machine, registers=registers).total
     sector = machine.need("sector_bytes")
     return {
         "f_txn_l2": (volumes.l2_l1_load + volumes.l2_l1_store) / sector,

@@ -67,15 +67,14 @@ class ArrayVolumes:
 class Volumes:
     """What a kernel moves through a machine's memory hierarchy, and what that estimate rests on."""
 
-    # What was estimated, for which machine, by which rules.
+    # What was estimated, and for which machine.
     kernel: str
     machine: str
-    variant: str
     arrays: Mapping[str, ArrayVolumes]
     total: ArrayVolumes
     # Work-groups that a compute unit holds at once; of the last launch, as all that follow.
     resident_groups: int
-    # Waves that the launch takes; by the rules ``current`` of work-groups in which anything runs.
+    # Waves that the launch takes; of work-groups in which anything runs.
     waves: float
     # Statement instances of a wave, on average.
     wave_items: float
@@ -86,8 +85,7 @@ class Volumes:
     oversub_l2_y: float
     oversub_l2_z: float
     oversub_l2: float
-    # ``"warm"`` if the L2 cache holds what the same run, just before, has left; ``"cold"`` if nothing; empty where the
-    # rules (``paper2022``) know neither.
+    # ``"warm"`` if the L2 cache holds what the same run, just before, has left; ``"cold"`` if nothing.
     caches: str = ""
 
     _repr_html_ = shown_by("volumes.html")

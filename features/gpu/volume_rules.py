@@ -1,7 +1,8 @@
-"""Rules of the data volumes: ``current``, the best ones known here, and ``paper2022``, those of the paper.
+"""Rules of the data volumes.
 
 Ernst, Holzer, Hager, Knorr, Wellein: Analytical Performance Estimation during Code Generation on Modern GPUs. Curves
-have the form a exp(-b exp(-c O)) in an oversubscription O (Section 4.5). The current rules differ in these points:
+have the form a exp(-b exp(-c O)) in an oversubscription O (Section 4.5). These rules differ from the paper's in these
+points:
 
 * L1 cycles of a sub-group's instruction follow the machine's rules (on NVIDIA's GPUs the larger of bank conflicts and
   tag look-ups, four lines a cycle);
@@ -18,13 +19,6 @@ have the form a exp(-b exp(-c O)) in an oversubscription O (Section 4.5). The cu
 
 Their curves' coefficients are those of the authors' tool (2025 state; the four of L2), found by them on other kernels
 and devices than those in the tests.
-
-The paper's tool is cruder than the paper in three points, where its numbers and these differ:
-
-* it counts work-items that guards keep from running, at the L1 cache and in work-groups that leave the domain;
-* it takes the wave's extents in y and z from the domain before thread folding, so that a folded wave is too shallow;
-* it places and cuts waves and sets in work-items of the domain before folding, which matters where the grid's upper
-  edge cuts a work-group.
 """
 
 from __future__ import annotations
@@ -36,14 +30,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.l1 import Lines, average_group, l1_cycles, l1_period, require_nvidia
+from perflex.features.gpu.l1 import Lines, average_group, l1_cycles, l1_period
 from perflex.features.gpu.l1_reuse import resident_reuse
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
 from perflex.features.gpu.left_in_l2 import Kept, WaveVolumes, gompertz, mean_volumes, recurring_hit
-from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.waves import waves_of
-from perflex.features.gpu.work_group_kinds import first_groups, guards_of, launch_instances, whole_grid
+from perflex.features.gpu.work_group_kinds import launch_instances, whole_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,9 +49,6 @@ if TYPE_CHECKING:
     from perflex.features.gpu.resolved_launch import ResolvedLaunch
     from perflex.features.gpu.waves import Waves
     from perflex.machines.machine import Machine
-
-
-VARIANTS = ("current", "paper2022")
 
 
 @dataclass(frozen=True)
@@ -245,7 +235,7 @@ def as_volumes(
     resident: int,
     units: int,
 ) -> Volumes:
-    """Return the result of one launch, yet without the names of machine and variant.
+    """Return the result of one launch, yet without the name of the machine.
 
     `resident` is the number of work-groups that each of the compute `units` holds at once; `least` as in `assembled`.
     """
@@ -253,7 +243,6 @@ def as_volumes(
     return Volumes(
         kernel=launch.kernel,
         machine="",
-        variant="",
         arrays=arrays,
         total=ArrayVolumes.total(arrays.values()),
         resident_groups=resident,
@@ -288,7 +277,7 @@ def current_layout(machine: Machine, offsets: dict[str, int]) -> Layout:
 def current_volumes(
     launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int], before: Beforehand
 ) -> Volumes:
-    """Return the volumes of one launch, of which a compute unit holds so many work-groups, by the current rules.
+    """Return the volumes of one launch, of which a compute unit holds so many work-groups.
 
     `offsets` are the byte addresses of arrays' first elements, modulo a cache line; 0 where not given. `before` is what
     the launch finds in L2.
@@ -376,63 +365,3 @@ def reuse_beyond(oversubscription: float) -> float:
     of each other, the share of the wave's data touched between them is more than x with probability (1 - x)^2.
     """
     return (1 - 1 / oversubscription) ** 2 if oversubscription > 1 else 0.0
-
-
-# Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
-_FAR = 1024
-# The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
-_L1_MISS = (0.73, 4.6, 0.34)
-_Y_HIT = (1.0, 0.06347897995, -1.03)
-_Z_HIT = (1.0, 0.0036, -3.97)
-_PAPER_LOAD_MISS = (0.5, 13.0, 1.8)
-_STORE_HIT = (1.0, 0.044, -0.61)
-
-
-def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
-    """Return the cycles of each iteration's instructions (Section 4.2).
-
-    A half sub-group takes as many as there are addresses on one of 16 banks of 8 bytes, or segments of 1024 bytes.
-    """
-    halves = addresses.reshape(len(addresses), -1, addresses.shape[-1] // 2)
-    conflicts = bank_conflicts(halves, 16, 8, itemsize)
-    cycles: np.ndarray = np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
-    return cycles
-
-
-def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int]) -> Volumes:
-    """Return the volumes of one launch by the rules of the paper; arguments as `current_volumes`."""
-    require_nvidia(machine, "paper2022")
-    lines = Lines.of(machine)
-    units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
-    waves = waves_of(launch, resident * units, full_y_set=True, edges=False)
-    # The paper's tool looks at the first work-groups, which in an uneven grid may stand for nothing but themselves.
-    even = guards_of(launch).even
-    groups = first_groups(waves.members[0][0].now[0], 4) if even else whole_grid(launch, lines.line)
-    # Addresses are (sector of the row, y, z), so that alignment does not enter.
-    layout = Layout(lines.sector)
-    parts = Parts.of(launch, groups, waves, layout, lines, offsets, paper_cycles)
-    group, volumes = parts.group, parts.wave
-    # Eq. 4: data over capacity, in the L1 what its resident work-groups allocate (whole lines).
-    over = Oversubscription(
-        l1=group.allocated_bytes * resident / machine.need("l1_bytes"),
-        l2_x=(volumes.sets[0] + volumes.sets[1]) / capacity,
-        l2_y=(volumes.sets[0] + volumes.sets[1]) / capacity,
-        l2_z=volumes.sets[2] / capacity,
-        l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
-    )
-    below_l1 = repeated_by_curve(group, gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1))
-    # Section 4.5 fits no rate for the x set: the y set's serves both.
-    y_hit = gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y))
-    z_hit = gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z))
-    rates = Rates(
-        sliding=(y_hit, y_hit, z_hit),
-        recurring=(y_hit, y_hit, z_hit),
-        load_miss=gompertz(machine.curves.get("load_miss", _PAPER_LOAD_MISS), over.l2),
-        store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
-    )
-    return as_volumes(launch, parts, below_l1, rates, over, resident=resident, units=units)
-
-
-def _clamped(oversubscription: float) -> float:
-    """Return the argument of the curves of overlaps; 0.1 stands for no set."""
-    return min(max(oversubscription, 0.01), 10.0) if oversubscription else 0.1

@@ -222,12 +222,6 @@ Group = tuple[int, ...]
 MOST_KINDS = 256
 
 
-def first_groups(wave: Sequence[tuple[int, int]], most: int) -> dict[Group, int]:
-    """Return the grid's first work-groups, along each axis up to so many and no more than a wave has, with weight 1."""
-    axes = [range(min(most, end + 1 - start)) for start, end in wave]
-    return dict.fromkeys(product(*axes), 1)
-
-
 def whole_grid(launch: ResolvedLaunch, line: int) -> dict[Group, int]:
     """Return work-groups with weights that add up to those of the grid in which anything runs.
 

@@ -12,8 +12,7 @@ What is counted is what a compiler makes of the source, by these rules; no count
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
-  branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one. An affine
-  condition is a guard, unless both of its branches are counted everywhere: ``annotate(kernel, branches="both")``;
+  branch (``control``), executed by all that reach it; equal and opposite guards in one loop are one;
 * a barrier and the end of the kernel are one ``control`` instruction each.
 
 A sub-group executes an instruction if any of its work-items does; that is counted exactly from the domains.
@@ -111,9 +110,7 @@ def _integers_and_branches(
     return integers, branches
 
 
-def instructions_of(
-    scop: Scop, sub_group_size: int | None, *, register_reuse: bool = True
-) -> dict[str, QuasiPolynomial]:
+def instructions_of(scop: Scop, sub_group_size: int | None) -> dict[str, QuasiPolynomial]:
     """Return how many instructions of each class are executed, by sub-groups or, without a size, by work-items.
 
     Each is a function of the sizes, summed over all launches of the kernel. Without register reuse, each access of the
@@ -121,17 +118,13 @@ def instructions_of(
     """
     counts = counts_of(scop)
     # Each is a sum of dozens of counts, which isl takes tenths of a second to add up.
-    totals = counts.cached(
-        "instructions", (sub_group_size, register_reuse), lambda: _totals(scop, counts, sub_group_size, register_reuse)
-    )
+    totals = counts.cached("instructions", (sub_group_size,), lambda: _totals(scop, counts, sub_group_size))
     return dict(zip(INSTRUCTION_CLASSES, totals, strict=True))
 
 
-def _totals(
-    scop: Scop, counts: ScopCounts, sub_group_size: int | None, register_reuse: bool
-) -> tuple[QuasiPolynomial, ...]:
+def _totals(scop: Scop, counts: ScopCounts, sub_group_size: int | None) -> tuple[QuasiPolynomial, ...]:
     found = {kind: QuasiPolynomial.constant(0) for kind in INSTRUCTION_CLASSES}
-    for (kind, launch), parts in _merged(scop, register_reuse).items():
+    for (kind, launch), parts in _merged(scop).items():
         for times, domain in parts:
             if domain is None:
                 size = scop.launches[launch].group_size
@@ -144,24 +137,24 @@ def _totals(
     return tuple(found[kind] for kind in INSTRUCTION_CLASSES)
 
 
-def _merged(scop: Scop, register_reuse: bool) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
+def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
     """Return (instructions per element, set) by class and launch, each set once."""
 
     def compute() -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
         sums: dict[tuple[str, int], dict[str, tuple[Fraction, Any]]] = {}
         with ISL_LOCK:
-            for part in _everything(scop, register_reuse):
+            for part in _everything(scop):
                 into = sums.setdefault((part.kind, part.launch), {})
                 # Counting is the expensive step, and sets that are built alike print alike: each is counted once.
                 key = str(part.domain)
                 into[key] = (into.get(key, (Fraction(0), None))[0] + part.times, part.domain)
         return {key: list(parts.values()) for key, parts in sums.items()}
 
-    return scop.derived("instructions", (register_reuse,), compute)
+    return scop.derived("instructions", (), compute)
 
 
-def _everything(scop: Scop, register_reuse: bool) -> Iterator[Executed]:
-    remaining = remaining_or_all(scop) if register_reuse else {}
+def _everything(scop: Scop) -> Iterator[Executed]:
+    remaining = remaining_or_all(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
             if not only_tests(scop, scop.statements[number]):

@@ -396,25 +396,24 @@ def place_of(
     *,
     name: str = "",
     registers: int | None = None,
-    register_reuse: bool = True,
 ) -> RooflinePlace:
     """Return where a kernel stands on a GPU, without a time; `registers` are 32-bit ones per work-item.
 
-    With `register_reuse`, loads are those that remain when compilers keep values in registers.
+    Loads are those that remain when compilers keep values in registers.
     """
     require_gpu(machine)
     given = scop.checked({one: sizes[one] for one in scop.parameters if one in sizes})
     spaces = [scop.array(access.array) for part in scop.statements for access in part.accesses]
     widths = [array.itemsize for array in spaces if array.space == "global"]
     lanes = int(machine.need("sub_group_size"))
-    transactions = l1_transactions(scop, given, machine, register_reuse=register_reuse)
+    transactions = l1_transactions(scop, given, machine)
     absent = {}
     try:
-        transactions |= cache_transactions(scop, given, machine, registers, register_reuse=register_reuse)
+        transactions |= cache_transactions(scop, given, machine, registers)
     # Volumes need more facts than L1's transactions; without them a place still has its L1 intensity.
     except MachineError as error:
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
-    target = Target(lanes, machine, register_reuse=register_reuse)
+    target = Target(lanes, machine)
     operations, _ = _arithmetic(scop, given)
     return RooflinePlace(
         name or scop.name,

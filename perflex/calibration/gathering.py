@@ -303,9 +303,8 @@ def _count(
 
     rows = built.rows
     features = [parse_feature(name) for name in names]
-    hosted = None if measuring.times is None else measuring.times.host_code()
     counted = count_rows(
-        features, rows, measuring.target, measuring.executor, measuring.progress, built.resources, built.code, hosted
+        features, rows, measuring.target, measuring.executor, measuring.progress, built.resources, built.code
     )
     dropped = [(row.label, entry.refusal) for row, entry in zip(rows, counted, strict=True) if entry.refusal]
     kept = [row for row, entry in zip(rows, counted, strict=True) if entry.refusal is None]

@@ -30,36 +30,25 @@ def diagnose(
     context: typer.Context,
     calibration: CalibrationArgument,
     *,
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(help="Calibration of another model from the same measurements; may be repeated."),
-    ] = None,
     as_json: JsonOption = False,
     out: OutFolderOption = None,
 ) -> None:
     """Diagnose a calibration: problems, what determines each parameter, and errors in cross-validation."""
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.diagnosis.judge import aicc_differences
     from perflex.calibration.diagnosis.judge import diagnose as judge
     from perflex.calibration.diagnosis.pictures import draw_diagnosis
     from perflex.cli.arguments import require_writable_folder
 
     terminal = terminal_of(context)
-    loaded = {str(path): Calibration.load(path) for path in (calibration, *(against or ()))}
+    loaded = Calibration.load(calibration)
     if out is not None:
         require_writable_folder(out)
-    differences = aicc_differences(loaded) if against else {}
     with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
-        diagnosis = judge(loaded[str(calibration)], progress=progress)
+        diagnosis = judge(loaded, progress=progress)
     if as_json:
-        content = diagnosis.as_dict()
-        if differences:
-            content["aicc_differences"] = differences
-        print_json(content)
+        print_json(diagnosis.as_dict())
     else:
         _show(terminal, diagnosis)
-        for name, value in sorted(differences.items(), key=lambda entry: entry[1]):
-            terminal.show(f"AICc above the best: {_number(value, '.1f')}  {name}")
     paths = draw_diagnosis(diagnosis, out) if out is not None else []
     if paths and not as_json:
         terminal.show_paths(*paths)
@@ -103,7 +92,7 @@ def _summary(diagnosis: Diagnosis) -> str:
             f"relative errors, root mean square: {shown}",
             f"in the fit: {inside}",
             f"leave-one-out: {outside}",
-            f"condition number {_number(diagnosis.condition_number, '.3g')}, AICc {_number(diagnosis.aicc, '.1f')}",
+            f"condition number {_number(diagnosis.condition_number, '.3g')}",
         ]
     )
 

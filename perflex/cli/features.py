@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,17 +36,6 @@ def features(
         list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
     ] = None,
     sub_group_size: Annotated[int, typer.Option(min=1, help="Work-items per sub-group.")] = 32,
-    per: Annotated[
-        Literal["paper", "work-item"],
-        typer.Option(help="paper: on-chip work and uniform accesses per sub-group; work-item: executed instances."),
-    ] = "paper",
-    branches: Annotated[
-        Literal["domain", "both"] | None,
-        typer.Option(
-            help="domain: each branch where its affine condition holds (default); both: all branches everywhere."
-        ),
-    ] = None,
-    subscripts: Annotated[bool, typer.Option("--subscripts", help="Count integer arithmetic in subscripts.")] = False,
     trip_count: Annotated[
         list[str] | None, typer.Option(help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
     ] = None,
@@ -68,11 +57,9 @@ def features(
     from perflex.features.target import using_code, using_machine
 
     loaded = load_kernel(kernel)
-    if branches or subscripts or trip_count or access:
+    if trip_count or access:
         loaded = annotate(
             loaded,
-            branches=branches,
-            subscripts=subscripts or None,
             trip_counts=read_pairs(trip_count or (), "--trip-count", "j=7.5"),
             accesses=read_pairs(access or (), "--access", "x[idx[i]]=4*i"),
         )
@@ -88,7 +75,6 @@ def features(
             given if given or not scop.parameters else None,
             identifiers=identifier or (),
             sub_group_size=sub_group_size,
-            per_work_item=per == "work-item",
         )
     if as_json:
         print_json({entry.identifier: _content(entry) for entry in counted})

@@ -66,9 +66,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; see docs/r
 RegistersOption = Annotated[
     int | None, typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency.")
 ]
-SourceLoadsOption = Annotated[
-    bool, typer.Option("--source-loads", help="Count loads as in the source: no value stays in a register.")
-]
 AcceptNoiseOption = Annotated[
     bool, typer.Option("--accept-noise", help="Also write calibrations whose times are too noisy or disturbed.")
 ]

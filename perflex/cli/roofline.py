@@ -16,7 +16,6 @@ from perflex.cli.options import (
     NeededMachineOption,
     OutFolderOption,
     RegistersOption,
-    SourceLoadsOption,
 )
 from perflex.cli.terminal import terminal_of
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from perflex.analysis.roofline import RooflinePlace
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
-    from perflex.features import Scop
     from perflex.machines.machine import Machine
 
 
@@ -45,7 +43,6 @@ def roofline(
     device: DeviceOption = "",
     seconds: Annotated[float, typer.Option(min=0.01, help="With --time measured: device time for each kernel.")] = 1.0,
     registers: RegistersOption = None,
-    source_loads: SourceLoadsOption = False,
     out: OutFolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,6 +52,7 @@ def roofline(
     from perflex.analysis.roofline_report import as_json as json_of
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
+    from perflex.features import extract_scop
     from perflex.machines.files import load_machine, machine_of_device
 
     terminal = terminal_of(context)
@@ -64,12 +62,9 @@ def roofline(
     if out is not None:
         require_writable_folder(out)
     ceilings = ceilings_of(where, loaded)
-    scops = {name: _scop(kernel, sizes) for name, kernel in kernels.items()}
+    scops = {name: extract_scop(kernel, sizes) for name, kernel in kernels.items()}
     terminal.warn_of_unknown_sizes(sizes, scops.values(), kernels.values())
-    places = [
-        place_of(scop, sizes, where, ceilings, name=name, registers=registers, register_reuse=not source_loads)
-        for name, scop in scops.items()
-    ]
+    places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
     if time == "measured":
         places, on = _measured(terminal, kernels, places, device, seconds)
@@ -104,14 +99,6 @@ def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     functions = [reference.rpartition(":")[2] for reference in references]
     names = functions if len(set(functions)) == len(functions) else references
     return {name: load_kernel(word) for name, word in zip(names, references, strict=True)}, sizes
-
-
-def _scop(kernel: Any, sizes: Mapping[str, int]) -> Scop:
-    """Return what is counted: branches where they are taken, for predication is part of the picture."""
-    from perflex.features import AnnotatedKernel, annotate, extract_scop
-
-    counted = annotate(kernel, branches="domain") if isinstance(kernel, AnnotatedKernel) else kernel
-    return extract_scop(counted, sizes)
 
 
 def _measured(

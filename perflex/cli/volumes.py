@@ -17,7 +17,6 @@ from perflex.cli.options import (
     RegistersOption,
     SeriesOption,
     SizesArgument,
-    SourceLoadsOption,
 )
 from perflex.cli.terminal import sizes_text, terminal_of
 
@@ -35,9 +34,6 @@ def volumes(
     sizes: SizesArgument = None,
     *,
     machine: NeededMachineOption,
-    variant: Annotated[
-        Literal["paper2022", "current"], typer.Option(help="Rules of the 2022 paper, or the current ones.")
-    ] = "current",
     registers: RegistersOption = None,
     caches: Annotated[
         Literal["warm", "cold"] | None,
@@ -45,7 +41,6 @@ def volumes(
             help="L2 at the start of a run: what the same run before has left (warm, the default), or empty (cold)."
         ),
     ] = None,
-    source_loads: SourceLoadsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
@@ -62,24 +57,16 @@ def volumes(
 
     terminal = terminal_of(context)
     terminal.warn_of_unknown_sizes(given, [scop], [loaded])
-    found = estimate_volumes(
-        scop,
-        scop.checked(given),
-        where,
-        variant=variant,
-        registers=registers,
-        caches=caches,
-        register_reuse=not source_loads,
-    )
+    found = estimate_volumes(scop, scop.checked(given), where, registers=registers, caches=caches)
     values = feature_values(found)
     limits = limits_of({**values, "f_waves": found.waves}, scop, given, where)
     if as_json:
-        asked = {"kernel": scop.name, "machine": where.name, "variant": variant, "caches": found.caches or None}
+        asked = {"kernel": scop.name, "machine": where.name, "caches": found.caches or None}
         limited = picked(limits, "limiter", "seconds", "missing", "uncounted")
         print_json({**asked, **values, **limited, **picked(found, "arrays", "total")})
         return
     at = sizes_text(given)
-    terminal.show(f"kernel {scop.name} at {at} on {where.name}, rules: {variant}", *_CACHES_LINES[found.caches])
+    terminal.show(f"kernel {scop.name} at {at} on {where.name}", *_CACHES_LINES[found.caches])
     _show_components(terminal, found)
     terminal.show(*_value_lines(values), *_limit_lines(limits))
 
@@ -172,12 +159,6 @@ def layers(
     fold: Annotated[
         list[str] | None, typer.Option(help="LOOP=LENGTH: fold a loop into the data layout; may be repeated.")
     ] = None,
-    convention: Annotated[
-        Literal["reference", "paper"],
-        typer.Option(
-            help="reference: <= in conditions, victim caches like others; paper: < and the factors of the paper."
-        ),
-    ] = "reference",
     series: SeriesOption = None,
     out: Annotated[Path | None, typer.Option(help="PNG file for the picture of --series.")] = None,
     as_json: JsonOption = False,
@@ -196,7 +177,7 @@ def layers(
     given = {name: value for name, value in given.items() if name in scop.parameters}
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
-        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds, convention=convention)
+        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds)
 
     if series is not None:
         members = series_sizes(series, given, scop.parameters)
@@ -309,14 +290,10 @@ def block(
     cores: Annotated[int | None, typer.Option(min=1, help="Active cores; by default all.")] = None,
     lanes: Annotated[int, typer.Option(min=1, help="Make rows multiples of this number of points.")] = 1,
     tiles_per_core: Annotated[int, typer.Option(min=1, help="Minimum number of tiles per core.")] = 1,
-    calibration: Annotated[
-        Path | None, typer.Option(help="Calibration file of blocks, made by calibrate_blocks.")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
     from perflex.analysis.block_choice import choose_block
-    from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
 
     found = choose_block(
@@ -327,7 +304,6 @@ def block(
         cores=cores,
         lanes=lanes,
         tiles_per_core=tiles_per_core,
-        calibration=None if calibration is None else Calibration.load(calibration),
     )
     if as_json:
         print_json(found)
@@ -343,6 +319,4 @@ def block(
         f"{held.level} holds each {held.reuse}: {held.needed_bytes} B of {held.available_bytes} B per core"
         for held in found.conditions
     ]
-    if found.predicted_s is not None:
-        lines.append(f"predicted: {1e3 * found.predicted_s:.4g} ms per launch")
     terminal_of(context).show(*lines)

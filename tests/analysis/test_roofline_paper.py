@@ -12,7 +12,7 @@ from perflex import load_machine
 from perflex.analysis.roofline import ceilings_of, global_walls, local_walls, pattern_transactions, place_of
 from perflex.analysis.roofline_report import place_rows
 from perflex.errors import MachineError
-from perflex.features import annotate, extract_scop
+from perflex.features import extract_scop
 from uipick import ALL_GENERATORS, KernelCollection
 
 V100 = load_machine("v100")
@@ -22,7 +22,7 @@ GIGA = 1e9
 @cache
 def place(*tags):
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
-    scop = extract_scop(annotate(kernel.kernel, branches="domain"))
+    scop = extract_scop(kernel.kernel)
     return place_of(scop, kernel.sizes, V100, ceilings_of(V100), name=kernel.arguments["variant"])
 
 

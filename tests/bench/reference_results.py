@@ -259,7 +259,7 @@ def counted(made: Any) -> dict[str, Any]:
     again, some = scop_from_yaml(scop_to_yaml(scop)), [entry.identifier for entry in everything[:4]]
     instructions = ["f_inst_total", "f_inst_thread", "f_inst_predication"]
     instructions += [name for name in parse_feature("f_inst_total").inventory(scop) if name not in instructions]
-    executed = count_features(scop, made.sizes, sub_group_size=16, per_work_item=True)
+    executed = count_features(scop, made.sizes, sub_group_size=1)
     return {
         "sizes": made.sizes,
         "read again": {e.identifier: e.value for e in count_features(again, made.sizes, identifiers=some)},

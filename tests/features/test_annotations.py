@@ -65,7 +65,7 @@ def literal(code="y[i] = sin(x[i]);"):
 
 def counted(kernel, sizes=None):
     scop = extract_scop(kernel)
-    return {entry.identifier: entry for entry in count_features(scop, sizes or {"n": N}, per_work_item=True)}
+    return {entry.identifier: entry for entry in count_features(scop, sizes or {"n": N}, sub_group_size=1)}
 
 
 def traffic(kernel, array, direction):
@@ -174,7 +174,6 @@ REFUSED = {
     "no such array": (
         literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}}, r"'q\[i\]'.*no array",
     ),
-    "unknown branches": (gathered(), {"branches": "some"}, "'domain' or 'both'"),
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import perflex.isl
 from perflex import using_store
-from perflex.features import annotate, count_features, extract_scop, scop_to_yaml
+from perflex.features import InstructionCounts, annotate, count_features, extract_scop, scop_to_yaml
 from perflex.features import kept as kept_module
 from perflex.features.from_loopy import extract as _loopy_extract
 from perflex.features.kept import counting_version, kernel_key
@@ -50,7 +50,7 @@ def everything(kernel: lp.TranslationUnit, sizes: dict[str, int]) -> list:
     return [
         count_features(scop),
         count_features(scop, sizes),
-        count_features(scop, sizes, sub_group_size=8, per_work_item=True),
+        count_features(scop, sizes, sub_group_size=1),
     ]
 
 
@@ -106,15 +106,8 @@ def test_what_a_kernel_is_counted_by_is_part_of_its_key(path: Path) -> None:
     for _ in range(2):  # counted, then from the store
         with using_store(path):
             assert additions(kernel.copy()) == 2
-            assert additions(annotate(kernel.copy(), branches="domain")) == 2
-            assert additions(annotate(kernel.copy(), branches="both")) == 2
-            per_item = [
-                count_features(extract_scop(each), {"n": 64}, identifiers=["f_op_float32_add"], per_work_item=True)[
-                    0
-                ].value
-                for each in (kernel.copy(), annotate(kernel.copy(), branches="both"))
-            ]
-            assert per_item == [4, 64]
+            stated = annotate(kernel.copy(), instructions={"insn": InstructionCounts.of({"float32_add": 3})})
+            assert additions(stated) == 6
 
 
 def test_types_of_numbers_are_part_of_the_key() -> None:

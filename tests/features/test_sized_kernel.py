@@ -46,7 +46,7 @@ def test_entries_that_are_neither_are_named(entry: object, kind: str) -> None:
 
 
 def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
-    stated = annotate(KERNEL, branches="both")
+    stated = annotate(KERNEL, trip_counts={"j": 2})
     (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
     assert plain.translation_unit is KERNEL
     assert annotated.kernel is stated

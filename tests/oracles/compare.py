@@ -14,7 +14,7 @@ import islpy as isl
 import numpy as np
 
 from oracles import brute
-from perflex.features import Target, annotate, counts_of, extract_scop, parse_feature
+from perflex.features import Target, counts_of, extract_scop, parse_feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,13 +54,9 @@ def check_counts(drawn: Any) -> None:
     counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP)
     scop = extract_scop(drawn.kernel)
     assert symbolic("f_op", scop, drawn.sizes) == operations(counted.operations_per_sub_group), drawn
-    assert symbolic("f_diverged", scop, drawn.sizes) == operations(counted.operations_diverged), drawn
     check_accesses(counted, scop, drawn.sizes)
     check_footprints(scop, counted, drawn)
     assert parse_feature("f_thread_groups").value(scop, drawn.sizes, Target(SUB_GROUP)) == counted.groups
-    both = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP, guards=False)
-    everywhere = extract_scop(annotate(drawn.kernel, branches="both"))
-    assert symbolic("f_op", everywhere, drawn.sizes) == operations(both.operations_per_sub_group), drawn
 
 
 def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:

@@ -21,14 +21,13 @@ SUB_GROUP = 32
 
 
 def differences(drawn: ShiftedKernel) -> list[str]:
-    """Return what differs, in words: operations, divergence, loads, strides and sectors."""
+    """Return what differs, in words: operations, loads, strides and sectors."""
     done = execute(drawn.kernel, drawn.sizes, drawn.groups, SUB_GROUP)
     scop = extract_scop(drawn.kernel)
     counts = counts_of(scop)
     expected: dict[str, float] = {}
     for kind in ("add", "madd"):
         expected[f"f_op_float32_{kind}"] = done.operations[kind]
-        expected[f"f_diverged_float32_{kind}"] = done.diverged[kind]
     if drawn.plain:
         expected["f_txn_global"] = sum(done.sectors.values())
     found = kernel_feature_values(list(expected), drawn.kernel, drawn.sizes, machine="V100")

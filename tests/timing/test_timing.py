@@ -257,12 +257,12 @@ def test_example_of_the_fake_device() -> None:
 def test_devices_of_ones_own_bring_their_backends() -> None:
     fake = FakeDevice(law)
     assert isinstance(open_backend(fake, TimingOptions()), FakeBackend)
-    job = SizedKernel(annotate(vector(), branches="both"), {"n": 64}, "x")
+    job = SizedKernel(annotate(vector(), trip_counts={"j": 2}), {"n": 64}, "x")
     assert request_for(job, fake) is job
 
 
 def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device) -> None:
-    job = SizedKernel(annotate(vector(), branches="both"), {"n": 64}, "x")
+    job = SizedKernel(annotate(vector(), trip_counts={"j": 2}), {"n": 64}, "x")
     request = request_for(job, default_device)
     assert isinstance(request, LaunchRequest)
     assert request_for(request, default_device) is request

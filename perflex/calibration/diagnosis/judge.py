@@ -88,7 +88,6 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
         geometric_mean_error=fit.geometric_mean_error,
         leave_one_out_error=root_mean_square(kernel.leave_one_out_error for kernel in kernels),
         cross_validation_error=root_mean_square(error for fold in folds.values() for error in fold.errors),
-        aicc=aicc(fit),
         noise_floor=math.nan if calibration.noise_floor is None else calibration.noise_floor,
         missing=missing,
         title=" ".join(str(part) for part in (calibration.device.get("name", ""), calibration.date) if part),
@@ -230,58 +229,6 @@ def _correlated(fit: FitResult) -> tuple[CorrelatedPair, ...]:
         if abs(correlation[i, j]) > STRONG_CORRELATION
     ]
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
-
-
-def aicc(fit: FitResult) -> float:
-    """Return Akaike's information criterion with the correction for few measurements.
-
-    ``m log(|r|**2 / m) + 2 k m / (m - k - 1)`` with m kernels and k counting the determined parameters off
-    their bound and the residual variance (Hurvich and Tsai, Biometrika 76, 1989; a parameter at a bound uses up no
-    measurement). Lower is better; only differences between fits to the same measurements mean something. Under a
-    robust loss ``|r|**2`` is that of good rows, from the robust deviation. With a prior there is none: it counts as
-    measurements do.
-    """
-    count = len(fit.kernels)
-    used = count - fit.degrees_of_freedom + 1
-    if count <= used + 1 or fit.prior is not None:
-        return math.nan
-    robust = fit.robust_deviation
-    norm = fit.residual_norm if robust is None else robust * math.sqrt(fit.degrees_of_freedom)
-    if norm == 0:
-        return -math.inf
-    # The logarithm of the square, which may itself be beyond all numbers or below them.
-    return count * (2.0 * math.log(norm) - math.log(count)) + 2.0 * used * count / (count - used - 1)
-
-
-def aicc_differences(calibrations: Mapping[str, CalibrationRecord]) -> dict[str, float]:
-    """Return how far each calibration's criterion is above the lowest one."""
-    _require_same(list(calibrations.items()))
-    values = {name: aicc(calibration.fit) for name, calibration in calibrations.items()}
-    least = min((value for value in values.values() if not math.isnan(value)), default=math.nan)
-    return {name: _difference(value, least) for name, value in values.items()}
-
-
-def _require_same(calibrations: Sequence[tuple[str, CalibrationRecord]]) -> None:
-    first = calibrations[0][1].table
-    for name, calibration in calibrations:
-        table = calibration.table
-        same = (
-            # Features differ between models; kernels, the measured output (column 0) and its scaling must not.
-            table.kernels == first.kernels
-            and np.array_equal(table.values[:, 0], first.values[:, 0])
-            and calibration.fit.relative == calibrations[0][1].fit.relative
-            # A sum of squares and the spread of good rows are not of one kind.
-            and calibration.fit.loss == calibrations[0][1].fit.loss
-        )
-        if not same:
-            cause = f"{name} and {calibrations[0][0]} were not fitted to the same measurements"
-            msg = f"{cause}, so their AICc values are not comparable; calibrate both models from one feature table"
-            raise CalibrationError(msg)
-
-
-def _difference(value: float, least: float) -> float:
-    # Perfect fits have a criterion of -inf, whose difference from itself is nan.
-    return 0.0 if value == least else value - least
 
 
 # Cook and Weisberg (1982), section 3.5: a row beyond this moves the fit to the edge of its confidence region.

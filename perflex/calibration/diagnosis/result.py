@@ -211,8 +211,6 @@ class Diagnosis:
         Root mean square of relative errors, leave-one-out; over those that could be.
     cross_validation_error
         The same, each kernel predicted without its generator; nan if that was possible for none.
-    aicc
-        Akaike's criterion of the residuals, corrected for few kernels: for models of the same measurements only.
     noise_floor
         As in `CalibrationRecord`: smaller errors are not significant; nan if not known.
     missing
@@ -233,7 +231,6 @@ class Diagnosis:
     geometric_mean_error: float
     leave_one_out_error: float
     cross_validation_error: float
-    aicc: float
     noise_floor: float
     missing: str = ""
     title: str = ""

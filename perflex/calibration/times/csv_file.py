@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TIME_COLUMNS = {"seconds": 1.0, "time_s": 1.0, "time_ms": 1e3, "time_us": 1e6, "time_ns": 1e9}
 _FRACTIONS = ("spread", "repeatability")
 # What is no size or argument of a kernel.
-_RESERVED = frozenset((*TIME_COLUMNS, *_FRACTIONS, "kernel", "tags", "launches", "registers", "host_code", "device"))
+_RESERVED = frozenset((*TIME_COLUMNS, *_FRACTIONS, "kernel", "tags", "launches", "registers", "device"))
 _LISTED = 8
 
 _Row = tuple[int, dict[str, str]]
@@ -59,8 +59,6 @@ def load_times(
             As of `TimedKernel`, fractions.
         ``registers``
             32-bit registers per work-item as the kernel was built.
-        ``host_code``
-            ``True`` where the time includes host code, as of `TimedKernel`; ``False``, or empty, where it does not.
         ``device``
             The device's name.
 
@@ -186,7 +184,7 @@ def _row(
         raise
     used |= made.used
     known = {name: _number(given, name, error) if name in given else math.nan for name in _FRACTIONS}
-    stated: dict[str, Any] = {"registers": _whole(given, "registers", error), "host_code": _flag(given, error), **known}
+    stated: dict[str, Any] = {"registers": _whole(given, "registers", error), **known}
     try:
         return TimedKernel(made.kernel, made.sizes, seconds, made.name, made.generator, **stated)
     except PerflexError as fault:
@@ -211,14 +209,6 @@ def _whole(given: Mapping[str, str], column: str, error: Callable[[str], FileFor
     return int(value)
 
 
-def _flag(given: Mapping[str, str], error: Callable[[str], FileFormatError]) -> bool:
-    value: Any = read_value(given.get("host_code", "False"))
-    if not isinstance(value, bool):
-        text = f"column host_code must hold True or False, not {given['host_code']!r}"
-        raise error(text)
-    return value
-
-
 def _warn_of_unused(names: Sequence[str], path: Path) -> None:
     if names:
         shown = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
@@ -228,8 +218,6 @@ def _warn_of_unused(names: Sequence[str], path: Path) -> None:
 
 
 _COLUMNS = ("kernel", "seconds", "spread", "repeatability", "device")
-# Written where the model has a cost of host code: else the rows do not tell.
-_BY_HOST = "f_host_launch"
 
 
 def save_times(calibration: CalibrationRecord, path: Path | str) -> int:
@@ -252,13 +240,12 @@ def save_times(calibration: CalibrationRecord, path: Path | str) -> int:
     nothing = [math.nan] * len(table)
     spread, repeated = (nothing if one is None else one.tolist() for one in (table.spread, table.repeatability))
     rows = zip(table.kernels, table.column(calibration.model.output_feature).tolist(), spread, repeated, strict=True)
-    hosted = (table.column(_BY_HOST) > 0).tolist() if _BY_HOST in table.features else []
     device = str(calibration.device.get("name", ""))
     with saving(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*_COLUMNS, *(["host_code"] if hosted else [])])
-        for place, (kernel, *numbers) in enumerate(rows):
+        writer.writerow(_COLUMNS)
+        for kernel, *numbers in rows:
             # repr, the shortest text of the same number, is what the csv module writes of one.
             cells = ["" if math.isnan(number) else number for number in numbers]
-            writer.writerow([kernel, *cells, device, *hosted[place : place + 1]])
+            writer.writerow([kernel, *cells, device])
     return len(table)

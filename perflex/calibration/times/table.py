@@ -43,14 +43,6 @@ class TimedKernel:
         By which fraction `seconds` is expected to differ from one such measurement to the next; nan likewise.
     registers
         32-bit registers per work-item of the kernel as it was built there; None likewise.
-    host_code
-        Whether the time includes host code, such as allocations, copies, or the host's part of several launches in
-        turn: then ``f_host_launch`` is the number of launches, else 0.
-
-    Raises
-    ------
-    CalibrationError
-        The time is not positive and finite, or another number is negative.
     """
 
     kernel: Any
@@ -61,7 +53,6 @@ class TimedKernel:
     spread: float = math.nan
     repeatability: float = math.nan
     registers: int | None = None
-    host_code: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers, and find the names that are not given."""
@@ -159,7 +150,3 @@ class KnownTimes:
         """Return what each kernel takes as far as the table says; None where it says nothing."""
         stated = [None if row.registers is None else Resources(registers=row.registers) for row in self.table.rows]
         return stated if any(stated) else None
-
-    def host_code(self) -> list[bool]:
-        """Return whether each kernel's time includes host code."""
-        return [row.host_code for row in self.table.rows]

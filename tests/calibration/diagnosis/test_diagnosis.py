@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from perflex import Calibration, FeatureTable, Model, diagnose
-from perflex.calibration.diagnosis.judge import aicc, aicc_differences
 from perflex.errors import CalibrationError
 from perflex.fit.result import FitStatus
 from tests.support.fitted import fitted
@@ -255,7 +254,6 @@ def test_a_fit_that_failed_or_has_nothing_to_spare() -> None:
     found = diagnose(calibrated(table_of(features, features @ TRUTH, ("a", "b", "c"))))
     assert severities(found, "leave no degrees of freedom for 3 parameters") == ["problem"]
     assert math.isnan(found.parameters[0].low)
-    assert math.isnan(found.aicc)
     calibration = ordinary()
     status = FitStatus(False, "no minimum was reached", 3, 2, 1)
     failed = diagnose(replace(calibration, fit=replace(calibration.fit, status=status)))
@@ -286,31 +284,6 @@ def test_it_can_be_written_as_json_and_shown() -> None:
     assert content["below_noise"] == found.below_noise
     assert content["correlation"][0][0] == pytest.approx(1.0)
     assert "noise floor" in repr(found)
-
-
-def test_aicc_against_the_likelihood() -> None:
-    # -2 log likelihood of normal residuals, less its constant, + 2 k + 2 k (k + 1) / (m - k - 1).
-    fit = ordinary().fit
-    count, used, norm = 18, 4, fit.residual_norm
-    variance = norm**2 / count
-    minus_two_log = count * math.log(2 * math.pi * variance) + norm**2 / variance
-    constant = count * math.log(2 * math.pi) + count
-    expected = minus_two_log - constant + 2 * used + 2 * used * (used + 1) / (count - used - 1)
-    assert aicc(fit) == pytest.approx(expected)
-    few = calibrated(ordinary().table.take([0, 5, 10, 11, 12]))
-    assert math.isnan(aicc(few.fit))
-
-
-def test_criteria_of_calibrations_need_the_same_measurements() -> None:
-    features = counts()
-    table = table_of(features, noisy(features))
-    small = Model(OUTPUT, "p_add * f_op_float32_add + p_div * f_op_float32_div + p_x")
-    one, other = calibrated(table), calibrated(table, small)
-    found = aicc_differences({"one": one, "other": other})
-    assert found == {"one": 0.0, "other": pytest.approx(aicc(other.fit) - aicc(one.fit))}
-    elsewhere = calibrated(table_of(features, noisy(features, seed=5)))
-    with pytest.raises(CalibrationError, match="elsewhere and one were not fitted to the same measurements"):
-        aicc_differences({"one": one, "elsewhere": elsewhere})
 
 
 def test_an_edge_that_nothing_informs() -> None:

@@ -186,7 +186,7 @@ def test_every_generator_is_checked() -> None:
 
 def counted(kernel) -> dict[str, int]:
     """Executed instances by what Oclgrind can tell apart."""
-    entries = count_features(extract_scop(kernel.kernel), kernel.sizes, per_work_item=True)
+    entries = count_features(extract_scop(kernel.kernel), kernel.sizes, sub_group_size=1)
     found = dict.fromkeys(("add", "mul", "madd", "div", "barrier", *FUNCTIONS), 0)
     traffic = {(space, direction): [0, 0] for space in ("global", "local") for direction in ("load", "store")}
     for entry in entries:
@@ -284,7 +284,7 @@ def test_integer_operations_are_what_more_iterations_execute(generator: str) -> 
     identifier = f"f_op_int32_{operation}"
 
     def value(kernel) -> int:
-        entries = count_features(extract_scop(kernel.kernel), kernel.sizes, per_work_item=True)
+        entries = count_features(extract_scop(kernel.kernel), kernel.sizes, sub_group_size=1)
         return next(int(e.value) for e in entries if e.identifier == identifier)
 
     expected = value(many) - value(few)

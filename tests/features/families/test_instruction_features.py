@@ -14,7 +14,6 @@ from perflex.features import (
     Scop,
     Statement,
     Target,
-    annotate,
     extract_scop,
     parse_feature,
 )
@@ -33,7 +32,7 @@ def one(*tags):
 
 
 def scop_of(kernel):
-    return extract_scop(annotate(kernel.kernel, branches="domain"))
+    return extract_scop(kernel.kernel)
 
 
 def inst(scop, sizes, name, lanes=32):
@@ -136,8 +135,6 @@ def test_a_branch_that_every_other_work_item_takes() -> None:
         assert thread == 32 * warp / 2
     assert inst(scops[0], sizes, "predication") == inst(scops[2], sizes, "predication") == 1.0
     assert 0.5 < inst(scops[1], sizes, "predication") < 0.75
-    # Counted everywhere, both sides are all work-items'.
-    assert inst(extract_scop(annotate(branch.kernel, branches="both")), sizes, "predication") == 1.0
 
 
 def described(space: str, operations=()) -> Scop:

@@ -15,7 +15,7 @@ from perflex import Calibration, Model, RunOptions, calibrate, gather_feature_va
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, kernel_feature_values
 from perflex.testing import FakeDevice
-from sample_kernels import matmul, pointwise
+from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -133,14 +133,3 @@ statements: []
 """
     with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
         values(scop_from_yaml(text), {"n": 5}, "V100")
-
-
-@pytest.mark.parametrize("name", ["f_txn_global", "f_vol_l1_load", "f_inst_ldst_global"])
-def test_loads_of_values_in_registers_are_counted_on_request(name: str) -> None:
-    kernel, sizes = pointwise("x[i] * x[i]"), {"n": 4096}
-    with using_machine("A100-40GB"):
-        kept = kernel_feature_values([name], kernel, sizes)[name]
-    with using_machine("A100-40GB", register_reuse=False):
-        each = kernel_feature_values([name], kernel, sizes)[name]
-    # One load and one store, or two loads; volumes of L1 have loads only.
-    assert each / kept == (2 if name == "f_vol_l1_load" else 3 / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import loopy as lp
 import numpy as np
 
-from perflex.features import Target, annotate, count_features, counts_of, extract_scop, parse_feature
+from perflex.features import Target, count_features, counts_of, extract_scop, parse_feature
 
 N = 37
 DATA_DEPENDENT = {
@@ -31,7 +31,7 @@ def kernel(text):
 def sums(annotated):
     """Executed float operations by kind, accesses by direction, and whether all of these counts are exact."""
     scop = extract_scop(annotated)
-    entries = count_features(scop, {"n": N}, per_work_item=True)
+    entries = count_features(scop, {"n": N}, sub_group_size=1)
     found = {e.identifier.rpartition("_")[2]: e.value for e in entries if e.identifier.startswith("f_op_float32_")}
     for direction in ("load", "store"):
         items = [item for item in counts_of(scop).accesses if item.access.direction == direction]
@@ -77,7 +77,6 @@ def test_chains_are_those_of_the_branch():
     made = lp.split_iname(made, "i", 8, outer_tag="g.0", inner_tag="l.0")
     chain = parse_feature("f_chain_float32_add")
     assert chain.value(extract_scop(made), {"n": 64}, Target(8)) == 8 * 4
-    assert chain.value(extract_scop(annotate(made, branches="both")), {"n": 64}, Target(8)) == 8 * 64
 
 
 def test_a_condition_on_another_argument_makes_it_a_size():
@@ -85,7 +84,6 @@ def test_a_condition_on_another_argument_makes_it_a_size():
     args = [*arrays, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)]
     made = lp.make_kernel("{[i]: 0 <= i < n}", "if i < m\n y[i] = a[i]\nend", args, lang_version=(2018, 2))
     made = lp.split_iname(made, "i", 8, outer_tag="g.0", inner_tag="l.0")
-    assert extract_scop(annotate(made, branches="both")).parameters == ("n",)
     scop = extract_scop(made)
     assert scop.parameters == ("m", "n")
     store = next(item for item in counts_of(scop).accesses if item.access.direction == "store")

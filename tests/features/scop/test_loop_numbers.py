@@ -25,21 +25,20 @@ statements:
   - {{array: x, direction: load, relation: "{{ [g, l, j] -> [j] }}"}}
   operations: [{{kind: madd, dtype: float32}}]
 {more}"""
-FEATURES = ("f_op_float32_madd", "f_diverged_float32_madd", "f_txn_global")
+FEATURES = ("f_op_float32_madd", "f_txn_global")
 N, LANES = 512, 32
 
 
 def executed(first, last):
-    """Steps, diverged steps and sectors of all sub-groups whose work-item i runs from `first(i)` to `last(i)`."""
-    steps = diverged = sectors = 0
+    """Steps and sectors of all sub-groups whose work-item i runs from `first(i)` to `last(i)`."""
+    steps = sectors = 0
     for start in range(0, N, LANES):
         lanes = range(start, start + LANES)
         for step in range(max(last(i) - first(i) + 1 for i in lanes)):
             active = [first(i) + step for i in lanes if first(i) + step <= last(i)]
             steps += 1
-            diverged += len(active) < LANES
             sectors += len({4 * element // 32 for element in active})
-    return dict(zip(FEATURES, (steps, diverged, sectors), strict=True))
+    return dict(zip(FEATURES, (steps, sectors), strict=True))
 
 
 def written(domain, more="", top=""):

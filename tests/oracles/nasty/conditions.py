@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perflex.features import annotate
-
 from .collection import F4, kernel, nasty, per_element, pointwise, pointwise_kernel
 
 XY = "x, y: float32[n + 16]"
@@ -32,7 +30,7 @@ def ternary_affine() -> Any:
 
 @nasty(n=13)
 def ternary_affine_by_domain() -> Any:
-    return annotate(ternary_affine(), branches="domain")
+    return ternary_affine()
 
 
 @nasty(n=13)
@@ -43,12 +41,12 @@ def if_else_by_domain() -> Any:
         F4,
         seq_dependencies=True,
     )
-    return annotate(per_element(t), branches="domain")
+    return per_element(t)
 
 
 @nasty(n=13)
 def short_circuit_by_domain() -> Any:
-    return annotate(short_circuit_affine(), branches="domain")
+    return short_circuit_affine()
 
 
 @nasty(n=13)
@@ -58,7 +56,7 @@ def predicates_by_domain_over_loops() -> Any:
         "if j < i and i + j < n\n a[i,j] = x[i]*x[j] + a[i,j]\nend",
         "x: float32[n+6]; a: float32[n,6]",
     )
-    return annotate(per_element(t), branches="domain")
+    return per_element(t)
 
 
 pointwise_kernel(
@@ -76,7 +74,7 @@ def size_decides() -> Any:
 
 @nasty(n=13)
 def size_decides_by_domain() -> Any:
-    return annotate(size_decides(), branches="domain")
+    return size_decides()
 
 
 pointwise_kernel(
@@ -99,24 +97,24 @@ def conditions_joined_by_domain() -> Any:
         z[i] = z[i] + y[i]*x[i]
     end
     """
-    return annotate(pointwise(text), branches="domain")
+    return pointwise(text)
 
 
 @nasty(n=13)
 def ternaries_nested_by_domain() -> Any:
     inner = "x[i]*x[i+1] if i > 7 else x[i] + x[i+1]/x[i+2]"
-    return annotate(pointwise(f"y[i] = (x[i] if i < 2 else ({inner})) + (x[i] if i//3 == 2 else 1)"), branches="domain")
+    return pointwise(f"y[i] = (x[i] if i < 2 else ({inner})) + (x[i] if i//3 == 2 else 1)")
 
 
 @nasty(n=13)
 def mixed_conditions_by_domain() -> Any:
-    return annotate(pointwise("y[i] = x[i]*x[i+1] if i < 7 and x[i] > 0.3 else x[i]/x[i+1]"), branches="domain")
+    return pointwise("y[i] = x[i]*x[i+1] if i < 7 and x[i] > 0.3 else x[i]/x[i+1]")
 
 
 @nasty(n=13)
 def guarded_reduction_by_domain() -> Any:
     t = kernel("{[i,j]: 0<=i<n and 0<=j<7}", "if i > 4\n y[i] = sum(j, x[i+j]*x[j] if j < 3 else x[j])\nend", XY)
-    return annotate(per_element(t), branches="domain")
+    return per_element(t)
 
 
 @nasty(n=13)

@@ -54,7 +54,7 @@ def counted_rows(scop: Scop, sizes: Mapping[str, int]) -> dict[str, Counted]:
     def add(name: str, value: float, exact: bool) -> None:
         rows[name] = rows.get(name, Counted(0)).plus(value, exact)
 
-    for feature in count_features(scop, sizes, per_work_item=True):
+    for feature in count_features(scop, sizes, sub_group_size=1):
         operation = _FLOAT.fullmatch(feature.identifier)
         assert feature.value is not None
         if operation is not None:
@@ -62,8 +62,15 @@ def counted_rows(scop: Scop, sizes: Mapping[str, int]) -> dict[str, Counted]:
         elif (operation := _COMPLEX.fullmatch(feature.identifier)) is not None:
             for kind, times in COMPLEX.get(operation[1], {f"complex {operation[1]}": 1}).items():
                 add(kind, feature.value * times, feature.exact)
-        elif feature.identifier in {"f_sync_barrier_local", "f_sync_kernel_launch"}:
-            add(feature.identifier.removeprefix("f_sync_"), feature.value, feature.exact)
+        elif feature.identifier == "f_sync_kernel_launch":
+            add("kernel_launch", feature.value, feature.exact)
+        elif feature.identifier == "f_sync_barrier_local":
+            # The simulator counts those of all work-items.
+            executed = sum(
+                counts_of(scop).barriers("local", place).evaluate(sizes) * launch.group_size
+                for place, launch in enumerate(scop.launches)
+            )
+            add("barrier_local", executed, feature.exact)
     for item in counts_of(scop).accesses:
         # Structures, such as complex numbers, are copied in one piece, which is no load or store to the simulator.
         if item.array.space in SPACES and not item.array.dtype.startswith("complex"):

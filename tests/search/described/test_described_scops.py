@@ -37,8 +37,8 @@ def features_of(name, settings):
     return {feature: float(column[0]) for feature, column in found.items()}
 
 
-def counted(scop, identifier, *, per_work_item=False):
-    found = count_features(scop, {}, identifiers=[identifier], per_work_item=per_work_item)
+def counted(scop, identifier, sub_group_size=32):
+    found = count_features(scop, {}, identifiers=[identifier], sub_group_size=sub_group_size)
     return sum(feature.value for feature in found)
 
 
@@ -65,11 +65,11 @@ def test_features_of_convolutions_are_counts_of_their_scops(settings):
         assert found["f_local_wavefronts"] == pytest.approx(volumes.local_wavefronts_load, rel=1e-9)
         assert counted(scop, "f_sync_barrier_local") == 1
         # Copies are counted per sub-group as if all of its work-items took part in the last one.
-        executed = counted(scop, "f_mem_access_array:image_global_float32_load", per_work_item=True) / min(items, 32)
+        executed = counted(scop, "f_mem_access_array:image_global_float32_load", sub_group_size=1) / min(items, 32)
         assert executed <= found["f_staging"] <= 2.5 * executed
     else:
         # Global accesses are counted per work-item.
-        loads = counted(scop, "f_mem_access_array:image_global_float32_load", per_work_item=True)
+        loads = counted(scop, "f_mem_access_array:image_global_float32_load", sub_group_size=1)
         sub_groups = found["f_groups"] * found["f_sub_groups_per_group"]
         assert found["f_loads"] / sub_groups == loads / (found["f_groups"] * items)
 
@@ -83,7 +83,7 @@ def test_features_of_gemms_are_counts_of_their_scops(settings):
     assert found["f_madds"] == counted(scop, "f_op_float32_madd")
     tiles = {"a": ("SA", "f_loads_a", "f_stage_a"), "b": ("SB", "f_loads_b", "f_stage_b")}
     for array, (staged, loads, copies) in tiles.items():
-        executed = counted(scop, f"f_mem_access_array:{array}_global_load", per_work_item=True)
+        executed = counted(scop, f"f_mem_access_array:{array}_global_load", sub_group_size=1)
         sub_groups = found["f_groups"] * found["f_sub_groups_per_group"]
         from_global = found[copies if settings[staged] else loads]
         assert executed / (found["f_groups"] * items) == from_global / sub_groups
