@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import DeviceOption, JsonOption
+from perflex.cli.options import JsonOption
 from perflex.cli.terminal import terminal_of
 from perflex.store.records import numbers_in_words
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.store.contents import KernelOverview
-    from perflex.store.file import Examination
     from perflex.store.store import Store
 
 store = typer.Typer(no_args_is_help=True, help="List, export, check and prune the stored measurements.")
@@ -85,7 +84,6 @@ def export(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="File to write: .csv, or .jsonl for JSON lines. Else CSV.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines, whatever the file is called.")] = False,
 ) -> None:
     """Write every sample and failure with all that is known of it, a line each.
 
@@ -100,11 +98,10 @@ def export(
     if out is not None:
         require_writable_file(out)
     kept = _existing_store(place)
-    # JSON lines by the option or by the suffix; standard output has none.
-    lines_of_json = as_json or (out is not None and out.suffix in {".json", ".jsonl", ".ndjson"})
     if out is None:
-        write_rows(kept, typer.get_text_stream("stdout"), as_json=lines_of_json)
+        write_rows(kept, typer.get_text_stream("stdout"), as_json=False)
         return
+    lines_of_json = out.suffix in {".json", ".jsonl", ".ndjson"}
     try:
         with writing(out) as stream:
             rows = write_rows(kept, stream, as_json=lines_of_json)
@@ -116,42 +113,25 @@ def export(
     terminal.show_paths(out)
 
 
-@store.command(epilog="Example: perflex store verify --mend")
-def verify(
-    context: typer.Context,
-    *,
-    place: _StoreOption = None,
-    mend: Annotated[
-        bool, typer.Option("--mend", help="Set a damaged file aside and begin a new one with what can be read of it.")
-    ] = False,
-) -> None:
+@store.command(epilog="Example: perflex store verify")
+def verify(context: typer.Context, *, place: _StoreOption = None) -> None:
     """Check that the store is sound; the exit code is 0 when it is."""
     terminal = terminal_of(context)
     kept = _existing_store(place)
     found = kept.examine()
-    # Mending is asked for, never done by the way: the damaged file is evidence.
-    if found.problems and mend:
-        terminal.show(_unsound(kept.path, found))
-        with terminal.warnings_shown():
-            kept.set_aside(found.problems[0])
-        found = kept.examine()
     if found.problems:
-        terminal.show(_unsound(kept.path, found))
-        advice = "'perflex store verify --mend' makes it anew with the readable rows, and keeps what it was"
+        readable = numbers_in_words(found.sound["samples"], found.sound["failures"])
+        terminal.show(f"{kept.path} is damaged: {readable} can be read in order")
+        terminal.show(*(f"    {problem}" for problem in found.problems))
+        advice = f"'perflex store export' writes what can be read; then delete or move {kept.path}, and measure again"
         terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     numbers_of = (found.sound[name] for name in ("samples", "failures", "nameless"))
     terminal.show(f"{kept.path} is sound: {numbers_in_words(*numbers_of)}")
 
 
-def _unsound(path: Path, found: Examination) -> str:
-    readable = numbers_in_words(found.sound["samples"], found.sound["failures"])
-    lines = [f"{path} is damaged: {readable} can be read in order"]
-    return "\n".join([*lines, *(f"    {problem}" for problem in found.problems)])
-
-
 @store.command(
-    short_help="Delete measurements by age, device or number.",
+    short_help="Delete measurements by age, or failures.",
     epilog="Example: perflex store prune --older-than 90d --yes",
 )
 def prune(
@@ -159,11 +139,7 @@ def prune(
     *,
     place: _StoreOption = None,
     older_than: Annotated[str, typer.Option(help="Started longer ago than this: 90d, 12h, 2w, 1y.")] = "",
-    device: DeviceOption = "",
     failures: Annotated[bool, typer.Option("--failures", help="Failures only, so that they are tried again.")] = False,
-    keep_newest: Annotated[
-        int, typer.Option(min=0, help="Keep this many samples and failures of each measurement.")
-    ] = 0,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would be deleted.")] = False,
 ) -> None:
     """Delete the measurements that meet all given conditions; without --yes, only show what would be deleted."""
@@ -171,10 +147,10 @@ def prune(
     from perflex.store.contents import Selection, remove
 
     # Without a condition everything would go, which nobody means to ask for in passing.
-    if not (older_than or device.strip() or failures or keep_newest):
-        msg = "choose what to delete: --older-than, --device, --failures or --keep-newest"
+    if not (older_than or failures):
+        msg = "choose what to delete: --older-than or --failures"
         raise ArgumentError(msg)
-    selection = Selection(_time_before(older_than) if older_than else None, device, failures, keep_newest)
+    selection = Selection(_time_before(older_than) if older_than else None, failures)
     kept = _existing_store(place)
     removed = remove(kept, selection, dry=not yes)
     terminal_of(context).show(*_removed_lines(removed, done=yes))

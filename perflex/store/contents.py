@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from perflex.store.records import ACTIVITY_FACTS, DamageError, Sample, checked_rows, failure_of, sample_of
+from perflex.store.records import ACTIVITY_FACTS, Sample, checked_rows, failure_of, rows_in_order, sample_of, sound_rows
 
 if TYPE_CHECKING:
     import sqlite3
@@ -80,20 +79,18 @@ def entries(store: Store, table: str) -> Iterator[Entry]:
     last, record_of = 0, sample_of if table == "samples" else failure_of
     while True:
 
-        def fetch(connection: sqlite3.Connection, after: int = last) -> list[Entry]:
+        def fetch(connection: sqlite3.Connection, after: int = last) -> tuple[list[Entry], int]:
             keys = {row[0]: row[1:-1] for row in checked_rows(connection, "measurement_keys")}
-            rows = checked_rows(connection, table, "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
-            if rows and rows[0][0] <= after:
-                msg = f"a row of {table} is out of order"
-                raise DamageError(msg)
-            nothing = ("",) * 6
-            return [Entry._make((*row[:2], *keys.get(row[1], nothing), record_of(row))) for row in rows]
+            rows = rows_in_order(connection, table, "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
+            nothing, sound = ("",) * 6, sound_rows(connection, table, rows)
+            found = [Entry._make((*row[:2], *keys.get(row[1], nothing), record_of(row))) for row in sound]
+            return found, rows[-1][0] if rows else after
 
-        found = store.use(fetch)
-        if not found:
+        found, end = store.use(fetch)
+        if end <= last:
             return
         yield from found
-        last = found[-1].number
+        last = end
 
 
 def all_rows(store: Store) -> Iterator[dict[str, Any]]:
@@ -173,14 +170,11 @@ def counts_size(store: Store) -> dict[str, int]:
 class Selection:
     """Which samples and failures go: those that all conditions hold for.
 
-    They started before a time in seconds since 1970, on devices with all these parts in the name; of each measurement
-    so many of the newest samples, and failures, stay.
+    They started before a time in seconds since 1970.
     """
 
     before: float | None = None
-    device: str = ""
     failures_only: bool = False
-    keep_newest: int = 0
 
 
 def remove(store: Store, selection: Selection, *, dry: bool = False) -> dict[str, tuple[int, int]]:
@@ -212,14 +206,5 @@ def remove(store: Store, selection: Selection, *, dry: bool = False) -> dict[str
 
 
 def _selected(store: Store, table: str, selection: Selection) -> list[Entry]:
-    # Parts are separated as in the names that commands take for devices.
-    parts = [part for part in re.split(r"[\s_:]+", selection.device.lower()) if part]
-    of_key: Counter[int] = Counter()
-    taken = []
-    for entry in reversed(list(entries(store, table))):
-        if all(part in entry.device.lower() for part in parts):
-            of_key[entry.key] += 1
-            is_old = selection.before is None or entry.record.started < selection.before
-            if is_old and of_key[entry.key] > selection.keep_newest:
-                taken.append(entry)
-    return taken
+    before = selection.before
+    return [entry for entry in entries(store, table) if before is None or entry.record.started < before]

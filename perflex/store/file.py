@@ -1,4 +1,4 @@
-"""The store's file: opened when first used, set aside and made anew where it is damaged."""
+"""The store's file: opened when first used, set aside where it is damaged, so that a new one is begun."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import weakref
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from perflex.errors import PerflexWarning
-from perflex.store.records import APPLICATION, CHECKED, CREATE_STATEMENTS, FORMAT, DamageError, insert, is_sound
+from perflex.store.records import APPLICATION, CHECKED, CREATE_STATEMENTS, FORMAT, DamageError, is_sound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _Result = TypeVar("_Result")
@@ -33,10 +33,6 @@ _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # What is raised at damage; sqlite3 fails to read SQLite's own message where that shows a damaged name.
 _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
-# Counts are not: they are made again.
-_CARRIED_OVER = ("samples", "failures", "unfinished_work", "measurement_keys")
-# No sample's row is shorter.
-_LEAST_ROW_BYTES = 50
 _COMPANIONS = ("-wal", "-shm")
 _MOST_PROBLEMS = 20
 
@@ -64,8 +60,7 @@ def is_database(path: Path) -> bool:
 class StoreFile:
     """One SQLite file, used by any thread.
 
-    A damaged file is copied to another name, and made anew with its readable rows: in one transaction, so that other
-    processes may write before and after it.
+    A damaged file gets another name, and a new one is begun.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,32 +106,18 @@ class StoreFile:
         return sorted(path for path in found if not path.name.endswith(_COMPANIONS))
 
     def set_aside(self, reason: str) -> None:
-        """Copy a damaged file to another name, make it anew with its readable rows, and say so; leave a sound one."""
+        """Give a damaged file another name, so that a new one is begun, and say so."""
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}-{os.getpid()}")
-        with self._lock:
-            self.close()
-            inode, rows = _inode(self.path), None
-            try:
-                with closing(_connected(self.path)) as connection, closing(_connected(self.path, "ro")) as reader:
-                    rows = _mended(connection, reader, aside)
-            except (*_FAULTS, DamageError) as error:
-                if not is_damage(error):
-                    raise
-                # SQLite can no longer write to it, and nobody else either; another process may have been faster.
-                if _inode(self.path) == inode:
-                    for suffix in (*_COMPANIONS, ""):
-                        with suppress(FileNotFoundError):
-                            self.path.with_name(self.path.name + suffix).rename(aside.with_name(aside.name + suffix))
-                    rows = _made_anew(self.path, aside)
-            if rows is None:
-                return
-            self._was_set_aside = True
-        samples, failures = (len(rows.get(table, ())) for table in ("samples", "failures"))
-        msg = (
-            f"the store {self.path} is damaged ({reason}); it is now {aside}; a new one has its readable rows: "
-            f"{samples} samples and {failures} failures"
-        )
+        self.close()
+        # Another process may have been faster.
+        if _inode(self.path) != self._opened:
+            return
+        for suffix in (*_COMPANIONS, ""):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + suffix).rename(aside.with_name(aside.name + suffix))
+        self._was_set_aside = True
+        msg = f"the store {self.path} is damaged ({reason}); it is now {aside}, and a new one has been begun"
         warnings.warn(msg, PerflexWarning, stacklevel=2)
 
     def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool) -> _Result:
@@ -149,6 +130,7 @@ class StoreFile:
             except OSError as error:
                 msg = f"cannot be made ({error.strerror}: {error.filename})"
                 raise UnusableError(msg) from None
+            self._opened = _inode(self.path)
             self._connection = _opened_store(self.path)
             self._opened = _inode(self.path)
         if not writes:
@@ -277,70 +259,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.rollback()
         raise
-
-
-def _mended(
-    connection: sqlite3.Connection, reader: sqlite3.Connection, aside: Path
-) -> dict[str, list[tuple[Any, ...]]] | None:
-    """Copy a damaged file aside, make it anew, and return the rows that were carried over; None where it is sound."""
-    # So SQLite reads a file that was cut off as far as it goes.
-    connection.execute("PRAGMA writable_schema=ON")
-    with _transaction(connection):
-        # Another process may have been faster.
-        if not _examined(connection).problems:
-            return None
-        # By another connection: a backup waits for ever for the transaction of its own.
-        with closing(sqlite3.connect(aside)) as copy:
-            reader.backup(copy)
-        rows = _readable_rows(connection, aside.stat().st_size)
-        connection.execute("DELETE FROM sqlite_master")
-        connection.execute("PRAGMA writable_schema=RESET")
-        _make_tables(connection)
-        _put_rows(connection, rows)
-    # The pages of the old tables go.
-    connection.execute("VACUUM")
-    return rows
-
-
-def _made_anew(path: Path, aside: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Make a store of the readable rows of a file that SQLite cannot write to, and return them."""
-    with closing(_connected(aside, "ro")) as damaged, closing(_opened_store(path)) as connection:
-        with suppress(*_FAULTS):
-            damaged.execute("PRAGMA writable_schema=ON")
-        rows = _readable_rows(damaged, aside.stat().st_size)
-        with _transaction(connection):
-            _put_rows(connection, rows)
-    return rows
-
-
-def _put_rows(connection: sqlite3.Connection, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    for table, found in rows.items():
-        for row in found:
-            insert(connection, table, row[:-1])
-
-
-def _readable_rows(connection: sqlite3.Connection, size_bytes: int) -> dict[str, list[tuple[Any, ...]]]:
-    """Return by table the rows of a damaged file that SQLite can read and that are what was written."""
-    tables: dict[str, dict[int, tuple[Any, ...]]] = {}
-    for table in _CARRIED_OVER:
-        found = tables[table] = {}
-        # From both ends, for a damaged page hides what lies behind it; between two of them rows are found by number.
-        _read_into(found, connection, f"{table} ORDER BY rowid")
-        _read_into(found, connection, f"{table} ORDER BY rowid DESC")
-        numbers: Iterable[int] = range(1, max(found, default=0) + size_bytes // _LEAST_ROW_BYTES)
-        if table == "measurement_keys":  # whose numbers are digests
-            numbers = {row[1] for other in ("samples", "failures") for row in tables[other].values()}
-        for number in numbers:
-            if number not in found:
-                _read_into(found, connection, f"{table} WHERE rowid = ?", number)
-    return {table: [found[number] for number in sorted(found)] for table, found in tables.items()}
-
-
-def _read_into(found: dict[int, tuple[Any, ...]], connection: sqlite3.Connection, rest: str, *values: int) -> None:
-    with suppress(*_FAULTS):
-        for number, *row in connection.execute(f"SELECT rowid, * FROM {rest}", values):  # noqa: S608
-            if is_sound(row):
-                found[number] = tuple(row)
 
 
 _files: weakref.WeakSet[StoreFile] = weakref.WeakSet()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, get_args, get_type_hints
+
+from perflex.errors import PerflexWarning
 
 if TYPE_CHECKING:
     import sqlite3
@@ -151,6 +154,10 @@ _LONGEST_MESSAGE = 2000
 _LARGEST = 2**63 - 1
 
 
+# Tables that a warning has told of, by the store's path.
+_told: set[tuple[str, str]] = set()
+
+
 class DamageError(Exception):
     """The file is damaged in a way that SQLite does not notice; never leaves the store."""
 
@@ -168,14 +175,35 @@ def is_sound(row: Sequence[Any]) -> bool:
 def checked_rows(
     connection: sqlite3.Connection, table: str, rest: str = "", values: Sequence[Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a table that `rest`, the end of the statement, chooses."""
+    """Return the rows of a table that `rest`, the end of the statement, chooses; without those that are not sound."""
+    return sound_rows(connection, table, rows_in_order(connection, table, rest, values))
+
+
+def sound_rows(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the rows that are what was written; a warning tells once of each table that has others."""
+    sound = [row for row in rows if is_sound(row)]
+    place = str(connection.execute("PRAGMA database_list").fetchone()[2])
+    if len(sound) < len(rows) and (place, table) not in _told:
+        _told.add((place, table))
+        msg = (
+            f"the store {place} is damaged: rows of {table} are not what was written, and are left out; "
+            "'perflex store verify' names them"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=2)
+    return sound
+
+
+def rows_in_order(
+    connection: sqlite3.Connection, table: str, rest: str, values: Sequence[Any]
+) -> list[tuple[Any, ...]]:
+    """Return the rows that `rest` chooses, sound or not; a DamageError where they are not those asked for."""
     rows = connection.execute(f"SELECT * FROM {table} {rest}", values).fetchall()  # noqa: S608 - one of `TABLES`
     numbers = [row[0] for row in rows if table in _NUMBERED]
     # A page may be there twice, or in the place of another; one of an index leads to rows of other values.
     wanted = values if "= ?" in rest else ()
     astray = any(value not in row for row in rows for value in wanted)
-    if astray or not all(map(is_sound, rows)) or numbers != sorted(set(numbers)):
-        msg = f"a row of {table} is not what was written"
+    if astray or numbers != sorted(set(numbers)):
+        msg = f"a row of {table} is not where it was written"
         raise DamageError(msg)
     return rows
 

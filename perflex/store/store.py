@@ -159,10 +159,6 @@ class Store:
         """Return the damaged files that were set aside and are still there."""
         return self._file.set_asides()
 
-    def set_aside(self, reason: str) -> None:
-        """Give a damaged file another name, and begin a new one with its readable rows; nothing where it is sound."""
-        self._guarded(lambda: self._file.set_aside(reason))
-
     def _guarded(self, use: Callable[[], _Result]) -> _Result:
         try:
             return use()
