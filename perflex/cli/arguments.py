@@ -13,7 +13,7 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.cli.options import launch_given
 from perflex.errors import PerflexError
@@ -203,7 +203,21 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
         if isinstance(made, VariantSpace):
             msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
         raise ArgumentError(msg, word=reference)
-    return kernel
+    return kernel if isinstance(kernel, (Scop, SourceKernel)) else _with_stated(kernel)
+
+
+def _with_stated(kernel: Any) -> Any:
+    """Return a loopy kernel with what was stated of its loops and accesses."""
+    from perflex.features import annotate
+
+    stated = read_pairs(launch_given().state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
+    if not stated:
+        return kernel
+    unit = getattr(kernel, "translation_unit", kernel)
+    parts = [unit[name] for name in unit.entrypoints]
+    arrays = {name for part in parts for name in (*part.arg_dict, *part.temporary_variables)}
+    accesses = {key: value for key, value in stated.items() if "[" in key or ":" in key or key in arrays}
+    return annotate(kernel, trip_counts={key: stated[key] for key in stated if key not in accesses}, accesses=accesses)
 
 
 def _is_source(word: str) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perflex.cli.calibrate import noise_floor_lines
+from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
-from perflex.cli.options import AcceptNoiseOption, DeviceOption, DevicesOption, JsonOption, TrialsOption
+from perflex.cli.options import AcceptNoiseOption, DeviceOption, JsonOption, TrialsOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ def evaluate(
     context: typer.Context,
     study: Annotated[Literal["matmul", "dg", "fdiff", "all"], typer.Argument(help="Which study.")],
     *,
-    device: DevicesOption = None,
-    every_device: Annotated[bool, typer.Option("--all-devices", help="Every usable device of this machine.")] = False,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-D", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("evaluation"),
     model: Annotated[
         Literal["linear", "overlap", "partial", "incore"] | None,
@@ -47,7 +52,7 @@ def evaluate(
     require_writable_folder(out)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
     evaluations = []
-    for where in _devices(device or [], every=every_device):
+    for where in _devices(device or []):
         terminal.remarks.print(f"device: {where}", markup=False)
         with terminal.warnings_shown():
             warn_before_measuring(where)
@@ -67,9 +72,10 @@ def evaluate(
     terminal.show_paths(*paths)
 
 
-def _devices(names: list[str], *, every: bool) -> list[Device]:
+def _devices(names: list[str]) -> list[Device]:
     from perflex.devices.listing import find_device, list_devices
 
+    every = names == ["all"]
     found = [info.device for info in list_devices() if info.measurable] if every else list(map(find_device, names))
     # Where there is none, that says so.
     return found or [find_device(None)]

@@ -36,13 +36,6 @@ def features(
         list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
     ] = None,
     sub_group_size: Annotated[int, typer.Option(min=1, help="Work-items per sub-group.")] = 32,
-    trip_count: Annotated[
-        list[str] | None, typer.Option(help="LOOP=AVERAGE of a data-dependent loop; may be repeated.")
-    ] = None,
-    access: Annotated[
-        list[str] | None,
-        typer.Option(help="'x[idx[i]]=4*i' or '...=anywhere' for an indirect access; may be repeated."),
-    ] = None,
     machine: MachineOption = None,
     registers: RegistersOption = None,
     device: Annotated[
@@ -52,17 +45,11 @@ def features(
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
-    from perflex.features import CountedFootprint, annotate, count_features, extract_scop
+    from perflex.cli.arguments import load_kernel, read_sizes
+    from perflex.features import CountedFootprint, count_features, extract_scop
     from perflex.features.target import using_code, using_machine
 
     loaded = load_kernel(kernel)
-    if trip_count or access:
-        loaded = annotate(
-            loaded,
-            trip_counts=read_pairs(trip_count or (), "--trip-count", "j=7.5"),
-            accesses=read_pairs(access or (), "--access", "x[idx[i]]=4*i"),
-        )
     given = read_sizes(sizes or ())
     scop = extract_scop(loaded, given)
     terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])

@@ -81,7 +81,11 @@ class SourceOptions:
     define: Annotated[list[str] | None, typer.Option("-D", help="Macro NAME=VALUE; may be repeated.")] = None
     include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="LINE=TRIPS or ARRAY=ELEMENTS, which data decide.")
+        list[str] | None,
+        typer.Option(
+            "--state",
+            help="LINE=TRIPS or ARRAY=ELEMENTS, which data decide; of a loopy kernel LOOP=TRIPS or ACCESS=SUBSCRIPT.",
+        ),
     ] = None
 
 

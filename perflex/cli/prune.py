@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.child_process import process_pool
 from perflex.cli.completion import complete_description
 from perflex.cli.json_output import print_json, stamped
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption, OutFolderOption
@@ -49,7 +47,6 @@ def prune(
         int | None, typer.Option(min=1, help="Time this many randomly drawn variants first, then the kept ones.")
     ] = None,
     device: DeviceOption = "",
-    workers: Annotated[int, typer.Option(min=1, help="Processes that describe variants.")] = 1,
     seed: _SeedOption = 0,
     machine: MachineOption = None,
     out: OutFolderOption = None,
@@ -81,11 +78,9 @@ def prune(
         require_writable_folder(out)
     found = load_variants(space)
     with terminal.warnings_shown():
-        # The space's file was executed here, under a name that only processes forked from this one know.
-        pool = nullcontext() if workers == 1 else process_pool(workers, "fork")
-        with pool as executor, terminal.progress("prune:") as progress:
+        with terminal.progress("prune:") as progress:
             given = read_sizes(sizes)
-            run = RunOptions(executor=executor, progress=progress)
+            run = RunOptions(progress=progress)
             candidates = candidates_of(found, loaded, given, machine=machine, run=run)
         batch = [] if measure is None else random_batch(candidates, measure, seed)
         pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device or None)

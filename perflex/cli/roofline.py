@@ -41,7 +41,6 @@ def roofline(
         Path | None, typer.Option(help="A calibration file, for predicted times and missing ceilings.")
     ] = None,
     device: DeviceOption = "",
-    seconds: Annotated[float, typer.Option(min=0.01, help="With --time measured: device time for each kernel.")] = 1.0,
     registers: RegistersOption = None,
     out: OutFolderOption = None,
     as_json: JsonOption = False,
@@ -67,7 +66,7 @@ def roofline(
     places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
     if time == "measured":
-        places, on = _measured(terminal, kernels, places, device, seconds)
+        places, on = _measured(terminal, kernels, places, device)
     elif time == "predicted":
         places, on = _predicted(terminal, kernels, places, loaded, where)
     elif time == "bound":
@@ -102,7 +101,7 @@ def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _measured(
-    terminal: Terminal, kernels: Mapping[str, Any], places: list[RooflinePlace], device: str, seconds: float
+    terminal: Terminal, kernels: Mapping[str, Any], places: list[RooflinePlace], device: str
 ) -> tuple[list[RooflinePlace], str]:
     from perflex.devices.listing import find_device
     from perflex.errors import MeasurementError
@@ -115,7 +114,7 @@ def _measured(
     terminal.remarks.print(f"device: {on}", markup=False)
     jobs = [SizedKernel(kernels[place.name], dict(place.sizes), place.name) for place in places]
     with terminal.warnings_shown(), terminal.progress("roofline:") as progress:
-        outcomes = measure(jobs, on, TimingOptions(budget_s=seconds), progress)
+        outcomes = measure(jobs, on, TimingOptions(), progress)
     timed = []
     for place, outcome in zip(places, outcomes, strict=True):
         if isinstance(outcome, MeasurementFailure):

@@ -269,7 +269,6 @@ def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *
         launches=entry.samples[-1].launches,
         interval=found.interval,
         outliers=found.outliers,
-        second_mode=found.second_mode,
         # How well a correction for what was lacking is known, no interval tells.
         precise=found.known_to(options.precision) and not disturbed,
         repeatability=found.repeatability,

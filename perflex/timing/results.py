@@ -39,8 +39,6 @@ class Timing:
         their samples are undisturbed and independent.
     outliers
         How many samples lie so far above the others that they are accidents. They hardly move the median.
-    second_mode
-        Whether so many samples lie above the others that they are a way the kernel runs and not outliers.
     precise
         Whether the interval is as narrow as was asked for.
     repeatability
@@ -59,7 +57,6 @@ class Timing:
     launches: int = 1
     interval: tuple[float, float] = (math.nan, math.nan)
     outliers: int = 0
-    second_mode: bool = False
     precise: bool = False
     repeatability: float = math.nan
     disturbed_samples: int = 0

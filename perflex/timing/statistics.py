@@ -20,7 +20,6 @@ _LEAST_DISTANCE = 0.05
 _MOST_OUTLIERS = 0.1
 # Of a normal distribution the standard deviation is so many median absolute deviations: 1 / quantile(3/4).
 _MAD_TO_DEVIATION = 1.4826
-_FEWEST_IN_MODE = 3
 # Sums of binomials are replaced by the normal distribution above so many samples.
 _EXACT_UP_TO = 200
 # Halves of fewer samples say nothing of how a median repeats.
@@ -36,7 +35,6 @@ class Estimate:
     spread: float
     repeatability: float
     outliers: int
-    second_mode: bool
 
     def known_to(self, precision: float) -> bool:
         """Return whether half the interval's width is at most a positive fraction of the time."""
@@ -45,7 +43,7 @@ class Estimate:
 
 def estimate(samples: NDArray[np.float64], level: float = 0.95) -> Estimate:
     """Evaluate samples."""
-    outliers, second_mode = find_outliers(samples)
+    outliers = find_outliers(samples)
     kept = samples[~outliers]
     low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75))
     return Estimate(
@@ -55,7 +53,6 @@ def estimate(samples: NDArray[np.float64], level: float = 0.95) -> Estimate:
         spread=float((high - low) / middle) if middle > 0 and len(kept) > 1 else math.nan,
         repeatability=repeatability_of(samples),
         outliers=int(outliers.sum()),
-        second_mode=second_mode,
     )
 
 
@@ -97,8 +94,8 @@ def repeatability_of(samples: NDArray[np.float64]) -> float:
     return abs(math.log(late / early)) / math.sqrt(2) if early > 0 and late > 0 else math.nan
 
 
-def find_outliers(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool]:
-    """Tell outliers from a second way in which a kernel runs.
+def find_outliers(samples: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which samples are outliers.
 
     A sample is an outlier when it lies more than 5 standard deviations and 5 % above the median; the deviation is that
     of the median absolute deviation, which outliers do not widen. Samples below the median are never outliers: nothing
@@ -108,11 +105,8 @@ def find_outliers(samples: NDArray[np.float64]) -> tuple[NDArray[np.bool_], bool
     middle = float(np.median(samples))
     deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(samples - middle)))
     # Where most samples have the same number of timer ticks the deviation is 0: the least distance alone decides.
-    above = samples > middle + max(_DEVIATIONS * deviation, _LEAST_DISTANCE * middle)
-    count = int(above.sum())
-    if count <= _MOST_OUTLIERS * len(samples):
-        return above, False
-    return np.zeros_like(above), count >= _FEWEST_IN_MODE
+    above: NDArray[np.bool_] = samples > middle + max(_DEVIATIONS * deviation, _LEAST_DISTANCE * middle)
+    return above if above.sum() <= _MOST_OUTLIERS * len(samples) else np.zeros_like(above)
 
 
 # Asked after every look at every kernel, for the same few counts.

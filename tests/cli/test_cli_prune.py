@@ -61,11 +61,9 @@ def test_table_and_files(words: list[str], capfd: pytest.CaptureFixture[str], tm
     assert (tmp_path / "out" / "pruning.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_json_of_a_function_and_workers(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_function(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     here = run(capfd, *words, "--keep", "50%", "--json")
-    there = run(
-        capfd, words[0], words[1].replace(":space", ":made"), words[2], "--keep", "50%", "--json", "--workers", "2"
-    )
+    there = run(capfd, words[0], words[1].replace(":space", ":made"), words[2], "--keep", "50%", "--json")
     assert here[0] == there[0] == 0
     content = json.loads(here[1])
     # The second in which each was made may be another one.

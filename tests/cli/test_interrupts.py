@@ -42,7 +42,6 @@ COMMANDS = {
     "machine detect": "machine detect --out {out}/m.yaml --device",
     "predict --time": f"predict {{out}}/own.yaml {EXAMPLES}/matmul.py:naive n=1024,2048 --time",
     "prune --measure": f"prune {{out}}/own.yaml {SPACE} --measure 8 --device",
-    "prune --workers": f"prune {{out}}/own.yaml {SPACE} --workers 2",
     "tune": f"tune {{out}}/own.yaml {SPACE} --device",
     "volumes": f"volumes {EXAMPLES}/stencil.py:star25 --machine V100 nx=640 ny=512 nz=512",
 }

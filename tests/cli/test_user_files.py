@@ -109,7 +109,7 @@ def test_evaluating_all_devices_of_a_machine_without_any_fails(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perflex.devices.listing.list_devices", list)
-    assert main(["evaluate", "matmul", "--all-devices", "--out", str(tmp_path / "out")]) == 2
+    assert main(["evaluate", "matmul", "-D", "all", "--out", str(tmp_path / "out")]) == 2
     assert "no usable device" in capfd.readouterr().err
     assert not list((tmp_path / "out").glob("*"))
 

@@ -1,4 +1,4 @@
-"""Damaged stores: a file that SQLite cannot read is set aside and told; rows that are not what was written are not used."""
+"""Damaged stores: what SQLite cannot read is set aside and told; rows that are not what was written are left out."""
 
 from __future__ import annotations
 
