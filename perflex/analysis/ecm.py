@@ -68,8 +68,8 @@ def ecm_model(
         return Model(output, f"{single} / {clock!r}")
     full, each, rest = cores_by_domain(machine, cores)
     # Equation 7: a domain's cores share its memory, so that it saturates; the speeds of domains add up.
-    times = [(full, f"saturate({single}, {memory}, {each})")] if full else []
-    times += [(1, f"saturate({single}, {memory}, {rest})")] if rest else []
+    times = [(full, f"max({single} / {each}, {memory})")] if full else []
+    times += [(1, f"max({single} / {rest}, {memory})")] if rest else []
     if len(times) == 1:
         (number, time), domains = times[0], full + bool(rest)
         cycles = time if number == 1 else f"{time} / {number}"

@@ -122,11 +122,6 @@ def _held(name: str) -> Callable[..., Any]:
     return _sympy(name, "perflex.expression.symbolic")
 
 
-def _saturate(single: Any, memory: Any, cores: Any, *, maximum: Callable[..., Any]) -> Any:
-    # Time on some cores that share a memory (YaskSite, Equation 7a).
-    return maximum(single / cores, memory)
-
-
 def _maximum(*arguments: Any) -> Any:
     return reduce(np.maximum, arguments)
 
@@ -156,14 +151,6 @@ FUNCTIONS: dict[str, Function] = {
         least=3,
         shapes=(SHARPNESS,),
         costs_at_least_zero=True,
-        after_costs=1,
-    ),
-    "saturate": Function(
-        "saturate(t_single, t_mem, cores)",
-        3,
-        partial(_saturate, maximum=_maximum),
-        partial(_saturate, maximum=_sympy("Max")),
-        smooth=False,
         after_costs=1,
     ),
     "overlap": Function(

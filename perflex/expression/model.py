@@ -46,9 +46,7 @@ class Model:
         Arithmetic over feature names ``f_...`` and parameter names ``p_...``: numbers, ``+ - * / **``,
         parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6; the sum at 0),
         ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
-        (p_sharp 0) and the maximum and, unlike ``max``, can be fitted; ``saturate(t_single, t_mem, cores)``, the time
-        on some cores that share a memory, ``max(t_single / cores, t_mem)`` (`perflex.ecm_model` writes out all of an
-        ECM model). Blanks and line breaks may stand between names, never inside one.
+        (p_sharp 0) and the maximum and, unlike ``max``, can be fitted. Blanks and line breaks may stand between names, never inside one.
 
     Raises
     ------

@@ -116,7 +116,7 @@ def test_the_model_string_is_the_composition(name: str, cores: int) -> None:
 
 
 def test_saturation_in_model_strings() -> None:
-    exact = Model("f_cl_wall_time", "saturate(p_t * f_thread_items, p_mem * f_thread_groups, 4)")
+    exact = Model("f_cl_wall_time", "max(p_t * f_thread_items / 4, p_mem * f_thread_groups)")
     values = {"f_thread_items": np.array([8.0, 8.0]), "f_thread_groups": np.array([1.0, 3.0])}
     np.testing.assert_allclose(exact.evaluate({"p_t": 1.0, "p_mem": 1.0}, values), [2, 3])
     assert exact.nonsmooth_calls()

@@ -24,7 +24,6 @@ TEXTS = [
     "f_thread_items ** p_a - (p_b * f_thread_groups) ** 2 + 2 ** p_c",
     "sqrt(p_a * f_thread_items) * log(1 + p_b * f_thread_groups) / tanh(p_c)",
     "max(f_thread_items, f_thread_groups) * p_a + abs(p_b - 5) * f_thread_items",
-    "saturate(p_a * f_thread_items, p_b, f_thread_groups)",
 ]
 
 

@@ -28,7 +28,6 @@ JOBS = {
     "triad": ["gmem_triad", "dtype:float32", "lsize_0:64", "groups_fit:True", "width:4", "nelements:1024"],
     "local": ["lmem_load", "dtype:float32", "lsize_0:64", "lid_stride_0:4", "ngroups:4", "m:48"],
     "broadcast": ["lmem_broadcast", "dtype:float32", "lsize_0:64", "ngroups:4", "m:48"],
-    "add and mul": ["flops_mixed_pattern", "dtype:float32", "mix:add_mul", "groups_fit:True", *PLACE, "m:128"],
 }
 ROUNDS = GROUP * 64 * 16
 
@@ -66,12 +65,6 @@ def test_integer_operations(executed, operation, opcodes):
         # The rest makes starting values, the sum at the end, and subscripts.
         assert 0 <= found.instructions[opcode] - ROUNDS <= 50 * GROUP, opcode
     assert found.adds == found.muls == found.madds() == 0
-
-
-def test_mixed(executed):
-    found = executed["add and mul"]
-    assert found.muls == 16 * 128 * GROUP
-    assert found.adds == 16 * 128 * GROUP + 31 * GROUP
 
 
 @pytest.mark.parametrize(

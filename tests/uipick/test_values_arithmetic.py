@@ -26,7 +26,6 @@ UPDATES = {
     "sin": ((13,), np.sin),
     "cos": ((13,), np.cos),
 }
-HALF_OFFSETS = {"add": (7, 5), "mul": (7, 5), "madd": (7, 5), "div": (7, 8), "exp": (7,), "sqrt": (7,)}
 
 
 def _start(operation, lid_0, lid_1, number, position):
@@ -146,36 +145,6 @@ def test_patterns_guard_the_remainder(one, run, name):
     assert (result[800:] == -77).all()
     operation = name.split("_")[1]
     _check(result[:800].reshape(20, 40), sum(_expected(operation, dtype, 16, 64, (20, 40))), dtype)
-
-
-@pytest.mark.parametrize(
-    ("mix", "dtype", "nvars"),
-    [
-        ("add_mul", "float32", 32),
-        ("add_div", "float64", 16),
-        ("madd_sqrt", "float64", 16),
-        ("madd_exp", "float32", 32),
-        ("madd_intadd", "float32", 16),
-    ],
-)
-def test_mixed_patterns(one, run, mix, dtype, nvars):
-    kernel = one(
-        "flops_mixed_pattern", f"dtype:{dtype}", f"mix:{mix}", "groups_fit:True", f"lid_stride_1:{SIDE}",
-        f"nvars:{nvars}", f"nelements:{SIDE * SIDE}", "m:64",
-    )  # fmt: skip
-    lid_0, lid_1 = _places(SIDE, SIDE)
-    total = 0.0
-    for part, word in enumerate(mix.split("_")):
-        operation = word.removeprefix("int")
-        numbers = range(part, nvars, 2)
-        if operation == "mul":  # a cycle of three
-            sign = 1 - 2 * ((lid_0 + lid_1) % 2)
-            x = [[sign, sign, 0 * sign + 1][position % 3] for position in range(nvars // 2)]
-        else:
-            x = [_start(operation, lid_0, lid_1, v, position) for position, v in enumerate(numbers)]
-        x = [np.asarray(value).astype(np.float64) for value in x]
-        total = total + sum(_repeated(operation, x, 64, HALF_OFFSETS[operation]))
-    _check(run(_rolled(kernel.kernel), kernel.sizes).reshape(SIDE, SIDE), total, dtype)
 
 
 @pytest.mark.parametrize("operation", [name for name in UPDATES if name not in {"bit", "shift"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uipick.generators._declared import in_core, work_removed
 from uipick.generators.applications import CONV2D, CONV2D_MEM, NBODY, TRANSPOSE
-from uipick.generators.arithmetic import FLOPS_CHAINS, FLOPS_MIXED_PATTERN, FLOPS_PATTERNS, IOPS_PATTERNS
+from uipick.generators.arithmetic import FLOPS_CHAINS, FLOPS_PATTERNS, IOPS_PATTERNS
 from uipick.generators.dense import AXPY, DOT, GEMV, MATMUL_BATCH, MATMUL_RB, MATMUL_SQ
 from uipick.generators.dg_diff import DG_DIFF, DG_DIFF_MEM, FDIFF
 from uipick.generators.global_memory import (
@@ -53,7 +53,6 @@ ALL_GENERATORS = (
     work_removed(NBODY, ("ownLD", "bodyLD", "accST")),
     *FLOPS_PATTERNS,
     *IOPS_PATTERNS,
-    FLOPS_MIXED_PATTERN,
     *FLOPS_CHAINS,
     OP_CHAIN,
     OP_MAP,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -100,17 +100,6 @@ INT_RECURRENCES = {
     "bit": Recurrence("{own} ^ {0} & {1}", (13, 11), (_ITEM,), ("item + {v}",)),
     "shift": Recurrence("{0} << zero", (13,), (_ITEM, _ZERO), ("item + {v}",)),
 }
-
-# For half of the variables, eight at least: no offset may exceed their number.
-HALF_RECURRENCES = {
-    "add": replace(_ADD, offsets=(7, 5)),
-    "mul": replace(_MUL, offsets=(7, 5), cycle=("sign", "sign", "1")),
-    "madd": replace(_MADD, offsets=(7, 5)),
-    "div": replace(_DIV, offsets=(7, 8)),
-    "exp": replace(FLOAT_RECURRENCES["exp"], offsets=(7,)),
-    "sqrt": replace(FLOAT_RECURRENCES["sqrt"], offsets=(7,)),
-}
-
 
 NVARS = Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,))
 
@@ -281,37 +270,6 @@ IOPS_PATTERNS = (
     _iops("madd", "multiply-adds", "x = y * one + z"),
     _iops("bit", "bit operations", "x = x ^ (y & z)", "twice nvars times m"),
     _iops("shift", "shifts", "x = y << zero"),
-)
-
-
-_MIXES = ("add_mul", "add_div", "madd_sqrt", "madd_exp", "madd_intadd")
-
-
-# Any: the pattern's arguments, of the types that their declarations say.
-def flops_mixed_pattern(*, dtype: str, mix: str, **arguments: Any) -> lp.TranslationUnit:
-    """Throughput of two kinds of operations in turn: m iterations, each updating every private variable once.
-
-    As ``flops_add_pattern``, but the variables with even numbers are updated with the first operation of ``mix`` and
-    those with odd numbers with the second, ``intadd`` being the addition of int32; the two do not depend on each
-    other. No update depends on the nine before it. Features: ``f_op_<dtype>_<operation>`` for both operations, nvars/2
-    times m of each per work-item, beside the final sum. Shows whether a device executes the two at the same time or one
-    after the other, that is, whether a model should add their costs.
-
-    Source: after the paper's Section 7.1.2.
-    """
-    parts = [
-        (HALF_RECURRENCES[operation.removeprefix("int")], "int32" if operation.startswith("int") else dtype)
-        for operation in mix.split("_")
-    ]
-    return make_arithmetic_kernel("flops_mixed_pattern", parts, dtype=dtype, **arguments)
-
-
-FLOPS_MIXED_PATTERN = declared(
-    flops_mixed_pattern,
-    "flops_mixed",
-    (*PATTERN_ARGUMENTS, Argument("mix", "str", "the two operations", _MIXES), NVARS),
-    (NELEMENTS, Argument("m", "int", "loop iterations", multiples_of(UNROLL), (64, 128, 192))),
-    *PATTERN_CONSTRAINTS,
 )
 
 

@@ -70,7 +70,6 @@ SMALL = {
     "flops_exp_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
     "flops_sin_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
     "flops_cos_pattern": ["dtype:float32,float64", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:3"],
-    "flops_mixed_pattern": ["dtype:float32", "groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64", "nvars:16"],
     **{
         f"iops_{operation}_pattern": ["groups_fit:True", "lid_stride_1:16", "nelements:256", "m:64,128", "nvars:16"]
         for operation in ("add", "mul", "madd", "bit", "shift")
