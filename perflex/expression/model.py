@@ -46,7 +46,8 @@ class Model:
         Arithmetic over feature names ``f_...`` and parameter names ``p_...``: numbers, ``+ - * / **``,
         parentheses, ``exp log sqrt tanh abs min max``, ``overlap(g, o, p_edge)`` (paper Eq. 5 with 6; the sum at 0),
         ``partial_overlap(g, o, p_edge, p_hidden)`` and ``smooth_max(x, y, ..., p_sharp)``, which is between the sum
-        (p_sharp 0) and the maximum and, unlike ``max``, can be fitted. Blanks and line breaks may stand between names, never inside one.
+        (p_sharp 0) and the maximum and, unlike ``max``, can be fitted. Blanks and line breaks may stand between names,
+        never inside one.
 
     Raises
     ------
