@@ -321,12 +321,12 @@ def _group(run: _Run) -> float:
     return groups / run.machine.need("group_start_rate") if groups else 0.0
 
 
-def _latency(run: _Run, hidden_by: str = "") -> float:
+def _latency(run: _Run) -> float:
     total = run.volumes().total
     cycles = 0.0
     for one in run.fillings():
         each = latency_cycles(run.scop, run.sizes, run.machine, one, total)
-        cycles += one.repeats * one.waves * each / (getattr(one, hidden_by) if hidden_by else 1)
+        cycles += one.repeats * one.waves * each
     return cycles / run.machine.need("clock_hz")
 
 
@@ -345,8 +345,6 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
     "group": _group,
     "latency": _latency,
-    # What no other work-group of the compute unit can fill, even where there is work enough.
-    "exposed": lambda run: _latency(run, "resident"),
 }
 
 

@@ -7,7 +7,7 @@ step has a name of its own, so that the paper's Table 2 can be read row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2, prod
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -229,13 +229,8 @@ def _loaded(scop: Scop, name: str, accesses: Sequence[StencilAccess], chunk: int
     return LoadedArray(name, (halo[0], halo[1], halo[2]), aligned, len(points) - aligned)
 
 
-@dataclass(frozen=True)
-class SuConstants:
-    """The paper's fitted constants: `delta` (Eq. 8) and `epsilon` (Eq. 15); `eta` (Eq. 17) is given no value there."""
-
-    delta: float = 0.01
-    epsilon: float = 0.01
-    eta: float = 0.0
+# The paper's fitted constants of Eqs. 8 and 15; that of Eq. 17 is given no value there.
+_DELTA = _EPSILON = 0.01
 
 
 @dataclass(frozen=True)
@@ -306,16 +301,13 @@ class SuVolumes:
         return self.waves * (self.wave_loads + self.wave_stores) * self.itemsize
 
 
-def su_volumes(
-    stencil: SuStencil, machine: Machine, *, registers: int | None = None, constants: SuConstants | None = None
-) -> SuVolumes:
+def su_volumes(stencil: SuStencil, machine: Machine, *, registers: int | None = None) -> SuVolumes:
     """Return the data traffic of a stencil on a machine, step by step.
 
     Several arrays add up; an array without halo contributes its own points only. Where Eqs. 13 and 14 exceed the grid
     with its halo, the grid counts, and where a wave could hold more work-groups than there are, those there are.
     Without a number of 32-bit registers per work-item, these limit nothing.
     """
-    constants = constants or SuConstants()
     size, per_group = stencil.itemsize, stencil.items_per_group
     items = prod(stencil.grid) // stencil.chunk
     groups = items // per_group
@@ -342,12 +334,12 @@ def su_volumes(
         misaligned_loads=sum(array.misaligned for array in stencil.loads),
         item_stores=stencil.stores,
         group_loads_net=group_net,
-        smx_miss_ratio=_smx_miss_ratio(stencil, machine, held, group_net, constants),
+        smx_miss_ratio=_smx_miss_ratio(stencil, machine, held, group_net),
         waves=ceil(groups / wave_groups),  # Eq. 10
         width_y=width_y,
         height_z=height_z,
         wave_loads_net=wave_net,
-        l2_miss_ratio=wave_net * size / machine.need("l2_bytes") * constants.epsilon,  # Eq. 15
+        l2_miss_ratio=wave_net * size / machine.need("l2_bytes") * _EPSILON,  # Eq. 15
     )
 
 
@@ -359,23 +351,17 @@ def _group_loads(stencil: SuStencil, array: LoadedArray, line: float) -> float:
     return x * y * planes + x * planes * halo_y + x * y * halo_z + line * y * planes * sides
 
 
-def _smx_miss_ratio(stencil: SuStencil, machine: Machine, held: Residency, net: float, constants: SuConstants) -> float:
+def _smx_miss_ratio(stencil: SuStencil, machine: Machine, held: Residency, net: float) -> float:
     """Return Eq. 8, or Eq. 17 for chunks whose values exceed the storage."""
     resident = held.groups_per_unit * net * stencil.itemsize
     capacity = machine.need("l1_bytes")
-    ratio = resident / capacity * constants.delta
+    ratio = resident / capacity * _DELTA
     # Section 3.5 adjusts Eq. 8 only for chunks whose resident values exceed the storage.
     if stencil.chunk == 1 or resident <= capacity:
         return ratio
     halo = max(array.halo[2] for array in stencil.loads)
-    ratio *= (1 + halo) / (stencil.chunk + halo)
-    if not constants.eta:
-        return ratio
-    warps = ceil(stencil.items_per_group / machine.need("sub_group_size"))
-    # A processor does a multiply-add, two operations, per cycle; Eq. 17 divides by the threads of a warp.
-    processors = machine.need("fp32_per_cycle") / 2 / machine.need("sub_group_size")
-    # The logarithm is negative where processors outnumber the warps, which takes no misses away.
-    return ratio + max(0.0, log2(stencil.chunk * warps / processors)) * constants.eta
+    # Eq. 17 without the term whose constant has no value.
+    return ratio * (1 + halo) / (stencil.chunk + halo)
 
 
 def _wave_shape(stencil: SuStencil, array: LoadedArray, wave_groups: int) -> tuple[int, int]:

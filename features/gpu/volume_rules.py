@@ -139,12 +139,6 @@ class L1Loads:
     repeated: Mapping[str, float]  # what is loaded again, since the cache has lost it
 
 
-def repeated_by_curve(group: GroupVolumes, miss: float) -> L1Loads:
-    """Return loads below the L1 cache from the share of repeated loads that miss (Eqs. 2 and 5)."""
-    # The redundant volume is what is asked for beyond the compulsory one.
-    return L1Loads({}, {name: miss * max(0.0, group.loads[name] - group.compulsory[name]) for name in group.loads})
-
-
 def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
     """Return loads below the L1 cache from those of some compute units."""
     shared: dict[str, float] = {}
@@ -301,28 +295,21 @@ def current_volumes(
         l2_z=(volumes.sets[2] + load - overlap[2]) / l2,
         l2=footprint / l2,
     )
-    xy_miss = machine.curves.get("xy_miss_current", _OVERLAP_MISS)
-    z_miss = machine.curves.get("z_miss_current", _OVERLAP_MISS)
     if _loads_more_than(parts, before.load):
-        farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, z_miss))
+        farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, _OVERLAP_MISS))
         parts = replace(parts, wave=farther)
-    own = machine.curves.get("l1_miss_current")
-    below_l1 = (
-        repeated_by_curve(group, gompertz(own, over.l1))
-        if own
-        else repeated_by_reuse(group, resident_reuse(launch, resident, units, l1, lines, offsets))
-    )
+    below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, units, l1, lines, offsets))
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
     # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
-    y_hit, z_hit = 1 - gompertz(xy_miss, over.l2_y), 1 - gompertz(z_miss, over.l2_z)
-    x_hit = y_hit if volumes.sets[1] else 1 - gompertz(xy_miss, over.l2_x)
+    y_hit, z_hit = 1 - gompertz(_OVERLAP_MISS, over.l2_y), 1 - gompertz(_OVERLAP_MISS, over.l2_z)
+    x_hit = y_hit if volumes.sets[1] else 1 - gompertz(_OVERLAP_MISS, over.l2_x)
     rates = Rates(
         sliding=(x_hit, y_hit, z_hit),
         recurring=(recurring_hit(over.l2_x), recurring_hit(over.l2_y), recurring_hit(over.l2_z)),
-        load_miss=_load_miss(launch, machine, over.l2, wave_argument),
-        store_miss=gompertz(machine.curves.get("store_miss_current", _STORE_MISS), wave_argument),
+        load_miss=_load_miss(launch, over.l2, wave_argument),
+        store_miss=gompertz(_STORE_MISS, wave_argument),
         # A run is the farthest that reuse reaches back, as a layer is within a launch.
-        again_miss=1.0 if before.run_bytes is None else gompertz(z_miss, before.run_bytes / l2),
+        again_miss=1.0 if before.run_bytes is None else gompertz(_OVERLAP_MISS, before.run_bytes / l2),
         shared=over.l2,
     )
     found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
@@ -340,12 +327,11 @@ def _loads_more_than(parts: Parts, least: Mapping[str, int]) -> bool:
     return False
 
 
-def _load_miss(launch: ResolvedLaunch, machine: Machine, oversubscription: float, argument: float) -> float:
-    own = machine.curves.get("load_miss_current")
-    rate = gompertz(own or _LOAD_MISS, argument)
+def _load_miss(launch: ResolvedLaunch, oversubscription: float, argument: float) -> float:
+    rate = gompertz(_LOAD_MISS, argument)
     # The curve stays at a fifth however large a folded wave is. It is kept where loops load: work-groups of a wave go
     # through them side by side, so that repeated loads come close together.
-    return rate if own or _loads_in_loops(launch) else max(rate, reuse_beyond(oversubscription))
+    return rate if _loads_in_loops(launch) else max(rate, reuse_beyond(oversubscription))
 
 
 def _loads_in_loops(launch: ResolvedLaunch) -> bool:

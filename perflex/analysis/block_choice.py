@@ -68,7 +68,7 @@ def choose_block(
     *,
     cores: int | None = None,
     lanes: int = 1,
-    tiles_per_core: int = 1,
+    tiles_per_core: int = 8,
 ) -> BlockChoice:
     """Choose the block sizes of a stencil without running it.
 
@@ -89,15 +89,15 @@ def choose_block(
         The machine, its name, or its file.
     criterion
         For levels by name, the reuse that each must hold: ``"row"`` or ``"plane"`` (in the paper, where x is the
-        outermost axis: reuse in y, and in x). By default ``"plane"`` for the last level and ``"row"`` for the one
-        before it.
+        outermost axis: reuse in y, and in x). By default ``"plane"`` for the second level, which lost the least of the
+        rules that were timed.
     cores
         Working cores; by default all of the machine.
     lanes
         Row lengths are multiples of this (or whole rows): elements of a vector.
     tiles_per_core
         Fewest tiles per core. With 1, all wait for a core that is disturbed; a runtime that gives out tiles as cores
-        become free can level that out when there are several.
+        become free levels that out when there are several.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def choose_block(
 def _criterion(machine: Machine, criterion: Mapping[str, str] | None) -> list[tuple[CacheLevel, str]]:
     levels = machine.need_levels()
     if criterion is None:
-        criterion = {level.name: reuse for level, reuse in zip(levels[-2:], REUSES[-len(levels[-2:]) :], strict=True)}
+        criterion = {levels[min(1, len(levels) - 1)].name: "plane"}
     by_name = {level.name.casefold(): level for level in levels}
     found = []
     for name, reuse in criterion.items():

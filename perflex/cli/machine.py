@@ -72,7 +72,6 @@ def show(
                 f"  {fact.ljust(width)}  {'not known' if value is None else _amount(value, what.unit)}{source}"
             )
     lines += _level_lines(found, numbers)
-    lines += [f"  curve {curve}: a, b, c = {coefficients}" for curve, coefficients in found.curves.items()]
     for level, ceiling in found.ceilings.items():
         unit = "instruction/s" if level == "instructions" else "B/s"
         lines.append(f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})")
@@ -157,7 +156,6 @@ def _content(found: Machine) -> dict[str, object]:
         "l1_rules": found.l1_rules,
         "levels": [_with_sources(level, found, level.name) for level in found.levels],
         "memory_streams": [_with_sources(stream, found, f"memory.{stream.name}") for stream in found.memory_streams],
-        "curves": found.curves,
         "ceilings": {
             level: {"rate": ceiling.rate, "source": _cited(ceiling.source)} for level, ceiling in found.ceilings.items()
         },

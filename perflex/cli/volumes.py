@@ -289,7 +289,7 @@ def block(
     ] = None,
     cores: Annotated[int | None, typer.Option(min=1, help="Active cores; by default all.")] = None,
     lanes: Annotated[int, typer.Option(min=1, help="Make rows multiples of this number of points.")] = 1,
-    tiles_per_core: Annotated[int, typer.Option(min=1, help="Minimum number of tiles per core.")] = 1,
+    tiles_per_core: Annotated[int, typer.Option(min=1, help="Minimum number of tiles per core.")] = 8,
     as_json: JsonOption = False,
 ) -> None:
     """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""

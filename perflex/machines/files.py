@@ -61,14 +61,6 @@ class L1Rules(Entry, frozen=True):
     value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks"]
 
 
-class Curve(Entry, frozen=True):
-    """Coefficients of a capacity curve."""
-
-    a: Finite
-    b: Finite
-    c: Finite
-
-
 class SourceEntry(Fields, frozen=True):
     """An entry of ``sources``."""
 
@@ -126,7 +118,6 @@ class MachineFile(Fields, frozen=True, kw_only=True):
     l1_rules: L1Rules | None = None
     levels: tuple[Level, ...] = ()
     memory_streams: tuple[Stream, ...] = ()
-    curves: dict[str, Curve]
     ceilings: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
 
@@ -160,8 +151,6 @@ class _Reader:
             self._origins["l1_rules"] = self._source(file.l1_rules, "l1_rules")
         levels = self._levels(file.levels)
         streams = tuple(self._stream(stream, place) for place, stream in enumerate(file.memory_streams))
-        for name, curve in file.curves.items():
-            self._source(curve, "curves", name)
         return Machine(
             name=file.name,
             aliases=file.aliases,
@@ -171,7 +160,6 @@ class _Reader:
             **facts,
             levels=levels,
             memory_streams=streams,
-            curves={name: (curve.a, curve.b, curve.c) for name, curve in file.curves.items()},
             sources=self._origins,
             ceilings={level: self._ceiling(level, rate) for level, rate in file.ceilings.items()},
         )

@@ -170,8 +170,8 @@ class Machine:
         Of a compute unit's first cache: size, what is allocated at once, and what is fetched at once.
     l1_rules
         One of `L1_RULES`; None where it is not known, so that there is no estimate of that cache's cycles.
-    l1_banks, l1_bank_bytes, l1_bytes_per_cycle
-        Banks of that cache, their width, and bytes per cycle and compute unit.
+    l1_bytes_per_cycle
+        Bytes per cycle and compute unit of that cache.
     l2_bytes, l2_effective_bytes, l2_bandwidth, dram_bandwidth
         Size of the second cache, the part of it that data can rely on, and bandwidths in B/s.
     local_bytes, local_bytes_per_group
@@ -221,8 +221,6 @@ class Machine:
         A CPU's caches, the one next to the core first.
     memory_streams
         Measured bandwidths of a CPU's memory.
-    curves
-        Coefficients (a, b, c) of capacity curves ``a exp(-b exp(-c O))`` of the oversubscription O, by name.
     sources
         Where each known fact comes from; a level's are named ``L1.size_bytes``, a stream's ``memory.copy``.
     ceilings
@@ -240,8 +238,6 @@ class Machine:
     l1_bytes: int | None = _fact("B")
     line_bytes: int | None = _fact("B", kinds=KINDS)
     sector_bytes: int | None = _fact("B")
-    l1_banks: int | None = _fact("1")
-    l1_bank_bytes: int | None = _fact("B")
     l1_bytes_per_cycle: float | None = _fact("B/cycle", whole=False)
     l2_bytes: int | None = _fact("B")
     l2_effective_bytes: int | None = _fact("B")
@@ -288,7 +284,6 @@ class Machine:
     levels: tuple[CacheLevel, ...] = ()
     memory_streams: tuple[MemoryStream, ...] = ()
     # Dictionaries have no hash; machines that are equal hash alike without them, too.
-    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, compare=False, repr=False)
     ceilings: Mapping[str, PublishedCeiling] = field(default_factory=dict, hash=False)
 

@@ -110,7 +110,6 @@ def machine_document(
         "facts": _facts(cpu, found),
         "levels": _levels(cpu, found, hypothesis),
         "memory_streams": _streams(cpu, found),
-        "curves": {},
     }
 
 

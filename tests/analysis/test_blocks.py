@@ -100,7 +100,7 @@ def test_the_paper_s_block_limits() -> None:
 @pytest.mark.parametrize("cores", [1, 3, 4])
 @pytest.mark.parametrize("criterion", [{"L3": "plane"}, {"L3": "plane", "L2": "row"}, {"L2": "plane"}, {}])
 def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, criterion, cores) -> None:
-    found = choose_block(star, SIZES, machine, criterion, cores=cores, lanes=16)
+    found = choose_block(star, SIZES, machine, criterion, cores=cores, lanes=16, tiles_per_core=1)
     available = {level.name: level.size_bytes for level in machine.levels}
 
     def need(reuse, x, y):  # 25 points: radius 4, and the array that is written
@@ -123,16 +123,23 @@ def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, cri
 
 
 def test_no_blocks_where_everything_fits(star) -> None:
-    found = choose_block(star, SIZES, "EPYC-7452", cores=1)
+    criterion = {"L2": "row", "L3": "plane"}
+    found = choose_block(star, SIZES, "EPYC-7452", criterion, cores=1, tiles_per_core=1)
     assert (found.block, found.tiles, found.imbalance) == ((128, 96, 64), 1, 1.0)
     assert [(held.level, held.reuse) for held in found.conditions] == [("L2", "row"), ("L3", "plane")]
     # Four cores need four tiles: whole rows, and the fewest points in halos for that.
-    assert choose_block(star, SIZES, "EPYC-7452", cores=4).block == (128, 96, 16)
+    assert choose_block(star, SIZES, "EPYC-7452", criterion, cores=4, tiles_per_core=1).block == (128, 96, 16)
 
 
-def test_more_tiles_can_be_asked_for(star) -> None:
-    """Eight tiles for each of two cores: whole rows, of all such blocks the one cut least along y."""
-    found = choose_block(star, SIZES, "EPYC-7452", {}, cores=2, tiles_per_core=8)
+def test_the_rule_by_default(star, machine) -> None:
+    found = choose_block(star, SIZES, machine)
+    assert [(held.level, held.reuse) for held in found.conditions] == [("L2", "plane")]
+    assert found.tiles_per_core >= 8
+
+
+def test_eight_tiles_for_each_core(star) -> None:
+    """Whole rows, of all such blocks the one cut least along y."""
+    found = choose_block(star, SIZES, "EPYC-7452", {}, cores=2)
     assert (found.block, found.tiles, found.tiles_per_core) == ((128, 96, 4), 16, 8)
     with pytest.raises(BlockError, match="no 1000000 tiles for each of 2 cores"):
         choose_block(star, SIZES, "EPYC-7452", {}, cores=2, tiles_per_core=10**6)
@@ -141,7 +148,7 @@ def test_more_tiles_can_be_asked_for(star) -> None:
 
 
 def test_halos_are_counted(star) -> None:
-    assert choose_block(star, SIZES, "EPYC-7452", {}, cores=1).extra_loads == pytest.approx(
+    assert choose_block(star, SIZES, "EPYC-7452", {}, cores=1, tiles_per_core=1).extra_loads == pytest.approx(
         ((136 * 104 * 72) / (128 * 96 * 64) - 1) / 2
     )
 
@@ -181,10 +188,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     # Three planes of a with halos, one of b: 8 (3 (x + 1) (y + 2) + x y) below 1 MiB.
-    assert found["block"] == [240, 120, 240]
+    assert found["block"] == [240, 120, 30]
     assert found["conditions"][0]["needed_bytes"] == 8 * (3 * 241 * 122 + 240 * 120)
     assert main(words) == 0
-    assert "block: 240 x 120 x 240 points" in capsys.readouterr().out
+    assert "block: 240 x 120 x 30 points" in capsys.readouterr().out
     assert main([*words[:-4], "--criterion", "L2"]) != 0
     assert "--criterion" in capsys.readouterr().err
 

@@ -48,7 +48,6 @@ levels:
   overlap: {value: max, source: sheet}
 memory_streams:
 - {name: copy, loads: 1, stores: 1, write_allocates: 1, bandwidth: {value: 2, unit: GB/s, source: sheet}}
-curves: {}
 """
 
 

@@ -20,7 +20,7 @@ from perflex.features.gpu.launch_footprints import Layout
 from perflex.features.gpu.left_in_l2 import gompertz
 from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
 from perflex.features.gpu.resolved_launch import accessing_launches
-from perflex.features.gpu.volume_rules import Oversubscription, Parts, Rates, as_volumes, repeated_by_curve
+from perflex.features.gpu.volume_rules import L1Loads, Oversubscription, Parts, Rates, as_volumes
 from perflex.features.gpu.waves import launch_residency, waves_of
 from perflex.features.gpu.work_group_kinds import guards_of, whole_grid
 
@@ -85,15 +85,18 @@ def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offse
         l2_z=volumes.sets[2] / capacity,
         l2=(sum(volumes.load.values()) + sum(volumes.store.values())) / capacity,
     )
-    below_l1 = repeated_by_curve(group, gompertz(machine.curves.get("l1_miss", _L1_MISS), over.l1))
+    miss = gompertz(_L1_MISS, over.l1)
+    # The redundant volume is what is asked for beyond the compulsory one (Eqs. 2 and 5).
+    repeated = {name: miss * max(0.0, group.loads[name] - group.compulsory[name]) for name in group.loads}
+    below_l1 = L1Loads({}, repeated)
     # Section 4.5 fits no rate for the x set: the y set's serves both.
-    y_hit = gompertz(machine.curves.get("y_hit", _Y_HIT), _clamped(over.l2_y))
-    z_hit = gompertz(machine.curves.get("z_hit", _Z_HIT), _clamped(over.l2_z))
+    y_hit = gompertz(_Y_HIT, _clamped(over.l2_y))
+    z_hit = gompertz(_Z_HIT, _clamped(over.l2_z))
     rates = Rates(
         sliding=(y_hit, y_hit, z_hit),
         recurring=(y_hit, y_hit, z_hit),
-        load_miss=gompertz(machine.curves.get("load_miss", _PAPER_LOAD_MISS), over.l2),
-        store_miss=1 - gompertz(machine.curves.get("store_hit", _STORE_HIT), over.l2),
+        load_miss=gompertz(_PAPER_LOAD_MISS, over.l2),
+        store_miss=1 - gompertz(_STORE_HIT, over.l2),
     )
     return as_volumes(launch, parts, below_l1, rates, over, resident=resident, units=units)
 

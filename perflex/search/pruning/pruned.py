@@ -43,7 +43,6 @@ _BEGINNINGS = {
     "f_peak_atomic": "memory",
     # Waiting for memory, local memory and arithmetic.
     "f_peak_latency": "other",
-    "f_peak_exposed": "other",
     **dict.fromkeys(("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_", "f_simd_", "f_code_", "f_peak_"), "on-chip"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import log2
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import yaml
 from perflex import load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.features.gpu.su_stencils import SuConstants, SuVolumes, recognise_stencil, su_volumes
+from perflex.features.gpu.su_stencils import SuVolumes, recognise_stencil, su_volumes
 from uipick import ALL_GENERATORS, KernelCollection
 
 K20 = load_machine("K20")
@@ -106,9 +105,6 @@ def test_chunks_along_z(chunk: int, variant: str) -> None:
     assert found.v_smx == pytest.approx((1 + 1 / (4 * chunk)) * 2**30)
     first = found.residency.groups_per_unit * found.group_loads_net * 8 / 49152 * 0.01
     assert found.smx_miss_ratio == pytest.approx(first * 3 / (chunk + 2))
-    second = max(0.0, log2(chunk * 4 / 6))
-    with_eta = su_volumes(stencil, K20, constants=SuConstants(eta=0.02))
-    assert with_eta.smx_miss_ratio == pytest.approx(first * 3 / (chunk + 2) + 0.02 * second)
 
 
 def test_chunks_whose_values_fit_the_storage_follow_equation_8() -> None:
