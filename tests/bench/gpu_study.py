@@ -47,7 +47,7 @@ class Step(NamedTuple):
 def steps(device: str) -> tuple[Step, ...]:
     """Return the steps; paths are relative to the folder of results."""
     own = ("--device", device)
-    record, half = (sys.executable, str(HERE / "any_kernel.py")), ("--half", "report")
+    record = (sys.executable, str(HERE / "any_kernel.py"))
     judged = ("--times", "families.jsonl", "--calibration", "general_gpu=general.yaml", "--out", "families")
     return (
         Step("devices", 1, (*PERFLEX, "devices")),
@@ -56,8 +56,8 @@ def steps(device: str) -> tuple[Step, ...]:
         Step("times", 1, (*PERFLEX, "export-times", "general.yaml", "--out", "general_times.csv"), ("calibrate",)),
         Step("demo", 8, (*PERFLEX, "demo", *own, "--out", "demo")),
         Step("space", 12, (sys.executable, str(Path(__file__)), "--space", device), ("calibrate",)),
-        Step("families", 25, (*record, "record", *half, *own, "--out", "families.jsonl")),
-        Step("judge", 6, (*record, "judge", *half, *judged), ("calibrate", "families")),
+        Step("families", 25, (*record, "record", *own, "--out", "families.jsonl")),
+        Step("judge", 6, (*record, "judge", *judged), ("calibrate", "families")),
         Step("evaluate", 20, (*PERFLEX, "evaluate", *own, "--out", "evaluation")),
     )
 
@@ -90,31 +90,28 @@ def run(step: Step, folder: Path, seconds: float) -> str:
 
 
 def space(device: str) -> None:
-    """Time a space of tiled matrix multiplications until SIGINT, and judge its predictions by `general.yaml`."""
-    import warnings
+    """Predict a space of tiled matrix multiplications by `general.yaml`, then time it until SIGINT, and judge."""
+    from judging import judged, predicted, write_cases
 
-    from judging import Method, judged, write_cases
-
-    from perflex import Calibration, PerflexError, TimingOptions, find_device
+    from perflex import Calibration, TimingOptions, find_device
     from perflex.features.sized_kernel import sized_kernels
     from perflex.timing.measuring import measure
     from perflex.timing.results import Timing
     from uipick import ALL_GENERATORS, KernelCollection
 
-    warnings.simplefilter("ignore")
     where, calibration = find_device(device), Calibration.load("general.yaml")
     n = 2048 if where.kind == "gpu" else 256
     tags = f"matmul_rb dtype:float32 rows:1,2,4,8 columns:1,2,4,8 lsize:4,8,16 groups_fit:True n:{n}".split()
-    method, measured = Method("general", "nothing"), {}
+    kernels = {kernel.name: kernel for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags)}
+    method = predicted(
+        "general", "nothing", kernels, lambda name: calibration.predict_interval(kernels[name], kernels[name].sizes)
+    )
+    measured = {}
     try:
-        for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags):
+        for name, kernel in kernels.items():
             [timing] = measure(sized_kernels([kernel]), where, TimingOptions(budget_s=0.1))
             if isinstance(timing, Timing):
-                measured[kernel.name] = timing.seconds
-                try:
-                    method.seconds[kernel.name] = float(calibration.predict(kernel, kernel.sizes))
-                except PerflexError as error:
-                    method.refused[kernel.name] = str(error)
+                measured[name] = timing.seconds
     except KeyboardInterrupt:
         print("cut short")
     print(judged([method], measured, lambda _: "space"))

@@ -1,19 +1,52 @@
-"""What benchmarks share: methods judged by measured times, printed and written as tables."""
+"""What all benchmarks share: recording and timing cases, predicting them, judging methods, and tables."""
 
 from __future__ import annotations
 
 import csv
+import json
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex import PerflexError, TimingOptions
+from perflex.features.sized_kernel import sized_kernels
 from perflex.studies.accuracy import Accuracy
+from perflex.studies.evaluation.baselines import Peaks, copy_bandwidth, copy_kernel, work_of
+from perflex.timing.measuring import measure
+from perflex.timing.results import Timing
+from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+# Enough samples for a median known to a few percent, and little time for slow variants.
+OPTIONS = TimingOptions(trials=41, min_trials=8, precision=0.015, budget_s=0.4, limit_s=10)
+_MADD_TAGS = "flops_madd_pattern dtype:float32 lsize_0:64 lsize_1:1 groups_fit:True nelements:131072 m:64"
+
+
+def record(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Append results to a file, a JSON document a line, so that a run that was ended early can go on."""
+    with path.open("a", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """Return the results in a file; none where there is no file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def measured_peaks(device: Any) -> Peaks:
+    """Return a device's rates of multiply-adds and of copied bytes, from two measurement kernels."""
+    kernels = [*KernelCollection(ALL_GENERATORS).generate_kernels(_MADD_TAGS.split()), copy_kernel()]
+    arithmetic, copy = measure(sized_kernels(kernels), device)
+    for outcome in (arithmetic, copy):
+        if not isinstance(outcome, Timing):
+            raise outcome.error
+    return Peaks(work_of(kernels[0], kernels[0].sizes).operations / arithmetic.seconds, copy_bandwidth(copy.seconds))
 
 
 @dataclass
@@ -28,6 +61,25 @@ class Method:
     seconds: dict[Any, float] = field(default_factory=dict)
     limits: dict[Any, tuple[float, float]] = field(default_factory=dict)
     refused: dict[Any, str] = field(default_factory=dict)
+
+
+def predicted(name: str, knowledge: str, cases: Iterable[Any], predict: Callable[[Any], Any]) -> Method:
+    """Return a method's predictions: times or intervals; of what perflex refuses the reason."""
+    method = Method(name, knowledge)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases:
+            try:
+                value = predict(case)
+            except PerflexError as error:
+                method.refused[case] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+                continue
+            if not isinstance(value, float):
+                method.limits[case] = value.low, value.high
+                value = float(value.predicted)
+            method.seconds[case] = value
+    print(f"{name}: {len(method.seconds)} cases", flush=True)
+    return method
 
 
 HEADINGS = (
@@ -57,13 +109,11 @@ def row_of(method: Method, measured: Mapping[Any, float], group: Callable[[Any],
         method.knowledge,
         str(found.cases),
         f"{found.factor:.2f}",
-        ", ".join(
-            percent(value) for value in (found.median, float(np.percentile(errors, 90)), found.rms, found.maximum)
-        ),
+        percents(found.median, float(np.percentile(errors, 90)), found.rms, found.maximum),
         f"{found.pairs_right:.2f}",
-        ", ".join(percent(value) for value in (found.loss_median, found.loss_p90, found.loss_worst)),
-        percent(found.first_tenth),
-        percent(float(np.mean(inside))) if inside else "-",
+        percents(found.loss_median, found.loss_p90, found.loss_worst),
+        percents(found.first_tenth),
+        percents(float(np.mean(inside))) if inside else "-",
     ]
 
 
@@ -73,13 +123,19 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def refusals(methods: Sequence[Method]) -> str:
+    """Return a line for each reason why methods did not predict, the most frequent first."""
+    return "\n".join(
+        f"* {method.name}: {count} cases without a prediction: {reason}"
+        for method in methods
+        for reason, count in Counter(method.refused.values()).most_common(8)
+    )
+
+
 def judged(methods: Sequence[Method], measured: Mapping[Any, float], group: Callable[[Any], Hashable]) -> str:
     """Return a table of methods, and under it how many cases were refused why."""
     text = table(HEADINGS, [row_of(method, measured, group) for method in methods])
-    for method in methods:
-        for reason, count in Counter(method.refused.values()).most_common(8):
-            text += f"\n* {method.name}: {count} cases without a prediction: {reason}"
-    return text + "\n"
+    return "\n".join(filter(None, (text, refusals(methods)))) + "\n"
 
 
 def by_part(methods: Sequence[Method], measured: Mapping[Any, float], part: Callable[[Any], str],
@@ -88,22 +144,22 @@ def by_part(methods: Sequence[Method], measured: Mapping[Any, float], part: Call
     rows = []
     for name in sorted({part(case) for case in measured}):
         own = {case: seconds for case, seconds in measured.items() if part(case) == name}
-        cells = []
-        for method in methods:
-            found = accuracy_of(method, own, group)
-            cells.append(
-                "-"
-                if found is None
-                else f"{found.factor:.2f}; {percent(found.median)}, {percent(found.maximum)}; {found.pairs_right:.2f}; "
-                f"{percent(found.loss_mean)}"
-            )
+        found = [accuracy_of(method, own, group) for method in methods]
+        cells = (
+            "-"
+            if one is None
+            else f"{one.factor:.2f}; {percents(one.median, one.maximum)}; {one.pairs_right:.2f}; "
+            f"{percents(one.loss_mean)}"
+            for one in found
+        )
         rows.append([f"`{name}`", *cells])
     return table(["part", *(method.name for method in methods)], rows)
 
 
-def percent(value: float) -> str:
-    """Return a fraction as a percentage of two digits."""
-    return "-" if np.isnan(value) else f"{100 * value:.1f} %" if abs(value) < 0.1 else f"{100 * value:.0f} %"
+def percents(*values: float) -> str:
+    """Return fractions as percentages of two digits."""
+    shown = ("-" if np.isnan(v) else f"{100 * v:.1f} %" if abs(v) < 0.1 else f"{100 * v:.0f} %" for v in values)
+    return ", ".join(shown)
 
 
 def write_cases(path: Path, methods: Sequence[Method], measured: Mapping[Any, float]) -> None:
@@ -113,5 +169,5 @@ def write_cases(path: Path, methods: Sequence[Method], measured: Mapping[Any, fl
         writer.writerow(["method", "knowledge", "case", "predicted_s", "measured_s", "refused"])
         for method in methods:
             for case in (case for case in measured if case in method.seconds or case in method.refused):
-                predicted, reason = method.seconds.get(case, ""), method.refused.get(case, "")
-                writer.writerow([method.name, method.knowledge, case, predicted, measured[case], reason])
+                seconds, reason = method.seconds.get(case, ""), method.refused.get(case, "")
+                writer.writerow([method.name, method.knowledge, case, seconds, measured[case], reason])

@@ -24,7 +24,6 @@ from perflex.studies.evaluation.baselines import (
     work_of,
 )
 from perflex.studies.evaluation.studies import STUDIES, plan_of
-from tests.bench.any_kernel_parts.families import families
 from tests.bench.judging import Method, by_part, judged, write_cases
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -80,11 +79,9 @@ def test_work_needs_no_footprint(monkeypatch: pytest.MonkeyPatch) -> None:
         raise UnsupportedKernelError(msg)
 
     monkeypatch.setattr("perflex.features.counting.counts.ScopCounts.footprint_among", refuse)
-    kernel = next(one for one in families("develop") if one.name == "gather").variants["64"]()
-    # 64 blocks of 1024 rows, four multiply-adds each.
-    assert work_of(kernel, {"n": 64}) == Work(items=64 * 1024, operations=64 * 1024 * 4)
+    assert work_of(updated_rows(), {"n": 64}) == Work(items=64, operations=2 * 64 * 3)
     with pytest.raises(UnsupportedKernelError, match="no footprint"):
-        distinct_bytes_of(kernel, {"n": 64})
+        distinct_bytes_of(updated_rows(), {"n": 64})
 
 
 def test_the_roofline_is_the_nearer_limit() -> None:

@@ -1,9 +1,7 @@
-"""Families of kernels: each is one task, written in several ways, at three sizes.
+"""Families of kernels: each is one task from a public source, written in several ways, at three sizes.
 
-One half is used while models are developed, the other is only looked at for the report.
-
-Modules ``develop_*.py`` and ``report_*.py`` each have a tuple ``FAMILIES``; `families` gathers them. Kernels are made
-with the helpers of `kernels` or with loopy alone. Rules for a family:
+Modules beside this one each have a tuple ``FAMILIES``; `families` gathers them. Kernels are made with the helpers of
+`kernels` or with loopy alone. Rules for a family:
 
 * All variants do the same task: the same size parameters, the same arrays by name with the same subscripts and element
   types. A variant with another data layout changes an array's ``order`` or ``dim_tags`` only, so that one reference in
@@ -17,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import loopy as lp
 
-Arrays = Mapping[str, Any]
-Half: TypeAlias = Literal["develop", "report"]
-HALVES: tuple[Half, ...] = get_args(Half)
+Arrays: TypeAlias = Mapping[str, Any]
+Sizes: TypeAlias = Mapping[str, int]
+# Work-items along the loops that are given to the grid, by loop.
+Lengths: TypeAlias = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -42,27 +41,15 @@ class Family:
     name: str
     source: str
     variants: Mapping[str, Callable[[], lp.TranslationUnit]]
-    sizes: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]
-    tiny: Mapping[str, int]
-    reference: Callable[[Arrays, Mapping[str, int]], Arrays]
+    sizes: tuple[Sizes, Sizes, Sizes]
+    tiny: Sizes
+    reference: Callable[[Arrays, Sizes], Arrays]
     tolerance: float = 2e-4
 
 
-def families(half: Half) -> tuple[Family, ...]:
-    """Return the families of a half, in the order of their names.
-
-    Raises
-    ------
-    ValueError
-        There is no such half, or two families have one name.
-    """
-    if half not in HALVES:
-        msg = f"the halves are {' and '.join(HALVES)}, not {half!r}"
-        raise ValueError(msg)
-    modules = sorted(path.stem for path in Path(__file__).parent.glob(f"{half}_*.py"))
+@cache
+def families() -> dict[str, Family]:
+    """Return the families by name, in the order of their names."""
+    modules = ("dense", "grids", "images", "layers", "particles", "recurrences")
     found = [family for name in modules for family in import_module(f".{name}", __package__).FAMILIES]
-    names = [family.name for family in found]
-    if len(set(names)) < len(names):
-        msg = f"several families of the half {half!r} have one name: {sorted(n for n in names if names.count(n) > 1)}"
-        raise ValueError(msg)
-    return tuple(sorted(found, key=lambda family: family.name))
+    return {family.name: family for family in sorted(found, key=lambda family: family.name)}

@@ -65,22 +65,10 @@ def fits(multiple: int, *sizes: str) -> str:
     return " and ".join(f"{size} mod {multiple} = 0" for size in sizes)
 
 
-def on_grid(kernel: lp.TranslationUnit, **lengths: int | tuple[int, int]) -> lp.TranslationUnit:
-    """Give loops to work-groups: the first named loop is axis 0, the second axis 1, and so on.
-
-    A number is the work-items of a work-group along the axis. With a pair ``(work-items, each)`` each work-item
-    computes so many iterations, a work-group's length apart, unrolled.
-    """
+def on_grid(kernel: lp.TranslationUnit, **lengths: int) -> lp.TranslationUnit:
+    """Give loops to work-groups of so many work-items: the first named loop is axis 0, the second axis 1, and so on."""
     for axis, (iname, length) in enumerate(lengths.items()):
-        items, each = length if isinstance(length, tuple) else (length, 1)
-        if each == 1:
-            kernel = lp.split_iname(kernel, iname, items, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
-        else:
-            kernel = lp.split_iname(kernel, iname, items * each, outer_tag=f"g.{axis}", inner_iname=f"{iname}_part")
-            kernel = lp.split_iname(
-                kernel, f"{iname}_part", items, outer_iname=f"{iname}_own", inner_iname=f"{iname}_inner"
-            )
-            kernel = lp.tag_inames(kernel, {f"{iname}_own": "unr", f"{iname}_inner": f"l.{axis}"})
+        kernel = lp.split_iname(kernel, iname, length, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
     return kernel
 
 
@@ -94,13 +82,6 @@ def neighbours(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.Transla
 def unrolled(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
     """Unroll a loop so many times."""
     return lp.split_iname(kernel, iname, count, inner_tag="unr")
-
-
-def fetched(kernel: lp.TranslationUnit, *fetches: tuple[str, list[str]]) -> lp.TranslationUnit:
-    """Fetch what arrays are loaded for the named loops into local memory, first."""
-    for array, inames in fetches:
-        kernel = lp.add_prefetch(kernel, array, inames, default_tag="l.auto")
-    return lp.add_inames_for_unused_hw_axes(kernel)
 
 
 def fetched_locally(kernel: lp.TranslationUnit, *fetches: tuple[str, list[str]]) -> lp.TranslationUnit:

@@ -1,22 +1,15 @@
-"""Families of the report: pairs of particles, clusters, and arithmetic in registers."""
+"""Pairs of particles, clusters, and arithmetic in registers."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Lengths, Sizes
 from .kernels import F32, F64, I32, fetched_locally, fits, loaded, make, on_grid, scratch, stored, unrolled, updated
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .families import Arrays
-
-_Lengths = dict[str, int]
 _IN_BOX = 32
 
 _BOX_BODY = """
@@ -46,7 +39,7 @@ _BOX_BODY = """
 """
 
 
-def _boxes(lengths: _Lengths, *, points: bool = False, times: int = 1, side_flat: bool = False) -> lp.TranslationUnit:
+def _boxes(lengths: Lengths, *, points: bool = False, times: int = 1, side_flat: bool = False) -> lp.TranslationUnit:
     order = "N2,N0,N1" if points else "N2,N1,N0"
     kernel = make(
         "box_forces",
@@ -67,7 +60,7 @@ def _boxes(lengths: _Lengths, *, points: bool = False, times: int = 1, side_flat
     return unrolled(kernel, "other", times) if times > 1 else kernel
 
 
-def _boxes_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _boxes_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     p, nbox = arrays["p"].astype(np.float64), sizes["nbox"]
     v, force = np.zeros((nbox, _IN_BOX)), np.zeros((nbox, 3, _IN_BOX))
     for box in range(nbox):
@@ -144,7 +137,7 @@ def _kmeans(
     return lp.tag_inames(kernel, dict.fromkeys(flat, "unr")) if flat else kernel
 
 
-def _kmeans_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _kmeans_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     apart = arrays["x"].astype(np.float64)[None] - arrays["centre"].astype(np.float64)[:, :, None]
     distances = (apart**2).sum(axis=1)
     return {"to": distances.argmin(axis=0), "least": distances.min(axis=0)}
@@ -186,7 +179,7 @@ _FRACTAL_BODY = """
 """
 
 
-def _fractal(lengths: _Lengths, *, times: int = 1, block: tuple[str, int] = ("", 1)) -> lp.TranslationUnit:
+def _fractal(lengths: Lengths, *, times: int = 1, block: tuple[str, int] = ("", 1)) -> lp.TranslationUnit:
     kernel = make(
         "fractal",
         "{[i, j, step]: 0 <= i < ny and 0 <= j < nx and 0 <= step < 40}",
@@ -210,7 +203,7 @@ def _fractal(lengths: _Lengths, *, times: int = 1, block: tuple[str, int] = ("",
     return unrolled(kernel, "step", times) if times > 1 else kernel
 
 
-def _fractal_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _fractal_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     c = (0.25 * arrays["cx"] - 0.5)[None, :] + 1j * (0.25 * arrays["cy"] - 0.375)[:, None]
     z, count = np.zeros_like(c), np.zeros(c.shape, np.int32)
     for _ in range(40):
@@ -273,7 +266,7 @@ def _shift(items: int, *, times: int = 1, streams: int = 1, column: int = 1) -> 
     return unrolled(kernel, "step", times) if times > 1 else kernel
 
 
-def _shift_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _shift_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     state = arrays["s"].copy()
     total = np.zeros_like(state)
     for _ in range(32):

@@ -1,22 +1,15 @@
-"""Families of the report: layers of neural networks, and the beams of an antenna array."""
+"""Layers of neural networks, and the beams of an antenna array."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Lengths, Sizes
 from .kernels import F32, fetched_locally, fits, loaded, make, on_grid, scratch, stored, unrolled
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .families import Arrays
-
-_Lengths = dict[str, int]
 _DEPTH = 16
 
 _ATTENTION_BODY = """
@@ -76,7 +69,7 @@ def _attention(
     return kernel
 
 
-def _attention_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _attention_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     q, k, v = (arrays[name].astype(np.float64) for name in "qkv")
     weights = np.exp(0.25 * np.einsum("hid,hjd->hij", q, k) - 4)
     return {"out": np.einsum("hij,hjd->hid", weights, v) / weights.sum(axis=2)[:, :, None]}
@@ -195,7 +188,7 @@ def _norm_group(items: int) -> lp.TranslationUnit:
     return lp.tag_inames(kernel, {"r": "g.0", "item": "l.0"})
 
 
-def _norm_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _norm_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     x = arrays["x"].astype(np.float64)
     centred = x - x.mean(axis=1, keepdims=True)
     scale = 1 / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
@@ -241,7 +234,7 @@ _BEAM_APART = """
 
 
 def _beam(
-    lengths: _Lengths, *, planar: bool = False, apart: bool = False, times: int = 1, beams: int = 1, local: bool = False
+    lengths: Lengths, *, planar: bool = False, apart: bool = False, times: int = 1, beams: int = 1, local: bool = False
 ) -> lp.TranslationUnit:
     order = "N1,N0,N2" if planar else "N2,N1,N0"
     sums = [] if apart else [scratch(name, F32, ()) for name in ("re", "im")]
@@ -271,7 +264,7 @@ def _beam(
     return unrolled(kernel, "a", times) if times > 1 else kernel
 
 
-def _beam_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _beam_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     w, x = (arrays[name][..., 0] + 1j * arrays[name][..., 1].astype(np.float64) for name in "wx")
     y = w @ x
     return {"y": np.stack([y.real, y.imag], axis=-1)}

@@ -1,28 +1,20 @@
-"""Families of the report: dense linear algebra and products of tensors."""
+"""Dense linear algebra and products of tensors."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Lengths, Sizes
 from .kernels import F32, F64, I32, fetched_locally, fits, loaded, make, neighbours, on_grid, stored, unrolled, updated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .families import Arrays
-
-_Lengths = dict[str, int]
 
 # Work-items along an axis that a fetch does not use store the same values.
 _SAME_VALUES = ("write_race(*_fetch_rule)",)
 
 
-def _gemver(lengths: _Lengths, *, rows: int = 1, column: int = 1, local: bool = False) -> lp.TranslationUnit:
+def _gemver(lengths: Lengths, *, rows: int = 1, column: int = 1, local: bool = False) -> lp.TranslationUnit:
     kernel = make(
         "gemver",
         "{[i, j]: 0 <= i, j < n}",
@@ -43,7 +35,7 @@ def _gemver(lengths: _Lengths, *, rows: int = 1, column: int = 1, local: bool = 
     return kernel
 
 
-def _gemver_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _gemver_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     update = np.outer(arrays["u1"], arrays["v1"]) + np.outer(arrays["u2"], arrays["v2"])
     return {"a": arrays["a"] + update}
 
@@ -69,7 +61,7 @@ _GEMVER = Family(
 
 
 def _covariance(
-    lengths: _Lengths, *, triangle: bool = True, times: int = 1, block: tuple[int, int] = (1, 1)
+    lengths: Lengths, *, triangle: bool = True, times: int = 1, block: tuple[int, int] = (1, 1)
 ) -> lp.TranslationUnit:
     start = "i" if triangle else "0"
     body = ["<float32> total = sum(k, (d[k, i] - mean[i])*(d[k, j] - mean[j]))", "cov[i, j] = total"]
@@ -89,7 +81,7 @@ def _covariance(
     return unrolled(kernel, "k", times) if times > 1 else kernel
 
 
-def _covariance_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _covariance_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     centred = arrays["d"].astype(np.float64) - arrays["mean"]
     return {"cov": centred.T @ centred}
 
@@ -117,7 +109,7 @@ _COVARIANCE = Family(
 
 
 def _contraction(
-    lengths: _Lengths, *, times: int = 1, block: tuple[str, int] = ("", 1), matrices: int = 1, local: bool = False
+    lengths: Lengths, *, times: int = 1, block: tuple[str, int] = ("", 1), matrices: int = 1, local: bool = False
 ) -> lp.TranslationUnit:
     kernel = make(
         "contraction",
@@ -141,7 +133,7 @@ def _contraction(
     return kernel
 
 
-def _contraction_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _contraction_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     return {"c": np.einsum("qsp,sr->pqr", arrays["a"], arrays["b"])}
 
 
@@ -171,7 +163,7 @@ _CONTRACTION = Family(
 )
 
 
-def _floyd(lengths: _Lengths, *, times: int = 1, rows: int = 1, local: bool = False) -> lp.TranslationUnit:
+def _floyd(lengths: Lengths, *, times: int = 1, rows: int = 1, local: bool = False) -> lp.TranslationUnit:
     kernel = make(
         "floyd_panel",
         "{[i, j, k]: 0 <= i, j < n and 0 <= k < 32}",
@@ -190,7 +182,7 @@ def _floyd(lengths: _Lengths, *, times: int = 1, rows: int = 1, local: bool = Fa
     return fetched_locally(kernel, ("a", ["i_inner", "k"]), ("b", ["k", "j_inner"])) if local else kernel
 
 
-def _floyd_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _floyd_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     through = (arrays["a"][:, :, None] + arrays["b"][None, :, :]).min(axis=1)
     return {"d": np.minimum(arrays["d"], through)}
 
@@ -214,7 +206,7 @@ _FLOYD = Family(
 )
 
 
-def _kronecker(lengths: _Lengths, *, columns: int = 1) -> lp.TranslationUnit:
+def _kronecker(lengths: Lengths, *, columns: int = 1) -> lp.TranslationUnit:
     kernel = make(
         "kronecker",
         "{[y, x]: 0 <= y, x < 8*n}",
@@ -226,7 +218,7 @@ def _kronecker(lengths: _Lengths, *, columns: int = 1) -> lp.TranslationUnit:
     return on_grid(kernel, **lengths)
 
 
-def _kronecker_blocks(inner: dict[str, str], lengths: _Lengths) -> lp.TranslationUnit:
+def _kronecker_blocks(inner: dict[str, str], lengths: Lengths) -> lp.TranslationUnit:
     kernel = make(
         "kronecker",
         "{[i, k, j, l]: 0 <= i, j < n and 0 <= k, l < 8}",
@@ -238,7 +230,7 @@ def _kronecker_blocks(inner: dict[str, str], lengths: _Lengths) -> lp.Translatio
     return lp.tag_inames(kernel, inner)
 
 
-def _kronecker_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _kronecker_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     return {"c": np.kron(arrays["a"], arrays["b"])}
 
 

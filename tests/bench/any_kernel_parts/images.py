@@ -1,22 +1,14 @@
-"""Families of the report: filters of images, pooling, and a lattice Boltzmann step."""
+"""Filters of images, pooling, and a lattice Boltzmann step."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Lengths, Sizes
 from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, stored
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .families import Arrays
-
-_Lengths = dict[str, int]
 
 _SOBEL_BODY = """
     <int32> gx = p[i, j + 2] + 2*p[i + 1, j + 2] + p[i + 2, j + 2] - p[i, j] - 2*p[i + 1, j] - p[i + 2, j]
@@ -27,7 +19,7 @@ _SOBEL_BODY = """
 
 
 def _sobel(
-    lengths: _Lengths, *, block: tuple[str, int] = ("", 1), column: int = 1, tile: bool = False
+    lengths: Lengths, *, block: tuple[str, int] = ("", 1), column: int = 1, tile: bool = False
 ) -> lp.TranslationUnit:
     kernel = make(
         "sobel",
@@ -48,7 +40,7 @@ def _sobel(
     return fetched_tile(on_grid(kernel, **lengths), "p", ["i_inner", "j_inner"])
 
 
-def _sobel_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _sobel_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     p = arrays["p"]
     smooth_rows, smooth_columns = p[:-2] + 2 * p[1:-1] + p[2:], p[:, :-2] + 2 * p[:, 1:-1] + p[:, 2:]
     gx, gy = smooth_rows[:, 2:] - smooth_rows[:, :-2], smooth_columns[2:] - smooth_columns[:-2]
@@ -91,7 +83,7 @@ _BILATERAL_BODY = """
 """
 
 
-def _bilateral(lengths: _Lengths, *, flat: str = "", tile: bool = False) -> lp.TranslationUnit:
+def _bilateral(lengths: Lengths, *, flat: str = "", tile: bool = False) -> lp.TranslationUnit:
     kernel = make(
         "bilateral",
         "{[i, j, y, x]: 0 <= i < ny and 0 <= j < nx and 0 <= y, x < 5}",
@@ -113,7 +105,7 @@ def _bilateral(lengths: _Lengths, *, flat: str = "", tile: bool = False) -> lp.T
     return lp.tag_inames(kernel, dict.fromkeys(flat, "unr")) if flat else kernel
 
 
-def _bilateral_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _bilateral_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     u, nx, ny = arrays["u"].astype(np.float64), sizes["nx"], sizes["ny"]
     here = u[2 : 2 + ny, 2 : 2 + nx]
     weights, total = np.zeros_like(here), np.zeros_like(here)
@@ -144,9 +136,7 @@ _BILATERAL = Family(
 )
 
 
-def _pool(
-    layout: str, lengths: _Lengths, *, flat: bool = False, block: tuple[str, int] = ("", 1)
-) -> lp.TranslationUnit:
+def _pool(layout: str, lengths: Lengths, *, flat: bool = False, block: tuple[str, int] = ("", 1)) -> lp.TranslationUnit:
     order = {"planes": "N2,N1,N0", "channels": "N0,N2,N1"}[layout]
     kernel = make(
         "pool",
@@ -164,7 +154,7 @@ def _pool(
     return lp.tag_inames(kernel, {"y": "unr", "x": "unr"}) if flat else kernel
 
 
-def _pool_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _pool_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     windows = np.lib.stride_tricks.sliding_window_view(arrays["u"], (3, 3), axis=(1, 2))
     return {"v": windows[:, ::2, ::2].max(axis=(3, 4))}
 
@@ -216,7 +206,7 @@ def _lbm_body() -> str:
     return "\n".join(lines)
 
 
-def _lbm(order: str, lengths: _Lengths, *, column: int = 1) -> lp.TranslationUnit:
+def _lbm(order: str, lengths: Lengths, *, column: int = 1) -> lp.TranslationUnit:
     tags = {"planes": "N2,N1,N0", "points": "N0,N2,N1", "rows": "N1,N2,N0"}[order]
     new = lp.GlobalArg("new", F32, shape="9, ny + 2, nx + 2", dim_tags=tags, is_input=True, is_output=True)
     kernel = make(
@@ -233,7 +223,7 @@ def _lbm(order: str, lengths: _Lengths, *, column: int = 1) -> lp.TranslationUni
     return on_grid(kernel, **lengths)
 
 
-def _lbm_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _lbm_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     f, new, nx, ny = arrays["f"].astype(np.float64), arrays["new"].copy(), sizes["nx"], sizes["ny"]
     pulled = np.array([f[q, 1 - y : 1 - y + ny, 1 - x : 1 - x + nx] for q, (x, y) in enumerate(_DIRECTIONS)])
     density = pulled.sum(axis=0)

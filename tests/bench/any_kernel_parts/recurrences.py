@@ -1,20 +1,14 @@
-"""Families of the report: recurrences along one axis, many of them side by side."""
+"""Recurrences along one axis, many of them side by side."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Sizes
 from .kernels import F64, I32, fits, loaded, make, on_grid, scratch, stored, updated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .families import Arrays
 
 _THOMAS_BODY = """
     for s
@@ -78,7 +72,7 @@ def _thomas(items: int, *, kept: bool = True, rows: bool = False, systems: int =
     return on_grid(kernel, s=items)
 
 
-def _thomas_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _thomas_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     a, b, c, d = arrays["a"], arrays["b"] + 4, arrays["c"].copy(), arrays["d"].copy()
     c[0], d[0] = c[0] / b[0], d[0] / b[0]
     for k in range(1, sizes["m"]):
@@ -137,7 +131,7 @@ def _scan(items: int, *, across: bool = False, times: int = 1, rows: int = 1) ->
     return on_grid(kernel, **{"rest" if rows > 1 else "r": items})
 
 
-def _scan_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _scan_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     x, flag, y = arrays["x"], arrays["flag"], np.zeros_like(arrays["x"])
     total = np.zeros(sizes["n"], np.int32)
     for k in range(sizes["m"]):
@@ -203,7 +197,7 @@ def _solve(items: int, *, rows: bool = False, right: bool = False, columns: int 
     return on_grid(kernel, **{"rest" if columns > 1 else "c": items})
 
 
-def _solve_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _solve_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     lower, x = arrays["lower"], arrays["x"].copy()
     for i in range(sizes["n"]):
         x[i] = (x[i] - 0.0625 * lower[i, :i] @ x[:i]) / lower[i, i]

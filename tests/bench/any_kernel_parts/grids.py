@@ -1,25 +1,17 @@
-"""Families of the report: steps of simulations on grids in two dimensions."""
+"""Steps of simulations on grids in two dimensions."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 
-from .families import Family
+from .families import Arrays, Family, Lengths, Sizes
 from .kernels import F32, F64, fetched_tile, fits, loaded, make, neighbours, on_grid, stored, updated
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from .families import Arrays
-
-_Lengths = dict[str, int]
-
-
-def _shape(kernel: lp.TranslationUnit, lengths: _Lengths, rows: int, column: int, tile: str = "") -> lp.TranslationUnit:
+def _shape(kernel: lp.TranslationUnit, lengths: Lengths, rows: int, column: int, tile: str = "") -> lp.TranslationUnit:
     """Launch a kernel over i and j with `rows` rows of a work-item unrolled, or `column` of them in a loop."""
     if rows > 1:
         kernel = neighbours(kernel, "i", rows)
@@ -32,7 +24,7 @@ def _shape(kernel: lp.TranslationUnit, lengths: _Lengths, rows: int, column: int
     return fetched_tile(on_grid(kernel, **lengths), tile, ["i_inner", "j_inner"])
 
 
-def _fdtd(lengths: _Lengths, *, rows: int = 1, column: int = 1, fused: bool = True) -> lp.TranslationUnit:
+def _fdtd(lengths: Lengths, *, rows: int = 1, column: int = 1, fused: bool = True) -> lp.TranslationUnit:
     body = """
         ey[i + 1, j] = ey[i + 1, j] - 0.5*(hz[i + 1, j] - hz[i, j])
         ex[i, j + 1] = ex[i, j + 1] - 0.5*(hz[i, j + 1] - hz[i, j])
@@ -54,7 +46,7 @@ def _fdtd(lengths: _Lengths, *, rows: int = 1, column: int = 1, fused: bool = Tr
     return _shape(kernel, lengths, rows, column)
 
 
-def _fdtd_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _fdtd_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     ex, ey, hz = arrays["ex"].copy(), arrays["ey"].copy(), arrays["hz"]
     ey[1:, :-1] -= 0.5 * (hz[1:, :-1] - hz[:-1, :-1])
     ex[:-1, 1:] -= 0.5 * (hz[:-1, 1:] - hz[:-1, :-1])
@@ -99,7 +91,7 @@ _HOTSPOT_INDEXED = """
 """
 
 
-def _hotspot(lengths: _Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+def _hotspot(lengths: Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
     kernel = make(
         "hotspot",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -111,7 +103,7 @@ def _hotspot(lengths: _Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, col
     return _shape(kernel, lengths, rows, column)
 
 
-def _hotspot_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _hotspot_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     t = arrays["t"]
     around = np.pad(t, 1, mode="edge")
     vertical = around[:-2, 1:-1] + around[2:, 1:-1] - 2 * t
@@ -157,7 +149,7 @@ _SRAD_BODY = """
 """
 
 
-def _srad(lengths: _Lengths, *, rows: int = 1, column: int = 1, tile: bool = False) -> lp.TranslationUnit:
+def _srad(lengths: Lengths, *, rows: int = 1, column: int = 1, tile: bool = False) -> lp.TranslationUnit:
     kernel = make(
         "srad",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -169,7 +161,7 @@ def _srad(lengths: _Lengths, *, rows: int = 1, column: int = 1, tile: bool = Fal
     return _shape(kernel, lengths, rows, column, "u" if tile else "")
 
 
-def _srad_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _srad_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     u = arrays["u"].astype(np.float64)
     here = u[1:-1, 1:-1]
     parts = {"dn": u[:-2, 1:-1], "ds": u[2:, 1:-1], "dw": u[1:-1, :-2], "de": u[1:-1, 2:]}
@@ -217,7 +209,7 @@ _UPWIND_PARTS = """
 """
 
 
-def _upwind(lengths: _Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+def _upwind(lengths: Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
     kernel = make(
         "upwind",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -229,7 +221,7 @@ def _upwind(lengths: _Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, col
     return _shape(kernel, lengths, rows, column)
 
 
-def _upwind_reference(arrays: Arrays, sizes: Mapping[str, int]) -> Arrays:
+def _upwind_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
     q, u, v = arrays["q"], arrays["u"], arrays["v"]
     here = q[1:-1, 1:-1]
     along_x = np.where(u > 0, here - q[1:-1, :-2], q[1:-1, 2:] - here)
