@@ -1,20 +1,16 @@
 """Times that others measured on real GPUs, predicted: ``python tests/bench/real_gpus.py --data DIR --out FILE.csv``.
 
-DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants``, ``neusight``, ``hub`` and ``simulated_gpu``
-(``--sets`` names some). Of each tuning space of ``hub`` ``--configurations`` are drawn; a folder ``gpu_tuning`` in DIR
-or beside it has their times on further GPUs. Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if
-not given) `general_gpu` predicts:
+DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants`` and ``hub`` (``--sets`` names some). Of each
+tuning space of ``hub`` ``--configurations`` are drawn; a folder ``gpu_tuning`` in DIR or beside it has their times on
+further GPUs. Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if not given) `general_gpu`
+predicts:
 
 * one program after another, from a fit to the GPU's other programs;
 * all rows but 0, 5, 10 and 20 random ones (seeds 0 to 4) from those, with the other GPUs' times and without;
 * data of few programs (``sgemm_variants``, ``hub``) from the programs of ``nvbench`` and ``gpuperf``, of the same GPU
   or of the others;
-* of simulated GPUs, the studies' kernels from microbenchmarks that are no parts of them;
 * of ``nvbench``, ``gpuperf`` and ``sgemm_variants`` together, each program on each GPU from other programs on other
-  GPUs: what the calibration `general_gpu` that comes with perflex knows of a kernel (``--calibration`` writes it);
-* of ``neusight``, element-wise operators on the GPU from those of the other GPUs, with 0 and 5 samples. NeuSight
-  publishes mean errors of 14.0 and 19.3 % without samples (Lee, Phanishayee and Mahajan, ASPLOS 2025,
-  doi:10.1145/3669940.3707265); which rows each is of was not looked up.
+  GPUs: what the calibration `general_gpu` that comes with perflex knows of a kernel (``--calibration`` writes it).
 
 Beside it stand in the same run: one factor per device on the same configuration's time on the nearest other GPU
 (nearest by the sum of what the logarithms of DRAM bandwidth and single-precision peak differ by); a roofline of the
@@ -37,7 +33,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from judging import HEADINGS, Method, row_of, table, write_cases
+from judging import HEADINGS, Method, refusals, row_of, table, write_cases
 from real_gpus_parts.counting import count
 from real_gpus_parts.methods import PREDICTORS, answer, general_calibration
 from real_gpus_parts.rows import CONFIGURATIONS, choose, read_rows
@@ -203,9 +199,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(report(methods, measured))
-    for method in methods:
-        for reason in dict.fromkeys(method.refused.values()):
-            print(f"- {method.name}: {sum(one == reason for one in method.refused.values())} rows: {reason}")
+    print(refusals(methods))
     if given.out is not None:
         write_cases(given.out, methods, measured)
     return 0

@@ -1,1 +1,1 @@
-"""Readers of the data sets of times of real GPUs: one module per folder."""
+"""Readers of the data sets of times of real GPUs, their kernels, and ways to predict them."""

@@ -1,12 +1,13 @@
-"""Elementary kernels on three GPUs (the gpuperf data set), launched back to back."""
+"""Elementary kernels on three GPUs (the gpuperf data set), and four matrix products on an A100 (sgemm_variants).
+
+All were launched back to back.
+"""
 
 from __future__ import annotations
 
 import csv
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from perflex.features import annotate, extract_scop
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MACHINES = {"RTX 2080 Ti": "RTX-2080-Ti", "RTX 4070": "RTX-4070", "GTX TITAN X": "GTX-TITAN-X"}
+MACHINES = {
+    "RTX 2080 Ti": "RTX-2080-Ti",
+    "RTX 4070": "RTX-4070",
+    "GTX TITAN X": "GTX-TITAN-X",
+    "A100 80GB PCIe": "A100-80GB",
+}
 # Kernels with the same result are variants of one case.
 _TASKS = {
     "naive_transpose": "transpose",
@@ -29,135 +35,117 @@ _TASKS = {
 # One work-group for 1.4 to 5.4 us: nothing but launch cost.
 _LEFT_OUT = {"shared_broadcast_one_block"}
 _I = "256*bx + tx"
-
-
-def _pointwise(name: str, expression: str) -> Any:
-    return make(name, items(256), f"C[{_I}] = {expression}", dict.fromkeys("ABC", "n"))
-
-
-def vector_add_divergent() -> Any:
-    """Return ``C = A + B``, where even elements add what a loop of 128 steps, 16 of them unrolled, makes."""
-    body = f"""
-    s = 0
-    s = s + 0.0001f*(16*j + k) {{if=tx % 2 < 1}}
-    C[{_I}] = A[{_I}] + B[{_I}] + s
-    """
-    loops = items(256) | {"j": "0 <= j < 8", "k": "0 <= k < 16"}
-    return make("vector_add_divergent", loops, body, dict.fromkeys("ABC", "n"), private={"s": ()})
-
-
-def strided_copy_8() -> Any:
-    """Return a copy of each eighth element, of a multiple of 8 elements."""
-    loops = items(256, x="n")
-    return make("strided_copy_8", loops, f"C[8*({_I})] = A[8*({_I})]", dict.fromkeys("AC", "8*n"))
-
-
-def gather_constant_index() -> Any:
-    """Return ``B = A[idx]`` where all of ``idx`` is 0."""
-    types = {"idx": np.int32}
-    body = f"B[{_I}] = A[idx[{_I}]]"
-    return make("gather_constant_index", items(256), body, dict.fromkeys(["A", "idx", "B"], "n"), dtypes=types)
-
-
-def naive_transpose() -> Any:
-    """Return the transpose of an n by n matrix: loads along rows, stores along columns."""
-    body = "B[16*bx + tx, 16*by + ty] = A[16*by + ty, 16*bx + tx]"
-    return make("naive_transpose", items(16, 16), body, dict.fromkeys("AB", "n, n"))
-
-
-def shared_transpose() -> Any:
-    """Return the transpose of an n by n matrix, n a multiple of 32, by padded tiles in local memory."""
-    body = """
-    tile[ty, tx] = A[32*by + ty, 32*bx + tx]
+_VECTORS, _TWO = "float32 A[n], B[n], C[n]", "float32 A[n, n], B[n, n]"
+_IN_TILES = "n >= 32 and n mod 32 = 0"
+# Even elements add what a loop of 128 steps, 16 of them unrolled, makes.
+_DIVERGENT = f"""
+s = 0
+s = s + 0.0001f*(16*j + k) {{if=tx % 2 < 1}}
+C[{_I}] = A[{_I}] + B[{_I}] + s
+"""
+_TRANSPOSED = """
+tile[ty, tx] = A[32*by + ty, 32*bx + tx]
+... lbarrier
+B[32*bx + ty, 32*by + tx] = tile[tx, ty] {if=ty < 32}
+"""
+_CONVOLVED = """
+s = 0
+s = s + img[16*by + ty + dy, 16*bx + tx + dx]*mask[dy, dx]
+out[16*by + ty, 16*bx + tx] = s
+"""
+_PRODUCT = """
+s = 0
+s = s + A[16*by + ty, k]*B[k, 16*bx + tx]
+C[16*by + ty, 16*bx + tx] = s
+"""
+_TILED_PRODUCT = """
+s = 0
+for t
+    At[ty, tx] = A[32*by + ty, 32*t + tx]
+    Bt[ty, tx] = B[32*t + ty, 32*bx + tx]
     ... lbarrier
-    B[32*bx + ty, 32*by + tx] = tile[tx, ty] {if=ty < 32}
-    """
-    arrays = dict.fromkeys("AB", "n, n")
-    local = {"tile": (32, 33)}
-    return make("shared_transpose", whole_items(32, 32), body, arrays, local=local, assume="n >= 32 and n mod 32 = 0")
+    for k
+        s = s + At[ty, k]*Bt[k, tx]
+    end
+    ... lbarrier
+end
+C[32*by + ty, 32*bx + tx] = s
+"""
 
 
-def _reduction(name: str, term: str, inputs: str) -> Any:
+def _reduction(name: str, term: str, data: str) -> Any:
+    """Return sums of 512 terms each."""
     lines = [f"shared[tx] = {term.format('512*bx + tx')} + {term.format('512*bx + tx + 256')}", "... lbarrier"]
     for stride in (128, 64, 32, 16, 8, 4, 2, 1):
         lines += [f"shared[tx] = shared[tx] + shared[tx + {stride}] {{if=tx < {stride}}}", "... lbarrier"]
     lines.append("out[bx] = shared[0] {if=tx < 1}")
     loops = {"bx": "0 <= bx and 512*bx < n", "tx": "0 <= tx < 256"}
-    arrays = dict.fromkeys(inputs, "n") | {"out": "n // 512"}
-    local = {"shared": (256,)}
-    return make(name, loops, "\n".join(lines), arrays, local=local, assume="n >= 512 and n mod 512 = 0")
-
-
-def reduce_sum() -> Any:
-    """Return sums of 512 elements each."""
-    return _reduction("reduce_sum", "A[{0}]", "A")
-
-
-def dot_product() -> Any:
-    """Return sums of 512 products each."""
-    return _reduction("dot_product", "A[{0}]*B[{0}]", "AB")
+    data += ", out[n // 512]; local float32 shared[256]"
+    return make(name, loops, "\n".join(lines), data, assume="n >= 512 and n mod 512 = 0")
 
 
 def conv2d(edge: int) -> Any:
     """Return the correlation of an n by n image with a square mask in global memory."""
     inside = f"n - {edge - 1}"
     loops = items(16, 16, x=inside, y=inside) | {"dy": f"0 <= dy < {edge}", "dx": f"0 <= dx < {edge}"}
-    body = """
-    s = 0
-    s = s + img[16*by + ty + dy, 16*bx + tx + dx]*mask[dy, dx]
-    out[16*by + ty, 16*bx + tx] = s
-    """
-    arrays = dict.fromkeys(["img", "out"], "n, n") | {"mask": f"{edge}, {edge}"}
-    return make(f"conv2d_{edge}x{edge}", loops, body, arrays, private={"s": ()}, assume=f"n >= {edge}")
+    data = f"float32 img[n, n], out[n, n], mask[{edge}, {edge}]; private float32 s"
+    return make(f"conv2d_{edge}x{edge}", loops, _CONVOLVED, data, assume=f"n >= {edge}")
 
 
-def matmul_naive() -> Any:
-    """Return the product of two n by n matrices, an element to a work-item."""
-    loops = items(16, 16) | {"k": "0 <= k < n"}
-    body = """
-    s = 0
-    s = s + A[16*by + ty, k]*B[k, 16*bx + tx]
-    C[16*by + ty, 16*bx + tx] = s
-    """
-    return make("matmul_naive", loops, body, dict.fromkeys("ABC", "n, n"), private={"s": ()})
+def _products(name: str, rows_each: int, columns_each: int) -> Any:
+    """Return a product by tiles of 16 along k; a work-item's results are 16 rows and columns apart."""
+    high, wide = 16 * rows_each, 16 * columns_each
+    rows_of, columns_of = range(rows_each), range(columns_each)
+    results = [(i, j) for i in rows_of for j in columns_of]
+    loads = [f"at[ty + {16 * i}, tx] = A[{high}*by + ty + {16 * i}, 16*t + tx]" for i in rows_of]
+    loads += [f"bt[ty, tx + {16 * j}] = B[16*t + ty, {wide}*bx + tx + {16 * j}]" for j in columns_of]
+    products = [f"s{i}{j} = s{i}{j} + at[ty + {16 * i}, q]*bt[q, tx + {16 * j}]" for i, j in results]
+    stores = [f"C[{high}*by + ty + {16 * i}, {wide}*bx + tx + {16 * j}] = s{i}{j}" for i, j in results]
+    body = [*(f"s{i}{j} = 0" for i, j in results), "for t", *loads, "... lbarrier", "for q", *products, "end"]
+    body += ["... lbarrier", "end", *stores]
+    loops = {"bx": f"0 <= bx and {wide}*bx < n", "by": f"0 <= by and {high}*by < n"}
+    loops |= {"tx": "0 <= tx < 16", "ty": "0 <= ty < 16", "t": "0 <= t and 16*t < n", "q": "0 <= q < 16"}
+    data = f"{_TWO}, C[n, n]; local float32 at[{high}, 16], bt[16, {wide}]; private float32 "
+    data += ", ".join(f"s{i}{j}" for i, j in results)
+    # All measured sizes are multiples, so that no work-item is outside.
+    return make(name, loops, "\n".join(body), data, assume=f"n >= {high} and n mod {max(high, wide)} = 0")
 
 
-def matmul_tiled() -> Any:
-    """Return the product of two n by n matrices, n a multiple of 32, by tiles of 32 by 32 in local memory."""
-    body = """
-    s = 0
-    for t
-        At[ty, tx] = A[32*by + ty, 32*t + tx]
-        Bt[ty, tx] = B[32*t + ty, 32*bx + tx]
-        ... lbarrier
-        for k
-            s = s + At[ty, k]*Bt[k, tx]
-        end
-        ... lbarrier
-    end
-    C[32*by + ty, 32*bx + tx] = s
-    """
-    loops = whole_items(32, 32) | {"t": "0 <= t and 32*t < n", "k": "0 <= k < 32"}
-    arrays, local = dict.fromkeys("ABC", "n, n"), dict.fromkeys(["At", "Bt"], (32, 32))
-    assume = "n >= 32 and n mod 32 = 0"
-    return make("matmul_tiled", loops, body, arrays, local=local, private={"s": ()}, assume=assume)
-
-
-_PLAIN = (
-    vector_add_divergent, strided_copy_8, gather_constant_index, naive_transpose, shared_transpose,
-    reduce_sum, dot_product, matmul_naive, matmul_tiled,
-)  # fmt: skip
+_IN_K = {"k": "0 <= k < n"}
+_UNROLLED = {"j": "0 <= j < 8", "k": "0 <= k < 16"}
+_BY_TILES = {"t": "0 <= t and 32*t < n", "k": "0 <= k < 32"}
+_TILES = f"{_TWO}, C[n, n]; local float32 At[32, 32], Bt[32, 32]; private float32 s"
+# Loops, body, arrays and variables, sizes and what they are assumed to be.
+_PLAIN = {
+    "vector_add": (items(256), f"C[{_I}] = A[{_I}] + B[{_I}]", _VECTORS),
+    "saxpy": (items(256), f"C[{_I}] = 2*A[{_I}] + B[{_I}]", _VECTORS),
+    "vector_add_divergent": (items(256) | _UNROLLED, _DIVERGENT, f"{_VECTORS}; private float32 s"),
+    # Each eighth element, of a multiple of 8 elements.
+    "strided_copy_8": (items(256), f"C[8*({_I})] = A[8*({_I})]", "float32 A[8*n], C[8*n]"),
+    # All of the index is 0.
+    "gather_constant_index": (items(256), f"B[{_I}] = A[idx[{_I}]]", "float32 A[n], B[n]; int32 idx[n]"),
+    "naive_transpose": (items(16, 16), "B[16*bx + tx, 16*by + ty] = A[16*by + ty, 16*bx + tx]", _TWO),
+    "shared_transpose": (whole_items(32, 32), _TRANSPOSED, f"{_TWO}; local float32 tile[32, 33]", "n", _IN_TILES),
+    "matmul_naive": (items(16, 16) | _IN_K, _PRODUCT, f"{_TWO}, C[n, n]; private float32 s"),
+    "matmul_tiled": (whole_items(32, 32) | _BY_TILES, _TILED_PRODUCT, _TILES, "n", _IN_TILES),
+}
 _MAKERS: dict[str, Callable[[], Any]] = {
-    **{one.__name__: one for one in _PLAIN},
-    "vector_add": lambda: _pointwise("vector_add", f"A[{_I}] + B[{_I}]"),
-    "saxpy": lambda: _pointwise("saxpy", f"2*A[{_I}] + B[{_I}]"),
-    "conv2d_3x3": lambda: conv2d(3),
-    "conv2d_7x7": lambda: conv2d(7),
+    **{name: partial(make, name, *one) for name, one in _PLAIN.items()},
+    "reduce_sum": partial(_reduction, "reduce_sum", "A[{0}]", "float32 A[n]"),
+    "dot_product": partial(_reduction, "dot_product", "A[{0}]*B[{0}]", "float32 A[n], B[n]"),
+    "conv2d_3x3": partial(conv2d, 3),
+    "conv2d_7x7": partial(conv2d, 7),
     "histogram": histogram,
     "atomic_hotspot": atomic_hotspot,
+    # Of sgemm_variants, with rows and columns of results of a work-item.
+    "naive": partial(make, "matmul_naive", *_PLAIN["matmul_naive"]),
+    "tiled16": partial(_products, "tiled16", 1, 1),
+    "microtile2x2": partial(_products, "microtile2x2", 2, 2),
+    "microtile4x1": partial(_products, "microtile4x1", 4, 1),
 }
 
 
+@cache
 def programs() -> dict[str, Any]:
     """Return the loopy kernels, which run anywhere, by name."""
     return {name: kernel for name in _MAKERS if not hasattr(kernel := _MAKERS[name](), "statements")}
@@ -197,5 +185,24 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 launches=((kernel_of(name), sizes, 1),),
                 seconds=float(line["time_s"]),
                 note="repeat" if number > 1 else "",
+                registers=int(line["registers"]),
+            )
+
+
+def rows_of_products(folder: Path) -> Iterator[MeasuredRow]:
+    """Yield the rows of ``sgemm_a100.csv``; notes name the node, since the variants ran on different cards."""
+    with (folder / "sgemm_a100.csv").open(newline="") as stream:
+        for line in csv.DictReader(stream):
+            name, n = line["kernel"], int(line["n"])
+            yield MeasuredRow(
+                data="sgemm",
+                gpu=line["device"],
+                machine=MACHINES[line["device"]],
+                program=name,
+                case=f"matmul n={n}",
+                label=f"{name} n={n}",
+                launches=((kernel_of(name), {"n": n}, 1),),
+                seconds=float(line["time_s"]),
+                note=line["node"],
                 registers=int(line["registers"]),
             )

@@ -22,6 +22,7 @@ from perflex import (
     PerflexWarning,
     fit_model,
     load_machine,
+    load_model,
     transfer,
 )
 
@@ -141,9 +142,9 @@ class Predictor:
 
 @lru_cache(maxsize=64)
 def calibrated(data: DataSet, rows: tuple[int, ...]) -> Calibration:
-    """Return the model, fitted to rows of one GPU with a loss that few wrong rows do not move."""
+    """Return the model, fitted to rows of one GPU as the general model of CPUs is: few wrong rows do not move it."""
     table = data.table(rows)
-    fit = fit_model(data.model, table, FitOptions(loss="soft_l1", on_undetermined="warn"))
+    fit = fit_model(data.model, table, FitOptions(**structs.asdict(load_model("general_cpu").fit)))
     return Calibration(data.model, fit, table, device={"name": table.device}, machine=table.machine)
 
 

@@ -6,16 +6,16 @@ affine domain has. Real code has a comparison and a shift more for each stride.
 
 from __future__ import annotations
 
+import textwrap
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import loopy as lp
-
-from .writing import U32, loaded, local, scalar, stored
-from .writing import make_of as make
+from .writing import make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    import loopy as lp
 
     Launches = Iterator[tuple[Any, Mapping[str, int], int]]
 
@@ -83,14 +83,10 @@ def reduction(number: int) -> lp.TranslationUnit:
     if number != 5:
         lines.append(_BARRIER)
     lines += _tree(number)
-    scalars = [scalar(name, U32) for name in ("first", "second")[: 1 if number <= 3 else 2]]
     lines += ["if lx == 0", "    y[gx] = part[0] {id=write, nosync_query=writes:part}", "end"]
-    return make(
-        f"reduction_{number}",
-        _groups(per_group),
-        "\n".join(lines),
-        [loaded("x", U32, "n"), stored("y", U32, _count(per_group)), local("part", U32, _BLOCK), *scalars],
-    )
+    scalars = "first" if number <= 3 else "first, second"
+    data = f"uint32 x[n], y[{_count(per_group)}]; local uint32 part[{_BLOCK}]; private uint32 {scalars}"
+    return make(f"reduction_{number}", _groups(per_group), "\n".join(lines), data)
 
 
 # Scans.
@@ -111,7 +107,7 @@ def scan_kogge_stone() -> lp.TranslationUnit:
             "end",
             _BARRIER,
         ]
-    lines += _stores([("lx", f"{_BLOCK}*gx+lx")], "part[lx]")
+    lines += _store(f"{_BLOCK}*gx+lx", "part[lx]")
     return _scan("scan_kogge_stone", _BLOCK, lines, 2 * _BLOCK)
 
 
@@ -128,7 +124,7 @@ def scan_brent_kung() -> lp.TranslationUnit:
         ]
     lines += [_BARRIER, *_up_and_down(each, "{0}")]
     for half in (0, _BLOCK):
-        lines += _stores([(f"lx+{half}", f"{each}*gx+lx+{half}")], f"part[lx+{half}]")
+        lines += _store(f"{each}*gx+lx+{half}", f"part[lx+{half}]")
     return _scan("scan_brent_kung", each, lines, 2 * each)
 
 
@@ -152,98 +148,85 @@ def _up_and_down(length: int, word: str) -> Iterator[str]:
         s //= 2
 
 
-def _stores(places: Iterable[tuple[str, str]], value: str) -> Iterator[str]:
-    for _, place in places:
-        yield from (f"if {place} < n", f"    y[{place}] = {value}", "end")
+def _store(place: str, value: str) -> tuple[str, ...]:
+    return f"if {place} < n", f"    y[{place}] = {value}", "end"
 
 
-def _scan(name: str, per_group: int, lines: list[str], words: int, domains: Iterable[str] = ()) -> lp.TranslationUnit:
+def _scan(name: str, per_group: int, lines: list[str], words: int, *loops: str) -> lp.TranslationUnit:
     last = [f"if lx == {_BLOCK - 1}", f"    totals[gx] = part[{per_group - 1}] {{id=total}}", "end"]
-    return make(
-        name,
-        [_groups(per_group), *domains],
-        "\n".join([*lines, *last]),
-        [
-            loaded("x", U32, "n"),
-            stored("y", U32, "n"),
-            stored("totals", U32, _count(per_group)),
-            local("part", U32, words),
-        ],
-    )
+    data = f"uint32 x[n], y[n], totals[{_count(per_group)}]; local uint32 part[{words}]"
+    return make(name, [_groups(per_group), *loops], "\n".join([*lines, *last]), data)
 
 
 @cache
 def scan_three_phase() -> lp.TranslationUnit:
     """One launch of the scan whose work-items add up eight elements each, then their ends by a tree."""
-    each = _SECTION * _BLOCK
-    end = _SECTION - 1
-    lines = [
-        "for r",
-        f"    if {each}*gx+{_BLOCK}*r+lx < n",
-        f"        part[{_BLOCK}*r+lx] = x[{each}*gx+{_BLOCK}*r+lx] {{id=load}}",
-        "    end",
-        "end",
-        _BARRIER,
-        "for k",
-        f"    part[{_SECTION}*lx+k+1] = part[{_SECTION}*lx+k+1] + part[{_SECTION}*lx+k] {{id=own, nosync=own}}",
-        "end",
-        _BARRIER,
-        *_up_and_down(_BLOCK, f"{_SECTION}*{{0}}+{end}"),
-        "for j",
-        "    if lx >= 1",
-        f"        part[{_SECTION}*lx+j] = part[{_SECTION}*lx+j] + part[{_SECTION}*lx-1] {{id=shift, nosync=shift}}",
-        "    end",
-        "end",
-        _BARRIER,
-        "for q",
-        f"    if {each}*gx+{_BLOCK}*q+lx < n",
-        f"        y[{each}*gx+{_BLOCK}*q+lx] = part[{_BLOCK}*q+lx] {{id=store}}",
-        "    end",
-        "end",
+    each, section, end = _SECTION * _BLOCK, _SECTION, _SECTION - 1
+    loading, storing = f"{each}*gx+{_BLOCK}*r+lx", f"{each}*gx+{_BLOCK}*q+lx"
+    body = f"""
+    for r
+        if {loading} < n
+            part[{_BLOCK}*r+lx] = x[{loading}] {{id=load}}
+        end
+    end
+    {_BARRIER}
+    for k
+        part[{section}*lx+k+1] = part[{section}*lx+k+1] + part[{section}*lx+k] {{id=own, nosync=own}}
+    end
+    {_BARRIER}
+    TREE
+    for j
+        if lx >= 1
+            part[{section}*lx+j] = part[{section}*lx+j] + part[{section}*lx-1] {{id=shift, nosync=shift}}
+        end
+    end
+    {_BARRIER}
+    for q
+        if {storing} < n
+            y[{storing}] = part[{_BLOCK}*q+lx] {{id=store}}
+        end
+    end
+    """
+    tree = "\n".join(_up_and_down(_BLOCK, f"{section}*{{0}}+{end}"))
+    lines = textwrap.dedent(body).replace("TREE", tree).splitlines()
+    loops = [
+        f"{{[{name}]: 0<={name}<{count}}}" for name, count in (("r", section), ("k", end), ("j", end), ("q", section))
     ]
-    loops = (f"{{[r]: 0<=r<{_SECTION}}}", f"{{[k]: 0<=k<{end}}}", f"{{[j]: 0<=j<{end}}}", f"{{[q]: 0<=q<{_SECTION}}}")
-    return _scan("scan_three_phase", each, lines, each, loops)
+    return _scan("scan_three_phase", each, lines, each, *loops)
 
 
 @cache
 def add_totals(per_group: int) -> lp.TranslationUnit:
     """Add the sum of all elements before them to the elements of each work-group's part but the first."""
     place = f"{per_group}*gx+{per_group}+lx+{_BLOCK}*r"
-    return make(
-        f"add_totals_{per_group}",
-        [
-            f"{{[gx,lx]: 0<=lx<{_BLOCK} and 0<=gx and {per_group}*gx+{per_group}<n}}",
-            f"{{[r]: 0<=r<{per_group // _BLOCK}}}",
-        ],
-        f"""
-        for r
-            if {place} < n
-                y[{place}] = y[{place}] + totals[gx] {{id=add}}
-            end
+    domains = [
+        f"{{[gx,lx]: 0<=lx<{_BLOCK} and 0<=gx and {per_group}*gx+{per_group}<n}}",
+        f"{{[r]: 0<=r<{per_group // _BLOCK}}}",
+    ]
+    body = f"""
+    for r
+        if {place} < n
+            y[{place}] = y[{place}] + totals[gx] {{id=add}}
         end
-        """,
-        [lp.GlobalArg("y", U32, shape="n", is_input=True, is_output=True), loaded("totals", U32, _count(per_group))],
-        assume=f"n >= {per_group + 1}",
-    )
+    end
+    """
+    data = f"uint32 y[n], totals[{_count(per_group)}]"
+    return make(f"add_totals_{per_group}", domains, body, data, assume=f"n >= {per_group + 1}")
+
+
+_LIBRARY = "{[gx,lx]: 0<=lx<256 and 0<=gx and 256*gx+lx<n}"
 
 
 @cache
 def copy() -> lp.TranslationUnit:
     """Copy of an array, as a library's copy on the device."""
-    i = "256*gx+lx"
-    return make(
-        "copy",
-        f"{{[gx,lx]: 0<=lx<256 and 0<=gx and {i}<n}}",
-        f"y[{i}] = x[{i}]",
-        [loaded("x", U32, "n"), stored("y", U32, "n")],
-    )
+    return make("copy", _LIBRARY, "y[256*gx+lx] = x[256*gx+lx]", "uint32 x[n], y[n]")
 
 
 @cache
 def fill() -> lp.TranslationUnit:
     """Zeros for an array, as a library fills one on the device."""
-    i = "256*gx+lx"
-    return make("fill", f"{{[gx,lx]: 0<=lx<256 and 0<=gx and {i}<n}}", f"y[{i}] = 0", [stored("y", U32, "n")])
+    return make("fill", _LIBRARY, "y[256*gx+lx] = 0", "uint32 y[n]")
 
 
 # Chains of launches.

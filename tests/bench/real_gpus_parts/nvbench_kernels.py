@@ -1,25 +1,30 @@
-"""The kernels of the nvbench data that are one launch; sizes: `n`, width of the mask `w`, channels `c`."""
+"""The kernels of the nvbench data that are one launch; sizes: `n`, width of the mask `w`, channels `c`.
+
+`b` is the number of work-items along an axis of a work-group.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perflex.features import Operation, extract_scop
 
-from .writing import F32, F64, U8, U32, loaded, local, scalar, stored, without
-from .writing import make_of as make
+from .writing import make, without
 
 if TYPE_CHECKING:
     import loopy as lp
 
     from perflex.features import Scop
 
-# Work-items of a 16 x 16 block inside of an n x n array.
+# Work-items of a b x b block inside of an n x n array.
 _IN_IMAGE = "{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {b}*gx+lx<n and {b}*gy+ly<n}}"
+_IN_GRID = "{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {x}*gx<n and {y}*gy<n}}"
 _LINE = "{{[gx,lx]: 0<=lx<{b} and 0<=gx and {b}*gx<n}}"
-_PADDED = "{b}*((n+{b}-1)//{b})"
+_SUMS = "private float32 acc; private float64 wide"
+_MATRICES = "uint32 a[n, n], b[n, n], c[n, n]"
+_VECTORS = "uint32 a[n, n], x[n]"
 
 
 @cache
@@ -27,44 +32,29 @@ def array_add(*, strided: bool) -> lp.TranslationUnit:
     """Sum of two matrices; work-items along l.0 along rows, or (strided) along columns."""
     x, y = "16*gx+lx", "16*gy+ly"
     place = f"{x}, {y}" if strided else f"{y}, {x}"
+    name = f"array_add_{'strided' if strided else 'contiguous'}"
     return make(
-        f"array_add_{'strided' if strided else 'contiguous'}",
-        _IN_IMAGE.format(b=16),
-        f"c[{place}] = a[{place}] + b[{place}]",
-        [loaded("a", F32, "n,n"), loaded("b", F32, "n,n"), stored("c", F32, "n,n")],
+        name, _IN_IMAGE.format(b=16), f"c[{place}] = a[{place}] + b[{place}]", "float32 a[n, n], b[n, n], c[n, n]"
     )
 
 
 @cache
 def rgb_to_gray() -> lp.TranslationUnit:
     """Weighted sum of three interleaved bytes."""
-    return make(
-        "rgb_to_gray",
-        _IN_IMAGE.format(b=16),
-        """
-        red = rgb[16*gy+ly, 16*gx+lx, 0] {id=red}
-        green = rgb[16*gy+ly, 16*gx+lx, 1] {id=green}
-        blue = rgb[16*gy+ly, 16*gx+lx, 2] {id=blue}
-        sum = 0.21*red + 0.71*green + 0.07*blue {id=sum}
-        gray[16*gy+ly, 16*gx+lx] = sum {id=gray}
-        """,
-        [
-            loaded("rgb", U8, "n,n,3"),
-            stored("gray", U8, "n,n"),
-            *(scalar(name, F32) for name in ("red", "green", "blue", "sum")),
-        ],
-    )
+    body = """
+    red = rgb[16*gy+ly, 16*gx+lx, 0] {id=red}
+    green = rgb[16*gy+ly, 16*gx+lx, 1] {id=green}
+    blue = rgb[16*gy+ly, 16*gx+lx, 2] {id=blue}
+    sum = 0.21*red + 0.71*green + 0.07*blue {id=sum}
+    gray[16*gy+ly, 16*gx+lx] = sum {id=gray}
+    """
+    data = "uint8 rgb[n, n, 3], gray[n, n]; private float32 red, green, blue, sum"
+    return make("rgb_to_gray", _IN_IMAGE.format(b=16), body, data)
 
 
-def _conv1d_arrays(b: int, w: int | str) -> list[Any]:
-    padded = _PADDED.format(b=b)
-    return [
-        loaded("x", F32, "n"),
-        loaded("mask", F32, str(w)),
-        stored("y", F32, padded),
-        scalar("acc", F32),
-        scalar("wide", F64),
-    ]
+def _conv1d_data(b: int, width: int | str, tile: int = 0) -> str:
+    staged = f"; local float32 tile[{tile}]" if tile else ""
+    return f"float32 x[n], mask[{width}], y[{b}*((n+{b}-1)//{b})]; {_SUMS}{staged}"
 
 
 @cache
@@ -72,106 +62,84 @@ def conv1d_plain(b: int, *, guarded: bool) -> lp.TranslationUnit:
     """1-D convolution with a comparison for each end of the array in each term."""
     i = f"{b}*gx+lx"
     guard = f" and {i}<n" if guarded else ""
-    return make(
-        "conv1d",
-        [f"{{[gx,lx]: 0<=lx<{b} and 0<=gx and {b}*gx<n{guard}}}", "{[j]: 0<=j<w}"],
-        f"""
-        acc = 0 {{id=init}}
-        for j
-            if {i} + j - w//2 >= 0 and {i} + j - w//2 < n
-                acc = acc + x[{i} + j - w//2]*mask[j] {{id=add}}
-            end
+    body = f"""
+    acc = 0 {{id=init}}
+    for j
+        if {i} + j - w//2 >= 0 and {i} + j - w//2 < n
+            acc = acc + x[{i} + j - w//2]*mask[j] {{id=add}}
         end
-        wide = acc {{id=widen}}
-        y[{i}] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
-        """,
-        _conv1d_arrays(b, "w"),
-        "n,w",
-    )
+    end
+    wide = acc {{id=widen}}
+    y[{i}] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
+    """
+    domains = [f"{{[gx,lx]: 0<=lx<{b} and 0<=gx and {b}*gx<n{guard}}}", "{[j]: 0<=j<w}"]
+    return make("conv1d", domains, body, _conv1d_data(b, "w"), "n,w")
 
 
 @cache
 def conv1d_tiled(b: int, w: int) -> lp.TranslationUnit:
     """1-D convolution of a tile in local memory with its halo."""
     h = w // 2
-    return make(
-        "conv1d_tiled",
-        [_LINE.format(b=b), f"{{[j]: 0<=j<{w}}}"],
-        f"""
-        if lx >= {b - h}
-            tile[lx-{b - h}] = x[{b}*gx-{b}+lx] if gx >= 1 else 0 {{id=left}}
-        end
-        tile[lx+{h}] = x[{b}*gx+lx] if {b}*gx+lx < n else 0 {{id=own}}
-        if lx < {h}
-            tile[lx+{h + b}] = x[{b}*gx+{b}+lx] if {b}*gx+{b}+lx < n else 0 {{id=right}}
-        end
-        ... lbarrier
-        acc = 0 {{id=init}}
-        for j
-            acc = acc + tile[lx+j]*mask[j] {{id=add}}
-        end
-        wide = acc {{id=widen}}
-        y[{b}*gx+lx] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
-        """,
-        [*_conv1d_arrays(b, w), local("tile", F32, b + w - 1)],
-    )
+    body = f"""
+    if lx >= {b - h}
+        tile[lx-{b - h}] = x[{b}*gx-{b}+lx] if gx >= 1 else 0 {{id=left}}
+    end
+    tile[lx+{h}] = x[{b}*gx+lx] if {b}*gx+lx < n else 0 {{id=own}}
+    if lx < {h}
+        tile[lx+{h + b}] = x[{b}*gx+{b}+lx] if {b}*gx+{b}+lx < n else 0 {{id=right}}
+    end
+    ... lbarrier
+    acc = 0 {{id=init}}
+    for j
+        acc = acc + tile[lx+j]*mask[j] {{id=add}}
+    end
+    wide = acc {{id=widen}}
+    y[{b}*gx+lx] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
+    """
+    return make("conv1d_tiled", [_LINE.format(b=b), f"{{[j]: 0<=j<{w}}}"], body, _conv1d_data(b, w, tile=b + w - 1))
 
 
 @cache
 def conv1d_halo_global(b: int, w: int) -> lp.TranslationUnit:
     """1-D convolution of a tile in local memory without its halo, which is read from global memory."""
     h = w // 2
-    return make(
-        "conv1d_tiled_halo_global",
-        [_LINE.format(b=b), f"{{[j]: 0<=j<{w}}}"],
-        f"""
-        tile[lx] = x[{b}*gx+lx] if {b}*gx+lx < n else 0 {{id=own}}
-        ... lbarrier
-        acc = 0 {{id=init}}
-        for j
-            if {b}*gx+lx+j-{h} >= 0 and {b}*gx+lx+j-{h} < n
-                if lx+j-{h} >= 0 and lx+j-{h} < {b}
-                    acc = acc + tile[lx+j-{h}]*mask[j] {{id=add_own}}
-                else
-                    acc = acc + x[{b}*gx+lx+j-{h}]*mask[j] {{id=add_halo}}
-                end
+    body = f"""
+    tile[lx] = x[{b}*gx+lx] if {b}*gx+lx < n else 0 {{id=own}}
+    ... lbarrier
+    acc = 0 {{id=init}}
+    for j
+        if {b}*gx+lx+j-{h} >= 0 and {b}*gx+lx+j-{h} < n
+            if lx+j-{h} >= 0 and lx+j-{h} < {b}
+                acc = acc + tile[lx+j-{h}]*mask[j] {{id=add_own}}
+            else
+                acc = acc + x[{b}*gx+lx+j-{h}]*mask[j] {{id=add_halo}}
             end
         end
-        wide = acc {{id=widen}}
-        y[{b}*gx+lx] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
-        """,
-        [*_conv1d_arrays(b, w), local("tile", F32, b)],
-    )
+    end
+    wide = acc {{id=widen}}
+    y[{b}*gx+lx] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
+    """
+    return make("conv1d_tiled_halo_global", [_LINE.format(b=b), f"{{[j]: 0<=j<{w}}}"], body, _conv1d_data(b, w, tile=b))
 
 
 @cache
 def conv2d_plain(b: int) -> lp.TranslationUnit:
     """2-D convolution of interleaved channels with four comparisons in each term."""
     row, column = f"{b}*gy+ly+k-w//2", f"{b}*gx+lx+l-w//2"
-    return make(
-        "conv2d",
-        [_IN_IMAGE.format(b=b), "{[ch]: 0<=ch<c}", "{[k,l]: 0<=k,l<w}"],
-        f"""
-        for ch
-            acc = 0 {{id=init}}
-            for k, l
-                if {row} >= 0 and {row} < n and {column} >= 0 and {column} < n
-                    acc = acc + x[{row}, {column}, ch]*mask[k, l] {{id=add}}
-                end
+    body = f"""
+    for ch
+        acc = 0 {{id=init}}
+        for k, l
+            if {row} >= 0 and {row} < n and {column} >= 0 and {column} < n
+                acc = acc + x[{row}, {column}, ch]*mask[k, l] {{id=add}}
             end
-            wide = acc {{id=widen}}
-            y[{b}*gy+ly, {b}*gx+lx, ch] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
         end
-        """,
-        [
-            loaded("x", F32, "n,n,c"),
-            loaded("mask", F32, "w,w"),
-            stored("y", F32, "n,n,c"),
-            scalar("acc", F32),
-            scalar("wide", F64),
-        ],
-        "n,w,c",
-    )
+        wide = acc {{id=widen}}
+        y[{b}*gy+ly, {b}*gx+lx, ch] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
+    end
+    """
+    domains = [_IN_IMAGE.format(b=b), "{[ch]: 0<=ch<c}", "{[k,l]: 0<=k,l<w}"]
+    return make("conv2d", domains, body, f"float32 x[n, n, c], mask[w, w], y[n, n, c]; {_SUMS}", "n,w,c")
 
 
 @cache
@@ -180,38 +148,24 @@ def conv2d_tiled(b: int, w: int) -> lp.TranslationUnit:
     t, h = b - w + 1, w // 2
     row, column = f"{t}*gy+ly", f"{t}*gx+lx"
     inside = " and ".join(f"{x}-{h} >= 0 and {x}-{h} < n" for x in (row, column))
-    return make(
-        "conv2d_tiled",
-        [
-            f"{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {t}*gx<n and {t}*gy<n}}",
-            "{[ch]: 0<=ch<c}",
-            f"{{[k,l]: 0<=k,l<{w}}}",
-        ],
-        f"""
-        for ch
-            tile[ly, lx] = x[{row}-{h}, {column}-{h}, ch] if {inside} else 0 {{id=load}}
-            ... lbarrier
-            if lx < {t} and ly < {t} and {row} < n and {column} < n
-                acc = 0 {{id=init}}
-                for k, l
-                    acc = acc + tile[ly+k, lx+l]*mask[k, l] {{id=add}}
-                end
-                wide = acc {{id=widen}}
-                y[{row}, {column}, ch] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
+    body = f"""
+    for ch
+        tile[ly, lx] = x[{row}-{h}, {column}-{h}, ch] if {inside} else 0 {{id=load}}
+        ... lbarrier
+        if lx < {t} and ly < {t} and {row} < n and {column} < n
+            acc = 0 {{id=init}}
+            for k, l
+                acc = acc + tile[ly+k, lx+l]*mask[k, l] {{id=add}}
             end
-            ... lbarrier
+            wide = acc {{id=widen}}
+            y[{row}, {column}, ch] = fmin(fmax(wide, 0.0), 1.0) {{id=clamp}}
         end
-        """,
-        [
-            loaded("x", F32, "n,n,c"),
-            loaded("mask", F32, f"{w},{w}"),
-            stored("y", F32, "n,n,c"),
-            scalar("acc", F32),
-            scalar("wide", F64),
-            local("tile", F32, b, b),
-        ],
-        "n,c",
-    )
+        ... lbarrier
+    end
+    """
+    data = f"float32 x[n, n, c], mask[{w}, {w}], y[n, n, c]; {_SUMS}; local float32 tile[{b}, {b}]"
+    domains = [_IN_GRID.format(b=b, x=t, y=t), "{[ch]: 0<=ch<c}", f"{{[k,l]: 0<=k,l<{w}}}"]
+    return make("conv2d_tiled", domains, body, data, "n,c")
 
 
 @cache
@@ -231,56 +185,45 @@ def counted(kernel: lp.TranslationUnit, *, constant_mask: bool) -> Scop:
     return without(scop, "mask") if constant_mask else scop
 
 
-def _matrices() -> list[Any]:
-    return [loaded("a", U32, "n,n"), loaded("b", U32, "n,n"), stored("c", U32, "n,n")]
-
-
 @cache
 def matmul_naive(b: int) -> lp.TranslationUnit:
     """Product of matrices, an element per work-item, nothing staged."""
     row, column = f"{b}*gy+ly", f"{b}*gx+lx"
-    return make(
-        "matmul_naive",
-        [f"{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {column}<n and {row}<n}}", "{[k]: 0<=k<n}"],
-        f"""
-        acc = 0 {{id=init}}
-        for k
-            acc = acc + a[{row}, k]*b[k, {column}] {{id=add}}
-        end
-        c[{row}, {column}] = acc {{id=write}}
-        """,
-        [*_matrices(), scalar("acc", U32)],
-    )
+    body = f"""
+    acc = 0 {{id=init}}
+    for k
+        acc = acc + a[{row}, k]*b[k, {column}] {{id=add}}
+    end
+    c[{row}, {column}] = acc {{id=write}}
+    """
+    return make("matmul_naive", [_IN_IMAGE.format(b=b), "{[k]: 0<=k<n}"], body, f"{_MATRICES}; private uint32 acc")
+
+
+def _phases(b: int, x: int) -> list[str]:
+    return [_IN_GRID.format(b=b, x=x, y=b), f"{{[ph]: 0<=ph and {b}*ph<n}}", f"{{[k]: 0<=k<{b}}}"]
 
 
 @cache
 def matmul_tiled(b: int) -> lp.TranslationUnit:
     """Product of matrices by square tiles in local memory."""
     row, column = f"{b}*gy+ly", f"{b}*gx+lx"
-    return make(
-        "matmul_tiled",
-        [
-            f"{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {b}*gx<n and {b}*gy<n}}",
-            f"{{[ph]: 0<=ph and {b}*ph<n}}",
-            f"{{[k]: 0<=k<{b}}}",
-        ],
-        f"""
-        acc = 0 {{id=init}}
-        for ph
-            a_tile[ly, lx] = a[{row}, {b}*ph+lx] if {row} < n and {b}*ph+lx < n else 0 {{id=load_a}}
-            b_tile[ly, lx] = b[{b}*ph+ly, {column}] if {b}*ph+ly < n and {column} < n else 0 {{id=load_b}}
-            ... lbarrier
-            for k
-                acc = acc + a_tile[ly, k]*b_tile[k, lx] {{id=add}}
-            end
-            ... lbarrier
+    body = f"""
+    acc = 0 {{id=init}}
+    for ph
+        a_tile[ly, lx] = a[{row}, {b}*ph+lx] if {row} < n and {b}*ph+lx < n else 0 {{id=load_a}}
+        b_tile[ly, lx] = b[{b}*ph+ly, {column}] if {b}*ph+ly < n and {column} < n else 0 {{id=load_b}}
+        ... lbarrier
+        for k
+            acc = acc + a_tile[ly, k]*b_tile[k, lx] {{id=add}}
         end
-        if {row} < n and {column} < n
-            c[{row}, {column}] = acc {{id=write}}
-        end
-        """,
-        [*_matrices(), scalar("acc", U32), local("a_tile", U32, b, b), local("b_tile", U32, b, b)],
-    )
+        ... lbarrier
+    end
+    if {row} < n and {column} < n
+        c[{row}, {column}] = acc {{id=write}}
+    end
+    """
+    data = f"{_MATRICES}; private uint32 acc; local uint32 a_tile[{b}, {b}], b_tile[{b}, {b}]"
+    return make("matmul_tiled", _phases(b, b), body, data)
 
 
 @cache
@@ -295,91 +238,64 @@ def matmul_tiled_double(b: int) -> lp.TranslationUnit:
     source = f"b[{b}*ph+ly, {column}"
     inside = f"{b}*ph+ly < n and {column}"
     second = f"{source}+{b}] if {inside}+{b} < n else 0 {{id=load_second, nosync=load_first@local}}"
-    return make(
-        "matmul_tiled_double",
-        [
-            f"{{[gx,gy,lx,ly]: 0<=lx,ly<{b} and 0<=gx,gy and {b // 2}*gx<n and {b}*gy<n}}",
-            f"{{[ph]: 0<=ph and {b}*ph<n}}",
-            f"{{[k]: 0<=k<{b}}}",
-        ],
-        f"""
-        first = 0 {{id=init_first}}
-        second = 0 {{id=init_second}}
-        for ph
-            a_tile[ly, lx] = a[{row}, {b}*ph+lx] if {row} < n and {b}*ph+lx < n else 0 {{id=load_a}}
-            b_tile[{b}*ly+lx] = {source}] if {inside} < n else 0 {{id=load_first}}
-            b_tile[{b}*ly+lx+{b}] = {second}
-            ... lbarrier
-            for k
-                first = first + a_tile[ly, k]*b_tile[{b}*k+lx] {{id=add_first}}
-                second = second + a_tile[ly, k]*b_tile[{b}*k+lx+{b}] {{id=add_second}}
-            end
-            ... lbarrier
+    body = f"""
+    first = 0 {{id=init_first}}
+    second = 0 {{id=init_second}}
+    for ph
+        a_tile[ly, lx] = a[{row}, {b}*ph+lx] if {row} < n and {b}*ph+lx < n else 0 {{id=load_a}}
+        b_tile[{b}*ly+lx] = {source}] if {inside} < n else 0 {{id=load_first}}
+        b_tile[{b}*ly+lx+{b}] = {second}
+        ... lbarrier
+        for k
+            first = first + a_tile[ly, k]*b_tile[{b}*k+lx] {{id=add_first}}
+            second = second + a_tile[ly, k]*b_tile[{b}*k+lx+{b}] {{id=add_second}}
         end
-        if {row} < n and {column} < n
-            c[{row}, {column}] = first {{id=write_first}}
-        end
-        if {row} < n and {column}+{b} < n
-            c[{row}, {column}+{b}] = second {{id=write_second}}
-        end
-        """,
-        [
-            *_matrices(),
-            *(scalar(name, U32) for name in ("first", "second")),
-            local("a_tile", U32, b, b),
-            local("b_tile", U32, 2 * b * b),
-        ],
-    )
+        ... lbarrier
+    end
+    if {row} < n and {column} < n
+        c[{row}, {column}] = first {{id=write_first}}
+    end
+    if {row} < n and {column}+{b} < n
+        c[{row}, {column}+{b}] = second {{id=write_second}}
+    end
+    """
+    data = f"{_MATRICES}; private uint32 first, second; local uint32 a_tile[{b}, {b}], b_tile[{2 * b * b}]"
+    return make("matmul_tiled_double", _phases(b, b // 2), body, data)
 
 
 @cache
 def matvec_naive(b: int) -> lp.TranslationUnit:
     """Product of a matrix and a vector, a row per work-item."""
     i = f"{b}*gx+lx"
-    return make(
-        "matvec_naive",
-        [f"{{[gx,lx]: 0<=lx<{b} and 0<=gx and {i}<n}}", "{[k]: 0<=k<n}"],
-        f"""
-        acc = 0 {{id=init}}
-        for k
-            acc = acc + a[{i}, k]*x[k] {{id=add}}
-        end
-        y[{i}] = acc {{id=write}}
-        """,
-        [loaded("a", U32, "n,n"), loaded("x", U32, "n"), stored("y", U32, "n"), scalar("acc", U32)],
-    )
+    body = f"""
+    acc = 0 {{id=init}}
+    for k
+        acc = acc + a[{i}, k]*x[k] {{id=add}}
+    end
+    y[{i}] = acc {{id=write}}
+    """
+    domains = [f"{{[gx,lx]: 0<=lx<{b} and 0<=gx and {i}<n}}", "{[k]: 0<=k<n}"]
+    return make("matvec_naive", domains, body, f"{_VECTORS}, y[n]; private uint32 acc")
 
 
 @cache
 def matvec_shared(b: int) -> lp.TranslationUnit:
     """Product of a matrix and a vector, a row per work-item, parts of the vector staged in local memory."""
     i = f"{b}*gx+lx"
-    return make(
-        "matvec_shared",
-        [
-            f"{{[gx,lx]: 0<=lx<{b} and 0<=gx and {b}*gx<n}}",
-            f"{{[ph]: 0<=ph and {b}*ph<n}}",
-            f"[n,ph] -> {{[k]: 0<=k<{b} and {b}*ph+k<n}}",
-        ],
-        f"""
-        acc = 0 {{id=init}}
-        for ph
-            part[lx] = x[{b}*ph+lx] if {b}*ph+lx < n else 0 {{id=load}}
-            ... lbarrier
-            for k
-                if {i} < n
-                    acc = acc + a[{i}, {b}*ph+k]*part[k] {{id=add}}
-                end
+    body = f"""
+    acc = 0 {{id=init}}
+    for ph
+        part[lx] = x[{b}*ph+lx] if {b}*ph+lx < n else 0 {{id=load}}
+        ... lbarrier
+        for k
+            if {i} < n
+                acc = acc + a[{i}, {b}*ph+k]*part[k] {{id=add}}
             end
-            ... lbarrier
         end
-        y[{i}] = acc {{id=write}}
-        """,
-        [
-            loaded("a", U32, "n,n"),
-            loaded("x", U32, "n"),
-            stored("y", U32, f"{b}*((n+{b - 1})//{b})"),
-            scalar("acc", U32),
-            local("part", U32, b),
-        ],
-    )
+        ... lbarrier
+    end
+    y[{i}] = acc {{id=write}}
+    """
+    domains = [_LINE.format(b=b), f"{{[ph]: 0<=ph and {b}*ph<n}}", f"[n,ph] -> {{[k]: 0<=k<{b} and {b}*ph+k<n}}"]
+    data = f"{_VECTORS}, y[{b}*((n+{b - 1})//{b})]; private uint32 acc; local uint32 part[{b}]"
+    return make("matvec_shared", domains, body, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FileFormatError, MachineError
@@ -13,20 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-FOLDERS = {
-    "nvbench": "nvbench",
-    "gpuperf": "gpuperf",
-    "sgemm_variants": "sgemm",
-    "neusight": "neusight",
-    "hub": "hub",
-    "simulated_gpu": "simulated",
-}
-"""Folders of data, and the module that reads each."""
+FOLDERS = ("nvbench", "gpuperf", "sgemm_variants", "hub")
 CONFIGURATIONS = 200
 """So many are drawn of each tuning space: whole spaces have thousands, and each is a kernel of its own."""
 LEAST_SECONDS = 20e-6
-"""Shorter times are those of launching more than of the kernel; a simulator's are exact, however short."""
-_EXACT = ("simulated",)
+"""Shorter times are those of launching more than of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,7 @@ class MeasuredRow:
     `label` of a configuration (program, sizes, launch shape) is unique on a GPU and the same on others. `launches` are
     kernels (loopy kernel or Scop), their sizes, and how often each is launched; nearly always one, launched once.
     `seconds` is the time of all together; `warm` says whether data may still lie in L2. The `note` is "repeat" for a
-    row that repeats another one; of simulated rows it is their role. `registers` are those of a work-item, where known.
+    row that repeats another one. `registers` are those of a work-item, where known.
     """
 
     data: str
@@ -62,14 +53,21 @@ def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIG
     FileFormatError
         A folder is not there, is none of `FOLDERS`, or there is none at all.
     """
+    from . import gpuperf, hub, nvbench
+
+    readers = {
+        "nvbench": nvbench.rows,
+        "gpuperf": gpuperf.rows,
+        "sgemm_variants": gpuperf.rows_of_products,
+        "hub": partial(hub.rows, most=configurations),
+    }
     names = list(sets) or [name for name in FOLDERS if (data / name).is_dir()]
     rows: list[MeasuredRow] = []
     for name in names:
         if name not in FOLDERS or not (data / name).is_dir():
             msg = f"{data} has no folder {name!r} of known data; there can be {', '.join(FOLDERS)}"
             raise FileFormatError(msg, path=data / name)
-        reader: Any = import_module(f".{FOLDERS[name]}", __package__)
-        rows += reader.rows(data / name, *((configurations,) if name == "hub" else ()))
+        rows += readers[name](data / name)
     if not rows:
         msg = f"{data} has none of the folders {', '.join(FOLDERS)}; give the folder that holds them (--data DIR)"
         raise FileFormatError(msg, path=data)
@@ -97,5 +95,5 @@ def choose(rows: Sequence[MeasuredRow], gpus: Sequence[str] = ()) -> tuple[list[
     if twice:
         msg = f"{len(twice)} labels stand for several rows of one GPU, as {'/'.join(twice[0])}; labels are unique"
         raise FileFormatError(msg, path=twice[0][0])
-    long = [row for row in once if row.seconds >= LEAST_SECONDS or row.data in _EXACT]
-    return long, [row for row in once if row.seconds < LEAST_SECONDS and row.data not in _EXACT]
+    long = [row for row in once if row.seconds >= LEAST_SECONDS]
+    return long, [row for row in once if row.seconds < LEAST_SECONDS]

@@ -1,4 +1,4 @@
-"""What is tried: programs left out, few samples, other data, simulated GPUs from microbenchmarks, and unseen GPUs."""
+"""What is tried: programs left out, few samples, other data, and programs and GPUs left out at once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 SAMPLES = (0, 5, 10, 20)
 SEEDS = (0, 1, 2, 3, 4)
-# Of operators of PyTorch, whose GPUs were not in view: with the samples that NeuSight is compared by.
-_UNSEEN, _UNSEEN_SAMPLES = "neusight", (0, 5)
-# Roles of "simulated": what a study's kernels are predicted from. Those for finite differences are too few alone.
-_ROLES = {"study": ("cal",), "study_fdiff": ("cal", "cal_fdiff")}
 # Data of one or few programs, predicted from data of many.
 _FEW_PROGRAMS = ("sgemm", "hub_convolution", "hub_pnpoly")
 _MANY_PROGRAMS = ("nvbench", "gpuperf")
@@ -71,13 +67,9 @@ def trials(sets: Sequence[DataSet], predictors: Sequence[Predictor], gpus: Seque
                 yield from _both_left_out(data, gpu, predictors)
             elif any(row.data != data.name for row in data.rows):
                 yield from _other_programs(data, gpu, predictors)
-            elif data.name == "simulated":
-                yield from _simulated(data, gpu, predictors)
-            elif data.name == _UNSEEN:
-                yield from _few_samples("unseen GPU", data, gpu, predictors, _UNSEEN_SAMPLES)
             else:
                 yield from _left_out(data, gpu, predictors)
-                yield from _few_samples("few samples", data, gpu, predictors, SAMPLES)
+                yield from _few_samples(data, gpu, predictors)
 
 
 def _left_out(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
@@ -120,21 +112,19 @@ def drawn(rows: Sequence[int], gpu: str, count: int, seed: int) -> tuple[int, ..
     return tuple(rows[i] for i in order[:count])
 
 
-def _few_samples(
-    study: str, data: DataSet, gpu: str, predictors: Sequence[Predictor], counts: Sequence[int]
-) -> Iterator[Trial]:
+def _few_samples(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
     rows = data.of(gpu)
     programs = {data.rows[i].program for i in rows}
     elsewhere = tuple(i for other in data.gpus if other != gpu for i in data.of(other))
     elsewhere = tuple(i for i in elsewhere if data.rows[i].program in programs)
-    for count in counts:
+    for count in SAMPLES:
         for seed in SEEDS if count else (None,):
             fitted = () if seed is None else drawn(rows, gpu, count, seed)
             judged = tuple(i for i in rows if i not in set(fitted))
             for one in predictors if judged else ():
                 if (fitted or not one.needs_samples) and (elsewhere or not one.elsewhere):
                     question = Question(gpu, fitted, judged, elsewhere if one.elsewhere else ())
-                    yield Trial(study, data, one, question, str(count), _knows(one, count), seed)
+                    yield Trial("few samples", data, one, question, str(count), _knows(one, count), seed)
 
 
 def _other_programs(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
@@ -150,17 +140,3 @@ def _other_programs(data: DataSet, gpu: str, predictors: Sequence[Predictor]) ->
             # Other GPUs have timed these rows for one factor only.
             knows = _knows(one) if one.name == "one factor" else "nothing"
             yield Trial("other programs only", data, one, question, samples, knows)
-
-
-def _simulated(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
-    own = data.of(gpu)
-    for study, roles in _ROLES.items():
-        judged = tuple(i for i in own if data.rows[i].note == study)
-        variants = tuple({data.rows[i].program for i in judged})
-        # Kernels made of the variants, such as their accesses without the work, tell of them what a short launch does.
-        apart = (i for i in own if data.rows[i].note in roles and not data.rows[i].program.startswith(variants))
-        question = Question(gpu, tuple(apart), judged)
-        for one in predictors if judged else ():
-            if not one.elsewhere or one.name == "one factor":
-                samples = f"{' and '.join(roles)}, other kernels"
-                yield Trial("microbenchmarks only", data, one, question, samples, _knows(one))
