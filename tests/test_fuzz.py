@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from bench.fuzz_parts.driver import ALL_KINDS, kind_of, run
+sys.path.append(str(Path(__file__).parent / "bench"))
+
+import fuzz
+from fuzz_parts.kinds import KINDS, Kind, finite
 
 pytestmark = pytest.mark.machine
 
 
-def bad(cases: int) -> list[object]:
-    """Return the cases that ended badly, of a seed that is the suite's alone."""
-    ended = list(run(range(cases), "suite", processes=2))
-    assert len(ended) == cases
-    return [outcome for outcome in ended if outcome is not None]
+@pytest.mark.parametrize("cases", [75, pytest.param(2000, marks=pytest.mark.slow)])
+def test_mutated_inputs(cases: int) -> None:
+    found = list(fuzz.run(range(cases), "suite"))
+    assert [(number, what) for number, what in found if what] == []
+    if cases == 2000:
+        assert {fuzz.input_of(number, "suite")[0] for number, _ in found} == set(KINDS)
 
 
-def test_some_mutated_inputs() -> None:
-    assert bad(75) == []
+def test_what_is_looked_for_is_found() -> None:
+    """An escape, a number that is none, a process and a crash are each told; valid inputs are read first."""
 
-
-@pytest.mark.slow
-def test_mutated_inputs() -> None:
-    assert {kind_of(number, "suite", ALL_KINDS)[0].name for number in range(2000)} == {kind.name for kind in ALL_KINDS}
-    assert bad(2000) == []
-
-
-def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An escape, a number that is none, and a process are each told."""
-    import subprocess
-    import sys
-
-    from bench.fuzz_parts.readers import Kind, finite
-
-    def use(what: str) -> None:
+    def use(content: bytes, what: str) -> None:
+        if content == b"valid":
+            return
         if what == "raise":
             {}["absent"]
         elif what == "infinite":
@@ -41,6 +37,7 @@ def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         elif what == "start":
             subprocess.run([sys.executable, "-c", ""], check=True)
 
-    for what, told in (("raise", "KeyError"), ("infinite", "NotFiniteError"), ("start", "execution"), ("well", None)):
-        [outcome] = run(range(1), "suite", [Kind("made", 1, lambda _, what=what: what, use)])
-        assert (outcome is None) if told is None else (outcome is not None and told in outcome.what)
+    told = {"raise": "KeyError", "infinite": "NotFiniteError", "start": "execution", "well": ""}
+    for what, word in told.items():
+        [(_, found)] = fuzz.run(range(1), "suite", [Kind("made", 1, lambda what=what: [(b"valid", "text", what)], use)])
+        assert word in found if word else found == ""

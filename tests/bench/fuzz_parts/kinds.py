@@ -1,0 +1,466 @@
+"""Kinds of input: valid ones, who reads them in the library, and what is done with what was read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import re
+import sys
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perflex.errors import PerflexError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+TOP = Path(__file__).parents[3]
+TIMES = """\
+items,unroll,size,time_ms
+64,1,1048576,3.0
+64,2,1048576,2.0
+128,1,1048576,1.0
+128,4,1048576,9.0
+32,1,1048576,5.0
+32,2,1048576,7.0
+64,1,1048576,5.0
+128,2,1048576,1.5
+64,4,1048576,2.5
+"""
+# Of the reference's source with tunables, what is left to the host program.
+DEFINED = "defines: {tile_size_y: 1, use_local: 0}\n"
+T1 = """\
+{"General": {"BenchmarkName": "tiled", "OutputFormat": "JSON"},
+ "ConfigurationSpace": {
+  "TuningParameters": [{"Name": "TILE", "Type": "int", "Values": "[4, 8, 16]", "Default": 8},
+                       {"Name": "UNROLL", "Type": "int", "Values": "[1, 2]", "Default": 1}],
+  "Conditions": [{"Expression": "TILE * UNROLL <= 16", "Parameters": ["TILE", "UNROLL"]}]},
+ "KernelSpecification": {
+  "Language": "OpenCL", "KernelName": "tiled", "KernelFile": "matmul.cl", "GlobalSizeType": "OpenCL",
+  "GlobalSize": {"X": "64", "Y": "64"}, "LocalSize": {"X": "TILE", "Y": "TILE"},
+  "Arguments": [{"Name": "a", "Type": "float", "MemoryType": "Vector", "Size": 4096, "FillType": "Random"},
+                {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 64}]}}
+"""
+TABLE = "kernel,rows,n,time_us,launches,spread,registers,device,note\n" + "".join(
+    f"made,{rows},{64 * n},{0.5 * n},{n},0.0{n},,a,x\n" for n in (1, 2, 3) for rows in (1, 4)
+)
+BY_TAGS = "kernel,seconds,device,tags\n" + "".join(
+    f'"empty(ngroups={n}, lsize_0=16, lsize_1=16)",{n}e-6,a,\n,{n}e-5,a,empty ngroups:{4 * n} lsize_0:16 lsize_1:16\n'
+    for n in (16, 32)
+)
+TEXTS = {
+    "model string": (
+        "p_a * f_op_float32_madd + p_b * f_mem_access_tag:aLD",
+        "smooth_max(p_a * f_op_float32_madd, p_b * f_sync_barrier_local, p_edge) + p_l * f_sync_kernel_launch",
+        "overlap(p_a * f_op_float32_madd, p_b * f_mem_access_tag:aLD, p_e) ** 2 / (1 + exp(-p_c * f_thread_groups))",
+    ),
+    "feature": (
+        "f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16*n;1:16}_afr:>1", "f_mem_access_tag:aLD",
+        "f_op_float32_madd", "f_thread_groups", "f_sync_barrier_local", "f_vol_dram_load", "f_peak_local",
+        "f_mem_access_local_float32_load_lstrides:{0:17}",
+    ),
+    "formula": ("ceil_div(size, items*depth)", "items*depth <= 256 and not items == 32", "1 if a % 4 == 0 else b // 7"),
+    "constraint": (
+        "wide * high <= 256", "2 <= wide and (high, wide) != (1, 2)", "name in ('a', 'b') or wide ** 2 == 4",
+    ),
+}  # fmt: skip
+# The files that they name are the valid inputs of these names (`named`).
+LINES = """
+features k.yaml n=64
+features k.yaml n=64 --json --sub-group-size 16 -f f_op_float32_madd
+features k.yaml --machine m.yaml --registers 32
+features k.yaml n=64 --trip-count k=2 --access x[i]=4*i
+predict c.yaml k.yaml n=64,128 --json --confidence 0.9
+predict c.yaml k.yaml n=64 --machine V100
+rank c.yaml kernels.py:made kernels.py:made n=64 --json
+volumes k.yaml --machine m.yaml n=64 --json
+volumes k.yaml --machine V100 n=64 --registers 32
+layers j.yaml --machine Gold-6248 M=40 N=60 --json --cores 2
+layers j.yaml --machine Gold-6248 M=40 --series N=20:60:20 --json
+block j.yaml --machine Gold-6248 M=100 N=60 --criterion L2=plane --lanes 4 --tiles-per-core 2 --json
+roofline kernels.py:made n=64 --machine V100 --time predicted --calibration c.yaml --registers 40
+prune-table cache.json d.yaml --samples 6 --keep 50% --json --seed 3
+prune-table cache.json d.yaml --keep promise:0.05,0.95 --device V100
+prune c.yaml kernels.py:made n=64 --keep 5% --measure 3
+diagnose c.yaml --json
+machine show m.yaml --json
+store list --store s.sqlite --json
+store export --store s.sqlite --out out.csv
+store verify --store s.sqlite
+store prune --store s.sqlite --older-than 90d --yes
+catalog matmul_sq
+calibrate model.yaml -o out.yaml --budget 30s
+demo --sizes 256,512 --out demo-out --trials 3
+evaluate matmul --out evaluation --device pocl
+""".strip().splitlines()
+KERNELS = """
+from perflex.features import scop_from_yaml
+
+def made():
+    with open("k.yaml", encoding="utf-8") as stream:
+        return scop_from_yaml(stream.read())
+"""
+
+# Content, form (see `mutations.mutated`), and what else its reader needs.
+Input = tuple[bytes, str, Any]
+
+
+class NotFiniteError(Exception):
+    """A prediction, an interval or a count that is no finite number was handed out."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of input and who reads it; `share` of the cases are of this kind."""
+
+    name: str
+    share: int
+    valid: Callable[[], list[Input]]
+    use: Callable[[bytes, Any], None]
+
+
+def finite(*values: Any) -> None:
+    """Stop unless all numbers are finite."""
+    for value in values:
+        if not math.isfinite(value):
+            msg = f"{value} was handed out"
+            raise NotFiniteError(msg)
+
+
+def written(content: bytes, name: str) -> Path:
+    path = Path(name)
+    path.write_bytes(content)
+    return path
+
+
+@cache
+def documented(schema: str) -> list[str]:
+    """Return the files of a format that the reference shows."""
+    pages = (path.read_text(encoding="utf-8") for path in sorted((TOP / "docs" / "reference").glob("*.md")))
+    blocks = [text for page in pages for text in re.findall(r"(?ms)^```yaml[^\n]*\n(.+?)^```", page)]
+    return [text for text in blocks if f"schema: {schema}/" in text]
+
+
+@cache
+def scops() -> list[str]:
+    """Return descriptions of kernels: that of the reference, and of loopy kernels."""
+    from perflex.cli.arguments import load_kernel
+    from perflex.features import extract_scop, scop_to_yaml
+
+    examples = ("matmul.py:prefetching", "jacobi.py:seven_point")
+    return [
+        documented("perflex-scop")[0],
+        *(scop_to_yaml(extract_scop(load_kernel(f"{TOP}/examples/{name}"))) for name in examples),
+    ]
+
+
+@cache
+def scop(number: int = 0) -> Any:
+    from perflex.features import scop_from_yaml
+
+    return scop_from_yaml(scops()[number])
+
+
+def machines() -> list[str]:
+    folder = files("perflex.calib_data") / "machines"
+    return [(folder / f"{name}.yaml").read_text(encoding="utf-8") for name in ("V100", "Gold-6248")]
+
+
+def the(schema: str) -> bytes:
+    return documented(schema)[0].encode()
+
+
+@cache
+def calibrations() -> list[str]:
+    """Return calibration files of simple laws, of relative and absolute errors."""
+    import numpy as np
+
+    from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
+
+    random, texts = np.random.default_rng(5), []
+    for expression, options in (
+        ("overlap(p_a * f_op_float32_madd, p_b * f_mem_access_tag:aLD, 3) + p_l * f_sync_kernel_launch", FitOptions()),
+        ("p_a * f_op_float32_madd + p_b * f_mem_access_tag:aLD", FitOptions(relative=False)),
+    ):
+        model = Model("f_cl_wall_time_fake_device_fake_platform", expression)
+        names = model.all_features()
+        counts = 10 ** random.uniform(3, 6, (8, len(names) - 1))
+        table = FeatureTable(
+            names[0], tuple(names), tuple(f"kernel(n={n})" for n in range(8)),
+            np.column_stack([(counts @ np.full(counts.shape[1], 1e-9)) * random.normal(1, 0.02, 8), counts]),
+            groups=tuple("ab"[n % 2] for n in range(8)), spread=np.full(8, 0.01), repeatability=np.full(8, 0.02),
+        )  # fmt: skip
+        made = Calibration(
+            model, fit_model(model, table, options), table,
+            {"name": "fake device", "platform": "fake platform", "driver": "0"}, "2025-06-01T12:00:00Z",
+            {"perflex": "1"}, {"trials": 15, "statistic": "median", "samples": 80}, 0.0123, (("kernel 9", "no build"),),
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            made.save(f"{folder}/c.yaml")
+            texts.append(Path(folder, "c.yaml").read_text(encoding="utf-8"))
+    return texts
+
+
+def caches() -> list[tuple[str, str]]:
+    """Return the measured configurations of `TIMES` in the forms in which such files come."""
+    rows = [[float(word) for word in line.split(",")] for line in TIMES.splitlines()[1:]]
+    settings = [{"items": int(items), "unroll": int(unroll)} for items, unroll, *_ in rows]
+    tuner = {
+        "device_name": "A GPU", "kernel_name": "k", "problem_size": [1024], "tune_params_keys": ["items", "unroll"],
+        "tune_params": {"items": [32, 64, 128], "unroll": [1, 2, 4]}, "objective": "time",
+        "cache": {f"{n}": {**one, "time": rows[n][3], "times": [rows[n][3]]} for n, one in enumerate(settings)},
+    }  # fmt: skip
+    results = [
+        {"configuration": one, "measurements": [{"name": "time", "value": row[3], "unit": "ms"}]}
+        for one, row in zip(settings, rows, strict=True)
+    ]
+    t4 = {"schema_version": "1.0.0", "results": results, "device_name": "A GPU"}
+    return [(json.dumps(tuner), "json"), (json.dumps(t4), "json"), (TIMES, "csv")]
+
+
+def packed(inputs: list[tuple[str, str]]) -> list[Input]:
+    """Return documents, and the first of them compressed."""
+    plain = [(text.encode(), form, form) for text, form in inputs]
+    return [*plain, (gzip.compress(plain[0][0], 1), "bytes", f"{plain[0][1]}.gz")]
+
+
+@cache
+def store() -> bytes:
+    """Return a store's file with a few samples and failures."""
+    from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+    from perflex.store.store import Store
+
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Store(Path(folder, "store.sqlite"))
+        for name in ("first", "second"):
+            key = MeasurementKey(name, (("n", 512),), "A platform: a device", "1.0", "warmups=1")
+            activity = SystemActivity(0.5, 0.25, switches=3, throttled=False)
+            rows = [Sample(1e-3 * (1 + n), 1, 1.7e9 + n, "session", n, activity, n == 3) for n in range(6)]
+            kept.add_many([(key, row) for row in rows], {key: name})
+            kept.fail(key, Failure("hang", "no answer", 1.7e9, "session"), name)
+        kept.close()
+        return kept.path.read_bytes()
+
+
+@cache
+def named() -> dict[str, Input]:
+    """Return the files that command lines name."""
+    texts = {"k.yaml": scops()[0], "j.yaml": scops()[2], "c.yaml": calibrations()[0], "m.yaml": machines()[0]}
+    texts |= {"d.yaml": documented("perflex-description")[0], "model.yaml": documented("perflex-model")[0]}
+    texts["cache.json"] = caches()[0][0]
+    found = {name: (text.encode(), name.partition(".")[2], None) for name, text in texts.items()}
+    return {**found, "s.sqlite": (store(), "bytes", None)}
+
+
+def named_files() -> list[Input]:
+    return [(*named()[name][:2], (line, name)) for line in LINES for name in named() if name in line.split()]
+
+
+def sources() -> list[Input]:
+    """Return kernels in OpenCL C, each with its name, work-group, grid and sizes."""
+    sys.path.append(str(TOP))
+    from tests.support.source_samples import SAMPLES
+
+    own = [(one.source.encode(), "text", ("k", one.local, one.groups, dict(one.sizes))) for one in SAMPLES.values()]
+    text = (TOP / "examples" / "matmul.cl").read_bytes()
+    return [*own, *((text, "text", (name, (16, 16), (4, 4), {"n": 64})) for name in ("naive", "tiled"))]
+
+
+def use_calibration(content: bytes, _: Any) -> None:
+    from perflex import Calibration
+
+    read = Calibration.load(written(content, "c.yaml"))
+    repr(read)
+    interval = read.predict_interval(scop(), {"n": 64})
+    finite(interval.predicted, interval.low, interval.high)
+    read.save("again.yaml")
+    finite(*Calibration.load("again.yaml").params.values())
+
+
+def use_scop(content: bytes, _: Any) -> None:
+    from perflex.cli.arguments import load_kernel
+    from perflex.features import scop_to_yaml
+
+    read = load_kernel(str(written(content, "k.yaml")))
+    scop_to_yaml(read)
+    count(read, dict.fromkeys(read.parameters, 64))
+
+
+def count(kernel: Any, sizes: Any) -> None:
+    from perflex.features import count_features
+
+    finite(*(counted.value for counted in count_features(kernel, sizes) if counted.value is not None))
+
+
+def use_machine(content: bytes, _: Any) -> None:
+    from perflex import estimate_volumes, load_machine
+    from perflex.features.cpu.ecm_estimate import estimate_ecm
+
+    read = load_machine(str(written(content, "m.yaml")))
+    if read.kind == "gpu":
+        found = estimate_volumes(scop(), scop().checked({"n": 64}), read).features()
+        # Where the machine states no rules of L1, its wavefronts are nan, not known.
+        finite(*(value for name, value in found.items() if name != "f_l1_wavefronts" or read.l1_rules is not None))
+    else:
+        finite(*(level.bytes for level in estimate_ecm(scop(2), {"M": 40, "N": 60}, read).levels))
+
+
+def use_model(content: bytes, _: Any) -> None:
+    from perflex.models import load_model, measurement_kernels
+
+    read = load_model(written(content, "model.yaml"))
+    read.model()
+    measurement_kernels(read, 3.0)
+
+
+def use_description(content: bytes, _: Any) -> None:
+    use_cache(TIMES.encode(), "csv", content)
+
+
+def use_cache(content: bytes, form: str, description: bytes = b"") -> None:
+    from perflex import load_described_space, load_description, prune
+
+    described = load_description(written(description or the("perflex-description"), "d.yaml"))
+    space = load_described_space(written(content, f"cache.{form}"), described)
+    finite(*space.times)
+    finite(*prune(space.complete()).predicted)
+
+
+def made(rows: int, shift: float = 0.0) -> Any:
+    if isinstance(rows, int) and rows > 0:
+        return scop()
+    # A user's function refuses what it cannot make in the project's own way.
+    msg = f"no kernel of {rows} rows shifted by {shift}"
+    raise PerflexError(msg)
+
+
+def use_times(content: bytes, form: str) -> None:
+    from perflex import gather_feature_values, load_times
+
+    read = load_times(written(content, f"times.{form}"), {"made": made})
+    finite(*gather_feature_values(["f_cl_wall_time", "f_sync_kernel_launch"], times=read).values.flat)
+
+
+def use_expression(content: bytes, _: Any) -> None:
+    from perflex import Model
+    from perflex.features import Target
+
+    model = Model("f_cl_wall_time", content.decode("utf-8", "replace"))
+    parameters, values = dict.fromkeys(model.params(), 2.0), model.feature_values(scop(), {"n": 64}, Target())
+    model.evaluate(parameters, values)
+    model.terms(parameters, values)
+    str(model)
+
+
+def use_feature(content: bytes, _: Any) -> None:
+    from perflex import load_machine
+    from perflex.features import Target, parse_feature
+
+    parse_feature(content.decode("utf-8", "replace")).value(scop(), {"n": 64}, Target(32, load_machine("V100")))
+
+
+def use_formula(content: bytes, _: Any) -> None:
+    from perflex.search.formula import parse_formula
+
+    formula = parse_formula(content.decode("utf-8", "replace"))
+    formula({name: [1.0, 32.0, 7.0] for name in formula.names})
+
+
+def use_constraint(content: bytes, _: Any) -> None:
+    from perflex import VariantSpace
+
+    values = {"wide": (1, 2, 4), "high": (1, 2), "name": ("a", "b")}
+    VariantSpace(lambda **_: None, values, [content.decode("utf-8", "replace")]).enumerated()
+
+
+def use_source(content: bytes, launch: tuple[str, Any, Any, Any]) -> None:
+    from perflex import source_kernel
+
+    name, local, groups, sizes = launch
+    # A text of one line would be a path.
+    text = content.decode("utf-8", "replace") + "\n"
+    count(source_kernel(text, name, local=local, groups=groups), sizes)
+
+
+def use_space(content: bytes, form: str) -> None:
+    from perflex import load_space
+
+    for name in ("matmul.cl", "convolution.cl"):
+        written((TOP / "examples" / name).read_bytes(), name)
+    space = load_space(written(content, f"space.{form}"))
+    finite(*space.extract(["f_thread_groups"], None if "nx" in space.sizes else {"n": 64}).values.flat)
+
+
+def use_sizes(content: bytes, _: Any) -> None:
+    try:
+        size = json.loads(content)
+    except ValueError:
+        return
+    count(scop(), {"n": size})
+
+
+def use_file(content: bytes, place: tuple[str, str]) -> None:
+    line, name = place
+    run_command(line.split(), {name: content})
+
+
+def run_command(words: list[str], changed: dict[str, bytes]) -> None:
+    """Run a command beside its files; its exit status is one of perflex's, and what it predicts is finite."""
+    from perflex.__main__ import main
+
+    for name, (content, *_) in named().items():
+        written(changed.get(name, content), name)
+    Path("kernels.py").write_text(KERNELS, encoding="utf-8")
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        code = main(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    out, err = (stream.buffer.getvalue().decode("utf-8") for stream in streams)  # type: ignore[attr-defined]
+    if code not in {0, 1, 2} or "Traceback" in err:
+        msg = f"exit status {code}: {err[-500:]}"
+        raise AssertionError(msg)
+    if code == 0 and words[:1] in (["predict"], ["rank"]) and "--json" in words and out.startswith("["):
+        for row in json.loads(out):
+            finite(*(math.nan if row[key] is None else row[key] for key in {"predicted_s", "low_s", "high_s"} & {*row}))
+
+
+def use_line(content: bytes, _: Any) -> None:
+    # The operating system hands over no words with a zero byte, and none that is no text.
+    run_command(content.decode("utf-8", "replace").replace("\x00", "").split(), {})
+
+
+def documents(form: str, texts: Callable[[], Iterable[str]]) -> Callable[[], list[Input]]:
+    return cache(lambda: [(text.encode(), form, form) for text in texts()])
+
+
+def of_schema(schema: str) -> Callable[[], list[Input]]:
+    return documents("yaml", lambda: documented(schema))
+
+
+KINDS = (
+    Kind("calibration", 16, documents("yaml", calibrations), use_calibration),
+    Kind("scop", 22, documents("yaml", scops), use_scop),
+    Kind("machine", 8, documents("yaml", machines), use_machine),
+    Kind("model", 6, of_schema("perflex-model"), use_model),
+    Kind("description", 6, of_schema("perflex-description"), use_description),
+    Kind("tuning cache", 10, cache(lambda: packed(caches())), use_cache),
+    Kind("times", 6, cache(lambda: packed([(TABLE, "csv"), (BY_TAGS, "csv")])), use_times),
+    Kind("model string", 5, documents("text", lambda: TEXTS["model string"]), use_expression),
+    Kind("feature", 4, documents("text", lambda: TEXTS["feature"]), use_feature),
+    Kind("formula", 2, documents("text", lambda: TEXTS["formula"]), use_formula),
+    Kind("constraint", 2, documents("text", lambda: TEXTS["constraint"]), use_constraint),
+    Kind("source", 10, cache(sources), use_source),
+    Kind("source space", 2, documents("yaml", lambda: [documented("perflex-source")[0] + DEFINED]), use_space),
+    Kind("source space of a benchmark", 2, documents("json", lambda: [T1]), use_space),
+    Kind("sizes", 2, documents("json", lambda: ["64"]), use_sizes),
+    Kind("command line", 8, documents("text", lambda: LINES), use_line),
+    Kind("file of a command", 5, cache(named_files), use_file),
+)
