@@ -1,6 +1,6 @@
 """Pruning and tuning on measured GPU spaces: the analytic model, its learned correction, the tuner, and baselines.
 
-    python tests/bench/gpu_spaces.py --data DIR --samples 50,100,200 --seeds 20 --out results.csv
+    python tests/bench/gpu_spaces.py --data DIR --samples 50,100,200 --seeds 20 --out results.jsonl
 
 Every ``<kernel>/<gpu>.csv.gz`` (also .csv, .json, .json.gz) under DIR whose kernel has a description, whatever the GPU.
 N random configurations (different kernels) are measured; then, of the rest:
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import io
 import json
 import os
@@ -35,10 +34,11 @@ from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from judging import table
+from judging import record, recorded, table
 
 from perflex import (
     DescribedSpace,
@@ -58,7 +58,7 @@ from perflex.search.tuning.kernel_tuner_strategy import expected_variants
 from perflex.search.tuning.search import most_promising
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
-FIELDS = [*KEY, "log_error", "spearman", "share_to_keep", "best_after_n_plus_10"]
+PREDICTED, BEST = ("log_error", "spearman", "share_to_keep"), "best_after_n_plus_10"
 PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
 STRATEGIES = {
     "kernel_tuner genetic": "genetic_algorithm",
@@ -184,11 +184,8 @@ def measures(times, predicted, order, taken):
     logs = np.log(predicted[rest]) - np.log(times[rest])
     order = order[~np.isin(order, taken)]
     rank = int(np.argmax(times[order] <= NEAR * times[rest].min())) + 1
-    return [float(np.expm1(np.mean(np.abs(logs)))), float(spearmanr(predicted[rest], times[rest])[0]), rank / len(rest)]
-
-
-def raw(space):
-    return np.column_stack([np.asarray(space.settings[name]) for name in space.description.tunables])
+    found = np.expm1(np.mean(np.abs(logs))), spearmanr(predicted[rest], times[rest])[0], rank / len(rest)
+    return dict(zip(PREDICTED, map(float, found), strict=True))
 
 
 def learner(method, seed):
@@ -201,54 +198,46 @@ def learner(method, seed):
     )
 
 
-def predictor(method, space, seed):
-    """Return a function from (index, times) to predicted times of the space."""
-    if method == "analytic":
-        return lambda index, times: space.fit_analytic(index, times).predicted
-    table = raw(space)
-    return lambda index, times: np.exp(learner(method, seed).fit(table[index], np.log(times)).predict(table))
-
-
-def hybrid(space, taken, times):
-    return GaussianProcess().forecast(space.fit_analytic(taken, times[taken]), taken, times[taken])
-
-
-def further(times, taken, predicted, refit):
-    """Return the best time after ten more measurements: predicted fastest first, fitted again after each four."""
-    known = list(taken)
-    for count in (4, 3, 3):
-        fresh = [i for i in np.argsort(predicted, kind="stable") if i not in set(known)][:count]
-        known += fresh
-        predicted = refit(np.array(known), times[known])
-    return times[known].min()
-
-
 def run_predictor(method, space, times, samples, seed):
-    taken = np.random.default_rng(seed).choice(len(times), samples, replace=False)
-    if method == "hybrid":
-        found = hybrid(space, taken, times)
-        first, order = np.exp(found.logs), found.order
-        known = list(taken)
-        for count in (4, 3, 3):
-            known += most_promising(found, np.log(times[known].min()), set(known), len(known), count)
-            if len(known) < samples + MORE:
-                found = hybrid(space, np.array(known), times)
-        best = times[known].min()
-    else:
-        fit = predictor(method, space, seed)
-        first = fit(taken, times[taken])
-        order = np.argsort(first, kind="stable")
-        best = further(times, taken, first, fit)
-    return [*measures(times, first, order, taken), float(best / times.min())]
+    """Return how a method predicts from samples, and the best time after ten more measurements that it chooses.
+
+    It is fitted again after each four. The hybrid chooses as the tuner does, the others take the predicted fastest.
+    """
+    known = np.random.default_rng(seed).choice(len(times), samples, replace=False).tolist()
+    table = np.column_stack([np.asarray(space.settings[name]) for name in space.description.tunables])
+
+    def fitted(known):
+        if method == "hybrid":
+            analytic = space.fit_analytic(np.array(known), times[known])
+            forecast = GaussianProcess().forecast(analytic, np.array(known), times[known])
+            return np.exp(forecast.logs), forecast.order, forecast
+        if method == "analytic":
+            predicted = space.fit_analytic(np.array(known), times[known]).predicted
+        else:
+            predicted = np.exp(learner(method, seed).fit(table[known], np.log(times[known])).predict(table))
+        return predicted, np.argsort(predicted, kind="stable"), None
+
+    predicted, order, forecast = fitted(known)
+    row = measures(times, predicted, order, known)
+    for count in (4, 3, 3):
+        if forecast is None:
+            known += [i for i in order.tolist() if i not in set(known)][:count]
+        else:
+            known += most_promising(forecast, np.log(times[known].min()), set(known), len(known), count)
+        if len(known) < samples + MORE:
+            _, order, forecast = fitted(known)
+    return row | {BEST: float(times[known].min() / times.min())}
+
+
+def best_after(measured, samples, best):
+    """Return the best of the first measurements over the best there is, at every number of samples."""
+    return {count: {BEST: float(np.nanmin(measured[: count + MORE]) / best)} for count in samples}
 
 
 def run_tuner(space, times, samples, seed):
-    """Rows of one run of the tuner, read off at every number of samples."""
-    budget = max(samples) + MORE
-    options = SearchOptions(budget=budget, seed=seed)
+    options = SearchOptions(budget=max(samples) + MORE, seed=seed)
     found = tune(space, device=lambda variant: float(times[variant.number]), options=options)
-    measured = np.array([step.seconds for step in found.history])
-    return {count: float(np.nanmin(measured[: count + MORE]) / times.min()) for count in samples}
+    return best_after(np.array([step.seconds for step in found.history]), samples, times.min())
 
 
 def source_variants(path, sources, cache):
@@ -273,64 +262,43 @@ def source_variants(path, sources, cache):
 
 
 def run_source_tuner(path, sources, samples, seed):
-    """Rows of one run of the tuner that knows the source, read off at every number of samples."""
+    """Run the tuner that knows the source alone."""
     folder, out = sources
     variants, prior, times = source_variants(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
     tuner = Tuner(variants, prior=prior, options=SearchOptions(budget=max(samples) + MORE, seed=seed))
     while proposals := tuner.ask():
         for each in proposals:
             tuner.tell(each, float(times[each.number]))
-    measured = np.array([step.seconds for step in tuner.history])
-    return {count: float(measured[: count + MORE].min() / space_of(path)[1].min()) for count in samples}
+    return best_after(np.array([step.seconds for step in tuner.history]), samples, space_of(path)[1].min())
 
 
 def task(job):
     path, method, samples, seed, *sources = job
     space, times = space_of(path)
-    kernel, gpu = kernel_and_gpu(path)
-    nothing = ["", "", ""]
-    rows = []
-    if method in TUNERS:
-        own = (
-            run_tuner(space, times, samples, seed)
-            if method == TUNERS[0]
-            else run_source_tuner(path, sources, samples, seed)
-        )
-        for count, best in own.items():
-            rows.append([kernel, gpu, method, count, seed, *nothing, best])
-        return rows
-    for count in samples:
-        if method == "random search":
-            drawn = np.random.default_rng(seed).permutation(len(times))[: count + MORE]
-            values = [*nothing, float(times[drawn].min() / times.min())]
-        elif method in STRATEGIES:
-            values = [*nothing, kernel_tuner(path, method, count + MORE, seed) / float(times.min())]
-        else:
-            values = run_predictor(method, space, times, count, seed)
-        rows.append([kernel, gpu, method, count, seed, *values])
-    return rows
-
-
-def read_rows(out):
-    if not out.exists():
-        return []
-    with out.open(newline="") as stream:
-        return list(csv.DictReader(stream))
+    if method == TUNERS[0]:
+        found = run_tuner(space, times, samples, seed)
+    elif method == TUNERS[1]:
+        found = run_source_tuner(path, sources, samples, seed)
+    elif method == "random search":
+        found = best_after(times[np.random.default_rng(seed).permutation(len(times))], samples, times.min())
+    elif method in STRATEGIES:
+        best = {count: kernel_tuner(path, method, count + MORE, seed) for count in samples}
+        found = {count: {BEST: seconds / float(times.min())} for count, seconds in best.items()}
+    else:
+        found = {count: run_predictor(method, space, times, count, seed) for count in samples}
+    keys = ((*kernel_and_gpu(path), method, count, seed) for count in found)
+    return [dict(zip(KEY, key, strict=True)) | row for key, row in zip(keys, found.values(), strict=True)]
 
 
 def jobs_left(arguments, samples, known):
     # Seed by seed, so that a run that is cut short leaves a balanced table.
-    for seed in range(arguments.seeds):
-        for method in arguments.methods.split(","):
-            for path in spaces(arguments.data):
-                # Machine files of the other GPUs lack facts.
-                if method == TUNERS[1] and kernel_and_gpu(path)[1] not in MACHINES:
-                    continue
-                row = (*kernel_and_gpu(path), method)
-                left = [n for n in samples if (*row, str(n), str(seed)) not in known]
-                if left:
-                    every = samples if method in TUNERS else left
-                    yield path, method, every, seed, arguments.sources, arguments.out
+    for seed, method, path in product(range(arguments.seeds), arguments.methods.split(","), spaces(arguments.data)):
+        # Machine files of the other GPUs lack facts.
+        if method == TUNERS[1] and kernel_and_gpu(path)[1] not in MACHINES:
+            continue
+        left = [n for n in samples if (*kernel_and_gpu(path), method, n, seed) not in known]
+        if left:
+            yield path, method, samples if method in TUNERS else left, seed, arguments.sources, arguments.out
 
 
 def one_core():
@@ -344,40 +312,34 @@ def one_core():
 
 def run_all(jobs, known, out, workers):
     """Run jobs in processes and append the rows that each returns, but for those that the file holds already."""
-    with ProcessPoolExecutor(workers, initializer=one_core) as pool, out.open("a", newline="") as stream:
-        writer = csv.writer(stream)
-        if stream.tell() == 0:
-            writer.writerow(FIELDS)
+    with ProcessPoolExecutor(workers, initializer=one_core) as pool:
         for rows in pool.map(task, jobs):
-            writer.writerows(row for row in rows if tuple(map(str, row[: len(KEY)])) not in known)
-            stream.flush()
+            record(out, (row for row in rows if tuple(row[name] for name in KEY) not in known))
 
 
 def summary(out):
     """Print two tables: how well methods predict, and what they find; median (worst) of the seeds."""
     found = defaultdict(lambda: defaultdict(list))
-    for row in read_rows(out):
-        for name in FIELDS[len(KEY) :]:
-            if row[name]:
-                found[row["kernel"], row["gpu"], int(row["samples"])][row["method"], name].append(float(row[name]))
+    for row in recorded(out):
+        for name in {*PREDICTED, BEST} & {*row}:
+            found[row["kernel"], row["gpu"], row["samples"]][row["method"], name].append(row[name])
     there = {method for every in found.values() for method, _ in every}
-    predictors = [name for name in PREDICTORS if name in there]
-    keep = [f"keep, %: {name}" for name in predictors]
+    predictors, methods = ([name for name in names if name in there] for names in (PREDICTORS, METHODS))
     rows, best = [], []
     for (kernel, gpu, samples), own in sorted(found.items()):
-        space = f"{kernel} {gpu.replace('_', ' ')}"
 
         def medians(field, scale, form, own=own):
             values = [own[name, field] for name in predictors]
             return " / ".join(form.format(scale * np.median(each)) if each else "-" for each in values)
 
+        space = f"{kernel} {gpu.replace('_', ' ')}"
         cells = [_cell(own[name, "share_to_keep"], 100, "{:.2g}") for name in predictors]
         first = [medians("log_error", 100, "{:.1f}"), medians("spearman", 1, "{:.2f}")]
         rows.append([space, str(samples), *first, *cells])
-        cells = [_cell(own[name, "best_after_n_plus_10"], 1, "{:.2f}") for name in METHODS if name in there]
-        best.append([space, str(samples + MORE), *cells])
+        best.append([space, str(samples + MORE), *(_cell(own[name, BEST], 1, "{:.2f}") for name in methods)])
+    keep = [f"keep, %: {name}" for name in predictors]
     print(table(["space", "N", f"error, %: {' / '.join(predictors)}", "Spearman", *keep], rows))
-    print(table(["space", "measured", *(name for name in METHODS if name in there)], best))
+    print(table(["space", "measured", *methods], best))
 
 
 def _cell(values, scale, form):
@@ -390,12 +352,12 @@ def main():
     parser.add_argument("--sources", type=Path, default=Path("../shared/data/kernel_sources/hub"))
     parser.add_argument("--samples", default="50,100,200")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=Path("results.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results.jsonl"))
     parser.add_argument("--methods", default=",".join(METHODS), help=f"of {', '.join(METHODS)}")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     arguments = parser.parse_args()
     samples = [int(part) for part in arguments.samples.split(",")]
-    known = {tuple(row[name] for name in KEY) for row in read_rows(arguments.out)}
+    known = {tuple(row[name] for name in KEY) for row in recorded(arguments.out)}
     run_all(jobs_left(arguments, samples, known), known, arguments.out, arguments.jobs)
     summary(arguments.out)
 

@@ -16,7 +16,34 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from perflex import (
+    Calibration,
+    FeatureTable,
+    FitOptions,
+    Model,
+    VariantSpace,
+    estimate_volumes,
+    fit_model,
+    gather_feature_values,
+    load_described_space,
+    load_description,
+    load_machine,
+    load_space,
+    load_times,
+    prune,
+    source_kernel,
+)  # fmt: skip
+from perflex.__main__ import main
+from perflex.cli.arguments import load_kernel
 from perflex.errors import PerflexError
+from perflex.features import Target, count_features, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
+from perflex.features.cpu.ecm_estimate import estimate_ecm
+from perflex.models import load_model, measurement_kernels
+from perflex.search.formula import parse_formula
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+from perflex.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -151,9 +178,6 @@ def documented(schema: str) -> list[str]:
 @cache
 def scops() -> list[str]:
     """Return descriptions of kernels: that of the reference, and of loopy kernels."""
-    from perflex.cli.arguments import load_kernel
-    from perflex.features import extract_scop, scop_to_yaml
-
     examples = ("matmul.py:prefetching", "jacobi.py:seven_point")
     return [
         documented("perflex-scop")[0],
@@ -163,8 +187,6 @@ def scops() -> list[str]:
 
 @cache
 def scop(number: int = 0) -> Any:
-    from perflex.features import scop_from_yaml
-
     return scop_from_yaml(scops()[number])
 
 
@@ -180,10 +202,6 @@ def the(schema: str) -> bytes:
 @cache
 def calibrations() -> list[str]:
     """Return calibration files of simple laws, of relative and absolute errors."""
-    import numpy as np
-
-    from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
-
     random, texts = np.random.default_rng(5), []
     for expression, options in (
         ("overlap(p_a * f_op_float32_madd, p_b * f_mem_access_tag:aLD, 3) + p_l * f_sync_kernel_launch", FitOptions()),
@@ -234,9 +252,6 @@ def packed(inputs: list[tuple[str, str]]) -> list[Input]:
 @cache
 def store() -> bytes:
     """Return a store's file with a few samples and failures."""
-    from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
-    from perflex.store.store import Store
-
     with tempfile.TemporaryDirectory() as folder:
         kept = Store(Path(folder, "store.sqlite"))
         for name in ("first", "second"):
@@ -274,8 +289,6 @@ def sources() -> list[Input]:
 
 
 def use_calibration(content: bytes, _: Any) -> None:
-    from perflex import Calibration
-
     read = Calibration.load(written(content, "c.yaml"))
     repr(read)
     interval = read.predict_interval(scop(), {"n": 64})
@@ -285,24 +298,16 @@ def use_calibration(content: bytes, _: Any) -> None:
 
 
 def use_scop(content: bytes, _: Any) -> None:
-    from perflex.cli.arguments import load_kernel
-    from perflex.features import scop_to_yaml
-
     read = load_kernel(str(written(content, "k.yaml")))
     scop_to_yaml(read)
     count(read, dict.fromkeys(read.parameters, 64))
 
 
 def count(kernel: Any, sizes: Any) -> None:
-    from perflex.features import count_features
-
     finite(*(counted.value for counted in count_features(kernel, sizes) if counted.value is not None))
 
 
 def use_machine(content: bytes, _: Any) -> None:
-    from perflex import estimate_volumes, load_machine
-    from perflex.features.cpu.ecm_estimate import estimate_ecm
-
     read = load_machine(str(written(content, "m.yaml")))
     if read.kind == "gpu":
         found = estimate_volumes(scop(), scop().checked({"n": 64}), read).features()
@@ -313,8 +318,6 @@ def use_machine(content: bytes, _: Any) -> None:
 
 
 def use_model(content: bytes, _: Any) -> None:
-    from perflex.models import load_model, measurement_kernels
-
     read = load_model(written(content, "model.yaml"))
     read.model()
     measurement_kernels(read, 3.0)
@@ -325,8 +328,6 @@ def use_description(content: bytes, _: Any) -> None:
 
 
 def use_cache(content: bytes, form: str, description: bytes = b"") -> None:
-    from perflex import load_described_space, load_description, prune
-
     described = load_description(written(description or the("perflex-description"), "d.yaml"))
     space = load_described_space(written(content, f"cache.{form}"), described)
     finite(*space.times)
@@ -342,16 +343,11 @@ def made(rows: int, shift: float = 0.0) -> Any:
 
 
 def use_times(content: bytes, form: str) -> None:
-    from perflex import gather_feature_values, load_times
-
     read = load_times(written(content, f"times.{form}"), {"made": made})
     finite(*gather_feature_values(["f_cl_wall_time", "f_sync_kernel_launch"], times=read).values.flat)
 
 
 def use_expression(content: bytes, _: Any) -> None:
-    from perflex import Model
-    from perflex.features import Target
-
     model = Model("f_cl_wall_time", content.decode("utf-8", "replace"))
     parameters, values = dict.fromkeys(model.params(), 2.0), model.feature_values(scop(), {"n": 64}, Target())
     model.evaluate(parameters, values)
@@ -360,29 +356,20 @@ def use_expression(content: bytes, _: Any) -> None:
 
 
 def use_feature(content: bytes, _: Any) -> None:
-    from perflex import load_machine
-    from perflex.features import Target, parse_feature
-
     parse_feature(content.decode("utf-8", "replace")).value(scop(), {"n": 64}, Target(32, load_machine("V100")))
 
 
 def use_formula(content: bytes, _: Any) -> None:
-    from perflex.search.formula import parse_formula
-
     formula = parse_formula(content.decode("utf-8", "replace"))
     formula({name: [1.0, 32.0, 7.0] for name in formula.names})
 
 
 def use_constraint(content: bytes, _: Any) -> None:
-    from perflex import VariantSpace
-
     values = {"wide": (1, 2, 4), "high": (1, 2), "name": ("a", "b")}
     VariantSpace(lambda **_: None, values, [content.decode("utf-8", "replace")]).enumerated()
 
 
 def use_source(content: bytes, launch: tuple[str, Any, Any, Any]) -> None:
-    from perflex import source_kernel
-
     name, local, groups, sizes = launch
     # A text of one line would be a path.
     text = content.decode("utf-8", "replace") + "\n"
@@ -390,8 +377,6 @@ def use_source(content: bytes, launch: tuple[str, Any, Any, Any]) -> None:
 
 
 def use_space(content: bytes, form: str) -> None:
-    from perflex import load_space
-
     for name in ("matmul.cl", "convolution.cl"):
         written((TOP / "examples" / name).read_bytes(), name)
     space = load_space(written(content, f"space.{form}"))
@@ -413,8 +398,6 @@ def use_file(content: bytes, place: tuple[str, str]) -> None:
 
 def run_command(words: list[str], changed: dict[str, bytes]) -> None:
     """Run a command beside its files; its exit status is one of perflex's, and what it predicts is finite."""
-    from perflex.__main__ import main
-
     for name, (content, *_) in named().items():
         written(changed.get(name, content), name)
     Path("kernels.py").write_text(KERNELS, encoding="utf-8")
