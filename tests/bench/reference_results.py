@@ -44,14 +44,9 @@ GPU_MACHINES = ("V100", "H100-SXM", "MI210")
 VARIANTS = 3
 # Libraries that add in parallel add in another order each time.
 ENVIRONMENT = {
-    "COLUMNS": "150",
-    "MPLBACKEND": "Agg",
-    "NO_COLOR": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PERFLEX_STORE": "off",
-    "TERM": "dumb",
-}
+    "COLUMNS": "150", "MPLBACKEND": "Agg", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "PERFLEX_STORE": "off", "TERM": "dumb",
+}  # fmt: skip
 GPU_FEATURES = (
     "f_waves", "f_wave_quantisation", "f_occupancy", "f_l1_wavefronts", "f_lmem_wavefronts", "f_lmem_wavefronts_load",
     "f_lmem_wavefronts_store", "f_vol_l1_load", "f_vol_l2_l1_load", "f_vol_l2_l1_store", "f_vol_dram_load",
@@ -61,17 +56,11 @@ GPU_FEATURES = (
 CPU_FEATURES = tuple(f"f_ecm_{what}_{level}" for what in ("vol", "cycles") for level in ("l1", "l2", "l3", "mem"))
 # Kernels that volumes are computed of: generator, the first tags of its variant, sizes.
 CATALOG = (
-    ("axpy", {"n": 1048576}),
-    ("conv2d", {"nx": 1024, "ny": 512}),
-    ("fdiff", {"n": 1008}),
-    ("gemv", {"n": 1024, "m": 512}),
-    ("gsrb", {"nx": 64, "ny": 64, "nz": 32}),
-    ("matmul_rb", {"n": 256}),
-    ("nbody", {"n": 2048}),
-    ("stencil2d", {"nx": 1024, "ny": 512}),
-    ("stencil3d", {"nx": 128, "ny": 64, "nz": 32}),
+    ("axpy", {"n": 1048576}), ("conv2d", {"nx": 1024, "ny": 512}), ("fdiff", {"n": 1008}),
+    ("gemv", {"n": 1024, "m": 512}), ("gsrb", {"nx": 64, "ny": 64, "nz": 32}), ("matmul_rb", {"n": 256}),
+    ("nbody", {"n": 2048}), ("stencil2d", {"nx": 1024, "ny": 512}), ("stencil3d", {"nx": 128, "ny": 64, "nz": 32}),
     ("wave3d", {"nx": 64, "ny": 64, "nz": 32}),
-)
+)  # fmt: skip
 
 Results = Iterator[tuple[str, Any]]
 
@@ -184,15 +173,15 @@ def record_fit() -> Results:
         model, table = calibration.model, calibration.table
         yield f"{name}/loaded", outcome(lambda c=calibration: {"text": repr(c), "fit": facts(c.fit), "table": c.table})
         yield f"{name}/saved", outcome(lambda c=calibration: saved_text(c))
-        ways = {
-            "as it is": (table, FitOptions()),
-            "any sign": (table, FitOptions(nonnegative=False)),
-            "absolute errors": (table, FitOptions(relative=False)),
-            "a loss that few wrong times do not move": (table, FitOptions(loss="soft_l1")),
-            "every second row": (table.take(range(0, len(table), 2)), FitOptions(on_undetermined="warn")),
+        ways: dict[str, tuple[Any, dict[str, Any]]] = {
+            "as it is": (table, {}),
+            "any sign": (table, {"nonnegative": False}),
+            "absolute errors": (table, {"relative": False}),
+            "a loss that few wrong times do not move": (table, {"loss": "soft_l1"}),
+            "every second row": (table.take(range(0, len(table), 2)), {"on_undetermined": "warn"}),
         }
         for way, (rows, options) in ways.items():
-            again = outcome(lambda m=model, r=rows, o=options: facts(fit_model(m, r, o, max_starts=4)))
+            again = outcome(lambda m=model, r=rows, o=options: facts(fit_model(m, r, FitOptions(**o), max_starts=4)))
             yield f"{name}/fitted again, {way}", again
         yield f"{name}/diagnosis", outcome(lambda c=calibration: {"text": repr(diagnose(c)), **diagnose(c).as_dict()})
         for label, (kernel, sizes) in kernels.items():
@@ -400,12 +389,7 @@ def command_result(words: list[str], folder: Path) -> dict[str, Any]:
     return {"code": code, "output": output.getvalue(), "remarks": remarks.getvalue(), "written": written}
 
 
-SECTIONS: dict[str, Callable[[], Results]] = {
-    "fit": record_fit,
-    "counts": record_counts,
-    "volumes": record_volumes,
-    "commands": record_commands,
-}
+SECTIONS = {"fit": record_fit, "counts": record_counts, "volumes": record_volumes, "commands": record_commands}
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import loopy as lp
 import numpy as np
 
 from .families import Arrays, Family, Lengths, Sizes
-from .kernels import F32, F64, fetched_tile, fits, loaded, make, neighbours, on_grid, stored, updated
+from .kernels import F32, F64, loaded, make, shaped, stored, updated
+
+if TYPE_CHECKING:
+    import loopy as lp
 
 
-def _shape(kernel: lp.TranslationUnit, lengths: Lengths, rows: int, column: int, tile: str = "") -> lp.TranslationUnit:
-    """Launch a kernel over i and j with `rows` rows of a work-item unrolled, or `column` of them in a loop."""
-    if rows > 1:
-        kernel = neighbours(kernel, "i", rows)
-    if column > 1:
-        kernel = lp.assume(kernel, fits(column, "ny"))
-        kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
-    if not tile:
-        return on_grid(kernel, **lengths)
-    kernel = lp.assume(kernel, f"{fits(lengths['j'], 'nx')} and {fits(lengths['i'], 'ny')}")
-    return fetched_tile(on_grid(kernel, **lengths), tile, ["i_inner", "j_inner"])
-
-
-def _fdtd(lengths: Lengths, *, rows: int = 1, column: int = 1, fused: bool = True) -> lp.TranslationUnit:
+def _fdtd(lengths: Lengths, fused: bool = True, **shape: Any) -> lp.TranslationUnit:
     body = """
         ey[i + 1, j] = ey[i + 1, j] - 0.5*(hz[i + 1, j] - hz[i, j])
         ex[i, j + 1] = ex[i, j + 1] - 0.5*(hz[i, j + 1] - hz[i, j])
@@ -43,7 +33,7 @@ def _fdtd(lengths: Lengths, *, rows: int = 1, column: int = 1, fused: bool = Tru
         "nx, ny",
         in_order=True,
     )
-    return _shape(kernel, lengths, rows, column)
+    return shaped(kernel, lengths, **shape)
 
 
 def _fdtd_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -63,7 +53,7 @@ _FDTD = Family(
         "16x16": partial(_fdtd, {"j": 16, "i": 16}),
         "8x8": partial(_fdtd, {"j": 8, "i": 8}),
         "32x8-loads-again": partial(_fdtd, {"j": 32, "i": 8}, fused=False),
-        "32x4-4rows": partial(_fdtd, {"j": 32, "i": 4}, rows=4),
+        "32x4-4rows": partial(_fdtd, {"j": 32, "i": 4}, block=("i", 4)),
         "64x1-column": partial(_fdtd, {"j": 64, "part": 1}, column=20),
     },
     sizes=({"nx": 320, "ny": 240}, {"nx": 700, "ny": 600}, {"nx": 1500, "ny": 1300}),
@@ -91,7 +81,7 @@ _HOTSPOT_INDEXED = """
 """
 
 
-def _hotspot(lengths: Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+def _hotspot(lengths: Lengths, *, body: str = _HOTSPOT_BODY, **shape: Any) -> lp.TranslationUnit:
     kernel = make(
         "hotspot",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -100,7 +90,7 @@ def _hotspot(lengths: Lengths, *, body: str = _HOTSPOT_BODY, rows: int = 1, colu
         "nx, ny",
         in_order=True,
     )
-    return _shape(kernel, lengths, rows, column)
+    return shaped(kernel, lengths, **shape)
 
 
 def _hotspot_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -121,7 +111,7 @@ _HOTSPOT = Family(
         "16x16": partial(_hotspot, {"j": 16, "i": 16}),
         "8x8": partial(_hotspot, {"j": 8, "i": 8}),
         "64x4-clamped-subscripts": partial(_hotspot, {"j": 64, "i": 4}, body=_HOTSPOT_INDEXED),
-        "16x4-4rows": partial(_hotspot, {"j": 16, "i": 4}, rows=4),
+        "16x4-4rows": partial(_hotspot, {"j": 16, "i": 4}, block=("i", 4)),
         "64x1-column": partial(_hotspot, {"j": 64, "part": 1}, column=20),
     },
     sizes=({"nx": 300, "ny": 240}, {"nx": 650, "ny": 600}, {"nx": 1410, "ny": 1300}),
@@ -149,7 +139,7 @@ _SRAD_BODY = """
 """
 
 
-def _srad(lengths: Lengths, *, rows: int = 1, column: int = 1, tile: bool = False) -> lp.TranslationUnit:
+def _srad(lengths: Lengths, **shape: Any) -> lp.TranslationUnit:
     kernel = make(
         "srad",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -158,7 +148,7 @@ def _srad(lengths: Lengths, *, rows: int = 1, column: int = 1, tile: bool = Fals
         "nx, ny",
         in_order=True,
     )
-    return _shape(kernel, lengths, rows, column, "u" if tile else "")
+    return shaped(kernel, lengths, **shape)
 
 
 def _srad_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -181,10 +171,10 @@ _SRAD = Family(
         "32x8": partial(_srad, {"j": 32, "i": 8}),
         "16x16": partial(_srad, {"j": 16, "i": 16}),
         "8x8": partial(_srad, {"j": 8, "i": 8}),
-        "32x4-2rows": partial(_srad, {"j": 32, "i": 4}, rows=2),
+        "32x4-2rows": partial(_srad, {"j": 32, "i": 4}, block=("i", 2)),
         "64x1-column": partial(_srad, {"j": 64, "part": 1}, column=20),
-        "16x16-tile": partial(_srad, {"j": 16, "i": 16}, tile=True),
-        "64x4-tile": partial(_srad, {"j": 64, "i": 4}, tile=True),
+        "16x16-tile": partial(_srad, {"j": 16, "i": 16}, tile="u"),
+        "64x4-tile": partial(_srad, {"j": 64, "i": 4}, tile="u"),
     },
     sizes=({"nx": 256, "ny": 240}, {"nx": 512, "ny": 400}, {"nx": 1088, "ny": 960}),
     tiny={"nx": 64, "ny": 80},
@@ -209,7 +199,7 @@ _UPWIND_PARTS = """
 """
 
 
-def _upwind(lengths: Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, column: int = 1) -> lp.TranslationUnit:
+def _upwind(lengths: Lengths, *, body: str = _UPWIND_CHOICE, **shape: Any) -> lp.TranslationUnit:
     kernel = make(
         "upwind",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -218,7 +208,7 @@ def _upwind(lengths: Lengths, *, body: str = _UPWIND_CHOICE, rows: int = 1, colu
         "nx, ny",
         in_order=True,
     )
-    return _shape(kernel, lengths, rows, column)
+    return shaped(kernel, lengths, **shape)
 
 
 def _upwind_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -240,7 +230,7 @@ _UPWIND = Family(
         "8x8": partial(_upwind, {"j": 8, "i": 8}),
         "64x4-parts": partial(_upwind, {"j": 64, "i": 4}, body=_UPWIND_PARTS),
         "8x8-parts": partial(_upwind, {"j": 8, "i": 8}, body=_UPWIND_PARTS),
-        "32x2-4rows": partial(_upwind, {"j": 32, "i": 2}, rows=4),
+        "32x2-4rows": partial(_upwind, {"j": 32, "i": 2}, block=("i", 4)),
         "32x1-column": partial(_upwind, {"j": 32, "part": 1}, column=20),
         "16x16-crosswise": partial(_upwind, {"i": 16, "j": 16}),
     },

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import loopy as lp
 import numpy as np
 
 from .families import Arrays, Family, Lengths, Sizes
-from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, stored
+from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, scratch, shaped, stored
 
 _SOBEL_BODY = """
     <int32> gx = p[i, j + 2] + 2*p[i + 1, j + 2] + p[i + 2, j + 2] - p[i, j] - 2*p[i + 1, j] - p[i + 2, j]
@@ -18,9 +19,7 @@ _SOBEL_BODY = """
 """
 
 
-def _sobel(
-    lengths: Lengths, *, block: tuple[str, int] = ("", 1), column: int = 1, tile: bool = False
-) -> lp.TranslationUnit:
+def _sobel(lengths: Lengths, **shape: Any) -> lp.TranslationUnit:
     kernel = make(
         "sobel",
         "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
@@ -29,15 +28,7 @@ def _sobel(
         "nx, ny",
         in_order=True,
     )
-    if block[0]:
-        kernel = neighbours(kernel, *block)
-    if column > 1:
-        kernel = lp.assume(kernel, fits(column, "ny"))
-        kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
-    if not tile:
-        return on_grid(kernel, **lengths)
-    kernel = lp.assume(kernel, f"{fits(lengths['j'], 'nx')} and {fits(lengths['i'], 'ny')}")
-    return fetched_tile(on_grid(kernel, **lengths), "p", ["i_inner", "j_inner"])
+    return shaped(kernel, lengths, **shape)
 
 
 def _sobel_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -56,8 +47,8 @@ _SOBEL = Family(
         "32x8": partial(_sobel, {"j": 32, "i": 8}),
         "16x16": partial(_sobel, {"j": 16, "i": 16}),
         "8x8": partial(_sobel, {"j": 8, "i": 8}),
-        "16x16-tile": partial(_sobel, {"j": 16, "i": 16}, tile=True),
-        "64x4-tile": partial(_sobel, {"j": 64, "i": 4}, tile=True),
+        "16x16-tile": partial(_sobel, {"j": 16, "i": 16}, tile="p"),
+        "64x4-tile": partial(_sobel, {"j": 64, "i": 4}, tile="p"),
         "32x4-4rows": partial(_sobel, {"j": 32, "i": 4}, block=("i", 4)),
         "32x4-4columns": partial(_sobel, {"j": 32, "i": 4}, block=("j", 4)),
         "64x1-column": partial(_sobel, {"j": 64, "part": 1}, column=20),
@@ -92,8 +83,7 @@ def _bilateral(lengths: Lengths, *, flat: str = "", tile: bool = False) -> lp.Tr
             loaded("u", F32, "ny + 4, nx + 4"),
             loaded("g", F32, "5, 5"),
             stored("v", F32, "ny, nx"),
-            lp.TemporaryVariable("weights", F32, ()),
-            lp.TemporaryVariable("total", F32, ()),
+            *scratch("weights, total", F32),
         ],
         "nx, ny",
         in_order=True,
@@ -217,10 +207,7 @@ def _lbm(order: str, lengths: Lengths, *, column: int = 1) -> lp.TranslationUnit
         "nx, ny",
         in_order=True,
     )
-    if column > 1:
-        kernel = lp.assume(kernel, fits(column, "ny"))
-        kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
-    return on_grid(kernel, **lengths)
+    return shaped(kernel, lengths, column=column)
 
 
 def _lbm_reference(arrays: Arrays, sizes: Sizes) -> Arrays:

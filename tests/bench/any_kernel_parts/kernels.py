@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .families import Lengths
+
 F32, F64, I32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32)
 
 
@@ -28,10 +30,10 @@ def updated(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
     return lp.GlobalArg(names, dtype, shape=shape, is_input=True, is_output=True, **layout)
 
 
-def scratch(name: str, dtype: Any, shape: tuple[int, ...], *, local: bool = False) -> lp.TemporaryVariable:
-    """Return an array of each work-item's own, or of each work-group."""
+def scratch(names: str, dtype: Any, *shape: int, local: bool = False) -> list[lp.TemporaryVariable]:
+    """Return variables or arrays of each work-item's own, or of each work-group."""
     space = lp.AddressSpace.LOCAL if local else lp.AddressSpace.PRIVATE
-    return lp.TemporaryVariable(name, dtype, shape=shape, address_space=space)
+    return [lp.TemporaryVariable(name, dtype, shape=shape, address_space=space) for name in names.split(", ")]
 
 
 def make(
@@ -107,3 +109,22 @@ def fetched_tile(kernel: lp.TranslationUnit, array: str, inames: list[str]) -> l
         temporary_address_space=lp.AddressSpace.LOCAL,
         fetch_bounding_box=True,
     )
+
+
+def shaped(
+    kernel: lp.TranslationUnit, lengths: Lengths, block: tuple[str, int] = ("", 1), column: int = 1, tile: str = ""
+) -> lp.TranslationUnit:
+    """Launch a kernel over rows i and columns j of a grid of ny by nx.
+
+    With `block` a work-item computes so many neighbours along a loop, unrolled; with `column` so many rows in a loop.
+    With `tile` all that a work-group loads of an array of this name is fetched into local memory, first.
+    """
+    if block[0]:
+        kernel = neighbours(kernel, *block)
+    if column > 1:
+        kernel = lp.assume(kernel, fits(column, "ny"))
+        kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
+    if not tile:
+        return on_grid(kernel, **lengths)
+    kernel = lp.assume(kernel, f"{fits(lengths['j'], 'nx')} and {fits(lengths['i'], 'ny')}")
+    return fetched_tile(on_grid(kernel, **lengths), tile, ["i_inner", "j_inner"])

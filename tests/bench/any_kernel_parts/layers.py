@@ -48,9 +48,8 @@ def _attention(
             loaded("q", F32, f"nh, n, {_DEPTH}", dim_tags=order),
             loaded("k, v", F32, f"nh, n, {_DEPTH}"),
             stored("out", F32, f"nh, n, {_DEPTH}", dim_tags=order),
-            scratch("sums", F32, (_DEPTH,)),
-            scratch("score", F32, ()),
-            scratch("total", F32, ()),
+            *scratch("sums", F32, _DEPTH),
+            *scratch("score, total", F32),
         ],
         "n, nh",
         in_order=True,
@@ -125,7 +124,7 @@ _NORM_MOMENTS = """
 
 def _norm(items: int, *, across: bool = False, moments: bool = False, times: int = 1) -> lp.TranslationUnit:
     order = "N0,N1" if across else "N1,N0"
-    sums = [scratch(name, F32, ()) for name in ("total", "squares")] if moments else []
+    sums = scratch("total, squares", F32) if moments else []
     kernel = make(
         "layer_norm",
         ["{[r]: 0 <= r < n}", "{[a]: 0 <= a < width}", "{[b]: 0 <= b < width}", "{[c]: 0 <= c < width}"],
@@ -178,8 +177,8 @@ def _norm_group(items: int) -> lp.TranslationUnit:
             loaded("x", F32, "n, width"),
             loaded("gain, bias", F32, "width"),
             stored("y", F32, "n, width"),
-            *(scratch(name, F32, ()) for name in ("total", "squares")),
-            *(scratch(name, F32, (items,), local=True) for name in ("totals", "all_squares")),
+            *scratch("total, squares", F32),
+            *scratch("totals, all_squares", F32, items, local=True),
         ],
         "n, width",
         in_order=True,
@@ -237,7 +236,7 @@ def _beam(
     lengths: Lengths, *, planar: bool = False, apart: bool = False, times: int = 1, beams: int = 1, local: bool = False
 ) -> lp.TranslationUnit:
     order = "N1,N0,N2" if planar else "N2,N1,N0"
-    sums = [] if apart else [scratch(name, F32, ()) for name in ("re", "im")]
+    sums = [] if apart else scratch("re, im", F32)
     loops = "0 <= a < na and 0 <= a2 < na" if apart else "0 <= a < na"
     kernel = make(
         "beamformer",

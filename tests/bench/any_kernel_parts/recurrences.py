@@ -60,7 +60,7 @@ def _thomas(items: int, *, kept: bool = True, rows: bool = False, systems: int =
         [
             loaded("a, b", F64, "m, n", dim_tags=order),
             updated("c, d", F64, "m, n", dim_tags=order),
-            *([scratch("upper", F64, ()), scratch("value", F64, ())] if kept else []),
+            *(scratch("upper, value", F64) if kept else []),
         ],
         "m, n",
         in_order=True,
@@ -119,7 +119,7 @@ def _scan(items: int, *, across: bool = False, times: int = 1, rows: int = 1) ->
         [
             loaded("x, flag", I32, "n, m", dim_tags=order),
             stored("y", I32, "n, m", dim_tags=order),
-            scratch("total", I32, ()),
+            *scratch("total", I32),
         ],
         "m, n",
         in_order=True,

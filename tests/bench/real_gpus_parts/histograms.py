@@ -18,55 +18,45 @@ if TYPE_CHECKING:
     from perflex.features import Scop
 
 BINS = 512
+# Name, domain, accesses (array, direction, place), schedule and operations.
+_Statement = tuple[str, str, list[tuple[str, str, str]], list[Any], list[str]]
 
 
 def _grid(b: int) -> str:
     return f"0 <= g and {b}*g < n and 0 <= l < {b}"
 
 
-def _statement(
-    name: str,
-    domain: str,
-    accesses: Sequence[tuple[str, str, str]],
-    schedule: list[int | str],
-    operations: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return a statement of work-items l of work-groups g; loops are those of its schedule."""
-    sizes = "n, iters" if "iters" in domain else "n"
-    loops = ", ".join(["g", "l", *(step for step in schedule if isinstance(step, str))])
-    return {
-        "name": name,
-        "domain": f"[{sizes}] -> {{ [{loops}] : {domain} }}",
-        "schedule": schedule,
-        "accesses": [
-            {"array": array, "direction": direction, "relation": f"[{sizes}] -> {{ [{loops}] -> [{place}] }}"}
-            for array, direction, place in accesses
-        ],
-        "operations": [{"kind": kind, "dtype": "uint32", "count": 1} for kind in operations],
-    }
-
-
 def _scop(
-    name: str,
-    b: int,
-    arrays: Mapping[str, object],
-    statements: list[dict[str, Any]],
-    barriers: Sequence[int] = (),
-    sizes: Sequence[str] = ("n",),
-) -> Scop:
-    """Return a kernel of work-groups of b work-items; ``part`` is in local memory."""
+    name: str, b: int, arrays: Mapping[str, object], statements: Sequence[_Statement], barriers: Sequence[int] = (),
+    sizes: str = "n",
+) -> Scop:  # fmt: skip
+    """Return a kernel of work-groups g of b work-items l; ``part`` is in local memory, loops are in schedules."""
+
+    def described(name: str, domain: str, accesses: Any, schedule: list[Any], operations: list[str]) -> dict[str, Any]:
+        loops = ", ".join(["g", "l", *(step for step in schedule if isinstance(step, str))])
+        return {
+            "name": name,
+            "domain": f"[{sizes}] -> {{ [{loops}] : {domain} }}",
+            "schedule": schedule,
+            "accesses": [
+                {"array": array, "direction": direction, "relation": f"[{sizes}] -> {{ [{loops}] -> [{place}] }}"}
+                for array, direction, place in accesses
+            ],
+            "operations": [{"kind": kind, "dtype": "uint32", "count": 1} for kind in operations],
+        }
+
+    spaces = {array: "local" if array == "part" else "global" for array in arrays}
     document = {
         "schema": "perflex-scop/1",
         "name": name,
-        "parameters": list(sizes),
-        "assumptions": f"[{', '.join(sizes)}] -> {{ : {' and '.join(f'{size} >= 1' for size in sizes)} }}",
+        "parameters": sizes.split(", "),
+        "assumptions": f"[{sizes}] -> {{ : {' and '.join(f'{size} >= 1' for size in sizes.split(', '))} }}",
         "launches": [{"groups": [f"floor((n + {b - 1})/{b})"], "items": [b]}],
         "arrays": [
-            {"name": array, "space": "local" if array == "part" else "global", "dtype": "uint32", "shape": [size]}
-            | {"strides": [1]}
+            {"name": array, "space": spaces[array], "dtype": "uint32", "shape": [size], "strides": [1]}
             for array, size in arrays.items()
         ],
-        "statements": statements,
+        "statements": [described(*one) for one in statements],
         "barriers": [
             {"kind": "local", "domain": f"[n] -> {{ [g, l] : {_grid(b)} }}", "schedule": [place]} for place in barriers
         ],
@@ -77,11 +67,11 @@ def _scop(
 @cache
 def histogram_global(b: int) -> Scop:
     """One update of global memory for each element; valid where the launch has a work-item for each bin."""
-    i = f"{b}*g + l"
-    statements = [
-        _statement("clear", f"{_grid(b)} and {i} < {BINS}", [("bins", "store", i)], [0]),
-        _statement("read", f"{_grid(b)} and {i} < n", [("x", "load", i)], [2]),
-        _statement("count", f"{_grid(b)} and {i} < n", [("bins", "store", "0")], [3], ["atomic"]),
+    i, inside = f"{b}*g + l", f"{_grid(b)} and {b}*g + l < n"
+    statements: list[_Statement] = [
+        ("clear", f"{_grid(b)} and {i} < {BINS}", [("bins", "store", i)], [0], []),
+        ("read", inside, [("x", "load", i)], [2], []),
+        ("count", inside, [("bins", "store", "0")], [3], ["atomic"]),
     ]
     return _scop("histogram_global", b, {"x": "n", "bins": BINS}, statements, [1])
 
@@ -89,14 +79,14 @@ def histogram_global(b: int) -> Scop:
 @cache
 def histogram_shared(b: int) -> Scop:
     """One update of local memory for each element; each work-group adds all of its bins to those in global memory."""
-    i, place = f"{b}*g + l", f"{b}*r + l"
+    i, place, inside = f"{b}*g + l", f"{b}*r + l", f"{_grid(b)} and {b}*g + l < n"
     own = f"{_grid(b)} and 0 <= r and {place} < {BINS}"
-    statements = [
-        _statement("clear", own, [("part", "store", place)], [0, "r", 0]),
-        _statement("read", f"{_grid(b)} and {i} < n", [("x", "load", i)], [2]),
-        _statement("count", f"{_grid(b)} and {i} < n", [("part", "store", "0")], [3], ["atomic"]),
-        _statement("fetch", own, [("part", "load", place)], [5, "r", 0]),
-        _statement("add", own, [("bins", "store", place)], [5, "r", 1], ["atomic"]),
+    statements: list[_Statement] = [
+        ("clear", own, [("part", "store", place)], [0, "r", 0], []),
+        ("read", inside, [("x", "load", i)], [2], []),
+        ("count", inside, [("part", "store", "0")], [3], ["atomic"]),
+        ("fetch", own, [("part", "load", place)], [5, "r", 0], []),
+        ("add", own, [("bins", "store", place)], [5, "r", 1], ["atomic"]),
     ]
     return _scop("histogram_shared", b, {"x": "n", "bins": BINS, "part": BINS}, statements, [1, 4])
 
@@ -104,16 +94,11 @@ def histogram_shared(b: int) -> Scop:
 @cache
 def histogram() -> Scop:
     """Return counts of 256 values, first in local memory, a bin to each of 256 work-items."""
-    statements = [
-        _statement("clear", _grid(256), [("part", "store", "l")], [0]),
-        _statement(
-            "count",
-            f"{_grid(256)} and 256*g + l < n",
-            [("data", "load", "256*g + l"), ("part", "store", "0")],
-            [2],
-            ["bit", "atomic"],
-        ),
-        _statement("add", _grid(256), [("part", "load", "l"), ("bins", "store", "l")], [4], ["atomic"]),
+    counted = [("data", "load", "256*g + l"), ("part", "store", "0")]
+    statements: list[_Statement] = [
+        ("clear", _grid(256), [("part", "store", "l")], [0], []),
+        ("count", f"{_grid(256)} and 256*g + l < n", counted, [2], ["bit", "atomic"]),
+        ("add", _grid(256), [("part", "load", "l"), ("bins", "store", "l")], [4], ["atomic"]),
     ]
     return _scop("histogram", 256, {"data": "n", "bins": 256, "part": 256}, statements, [1, 3])
 
@@ -122,5 +107,5 @@ def histogram() -> Scop:
 def atomic_hotspot() -> Scop:
     """Return additions to one counter: as compiled, one work-item of each sub-group adds for all of them."""
     domain = f"{_grid(256)} and 256*g + l < n and l mod 32 = 0 and 0 <= k < iters"
-    add = _statement("add", domain, [("counter", "store", "0")], [0, "k", 0], ["atomic"])
-    return _scop("atomic_hotspot", 256, {"counter": 1}, [add], sizes=("n", "iters"))
+    add: _Statement = ("add", domain, [("counter", "store", "0")], [0, "k", 0], ["atomic"])
+    return _scop("atomic_hotspot", 256, {"counter": 1}, [add], sizes="n, iters")

@@ -30,40 +30,54 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    Launches = tuple[tuple[Any, Mapping[str, int], int], ...]
-
 # Below, times of this program on four of the GPUs alternate between 7 and 15 us from one size to the next.
 _ALTERNATES, _ALTERNATES_BELOW = "conv1d_global_mask", 4096
+_SIZES = {"n": "n", "w": "mask_width", "c": "channels"}
+_WHOLE = ("n", "mask_width", "channels", "block_x", "block_y", "repeat")
+# What several programs compute.
+_FAMILIES = ("array_add", "conv1d", "conv2d", "histogram", "matmul", "matvec", "reduction", "scan")
 
 
-def programs() -> Mapping[str, Callable[[Mapping[str, int]], Launches]]:
-    """Return for each program what it launches, as a function of the columns of a row that are numbers."""
+def kernels_of(b: int, w: int) -> Mapping[str, tuple[Callable[[], Any], str]]:
+    """Return the kernel of each program of one launch, and its sizes; of work-groups of b, and masks of w elements."""
+
+    def counted(plain: Callable[[], Any], mask: str) -> Any:
+        return kernels.counted(plain(), constant_mask=mask == "constant")
+
+    conv1d, conv2d = partial(kernels.conv1d_plain, b), partial(kernels.conv2d_plain, b)
     return {
-        "array_add_contiguous": lambda row: _once(kernels.array_add(strided=False), row, "n"),
-        "array_add_strided": lambda row: _once(kernels.array_add(strided=True), row, "n"),
-        "rgb_to_gray": lambda row: _once(kernels.rgb_to_gray(), row, "n"),
-        "conv1d_global_mask": partial(_conv1d, "global"),
-        "conv1d_constant_mask": partial(_conv1d, "constant"),
-        "conv1d_tiled": partial(_conv1d, "tiled"),
-        "conv1d_tiled_halo_global": partial(_conv1d, "halo"),
-        "conv2d_global_mask": partial(_conv2d, "global"),
-        "conv2d_constant_mask": partial(_conv2d, "constant"),
-        "conv2d_tiled": partial(_conv2d, "tiled"),
-        "histogram_global": lambda row: _once(histograms.histogram_global(row["block_x"]), row, "n"),
-        "histogram_shared": lambda row: _once(histograms.histogram_shared(row["block_x"]), row, "n"),
-        "matmul_naive": lambda row: _once(kernels.matmul_naive(row["block_x"]), row, "n"),
-        "matmul_tiled": lambda row: _once(kernels.matmul_tiled(row["block_x"]), row, "n"),
-        "matmul_tiled_double": lambda row: _once(kernels.matmul_tiled_double(row["block_x"]), row, "n"),
-        "matvec_naive": lambda row: _once(kernels.matvec_naive(row["block_x"]), row, "n"),
-        "matvec_shared": lambda row: _once(kernels.matvec_shared(row["block_x"]), row, "n"),
-        **{f"reduction_{number}": partial(_reduction, number) for number in range(1, 8)},
-        **{name: partial(_scan, name) for name in chains.SCANS},
+        "array_add_contiguous": (partial(kernels.array_add, strided=False), "n"),
+        "array_add_strided": (partial(kernels.array_add, strided=True), "n"),
+        "rgb_to_gray": (kernels.rgb_to_gray, "n"),
+        "conv1d_global_mask": (partial(counted, partial(conv1d, guarded=True), "global"), "nw"),
+        "conv1d_constant_mask": (partial(counted, partial(conv1d, guarded=False), "constant"), "nw"),
+        "conv1d_tiled": (partial(counted, partial(kernels.conv1d_tiled, b, w), "constant"), "n"),
+        "conv1d_tiled_halo_global": (partial(counted, partial(kernels.conv1d_halo_global, b, w), "constant"), "n"),
+        "conv2d_global_mask": (partial(counted, conv2d, "global"), "nwc"),
+        "conv2d_constant_mask": (partial(counted, conv2d, "constant"), "nwc"),
+        "conv2d_tiled": (partial(counted, partial(kernels.conv2d_tiled, b, w), "constant"), "nc"),
+        "histogram_global": (partial(histograms.histogram_global, b), "n"),
+        "histogram_shared": (partial(histograms.histogram_shared, b), "n"),
+        "matmul_naive": (partial(kernels.matmul_naive, b), "n"),
+        "matmul_tiled": (partial(kernels.matmul_tiled, b), "n"),
+        "matmul_tiled_double": (partial(kernels.matmul_tiled_double, b), "n"),
+        "matvec_naive": (partial(kernels.matvec_naive, b), "n"),
+        "matvec_shared": (partial(kernels.matvec_shared, b), "n"),
     }
+
+
+def launches_of(name: str, row: Mapping[str, int]) -> tuple[tuple[Any, Mapping[str, int], int], ...]:
+    """Return what a program launches, by the columns of its row that are numbers."""
+    if name.startswith("reduction_"):
+        return tuple(chains.reduction_launches(int(name.removeprefix("reduction_")), row["n"]))
+    if name in chains.SCANS:
+        return tuple(chains.scan_launches(name, row["n"]))
+    kernel, sizes = kernels_of(row["block_x"], row.get("mask_width", 0))[name]
+    return ((kernel(), {size: row[_SIZES[size]] for size in sizes}, 1),)
 
 
 def rows(folder: Path) -> Iterator[MeasuredRow]:
     """Yield the configurations of the data in `folder`, those that the module's description names left out."""
-    known = programs()
     with gzip.open(folder / "nvbench.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             values = {name: int(line[name]) for name in _WHOLE if line[name]}
@@ -76,48 +90,9 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 gpu=line["device"],
                 machine=line["device"].replace(" ", "-"),
                 program=name,
-                case=f"{_family(name)} {shape}",
+                case=f"{next((one for one in _FAMILIES if name.startswith(one)), name)} {shape}",
                 label=f"{name} {shape} block={values['block_x']}x{values['block_y']}",
-                launches=known[name](values),
+                launches=launches_of(name, values),
                 seconds=float(line["time_s"]),
                 warm=False,
             )
-
-
-_SIZES = {"n": "n", "w": "mask_width", "c": "channels"}
-_WHOLE = ("n", "mask_width", "channels", "block_x", "block_y", "repeat")
-
-
-def _family(program: str) -> str:
-    """Return what a program computes, which others compute as well."""
-    known = ("array_add", "conv1d", "conv2d", "histogram", "matmul", "matvec", "reduction", "scan")
-    return next((family for family in known if program.startswith(family)), program)
-
-
-def _once(kernel: Any, row: Mapping[str, int], *names: str) -> Launches:
-    return ((kernel, {name: row[_SIZES[name]] for name in names}, 1),)
-
-
-def _conv1d(kind: str, row: Mapping[str, int]) -> Launches:
-    b, w = row["block_x"], row["mask_width"]
-    if kind in {"global", "constant"}:
-        plain = kernels.conv1d_plain(b, guarded=kind == "global")
-        return _once(kernels.counted(plain, constant_mask=kind == "constant"), row, "n", "w")
-    kernel = kernels.conv1d_tiled if kind == "tiled" else kernels.conv1d_halo_global
-    return _once(kernels.counted(kernel(b, w), constant_mask=True), row, "n")
-
-
-def _conv2d(kind: str, row: Mapping[str, int]) -> Launches:
-    b, w = row["block_x"], row["mask_width"]
-    if kind == "tiled":
-        return _once(kernels.counted(kernels.conv2d_tiled(b, w), constant_mask=True), row, "n", "c")
-    kernel = kernels.counted(kernels.conv2d_plain(b), constant_mask=kind == "constant")
-    return _once(kernel, row, "n", "w", "c")
-
-
-def _reduction(number: int, row: Mapping[str, int]) -> Launches:
-    return tuple(chains.reduction_launches(number, row["n"]))
-
-
-def _scan(name: str, row: Mapping[str, int]) -> Launches:
-    return tuple(chains.scan_launches(name, row["n"]))
