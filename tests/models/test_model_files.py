@@ -10,14 +10,7 @@ import pytest
 import perflex.features
 from perflex import Model
 from perflex.errors import FileFormatError
-from perflex.models import (
-    FitSettings,
-    KernelSet,
-    ParameterDescription,
-    TimingSettings,
-    load_model,
-    model_names,
-)
+from perflex.models import FitSettings, KernelSet, ParameterDescription, TimingSettings, load_model, model_names
 
 if TYPE_CHECKING:
     from pathlib import Path

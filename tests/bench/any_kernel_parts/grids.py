@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .families import Arrays, Family, Lengths, Sizes
-from .kernels import F32, F64, loaded, make, shaped, stored, updated
+from .kernels import F32, F64, loaded, over_grid, shaped, stored, updated
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -25,14 +25,7 @@ def _fdtd(lengths: Lengths, fused: bool = True, **shape: Any) -> lp.TranslationU
         ey[i + 1, j] = ey[i + 1, j] - 0.5*(hz[i + 1, j] - here)
         ex[i, j + 1] = ex[i, j + 1] - 0.5*(hz[i, j + 1] - here)
         """
-    kernel = make(
-        "fdtd",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{body}\nend",
-        [updated("ex, ey", F32, "ny + 1, nx + 1"), loaded("hz", F32, "ny + 1, nx + 1")],
-        "nx, ny",
-        in_order=True,
-    )
+    kernel = over_grid("fdtd", body, [updated("ex, ey", F32, "ny + 1, nx + 1"), loaded("hz", F32, "ny + 1, nx + 1")])
     return shaped(kernel, lengths, **shape)
 
 
@@ -82,14 +75,7 @@ _HOTSPOT_INDEXED = """
 
 
 def _hotspot(lengths: Lengths, *, body: str = _HOTSPOT_BODY, **shape: Any) -> lp.TranslationUnit:
-    kernel = make(
-        "hotspot",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{body}\nend",
-        [loaded("t, p", F32, "ny, nx"), stored("new", F32, "ny, nx")],
-        "nx, ny",
-        in_order=True,
-    )
+    kernel = over_grid("hotspot", body, [loaded("t, p", F32, "ny, nx"), stored("new", F32, "ny, nx")])
     return shaped(kernel, lengths, **shape)
 
 
@@ -140,13 +126,8 @@ _SRAD_BODY = """
 
 
 def _srad(lengths: Lengths, **shape: Any) -> lp.TranslationUnit:
-    kernel = make(
-        "srad",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{_SRAD_BODY}\nend",
-        [loaded("u", F32, "ny + 2, nx + 2"), stored("dn, ds, dw, de, c", F32, "ny, nx")],
-        "nx, ny",
-        in_order=True,
+    kernel = over_grid(
+        "srad", _SRAD_BODY, [loaded("u", F32, "ny + 2, nx + 2"), stored("dn, ds, dw, de, c", F32, "ny, nx")]
     )
     return shaped(kernel, lengths, **shape)
 
@@ -200,13 +181,10 @@ _UPWIND_PARTS = """
 
 
 def _upwind(lengths: Lengths, *, body: str = _UPWIND_CHOICE, **shape: Any) -> lp.TranslationUnit:
-    kernel = make(
+    kernel = over_grid(
         "upwind",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{body}\nend",
+        body,
         [loaded("q", F64, "ny + 2, nx + 2"), loaded("u, v", F64, "ny, nx"), stored("new", F64, "ny, nx")],
-        "nx, ny",
-        in_order=True,
     )
     return shaped(kernel, lengths, **shape)
 

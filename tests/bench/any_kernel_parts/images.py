@@ -9,7 +9,7 @@ import loopy as lp
 import numpy as np
 
 from .families import Arrays, Family, Lengths, Sizes
-from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, scratch, shaped, stored
+from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, over_grid, scratch, shaped, stored
 
 _SOBEL_BODY = """
     <int32> gx = p[i, j + 2] + 2*p[i + 1, j + 2] + p[i + 2, j + 2] - p[i, j] - 2*p[i + 1, j] - p[i + 2, j]
@@ -20,14 +20,7 @@ _SOBEL_BODY = """
 
 
 def _sobel(lengths: Lengths, **shape: Any) -> lp.TranslationUnit:
-    kernel = make(
-        "sobel",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{_SOBEL_BODY}\nend",
-        [loaded("p", I32, "ny + 2, nx + 2"), stored("edge", I32, "ny, nx")],
-        "nx, ny",
-        in_order=True,
-    )
+    kernel = over_grid("sobel", _SOBEL_BODY, [loaded("p", I32, "ny + 2, nx + 2"), stored("edge", I32, "ny, nx")])
     return shaped(kernel, lengths, **shape)
 
 
@@ -132,10 +125,7 @@ def _pool(layout: str, lengths: Lengths, *, flat: bool = False, block: tuple[str
         "pool",
         "{[c, i, j, y, x]: 0 <= c < nc and 0 <= i < ny and 0 <= j < nx and 0 <= y, x < 3}",
         "v[c, i, j] = max([y, x], u[c, 2*i + y, 2*j + x])",
-        [
-            loaded("u", F32, "nc, 2*ny + 1, 2*nx + 1", dim_tags=order),
-            stored("v", F32, "nc, ny, nx", dim_tags=order),
-        ],
+        [loaded("u", F32, "nc, 2*ny + 1, 2*nx + 1", dim_tags=order), stored("v", F32, "nc, ny, nx", dim_tags=order)],
         "nc, nx, ny",
     )
     if block[0]:
@@ -199,14 +189,7 @@ def _lbm_body() -> str:
 def _lbm(order: str, lengths: Lengths, *, column: int = 1) -> lp.TranslationUnit:
     tags = {"planes": "N2,N1,N0", "points": "N0,N2,N1", "rows": "N1,N2,N0"}[order]
     new = lp.GlobalArg("new", F32, shape="9, ny + 2, nx + 2", dim_tags=tags, is_input=True, is_output=True)
-    kernel = make(
-        "lbm",
-        "{[i, j]: 0 <= i < ny and 0 <= j < nx}",
-        f"for i, j\n{_lbm_body()}\nend",
-        [loaded("f", F32, "9, ny + 2, nx + 2", dim_tags=tags), new],
-        "nx, ny",
-        in_order=True,
-    )
+    kernel = over_grid("lbm", _lbm_body(), [loaded("f", F32, "9, ny + 2, nx + 2", dim_tags=tags), new])
     return shaped(kernel, lengths, column=column)
 
 

@@ -111,10 +111,16 @@ def fetched_tile(kernel: lp.TranslationUnit, array: str, inames: list[str]) -> l
     )
 
 
+def over_grid(name: str, body: str, arguments: Sequence[Any]) -> lp.TranslationUnit:
+    """Return a kernel over rows i and columns j of a grid of ny by nx, in the order of its body."""
+    domain = "{[i, j]: 0 <= i < ny and 0 <= j < nx}"
+    return make(name, domain, f"for i, j\n{body}\nend", arguments, "nx, ny", in_order=True)
+
+
 def shaped(
     kernel: lp.TranslationUnit, lengths: Lengths, block: tuple[str, int] = ("", 1), column: int = 1, tile: str = ""
 ) -> lp.TranslationUnit:
-    """Launch a kernel over rows i and columns j of a grid of ny by nx.
+    """Launch such a kernel.
 
     With `block` a work-item computes so many neighbours along a loop, unrolled; with `column` so many rows in a loop.
     With `tile` all that a work-group loads of an array of this name is fetched into local memory, first.

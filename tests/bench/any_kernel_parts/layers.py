@@ -285,11 +285,7 @@ _BEAM = Family(
         "pairs-32x2-4beams": partial(_beam, {"t": 32, "rest": 2}, beams=4),
         "pairs-16x8-local": partial(_beam, {"t": 16, "b": 8}, local=True),
     },
-    sizes=(
-        {"na": 32, "nb": 16, "nt": 512},
-        {"na": 48, "nb": 32, "nt": 2048},
-        {"na": 64, "nb": 32, "nt": 6000},
-    ),
+    sizes=({"na": 32, "nb": 16, "nt": 512}, {"na": 48, "nb": 32, "nt": 2048}, {"na": 64, "nb": 32, "nt": 6000}),
     tiny={"na": 16, "nb": 8, "nt": 80},
     reference=_beam_reference,
     tolerance=1e-3,
