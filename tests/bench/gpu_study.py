@@ -2,14 +2,13 @@
 
     python tests/bench/gpu_study.py --out DIR --budget 25min [--device NAME] [--only STEP,...]
 
-Each step is a command with a share of what is left of the budget; what one leaves over the next ones have. A step that
-outlasts its share is ended, and what it wrote stays. Output goes to DIR/STEP.log, results to DIR, and DIR/report.md
-says of each step how it ended. Another run with the same DIR goes on: steps that ended well are not repeated, samples
-are kept in DIR/store.sqlite. Nothing about the device is changed.
+Each step is a command with a share of what is left of the budget. A step that outlasts its share is ended, and what it
+wrote stays. Output goes to DIR/STEP.log, results to DIR, and DIR/report.md says how each step ended. Another run with
+the same DIR goes on: steps that ended well are not repeated, samples are kept in DIR/store.sqlite. Nothing about the
+device is changed.
 
-On a GPU machine without network, prepare wheels where there is one, for that machine's Python: loopy, islpy-barvinok
-(not islpy), pyopencl, what these need, whatever else of pyproject.toml is missing there, and perflex itself
-(``pip wheel --no-deps --wheel-dir WHEELS .``). Then::
+On a GPU machine without network, prepare wheels where there is one, for that machine's Python: what pyproject.toml
+needs (islpy-barvinok, not islpy) and perflex itself (``pip wheel --no-deps --wheel-dir WHEELS .``). Then::
 
     python3 -m pip install --no-index --no-deps --target SITE WHEELS/*.whl
     PYTHONPATH=SITE python3 tests/bench/gpu_study.py --out OUT --budget 25min
@@ -47,6 +46,8 @@ class Step(NamedTuple):
 def steps(device: str) -> tuple[Step, ...]:
     """Return the steps; paths are relative to the folder of results."""
     own = ("--device", device)
+    # Of the variants that are drawn and those that are kept, what was predicted and what was measured.
+    space = (f"{TOP / 'examples' / 'matmul_space.py'}:space", "n=1024", "--keep", "20", "--measure", "30")
     record = (sys.executable, str(HERE / "any_kernel.py"))
     judged = ("--times", "families.jsonl", "--calibration", "general_gpu=general.yaml", "--out", "families")
     return (
@@ -55,7 +56,7 @@ def steps(device: str) -> tuple[Step, ...]:
         Step("calibrate", 20, (*PERFLEX, "calibrate", "general", *own, "--out", "general.yaml")),
         Step("times", 1, (*PERFLEX, "export-times", "general.yaml", "--out", "general_times.csv"), ("calibrate",)),
         Step("demo", 8, (*PERFLEX, "demo", *own, "--out", "demo")),
-        Step("space", 12, (sys.executable, str(Path(__file__)), "--space", device), ("calibrate",)),
+        Step("space", 12, (*PERFLEX, "prune", "general.yaml", *space, *own, "--out", "space"), ("calibrate",)),
         Step("families", 25, (*record, "record", *own, "--out", "families.jsonl")),
         Step("judge", 6, (*record, "judge", *judged), ("calibrate", "families")),
         Step("evaluate", 20, (*PERFLEX, "evaluate", *own, "--out", "evaluation")),
@@ -89,39 +90,19 @@ def run(step: Step, folder: Path, seconds: float) -> str:
     return f"exit {code}: {lines[-1] if lines else 'no output'}"
 
 
-def space(device: str) -> None:
-    """Predict a space of tiled matrix multiplications by `general.yaml`, then time it until SIGINT, and judge."""
-    from judging import judged, predicted, write_cases
-
-    from perflex import Calibration, TimingOptions, find_device
-    from perflex.features.sized_kernel import sized_kernels
-    from perflex.timing.measuring import measure
-    from perflex.timing.results import Timing
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    where, calibration = find_device(device), Calibration.load("general.yaml")
-    n = 2048 if where.kind == "gpu" else 256
-    tags = f"matmul_rb dtype:float32 rows:1,2,4,8 columns:1,2,4,8 lsize:4,8,16 groups_fit:True n:{n}".split()
-    kernels = {kernel.name: kernel for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags)}
-    method = predicted(
-        "general", "nothing", kernels, lambda name: calibration.predict_interval(kernels[name], kernels[name].sizes)
-    )
-    measured = {}
-    try:
-        for name, kernel in kernels.items():
-            [timing] = measure(sized_kernels([kernel]), where, TimingOptions(budget_s=0.1))
-            if isinstance(timing, Timing):
-                measured[name] = timing.seconds
-    except KeyboardInterrupt:
-        print("cut short")
-    print(judged([method], measured, lambda _: "space"))
-    write_cases(Path("space.csv"), [method], measured)
-
-
 def seconds_of(text: str) -> float:
     """Return the seconds that ``90``, ``90s`` or ``25min`` stand for."""
     number = text.removesuffix("min").removesuffix("s")
     return float(number) * (60.0 if text.endswith("min") else 1.0)
+
+
+def report(folder: Path, name: str, states: dict[str, str]) -> None:
+    """Write how each step ended."""
+    from judging import table
+
+    (folder / "state.json").write_text(json.dumps(states, indent=2), encoding="utf-8")
+    text = f"# GPU study of {name}\n\n{table(('step', 'how it ended'), states.items())}"
+    (folder / "report.md").write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -129,43 +110,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the results; made if it is not there")
     parser.add_argument("--budget", type=seconds_of, default=1500.0, help="time of the whole run, e.g. 25min")
-    parser.add_argument("--device", default="", help="parts of the device's name; by default the default device")
+    parser.add_argument("--device", help="parts of the device's name; by default the default device")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--space", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.space is not None:
-        space(arguments.space)
-        return 0
-    folder = arguments.out.resolve()
+    name, folder, begun = arguments.device or default_device(), arguments.out.resolve(), time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     state_file = folder / "state.json"
     states: dict[str, str] = json.loads(state_file.read_text(encoding="utf-8")) if state_file.exists() else {}
-    begun = time.monotonic()
-    name = arguments.device
-    if not name:
-        from perflex import find_device
-
-        name = str(find_device().name)
     every = [step for step in steps(name) if not arguments.only or step.name in arguments.only]
-    for number, step in enumerate(every):
+    todo = [step for step in every if states.get(step.name) != "done"]
+    for number, step in enumerate(todo):
         left = arguments.budget - (time.monotonic() - begun)
-        if states.get(step.name) == "done":
-            continue
-        missing = [needed for needed in step.needs if states.get(needed) != "done"]
-        share = left * step.share / sum(other.share for other in every[number:] if states.get(other.name) != "done")
-        if missing:
+        share = left * step.share / sum(other.share for other in todo[number:])
+        if missing := [needed for needed in step.needs if states.get(needed) != "done"]:
             states[step.name] = f"needs {', '.join(missing)}"
         elif share < 2 * GRACE_S:
             states[step.name] = "no time was left"
         else:
             print(f"{time.monotonic() - begun:6.0f} s  {step.name}: {share:.0f} s", flush=True)
             states[step.name] = run(step, folder, share)
-        state_file.write_text(json.dumps(states, indent=2), encoding="utf-8")
-        rows = "".join(f"| {each} | {state} |\n" for each, state in states.items())
-        report = f"# GPU study of {name}\n\n| step | how it ended |\n| --- | --- |\n{rows}"
-        (folder / "report.md").write_text(report, encoding="utf-8")
+        report(folder, name, states)
     print(f"{time.monotonic() - begun:6.0f} s  {folder / 'report.md'}")
     return 0 if all(states.get(step.name) == "done" for step in every) else 1
+
+
+def default_device() -> str:
+    from perflex import find_device
+
+    return str(find_device().name)
 
 
 if __name__ == "__main__":
