@@ -33,42 +33,36 @@ def _count(per_group: int) -> str:
     return f"(n+{per_group - 1})//{per_group}"
 
 
-# Reductions: lines of the body for each number; `t` work-item, `i` first element it loads.
+def _when(condition: str, statement: str) -> tuple[str, ...]:
+    return f"if {condition}", f"    {statement}", "end"
 
 
-def _halving(smallest: int) -> list[int]:
-    return [2**power for power in range(8, -1, -1) if 2**power >= smallest]
+# Reductions.
 
 
 def _tree(number: int) -> Iterator[str]:
     """Yield the sum of a work-group's words, whose number of the list says how."""
-    within = f"{_BLOCK}*gx+lx+{{s}} < n" if number <= 3 else f"{2 * _BLOCK}*gx+lx+{{s}} < n"
+    within = f"{_BLOCK if number <= 3 else 2 * _BLOCK}*gx+lx+{{s}} < n"
     if number in {1, 2}:
         for s in (2**power for power in range(9)):
             place = "lx" if number == 1 else f"{2 * s}*lx"
             active = f"lx % {2 * s} == 0" if number == 1 else f"{place} < {_BLOCK}"
             bound = within.format(s=s) if number == 1 else f"{_BLOCK}*gx+{place}+{s} < n"
-            yield from _step(active, bound, place, s)
-            yield _BARRIER
+            yield from (*_step(f"{active} and {bound}", place, s), _BARRIER)
         return
-    by_groups = 64 if number >= 5 else 1
-    for s in _halving(by_groups):
+    for s in (2**power for power in range(8, 5 if number >= 5 else -1, -1)):
+        bound = f" and {within.format(s=s)}" if number == 3 else ""
         # Upstream, reduction 5 has no barrier after the load.
-        first = number == 5 and s == _BLOCK // 2
-        yield from _step(f"lx < {s}", within.format(s=s) if number == 3 else "", "lx", s, free=first)
-        yield _BARRIER
+        yield from (*_step(f"lx < {s}{bound}", "lx", s, free=number == 5 and s == _BLOCK // 2), _BARRIER)
     if number >= 5:
         for s in (32, 16, 8, 4, 2, 1):
             # The first warp goes on without barriers.
-            yield from _step("lx < 32", "", "lx", s, free=True)
+            yield from _step("lx < 32", "lx", s, free=True)
 
 
-def _step(active: str, bound: str, place: str, s: int, *, free: bool = False) -> Iterator[str]:
-    condition = f"{active} and {bound}" if bound else active
+def _step(condition: str, place: str, s: int, *, free: bool = False) -> tuple[str, ...]:
     options = f"id=step{s}" + (", nosync_query=writes:part" if free else "")
-    yield f"if {condition}"
-    yield f"    part[{place}] = part[{place}] + part[{place}+{s}] {{{options}}}"
-    yield "end"
+    return _when(condition, f"part[{place}] = part[{place}] + part[{place}+{s}] {{{options}}}")
 
 
 @cache
@@ -82,8 +76,7 @@ def reduction(number: int) -> lp.TranslationUnit:
     lines.append(f"part[lx] = {'first' if number <= 3 else 'first + second'} {{id=load}}")
     if number != 5:
         lines.append(_BARRIER)
-    lines += _tree(number)
-    lines += ["if lx == 0", "    y[gx] = part[0] {id=write, nosync_query=writes:part}", "end"]
+    lines += [*_tree(number), *_when("lx == 0", "y[gx] = part[0] {id=write, nosync_query=writes:part}")]
     scalars = "first" if number <= 3 else "first, second"
     data = f"uint32 x[n], y[{_count(per_group)}]; local uint32 part[{_BLOCK}]; private uint32 {scalars}"
     return make(f"reduction_{number}", _groups(per_group), "\n".join(lines), data)
@@ -95,19 +88,13 @@ def reduction(number: int) -> lp.TranslationUnit:
 @cache
 def scan_kogge_stone() -> lp.TranslationUnit:
     """One launch of the scan with two halves of local memory: 512 elements per work-group."""
-    lines = [f"if {_BLOCK}*gx+lx < n", f"    part[lx] = x[{_BLOCK}*gx+lx] {{id=load}}", "end", _BARRIER]
+    i = f"{_BLOCK}*gx+lx"
+    lines = [*_when(f"{i} < n", f"part[lx] = x[{i}] {{id=load}}"), _BARRIER]
     for s in (2**power for power in range(9)):
-        lines += [
-            f"if lx >= {s}",
-            f"    part[lx+{_BLOCK}] = part[lx] + part[lx-{s}] {{id=sum{s}}}",
-            "end",
-            _BARRIER,
-            f"if lx >= {s}",
-            f"    part[lx] = part[lx+{_BLOCK}] {{id=back{s}}}",
-            "end",
-            _BARRIER,
-        ]
-    lines += _store(f"{_BLOCK}*gx+lx", "part[lx]")
+        there, back = f"part[lx+{_BLOCK}] = part[lx] + part[lx-{s}]", f"part[lx] = part[lx+{_BLOCK}]"
+        lines += [*_when(f"lx >= {s}", f"{there} {{id=sum{s}}}"), _BARRIER]
+        lines += [*_when(f"lx >= {s}", f"{back} {{id=back{s}}}"), _BARRIER]
+    lines += _when(f"{i} < n", f"y[{i}] = part[lx]")
     return _scan("scan_kogge_stone", _BLOCK, lines, 2 * _BLOCK)
 
 
@@ -115,45 +102,30 @@ def scan_kogge_stone() -> lp.TranslationUnit:
 def scan_brent_kung() -> lp.TranslationUnit:
     """One launch of the scan by a tree up and down: 1024 elements per work-group, twice the local memory they need."""
     each = 2 * _BLOCK
-    lines = []
-    for half in (0, _BLOCK):
-        lines += [
-            f"if {each}*gx+lx+{half} < n",
-            f"    part[lx+{half}] = x[{each}*gx+lx+{half}] {{id=load{half}}}",
-            "end",
-        ]
+    places = [(f"lx+{half}", f"{each}*gx+lx+{half}") for half in (0, _BLOCK)]
+    lines = [line for own, i in places for line in _when(f"{i} < n", f"part[{own}] = x[{i}]")]
     lines += [_BARRIER, *_up_and_down(each, "{0}")]
-    for half in (0, _BLOCK):
-        lines += _store(f"{each}*gx+lx+{half}", f"part[lx+{half}]")
+    lines += [line for own, i in places for line in _when(f"{i} < n", f"y[{i}] = part[{own}]")]
     return _scan("scan_brent_kung", each, lines, 2 * each)
 
 
 def _up_and_down(length: int, word: str) -> Iterator[str]:
     """Yield Brent and Kung's scan of `length` values, of which number i is at ``word.format(i)``."""
-    s = 1
-    while s < length:
+    strides = [2**power for power in range(length.bit_length() - 1)]
+    for s in strides:
         place = f"{2 * s}*lx+{2 * s - 1}"
-        yield f"if {place} < {length}"
         target, source = word.format(f"({place})"), word.format(f"({place}-{s})")
-        yield f"    part[{target}] = part[{target}] + part[{source}] {{id=up{s}}}"
-        yield from ("end", _BARRIER)
-        s *= 2
-    s = length // 4
-    while s >= 1:
+        added = f"part[{target}] = part[{target}] + part[{source}] {{id=up{s}}}"
+        yield from (*_when(f"{place} < {length}", added), _BARRIER)
+    for s in reversed(strides[:-1]):
         place = f"{2 * s}*lx+{2 * s - 1}"
-        yield f"if {place}+{s} < {length}"
         target, source = word.format(f"({place}+{s})"), word.format(f"({place})")
-        yield f"    part[{target}] = part[{target}] + part[{source}] {{id=down{s}}}"
-        yield from ("end", _BARRIER)
-        s //= 2
-
-
-def _store(place: str, value: str) -> tuple[str, ...]:
-    return f"if {place} < n", f"    y[{place}] = {value}", "end"
+        added = f"part[{target}] = part[{target}] + part[{source}] {{id=down{s}}}"
+        yield from (*_when(f"{place}+{s} < {length}", added), _BARRIER)
 
 
 def _scan(name: str, per_group: int, lines: list[str], words: int, *loops: str) -> lp.TranslationUnit:
-    last = [f"if lx == {_BLOCK - 1}", f"    totals[gx] = part[{per_group - 1}] {{id=total}}", "end"]
+    last = _when(f"lx == {_BLOCK - 1}", f"totals[gx] = part[{per_group - 1}] {{id=total}}")
     data = f"uint32 x[n], y[n], totals[{_count(per_group)}]; local uint32 part[{words}]"
     return make(name, [_groups(per_group), *loops], "\n".join([*lines, *last]), data)
 
