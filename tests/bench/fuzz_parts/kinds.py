@@ -10,39 +10,20 @@ import re
 import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from stores import write
 
-from perflex import (
-    Calibration,
-    FeatureTable,
-    FitOptions,
-    Model,
-    VariantSpace,
-    estimate_volumes,
-    fit_model,
-    gather_feature_values,
-    load_described_space,
-    load_description,
-    load_machine,
-    load_space,
-    load_times,
-    prune,
-    source_kernel,
-)  # fmt: skip
+import perflex
 from perflex.__main__ import main
 from perflex.cli.arguments import load_kernel
-from perflex.errors import PerflexError
 from perflex.features import Target, count_features, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu.ecm_estimate import estimate_ecm
 from perflex.models import load_model, measurement_kernels
 from perflex.search.formula import parse_formula
-from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 from perflex.store.store import Store
 
 if TYPE_CHECKING:
@@ -143,8 +124,7 @@ class NotFiniteError(Exception):
     """A prediction, an interval or a count that is no finite number was handed out."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of input and who reads it; `share` of the cases are of this kind."""
 
     name: str
@@ -153,18 +133,7 @@ class Kind:
     use: Callable[[bytes, Any], None]
 
 
-def finite(*values: Any) -> None:
-    """Stop unless all numbers are finite."""
-    for value in values:
-        if not math.isfinite(value):
-            msg = f"{value} was handed out"
-            raise NotFiniteError(msg)
-
-
-def written(content: bytes, name: str) -> Path:
-    path = Path(name)
-    path.write_bytes(content)
-    return path
+# What is read.
 
 
 @cache
@@ -178,11 +147,8 @@ def documented(schema: str) -> list[str]:
 @cache
 def scops() -> list[str]:
     """Return descriptions of kernels: that of the reference, and of loopy kernels."""
-    examples = ("matmul.py:prefetching", "jacobi.py:seven_point")
-    return [
-        documented("perflex-scop")[0],
-        *(scop_to_yaml(extract_scop(load_kernel(f"{TOP}/examples/{name}"))) for name in examples),
-    ]
+    examples = (f"{TOP}/examples/{name}" for name in ("matmul.py:prefetching", "jacobi.py:seven_point"))
+    return [*documented("perflex-scop"), *(scop_to_yaml(extract_scop(load_kernel(name))) for name in examples)]
 
 
 @cache
@@ -190,40 +156,14 @@ def scop(number: int = 0) -> Any:
     return scop_from_yaml(scops()[number])
 
 
-def machines() -> list[str]:
-    folder = files("perflex.calib_data") / "machines"
-    return [(folder / f"{name}.yaml").read_text(encoding="utf-8") for name in ("V100", "Gold-6248")]
+def shipped(*names: str) -> Callable[[], list[str]]:
+    places = [files("perflex.calib_data") / f"{name}.yaml" for name in names]
+    return lambda: [place.read_text(encoding="utf-8") for place in places]
 
 
-def the(schema: str) -> bytes:
-    return documented(schema)[0].encode()
-
-
-@cache
-def calibrations() -> list[str]:
-    """Return calibration files of simple laws, of relative and absolute errors."""
-    random, texts = np.random.default_rng(5), []
-    for expression, options in (
-        ("overlap(p_a * f_op_float32_madd, p_b * f_mem_access_tag:aLD, 3) + p_l * f_sync_kernel_launch", FitOptions()),
-        ("p_a * f_op_float32_madd + p_b * f_mem_access_tag:aLD", FitOptions(relative=False)),
-    ):
-        model = Model("f_cl_wall_time_fake_device_fake_platform", expression)
-        names = model.all_features()
-        counts = 10 ** random.uniform(3, 6, (8, len(names) - 1))
-        table = FeatureTable(
-            names[0], tuple(names), tuple(f"kernel(n={n})" for n in range(8)),
-            np.column_stack([(counts @ np.full(counts.shape[1], 1e-9)) * random.normal(1, 0.02, 8), counts]),
-            groups=tuple("ab"[n % 2] for n in range(8)), spread=np.full(8, 0.01), repeatability=np.full(8, 0.02),
-        )  # fmt: skip
-        made = Calibration(
-            model, fit_model(model, table, options), table,
-            {"name": "fake device", "platform": "fake platform", "driver": "0"}, "2025-06-01T12:00:00Z",
-            {"perflex": "1"}, {"trials": 15, "statistic": "median", "samples": 80}, 0.0123, (("kernel 9", "no build"),),
-        )  # fmt: skip
-        with tempfile.TemporaryDirectory() as folder:
-            made.save(f"{folder}/c.yaml")
-            texts.append(Path(folder, "c.yaml").read_text(encoding="utf-8"))
-    return texts
+# Of one device, and what others' times say of GPUs.
+calibrations = shipped("calibrations/matmul_sq_amd_epyc_4cores_pocl", "calibrations/general_gpu")
+machines = shipped("machines/V100", "machines/Gold-6248")
 
 
 def caches() -> list[tuple[str, str]]:
@@ -249,33 +189,27 @@ def packed(inputs: list[tuple[str, str]]) -> list[Input]:
     return [*plain, (gzip.compress(plain[0][0], 1), "bytes", f"{plain[0][1]}.gz")]
 
 
-@cache
 def store() -> bytes:
-    """Return a store's file with a few samples and failures."""
+    """Return a store's file with a few samples."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = Store(Path(folder, "store.sqlite"))
-        for name in ("first", "second"):
-            key = MeasurementKey(name, (("n", 512),), "A platform: a device", "1.0", "warmups=1")
-            activity = SystemActivity(0.5, 0.25, switches=3, throttled=False)
-            rows = [Sample(1e-3 * (1 + n), 1, 1.7e9 + n, "session", n, activity, n == 3) for n in range(6)]
-            kept.add_many([(key, row) for row in rows], {key: name})
-            kept.fail(key, Failure("hang", "no answer", 1.7e9, "session"), name)
-        kept.close()
-        return kept.path.read_bytes()
+        place = Path(folder, "store.sqlite")
+        write(0, place, 6)
+        Store(place).close()
+        return place.read_bytes()
 
 
 @cache
-def named() -> dict[str, Input]:
-    """Return the files that command lines name."""
+def named() -> dict[str, tuple[bytes, str]]:
+    """Return the files that command lines name, with their forms."""
     texts = {"k.yaml": scops()[0], "j.yaml": scops()[2], "c.yaml": calibrations()[0], "m.yaml": machines()[0]}
     texts |= {"d.yaml": documented("perflex-description")[0], "model.yaml": documented("perflex-model")[0]}
     texts["cache.json"] = caches()[0][0]
-    found = {name: (text.encode(), name.partition(".")[2], None) for name, text in texts.items()}
-    return {**found, "s.sqlite": (store(), "bytes", None)}
+    found = {name: (text.encode(), name.partition(".")[2]) for name, text in texts.items()}
+    return {**found, "s.sqlite": (store(), "bytes")}
 
 
 def named_files() -> list[Input]:
-    return [(*named()[name][:2], (line, name)) for line in LINES for name in named() if name in line.split()]
+    return [(*named()[name], (line, name)) for line in LINES for name in named() if name in line.split()]
 
 
 def sources() -> list[Input]:
@@ -288,13 +222,39 @@ def sources() -> list[Input]:
     return [*own, *((text, "text", (name, (16, 16), (4, 4), {"n": 64})) for name in ("naive", "tiled"))]
 
 
+# Who reads it.
+
+
+def finite(*values: Any) -> None:
+    """Stop unless all numbers are finite."""
+    for value in values:
+        if not math.isfinite(value):
+            msg = f"{value} was handed out"
+            raise NotFiniteError(msg)
+
+
+def written(content: bytes, name: str) -> Path:
+    path = Path(name)
+    path.write_bytes(content)
+    return path
+
+
+def text_of(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+def count(kernel: Any, sizes: Any) -> None:
+    finite(*(counted.value for counted in count_features(kernel, sizes) if counted.value is not None))
+
+
 def use_calibration(content: bytes, _: Any) -> None:
-    read = Calibration.load(written(content, "c.yaml"))
+    read = perflex.Calibration.load(written(content, "c.yaml"))
     repr(read)
-    interval = read.predict_interval(scop(), {"n": 64})
+    with perflex.using_machine("V100"):
+        interval = read.predict_interval(scop(), {"n": 64})
     finite(interval.predicted, interval.low, interval.high)
     read.save("again.yaml")
-    finite(*Calibration.load("again.yaml").params.values())
+    finite(*perflex.Calibration.load("again.yaml").params.values())
 
 
 def use_scop(content: bytes, _: Any) -> None:
@@ -303,14 +263,10 @@ def use_scop(content: bytes, _: Any) -> None:
     count(read, dict.fromkeys(read.parameters, 64))
 
 
-def count(kernel: Any, sizes: Any) -> None:
-    finite(*(counted.value for counted in count_features(kernel, sizes) if counted.value is not None))
-
-
 def use_machine(content: bytes, _: Any) -> None:
-    read = load_machine(str(written(content, "m.yaml")))
+    read = perflex.load_machine(str(written(content, "m.yaml")))
     if read.kind == "gpu":
-        found = estimate_volumes(scop(), scop().checked({"n": 64}), read).features()
+        found = perflex.estimate_volumes(scop(), scop().checked({"n": 64}), read).features()
         # Where the machine states no rules of L1, its wavefronts are nan, not known.
         finite(*(value for name, value in found.items() if name != "f_l1_wavefronts" or read.l1_rules is not None))
     else:
@@ -328,10 +284,9 @@ def use_description(content: bytes, _: Any) -> None:
 
 
 def use_cache(content: bytes, form: str, description: bytes = b"") -> None:
-    described = load_description(written(description or the("perflex-description"), "d.yaml"))
-    space = load_described_space(written(content, f"cache.{form}"), described)
-    finite(*space.times)
-    finite(*prune(space.complete()).predicted)
+    described = written(description or documented("perflex-description")[0].encode(), "d.yaml")
+    space = perflex.load_described_space(written(content, f"cache.{form}"), perflex.load_description(described))
+    finite(*space.times, *perflex.prune(space.complete()).predicted)
 
 
 def made(rows: int, shift: float = 0.0) -> Any:
@@ -339,16 +294,16 @@ def made(rows: int, shift: float = 0.0) -> Any:
         return scop()
     # A user's function refuses what it cannot make in the project's own way.
     msg = f"no kernel of {rows} rows shifted by {shift}"
-    raise PerflexError(msg)
+    raise perflex.PerflexError(msg)
 
 
 def use_times(content: bytes, form: str) -> None:
-    read = load_times(written(content, f"times.{form}"), {"made": made})
-    finite(*gather_feature_values(["f_cl_wall_time", "f_sync_kernel_launch"], times=read).values.flat)
+    read = perflex.load_times(written(content, f"times.{form}"), {"made": made})
+    finite(*perflex.gather_feature_values(["f_cl_wall_time", "f_sync_kernel_launch"], times=read).values.flat)
 
 
 def use_expression(content: bytes, _: Any) -> None:
-    model = Model("f_cl_wall_time", content.decode("utf-8", "replace"))
+    model = perflex.Model("f_cl_wall_time", text_of(content))
     parameters, values = dict.fromkeys(model.params(), 2.0), model.feature_values(scop(), {"n": 64}, Target())
     model.evaluate(parameters, values)
     model.terms(parameters, values)
@@ -356,30 +311,29 @@ def use_expression(content: bytes, _: Any) -> None:
 
 
 def use_feature(content: bytes, _: Any) -> None:
-    parse_feature(content.decode("utf-8", "replace")).value(scop(), {"n": 64}, Target(32, load_machine("V100")))
+    parse_feature(text_of(content)).value(scop(), {"n": 64}, Target(32, perflex.load_machine("V100")))
 
 
 def use_formula(content: bytes, _: Any) -> None:
-    formula = parse_formula(content.decode("utf-8", "replace"))
+    formula = parse_formula(text_of(content))
     formula({name: [1.0, 32.0, 7.0] for name in formula.names})
 
 
 def use_constraint(content: bytes, _: Any) -> None:
     values = {"wide": (1, 2, 4), "high": (1, 2), "name": ("a", "b")}
-    VariantSpace(lambda **_: None, values, [content.decode("utf-8", "replace")]).enumerated()
+    perflex.VariantSpace(lambda **_: None, values, [text_of(content)]).enumerated()
 
 
 def use_source(content: bytes, launch: tuple[str, Any, Any, Any]) -> None:
     name, local, groups, sizes = launch
     # A text of one line would be a path.
-    text = content.decode("utf-8", "replace") + "\n"
-    count(source_kernel(text, name, local=local, groups=groups), sizes)
+    count(perflex.source_kernel(f"{text_of(content)}\n", name, local=local, groups=groups), sizes)
 
 
 def use_space(content: bytes, form: str) -> None:
     for name in ("matmul.cl", "convolution.cl"):
         written((TOP / "examples" / name).read_bytes(), name)
-    space = load_space(written(content, f"space.{form}"))
+    space = perflex.load_space(written(content, f"space.{form}"))
     finite(*space.extract(["f_thread_groups"], None if "nx" in space.sizes else {"n": 64}).values.flat)
 
 
@@ -396,44 +350,40 @@ def use_file(content: bytes, place: tuple[str, str]) -> None:
     run_command(line.split(), {name: content})
 
 
+def use_line(content: bytes, _: Any) -> None:
+    # The operating system hands over no words with a zero byte.
+    run_command(text_of(content).replace("\x00", "").split(), {})
+
+
 def run_command(words: list[str], changed: dict[str, bytes]) -> None:
-    """Run a command beside its files; its exit status is one of perflex's, and what it predicts is finite."""
-    for name, (content, *_) in named().items():
+    """Run a command beside its files; its exit status is one of perflex's."""
+    for name, (content, _) in named().items():
         written(changed.get(name, content), name)
     Path("kernels.py").write_text(KERNELS, encoding="utf-8")
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
     with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
         code = main(words)
-        sys.stdout.flush()
         sys.stderr.flush()
-    out, err = (stream.buffer.getvalue().decode("utf-8") for stream in streams)  # type: ignore[attr-defined]
-    if code not in {0, 1, 2} or "Traceback" in err:
-        msg = f"exit status {code}: {err[-500:]}"
+    told = streams[1].buffer.getvalue().decode("utf-8")  # type: ignore[attr-defined]
+    if code not in {0, 1, 2} or "Traceback" in told:
+        msg = f"exit status {code}: {told[-500:]}"
         raise AssertionError(msg)
-    if code == 0 and words[:1] in (["predict"], ["rank"]) and "--json" in words and out.startswith("["):
-        for row in json.loads(out):
-            finite(*(math.nan if row[key] is None else row[key] for key in {"predicted_s", "low_s", "high_s"} & {*row}))
-
-
-def use_line(content: bytes, _: Any) -> None:
-    # The operating system hands over no words with a zero byte, and none that is no text.
-    run_command(content.decode("utf-8", "replace").replace("\x00", "").split(), {})
 
 
 def documents(form: str, texts: Callable[[], Iterable[str]]) -> Callable[[], list[Input]]:
     return cache(lambda: [(text.encode(), form, form) for text in texts()])
 
 
-def of_schema(schema: str) -> Callable[[], list[Input]]:
-    return documents("yaml", lambda: documented(schema))
+def of_schema(schema: str, more: str = "") -> Callable[[], list[Input]]:
+    return documents("yaml", lambda: [documented(f"perflex-{schema}")[0] + more])
 
 
 KINDS = (
     Kind("calibration", 16, documents("yaml", calibrations), use_calibration),
     Kind("scop", 22, documents("yaml", scops), use_scop),
     Kind("machine", 8, documents("yaml", machines), use_machine),
-    Kind("model", 6, of_schema("perflex-model"), use_model),
-    Kind("description", 6, of_schema("perflex-description"), use_description),
+    Kind("model", 6, of_schema("model"), use_model),
+    Kind("description", 6, of_schema("description"), use_description),
     Kind("tuning cache", 10, cache(lambda: packed(caches())), use_cache),
     Kind("times", 6, cache(lambda: packed([(TABLE, "csv"), (BY_TAGS, "csv")])), use_times),
     Kind("model string", 5, documents("text", lambda: TEXTS["model string"]), use_expression),
@@ -441,7 +391,7 @@ KINDS = (
     Kind("formula", 2, documents("text", lambda: TEXTS["formula"]), use_formula),
     Kind("constraint", 2, documents("text", lambda: TEXTS["constraint"]), use_constraint),
     Kind("source", 10, cache(sources), use_source),
-    Kind("source space", 2, documents("yaml", lambda: [documented("perflex-source")[0] + DEFINED]), use_space),
+    Kind("source space", 2, of_schema("source", DEFINED), use_space),
     Kind("source space of a benchmark", 2, documents("json", lambda: [T1]), use_space),
     Kind("sizes", 2, documents("json", lambda: ["64"]), use_sizes),
     Kind("command line", 8, documents("text", lambda: LINES), use_line),
