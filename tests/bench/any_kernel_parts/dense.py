@@ -7,7 +7,7 @@ from functools import partial
 import loopy as lp
 import numpy as np
 
-from .families import Arrays, Family, Lengths, Sizes
+from .families import Arrays, Family, Lengths, Sizes, shaped_as
 from .kernels import F32, F64, I32, fetched_locally, fits, loaded, make, neighbours, on_grid, stored, unrolled, updated
 
 # Work-items along an axis that a fetch does not use store the same values.
@@ -44,11 +44,7 @@ _GEMVER = Family(
     name="gemver_rank2",
     source="PolyBench/GPU gemver, the update of rank two",
     variants={
-        "256x1": partial(_gemver, {"j": 256, "i": 1}),
-        "64x4": partial(_gemver, {"j": 64, "i": 4}),
-        "32x8": partial(_gemver, {"j": 32, "i": 8}),
-        "16x16": partial(_gemver, {"j": 16, "i": 16}),
-        "8x8": partial(_gemver, {"j": 8, "i": 8}),
+        **shaped_as(_gemver, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "32x4-4rows": partial(_gemver, {"j": 32, "i": 4}, rows=4),
         "64x1-column": partial(_gemver, {"j": 64, "part": 1}, column=40),
         "16x16-crosswise": partial(_gemver, {"i": 16, "j": 16}),
@@ -71,7 +67,6 @@ def _covariance(
         "\n".join([*body, "cov[j, i] = total"] if triangle else body),
         [loaded("d", F32, "n, m"), loaded("mean", F32, "m"), stored("cov", F32, "m, m")],
         "m, n",
-        in_order=True,
         assume=fits(times, "n") if times > 1 else "",
     )
     for iname, count in zip("ij", block, strict=True):
@@ -90,10 +85,7 @@ _COVARIANCE = Family(
     name="covariance",
     source="PolyBench/GPU covariance, the triangle of the matrix, stored twice",
     variants={
-        "64x4": partial(_covariance, {"j": 64, "i": 4}),
-        "32x8": partial(_covariance, {"j": 32, "i": 8}),
-        "16x16": partial(_covariance, {"j": 16, "i": 16}),
-        "8x8": partial(_covariance, {"j": 8, "i": 8}),
+        **shaped_as(_covariance, "64x4", "32x8", "16x16", "8x8"),
         "16x16-crosswise": partial(_covariance, {"i": 16, "j": 16}),
         "32x8-unroll4": partial(_covariance, {"j": 32, "i": 8}, times=4),
         "16x16-square": partial(_covariance, {"j": 16, "i": 16}, triangle=False),
@@ -172,7 +164,6 @@ def _floyd(lengths: Lengths, *, times: int = 1, rows: int = 1, local: bool = Fal
         d[i, j] = (through if through < d[i, j] else d[i, j])
         """,
         [updated("d", I32, "n, n"), loaded("a", I32, "n, 32"), loaded("b", I32, "32, n")],
-        in_order=True,
     )
     if rows > 1:
         kernel = neighbours(kernel, "i", rows)
@@ -191,10 +182,7 @@ _FLOYD = Family(
     name="floyd_warshall_panel",
     source="blocked Floyd-Warshall (Katz and Kider, 2008), third phase: shortest paths through one panel of 32",
     variants={
-        "64x4": partial(_floyd, {"j": 64, "i": 4}),
-        "32x8": partial(_floyd, {"j": 32, "i": 8}),
-        "16x16": partial(_floyd, {"j": 16, "i": 16}),
-        "8x8": partial(_floyd, {"j": 8, "i": 8}),
+        **shaped_as(_floyd, "64x4", "32x8", "16x16", "8x8"),
         "16x16-crosswise": partial(_floyd, {"i": 16, "j": 16}),
         "64x4-unroll32": partial(_floyd, {"j": 64, "i": 4}, times=32),
         "32x4-2rows": partial(_floyd, {"j": 32, "i": 4}, rows=2),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,6 +45,17 @@ class Family:
     tiny: Sizes
     reference: Callable[[Arrays, Sizes], Arrays]
     tolerance: float = 2e-4
+
+
+def shaped_as(make: Callable[..., Any], *names: str, **how: Any) -> dict[str, Callable[[], lp.TranslationUnit]]:
+    """Return variants that differ in their work-groups alone: "64x4" has 64 work-items along j and 4 along i."""
+    lengths = {name: dict(zip("ji", map(int, name.split("x")), strict=True)) for name in names}
+    return {name: partial(make, own, **how) for name, own in lengths.items()}
+
+
+def sized_as(make: Callable[..., Any], *items: int, prefix: str = "", **how: Any) -> dict[str, Callable[[], Any]]:
+    """Return variants that differ in the work-items of a work-group alone."""
+    return {f"{prefix}{each}": partial(make, each, **how) for each in items}
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .families import Arrays, Family, Lengths, Sizes
+from .families import Arrays, Family, Lengths, Sizes, shaped_as
 from .kernels import F32, F64, loaded, over_grid, shaped, stored, updated
 
 if TYPE_CHECKING:
@@ -40,11 +40,7 @@ _FDTD = Family(
     name="fdtd_2d",
     source="PolyBench/GPU fdtd-2d, both components of the electric field in one kernel",
     variants={
-        "256x1": partial(_fdtd, {"j": 256, "i": 1}),
-        "64x4": partial(_fdtd, {"j": 64, "i": 4}),
-        "32x8": partial(_fdtd, {"j": 32, "i": 8}),
-        "16x16": partial(_fdtd, {"j": 16, "i": 16}),
-        "8x8": partial(_fdtd, {"j": 8, "i": 8}),
+        **shaped_as(_fdtd, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "32x8-loads-again": partial(_fdtd, {"j": 32, "i": 8}, fused=False),
         "32x4-4rows": partial(_fdtd, {"j": 32, "i": 4}, block=("i", 4)),
         "64x1-column": partial(_fdtd, {"j": 64, "part": 1}, column=20),
@@ -91,11 +87,7 @@ _HOTSPOT = Family(
     name="hotspot",
     source="Rodinia hotspot (Che et al., 2009), one step with guarded boundaries",
     variants={
-        "256x1": partial(_hotspot, {"j": 256, "i": 1}),
-        "64x4": partial(_hotspot, {"j": 64, "i": 4}),
-        "32x8": partial(_hotspot, {"j": 32, "i": 8}),
-        "16x16": partial(_hotspot, {"j": 16, "i": 16}),
-        "8x8": partial(_hotspot, {"j": 8, "i": 8}),
+        **shaped_as(_hotspot, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "64x4-clamped-subscripts": partial(_hotspot, {"j": 64, "i": 4}, body=_HOTSPOT_INDEXED),
         "16x4-4rows": partial(_hotspot, {"j": 16, "i": 4}, block=("i", 4)),
         "64x1-column": partial(_hotspot, {"j": 64, "part": 1}, column=20),
@@ -147,11 +139,7 @@ _SRAD = Family(
     name="srad",
     source="Rodinia srad (Che et al., 2009), first kernel: derivatives and diffusion coefficient",
     variants={
-        "256x1": partial(_srad, {"j": 256, "i": 1}),
-        "64x4": partial(_srad, {"j": 64, "i": 4}),
-        "32x8": partial(_srad, {"j": 32, "i": 8}),
-        "16x16": partial(_srad, {"j": 16, "i": 16}),
-        "8x8": partial(_srad, {"j": 8, "i": 8}),
+        **shaped_as(_srad, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "32x4-2rows": partial(_srad, {"j": 32, "i": 4}, block=("i", 2)),
         "64x1-column": partial(_srad, {"j": 64, "part": 1}, column=20),
         "16x16-tile": partial(_srad, {"j": 16, "i": 16}, tile="u"),
@@ -201,11 +189,7 @@ _UPWIND = Family(
     name="upwind_advection",
     source="donor-cell upwind scheme of first order in two dimensions (LeVeque, 2002)",
     variants={
-        "256x1": partial(_upwind, {"j": 256, "i": 1}),
-        "64x4": partial(_upwind, {"j": 64, "i": 4}),
-        "32x8": partial(_upwind, {"j": 32, "i": 8}),
-        "16x16": partial(_upwind, {"j": 16, "i": 16}),
-        "8x8": partial(_upwind, {"j": 8, "i": 8}),
+        **shaped_as(_upwind, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "64x4-parts": partial(_upwind, {"j": 64, "i": 4}, body=_UPWIND_PARTS),
         "8x8-parts": partial(_upwind, {"j": 8, "i": 8}, body=_UPWIND_PARTS),
         "32x2-4rows": partial(_upwind, {"j": 32, "i": 2}, block=("i", 4)),

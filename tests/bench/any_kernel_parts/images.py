@@ -8,7 +8,7 @@ from typing import Any
 import loopy as lp
 import numpy as np
 
-from .families import Arrays, Family, Lengths, Sizes
+from .families import Arrays, Family, Lengths, Sizes, shaped_as
 from .kernels import F32, I32, fetched_tile, fits, loaded, make, neighbours, on_grid, over_grid, scratch, shaped, stored
 
 _SOBEL_BODY = """
@@ -35,11 +35,7 @@ _SOBEL = Family(
     name="sobel_int",
     source="Sobel operator on integers, as in OpenCV and AMD's OpenCL samples",
     variants={
-        "256x1": partial(_sobel, {"j": 256, "i": 1}),
-        "64x4": partial(_sobel, {"j": 64, "i": 4}),
-        "32x8": partial(_sobel, {"j": 32, "i": 8}),
-        "16x16": partial(_sobel, {"j": 16, "i": 16}),
-        "8x8": partial(_sobel, {"j": 8, "i": 8}),
+        **shaped_as(_sobel, "256x1", "64x4", "32x8", "16x16", "8x8"),
         "16x16-tile": partial(_sobel, {"j": 16, "i": 16}, tile="p"),
         "64x4-tile": partial(_sobel, {"j": 64, "i": 4}, tile="p"),
         "32x4-4rows": partial(_sobel, {"j": 32, "i": 4}, block=("i", 4)),
@@ -79,7 +75,6 @@ def _bilateral(lengths: Lengths, *, flat: str = "", tile: bool = False) -> lp.Tr
             *scratch("weights, total", F32),
         ],
         "nx, ny",
-        in_order=True,
     )
     kernel = on_grid(kernel, **lengths)
     if tile:
@@ -103,10 +98,7 @@ _BILATERAL = Family(
     name="bilateral_5x5",
     source="bilateral filter (Tomasi and Manduchi, 1998), as in NVIDIA's CUDA samples",
     variants={
-        "256x1": partial(_bilateral, {"j": 256, "i": 1}),
-        "64x4": partial(_bilateral, {"j": 64, "i": 4}),
-        "16x16": partial(_bilateral, {"j": 16, "i": 16}),
-        "8x8": partial(_bilateral, {"j": 8, "i": 8}),
+        **shaped_as(_bilateral, "256x1", "64x4", "16x16", "8x8"),
         "64x4-flat-x": partial(_bilateral, {"j": 64, "i": 4}, flat="x"),
         "64x4-flat": partial(_bilateral, {"j": 64, "i": 4}, flat="yx"),
         "8x8-flat": partial(_bilateral, {"j": 8, "i": 8}, flat="yx"),

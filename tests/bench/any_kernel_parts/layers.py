@@ -7,7 +7,7 @@ from functools import partial
 import loopy as lp
 import numpy as np
 
-from .families import Arrays, Family, Lengths, Sizes
+from .families import Arrays, Family, Lengths, Sizes, sized_as
 from .kernels import F32, fetched_locally, fits, loaded, make, on_grid, scratch, stored, unrolled
 
 _DEPTH = 16
@@ -52,7 +52,6 @@ def _attention(
             *scratch("score, total", F32),
         ],
         "n, nh",
-        in_order=True,
         assume=fits(32, "n") if tile or times > 1 else "",
     )
     kernel = on_grid(kernel, i=items)
@@ -78,10 +77,7 @@ _ATTENTION = Family(
     name="attention_heads",
     source="scaled dot-product attention (Vaswani et al., 2017), one query per work-item, heads of depth 16",
     variants={
-        "256": partial(_attention, 256),
-        "64": partial(_attention, 64),
-        "32": partial(_attention, 32),
-        "8": partial(_attention, 8),
+        **sized_as(_attention, 256, 64, 32, 8),
         "64-loops": partial(_attention, 64, flat=False),
         "64-across": partial(_attention, 64, across=True),
         "16-across-loops": partial(_attention, 16, across=True, flat=False),
@@ -136,7 +132,6 @@ def _norm(items: int, *, across: bool = False, moments: bool = False, times: int
             *sums,
         ],
         "n, width",
-        in_order=True,
         assume=fits(times, "width"),
     )
     if moments:
@@ -181,7 +176,6 @@ def _norm_group(items: int) -> lp.TranslationUnit:
             *scratch("totals, all_squares", F32, items, local=True),
         ],
         "n, width",
-        in_order=True,
         assume=fits(items, "width"),
     )
     return lp.tag_inames(kernel, {"r": "g.0", "item": "l.0"})
@@ -198,15 +192,13 @@ _NORM = Family(
     name="layer_norm",
     source="layer normalisation (Ba, Kiros and Hinton, 2016)",
     variants={
-        "64": partial(_norm, 64),
-        "8": partial(_norm, 8),
+        **sized_as(_norm, 64, 8),
         "64-unroll8": partial(_norm, 64, times=8),
         "64-moments": partial(_norm, 64, moments=True),
         "across-256": partial(_norm, 256, across=True),
         "across-64": partial(_norm, 64, across=True),
         "across-16-moments": partial(_norm, 16, across=True, moments=True),
-        "group-32": partial(_norm_group, 32),
-        "group-128": partial(_norm_group, 128),
+        **sized_as(_norm_group, 32, 128, prefix="group-"),
     },
     sizes=({"n": 500, "width": 128}, {"n": 2000, "width": 256}, {"n": 4000, "width": 640}),
     tiny={"n": 70, "width": 128},
@@ -249,8 +241,6 @@ def _beam(
             *sums,
         ],
         "na, nb, nt",
-        in_order=True,
-        silenced_warnings=("v1_scheduler_fallback",),
         assume=f"{fits(16, 'na')} and {fits(8, 'nb')}",
     )
     if beams > 1:

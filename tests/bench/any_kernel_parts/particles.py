@@ -7,7 +7,7 @@ from functools import partial
 import loopy as lp
 import numpy as np
 
-from .families import Arrays, Family, Lengths, Sizes
+from .families import Arrays, Family, Lengths, Sizes, shaped_as, sized_as
 from .kernels import F32, F64, I32, fetched_locally, fits, loaded, make, on_grid, scratch, stored, unrolled, updated
 
 _IN_BOX = 32
@@ -52,7 +52,6 @@ def _boxes(lengths: Lengths, *, points: bool = False, times: int = 1, side_flat:
             *scratch("potential, fx, fy, fz", F32),
         ],
         "nbox",
-        in_order=True,
     )
     kernel = on_grid(kernel, **lengths)
     if side_flat:
@@ -125,7 +124,6 @@ def _kmeans(
             *scratch("nearest, distance", F32),
             *scratch("label", I32),
         ],
-        in_order=True,
     )
     if each > 1:
         kernel = lp.assume(kernel, fits(each, "n"))
@@ -146,9 +144,7 @@ _KMEANS = Family(
     name="kmeans_nearest",
     source="Rodinia kmeans (Che et al., 2009), the nearest of 16 centres in 8 dimensions",
     variants={
-        "features-256": partial(_kmeans, 256),
-        "features-64": partial(_kmeans, 64),
-        "features-8": partial(_kmeans, 8),
+        **sized_as(_kmeans, 256, 64, 8, prefix="features-"),
         "features-64-flat-f": partial(_kmeans, 64, flat="f"),
         "features-64-flat": partial(_kmeans, 64, flat="kf"),
         "points-256": partial(_kmeans, 256, points=True),
@@ -191,8 +187,6 @@ def _fractal(lengths: Lengths, *, times: int = 1, block: tuple[str, int] = ("", 
             *scratch("inside", I32),
         ],
         "nx, ny",
-        in_order=True,
-        silenced_warnings=("v1_scheduler_fallback",),
     )
     if block[0]:
         kernel = lp.split_iname(kernel, block[0], block[1], outer_iname="rest", inner_iname="own")
@@ -214,11 +208,7 @@ _FRACTAL = Family(
     name="mandelbrot_fixed",
     source="Mandelbrot iteration with a fixed number of steps, as in Intel's and NVIDIA's samples",
     variants={
-        "256x1": partial(_fractal, {"j": 256, "i": 1}),
-        "64x4": partial(_fractal, {"j": 64, "i": 4}),
-        "16x16": partial(_fractal, {"j": 16, "i": 16}),
-        "8x8": partial(_fractal, {"j": 8, "i": 8}),
-        "4x16": partial(_fractal, {"j": 4, "i": 16}),
+        **shaped_as(_fractal, "256x1", "64x4", "16x16", "8x8", "4x16"),
         "64x4-unroll8": partial(_fractal, {"j": 64, "i": 4}, times=8),
         "32x4-2rows": partial(_fractal, {"j": 32, "rest": 4}, block=("i", 2)),
         "16x4-4rows": partial(_fractal, {"j": 16, "rest": 4}, block=("i", 4)),
@@ -250,8 +240,6 @@ def _shift(items: int, *, times: int = 1, streams: int = 1, column: int = 1) -> 
         "{[i, step]: 0 <= i < n and 0 <= step < 32}",
         _SHIFT_BODY,
         [updated("s", I32, "n"), stored("mixed", I32, "n"), *scratch("state, total", I32)],
-        in_order=True,
-        silenced_warnings=("v1_scheduler_fallback",),
     )
     axis = "i"
     if max(streams, column) > 1:
@@ -278,10 +266,7 @@ _SHIFT = Family(
     name="xorshift_streams",
     source="xorshift generators (Marsaglia, 2003), 32 steps of a stream for each element",
     variants={
-        "256": partial(_shift, 256),
-        "64": partial(_shift, 64),
-        "16": partial(_shift, 16),
-        "8": partial(_shift, 8),
+        **sized_as(_shift, 256, 64, 16, 8),
         "64-unroll8": partial(_shift, 64, times=8),
         "8-unroll8": partial(_shift, 8, times=8),
         "64-2streams": partial(_shift, 64, streams=2),

@@ -7,7 +7,7 @@ from functools import partial
 import loopy as lp
 import numpy as np
 
-from .families import Arrays, Family, Sizes
+from .families import Arrays, Family, Sizes, sized_as
 from .kernels import F64, I32, fits, loaded, make, on_grid, scratch, stored, updated
 
 _THOMAS_BODY = """
@@ -63,7 +63,6 @@ def _thomas(items: int, *, kept: bool = True, rows: bool = False, systems: int =
             *(scratch("upper, value", F64) if kept else []),
         ],
         "m, n",
-        in_order=True,
         assume=f"m >= 2 and {fits(systems, 'n')}",
     )
     if systems > 1:
@@ -87,10 +86,7 @@ _THOMAS = Family(
     name="tridiagonal_batch",
     source="Thomas algorithm for many tridiagonal systems, as in cuSPARSE gtsv2StridedBatch",
     variants={
-        "side-by-side-256": partial(_thomas, 256),
-        "side-by-side-64": partial(_thomas, 64),
-        "side-by-side-16": partial(_thomas, 16),
-        "side-by-side-8": partial(_thomas, 8),
+        **sized_as(_thomas, 256, 64, 16, 8, prefix="side-by-side-"),
         "side-by-side-64-memory": partial(_thomas, 64, kept=False),
         "rows-64": partial(_thomas, 64, rows=True),
         "rows-8": partial(_thomas, 8, rows=True),
@@ -122,8 +118,6 @@ def _scan(items: int, *, across: bool = False, times: int = 1, rows: int = 1) ->
             *scratch("total", I32),
         ],
         "m, n",
-        in_order=True,
-        silenced_warnings=("v1_scheduler_fallback",),
         assume=f"{fits(8, 'm')} and {fits(rows, 'n')}",
     )
     if rows > 1:
@@ -144,9 +138,7 @@ _SCAN = Family(
     name="segmented_scan",
     source="segmented sums of integers (Blelloch, 1990), rows scanned side by side",
     variants={
-        "rows-256": partial(_scan, 256),
-        "rows-64": partial(_scan, 64),
-        "rows-8": partial(_scan, 8),
+        **sized_as(_scan, 256, 64, 8, prefix="rows-"),
         "rows-64-unroll8": partial(_scan, 64, times=8),
         "rows-32-2rows": partial(_scan, 32, rows=2),
         "across-256": partial(_scan, 256, across=True),
@@ -188,8 +180,6 @@ def _solve(items: int, *, rows: bool = False, right: bool = False, columns: int 
         _SOLVE_RIGHT if right else _SOLVE_BODY,
         [loaded("lower", F64, "n, n"), updated("x", F64, "n, m", dim_tags=order)],
         "m, n",
-        in_order=True,
-        silenced_warnings=("v1_scheduler_fallback",),
         assume=fits(columns, "m"),
     )
     if columns > 1:
@@ -208,10 +198,7 @@ _SOLVE = Family(
     name="triangular_solve",
     source="BLAS trsm (Dongarra et al., 1990): forward substitution for many right-hand sides",
     variants={
-        "256": partial(_solve, 256),
-        "64": partial(_solve, 64),
-        "16": partial(_solve, 16),
-        "8": partial(_solve, 8),
+        **sized_as(_solve, 256, 64, 16, 8),
         "64-right-looking": partial(_solve, 64, right=True),
         "32-2columns": partial(_solve, 32, columns=2),
         "rows-64": partial(_solve, 64, rows=True),

@@ -39,11 +39,6 @@ def count(
 
     Several launches of a row are added up. A row that cannot be described is nan; so is the roofline of one without
     bytes or operations that can be counted.
-
-    Raises
-    ------
-    MachineError
-        A GPU has no machine file, or the file lacks a fact.
     """
     machines = {row.machine: load_machine(row.machine) for row in rows}
     groups: dict[tuple[Any, ...], list[int]] = {}

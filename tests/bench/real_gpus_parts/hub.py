@@ -113,13 +113,7 @@ def times_of(folder: Path) -> dict[str, tuple[_Times, ...]]:
 
 
 def rows(folder: Path, most: int) -> Iterator[MeasuredRow]:
-    """Yield `most` configurations of each space, with the time of every GPU that ran them, in whichever space.
-
-    Raises
-    ------
-    FileFormatError
-        The sources are not there.
-    """
+    """Yield `most` configurations of each space, with the time of every GPU that ran them, in whichever space."""
     sources = _beside(folder, "kernel_sources") / "hub"
     if not sources.is_dir():
         msg = f"no folder kernel_sources/hub beside {folder}: it holds benchmark_hub of AutoTuningAssociation"

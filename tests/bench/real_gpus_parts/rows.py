@@ -46,13 +46,7 @@ class MeasuredRow:
 
 
 def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIGURATIONS) -> list[MeasuredRow]:
-    """Read folders of data, all that are there if none is named; of tuning spaces so many configurations each.
-
-    Raises
-    ------
-    FileFormatError
-        A folder is not there, is none of `FOLDERS`, or there is none at all.
-    """
+    """Read folders of data, all that are there if none is named; of tuning spaces so many configurations each."""
     from . import gpuperf, hub, nvbench
 
     readers = {
@@ -75,15 +69,7 @@ def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIG
 
 
 def choose(rows: Sequence[MeasuredRow], gpus: Sequence[str] = ()) -> tuple[list[MeasuredRow], list[MeasuredRow]]:
-    """Return the rows to work with, once each, and those that are too short to fit or judge by.
-
-    Raises
-    ------
-    MachineError
-        The data have no such GPU.
-    FileFormatError
-        Two rows of a GPU have one label and neither is marked as a repeat.
-    """
+    """Return the rows to work with, once each, and those that are too short to fit or judge by."""
     known = sorted({row.gpu for row in rows})
     for gpu in gpus:
         if gpu not in known:
