@@ -149,10 +149,10 @@ def commands_page() -> str:
 
     command = get_command(application())
     lines = ["# All commands", "", "What each prints with `--help`.", ""]
-    for words in command_words(command):
+    for words in ((), *command_words(command)):
         done = CliRunner().invoke(application(), [*words, "--help"], prog_name="perflex")
         text = "\n".join(line.rstrip() for line in done.output.splitlines()).strip("\n")
-        lines += [f"## `perflex {' '.join(words)}`", "", "```text", text, "```", ""]
+        lines += [f"## `{' '.join(('perflex', *words))}`", "", "```text", text, "```", ""]
     return "\n".join(lines)
 
 
