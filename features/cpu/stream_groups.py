@@ -151,7 +151,14 @@ def _group(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> Str
     for subscript in found:
         offset = tuple(subscript.offset[axis] for axis in order)
         counts[offset][subscript.access.direction == "store"] += 1
-    axes = tuple(Axis(first.access.strides[axis], first.steps[axis], array.shape[axis]) for axis in order)
+    strides = [first.access.strides[axis] for axis in order]
+    if len(order) == len(array.shape):
+        extents = [array.shape[axis] for axis in order]
+    else:
+        # Subscripts that were made of one, such as `row * n + k`: each ends where the next one moves on.
+        extents = [*strides[1:], prod(array.shape, start=QuasiPolynomial.constant(1))]
+    steps = [first.steps[axis] for axis in order]
+    axes = tuple(Axis(*axis) for axis in zip(strides, steps, extents, strict=True))
     found_streams = [Stream(offset, *count) for offset, count in counts.items()]
     streams, gaps, halo = ordered_streams(axes, found_streams, len(loops))
     # A part that depends on sizes may begin a row anywhere in a line; whole rows further it does not.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import loopy as lp
 import numpy as np
 import pytest
 
 from oracles.star_stencil import StarStencil
-from perflex import estimate_ecm, load_machine
+from perflex import estimate_ecm, load_machine, source_kernel
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import extract_scop
 from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:
@@ -149,3 +152,20 @@ def test_wrong_arguments_are_named() -> None:
     empty = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothing", lang_version=(2018, 2)))
     with pytest.raises(UnsupportedKernelError, match="accesses no global or local memory"):
         estimate_ecm(empty, {}, "clx")
+
+
+def test_rows_of_a_pointer_are_those_of_a_matrix() -> None:
+    """A kernel in OpenCL C has one subscript, `row * n + k`, where loopy's has two."""
+    loopy = lp.make_kernel(
+        "{[i, j, k]: 0 <= i, j, k < n}",
+        "c[i, j] = sum(k, a[i, k]*b[k, j])",
+        assumptions="n >= 16 and n mod 16 = 0",
+        lang_version=(2018, 2),
+    )
+    loopy = lp.add_dtypes(loopy, {"a": np.float32, "b": np.float32})
+    loopy = lp.split_iname(loopy, "i", 16, outer_tag="g.1", inner_tag="l.1")
+    loopy = lp.split_iname(loopy, "j", 16, outer_tag="g.0", inner_tag="l.0")
+    source = source_kernel(EXAMPLES / "matmul.cl", "naive", local=[16, 16], groups=["n/16", "n/16"])
+    for n in (64, 480, 1024):
+        ours, theirs = (estimate_ecm(kernel, {"n": n}, "Gold-6248") for kernel in (source, loopy))
+        assert [level.bytes for level in ours.levels] == pytest.approx([level.bytes for level in theirs.levels])
