@@ -202,8 +202,7 @@ def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(
 ) -> None:
     exact = TimingOptions(trials=25, precision=0.0, budget_s=1e9)
     monkeypatch.setattr("perflex.calibration.ready.TimingOptions", lambda **_: exact)
-    device = device_beside_others(law, disturbs)
-    object.__setattr__(device, "kind", "cpu")
+    device = replace(device_beside_others(disturbs, law=law), kind="cpu")
     machine.devices = [device]
     out = tmp_path / "c.yaml"
     words = [*CALIBRATE, "-o", str(out)]

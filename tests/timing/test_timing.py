@@ -1,3 +1,5 @@
+"""How kernels are timed: rounds, trials, launches of a sample, failures, references, and how all of it went."""
+
 from __future__ import annotations
 
 import doctest
@@ -5,8 +7,7 @@ import pickle
 import warnings
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -21,11 +22,9 @@ from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.launch.request import LaunchRequest, request_for
 from perflex.timing.measuring import measure, open_backend
 from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing, TimingSummary
+from support.scripted_device import ScriptedDevice, jobs, law
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex import Device
+EIGHT_TIMES = TimingOptions(trials=8, min_trials=8, warmups=0)
 
 
 def vector() -> lp.TranslationUnit:
@@ -34,58 +33,47 @@ def vector() -> lp.TranslationUnit:
     return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-# The fake device never looks at the kernel.
-KERNEL: Any = None
-
-
-def law(label: str, sizes: Mapping[str, int]) -> float:
-    return 1e-6 * sizes["n"]
-
-
-def jobs(*sizes: int) -> list[SizedKernel]:
-    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
-
-
 def timings(outcomes: list[Timing | MeasurementFailure]) -> list[Timing]:
     assert all(isinstance(outcome, Timing) for outcome in outcomes)
     return [outcome for outcome in outcomes if isinstance(outcome, Timing)]
 
 
-class Watched(FakeDevice):
-    """A fake device that writes down which kernel runs when."""
+def recording(runs: list[str], **options: Any) -> ScriptedDevice:
+    """Return a device that writes down which kernel runs when."""
 
-    def backend(self) -> Any:
-        outer = super().backend()
-        runs = RUNS
+    def on_run(request, launches, run):
+        runs.append(request.label)
+        return run(launches)
 
-        class Backend:
-            device = self
-            timer_resolution_s = outer.timer_resolution_s
-            close = staticmethod(outer.close)
-
-            def build(self, request: SizedKernel) -> Any:
-                inner = outer.build(request)
-
-                class Runnable:
-                    def run(self, launches: int) -> tuple[float, ...]:
-                        runs.append((request.label, launches))
-                        return inner.run(launches)
-
-                return Runnable()
-
-        return Backend()
+    return ScriptedDevice(law, on_run=on_run, **options)
 
 
-RUNS: list[tuple[str, int]] = []
+def uneven(noise: float, runs: list[str]) -> ScriptedDevice:
+    """Return a device on which only kernels of odd size are noisy."""
+
+    def on_run(request, launches, run):
+        runs.append(request.label)
+        times = run(launches)
+        return times if request.sizes["n"] % 2 else (law("", request.sizes),) * launches
+
+    return ScriptedDevice(law, noise=noise, on_run=on_run)
 
 
 def test_times_follow_the_law_in_the_order_of_the_jobs() -> None:
-    outcomes = timings(measure(jobs(300, 100, 200), FakeDevice(law)))
+    seen: list[tuple[int, int]] = []
+    outcomes = timings(
+        measure(jobs(300, 100, 200), FakeDevice(law), progress=lambda done, total, _: seen.append((done, total)))
+    )
     assert [o.label for o in outcomes] == ["n=300", "n=100", "n=200"]
     assert [o.seconds for o in outcomes] == pytest.approx([3e-4, 1e-4, 2e-4])
     assert all(o.spread == 0 and o.launches == 1 and o.interval == (o.seconds, o.seconds) for o in outcomes)
     # Equal samples are known at the first look.
     assert all(o.precise and o.repeatability == 0 and len(o.samples) == 8 for o in outcomes)
+    done = [step for step, _ in seen]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 6)
+    assert {total for _, total in seen} == {6}
+    assert measure([], FakeDevice(law)) == []
 
 
 def test_time_and_spread_come_from_the_samples() -> None:
@@ -111,105 +99,128 @@ def test_long_kernels_get_fewer_trials() -> None:
     outcomes = timings(measure(jobs(1_000, 50_000, 900_000), FakeDevice(law), options))
     # 1 ms: all trials fit; 50 ms with a warm-up each: 1 s / 0.1 s; 0.9 s: the fewest.
     assert [len(o.samples) for o in outcomes] == [20, 10, 3]
+    # All launches count: 25 of 0.2 ms for a coarse timer, and a warm-up.
+    [outcome] = timings(measure(jobs(200), FakeDevice(law, timer_resolution_s=0.999e-4), options))
+    assert (outcome.launches, len(outcome.samples)) == (25, 20)
+    [outcome] = timings(measure(jobs(20_000), FakeDevice(law, timer_resolution_s=0.999e-2), options))
+    assert (outcome.launches, len(outcome.samples)) == (25, 3)
 
 
 def test_rounds_interleave_kernels_in_changing_order() -> None:
-    RUNS.clear()
-    measure(jobs(1, 2, 3, 4), Watched(law), TimingOptions(trials=10, min_trials=10, warmups=0))
-    timed = [label for label, _ in RUNS[8:]]  # each kernel ran twice to begin with
+    runs: list[str] = []
+    measure(jobs(1, 2, 3, 4), recording(runs), EIGHT_TIMES)
+    timed = runs[8:]  # each kernel ran twice to begin with
     rounds = [tuple(timed[i : i + 4]) for i in range(0, len(timed), 4)]
-    assert len(rounds) == 10
+    assert len(rounds) == 8
     assert all(sorted(r) == ["n=1", "n=2", "n=3", "n=4"] for r in rounds)
     assert len(set(rounds)) > 3
-    first = list(RUNS)
-    RUNS.clear()
-    measure(jobs(1, 2, 3, 4), Watched(law), TimingOptions(trials=10, min_trials=10, warmups=0))
-    assert first == RUNS
+    again: list[str] = []
+    measure(jobs(1, 2, 3, 4), recording(again), EIGHT_TIMES)
+    assert again == runs
 
 
 def test_warm_ups_come_before_each_timing() -> None:
-    RUNS.clear()
-    measure(jobs(7), Watched(law), TimingOptions(trials=4, min_trials=4, warmups=2))
-    assert len(RUNS) == 2 + 4 * (2 + 1)
+    runs: list[str] = []
+    measure(jobs(7), recording(runs), TimingOptions(trials=4, min_trials=4, warmups=2))
+    assert len(runs) == 2 + 4 * (2 + 1)
 
 
-def test_kernels_too_short_for_the_timer_are_repeated() -> None:
-    device = FakeDevice(law, timer_resolution_s=1e-6)
-    short, long = timings(measure(jobs(2, 100), device))
-    assert short.launches == 25  # 50 ticks of 1 us, 2 us each
-    assert short.seconds == pytest.approx(2e-6)
-    assert long.launches == 1
+@pytest.mark.parametrize(
+    ("kind", "n", "resolution_s", "launches"),
+    [
+        ("gpu", 10, 1e-9, 1),
+        # 50 ticks of the timer.
+        ("gpu", 2, 1e-6, 25),
+        ("gpu", 100, 1e-6, 1),
+        # A millisecond on the host's processors, but no more than 200 launches.
+        ("cpu", 500, 1e-9, 2),
+        ("cpu", 30, 1e-9, 34),
+        ("cpu", 1000, 1e-9, 1),
+        ("cpu", 1, 1e-9, 200),
+        # A coarse timer wants more yet.
+        ("cpu", 100, 1e-4, 50),
+    ],
+)
+def test_kernels_too_short_to_be_timed_once_are_repeated(kind: str, n: int, resolution_s: float, launches: int) -> None:
+    device = ScriptedDevice(law, kind=kind, timer_resolution_s=resolution_s)
+    [timing] = timings(measure(jobs(n), device))
+    assert timing.launches == launches
+    assert timing.seconds == pytest.approx(1e-6 * n)
+
+
+@pytest.mark.parametrize(("factors", "mean"), [((1.0, 2.0), 1.5), ((1, 100, 4), 35), ((1000, 2, 1, 4), 3)])
+def test_the_middle_half_of_the_launches_is_averaged(factors: tuple[float, ...], mean: float) -> None:
+    """One launch of four may be interrupted."""
+    device = ScriptedDevice(
+        law,
+        timer_resolution_s=1e-4 * len(factors) / 50,
+        on_run=lambda _, launches, run: run(1) if launches == 1 else tuple(1e-4 * factor for factor in factors),
+    )
+    [timing] = timings(measure(jobs(100), device, EIGHT_TIMES))
+    assert timing.launches == len(factors)
+    assert timing.seconds == pytest.approx(mean * 1e-4)
 
 
 def test_failures_are_kept_apart_and_the_rest_goes_on() -> None:
-    def sometimes(label: str, sizes: Mapping[str, int]) -> float:
+    runs: Counter[str] = Counter()
+
+    def sometimes(label, sizes):
         if sizes["n"] == 2:
             msg = "n=2: does not build: no such type"
             raise MeasurementError(msg, kernel=label)
-        return 100.0 if sizes["n"] == 3 else law(label, sizes)
+        return {3: 100.0, 5: 0.0}.get(sizes["n"], law(label, sizes))
 
-    good, broken, slow = measure(jobs(1, 2, 3), FakeDevice(sometimes), TimingOptions(limit_s=5))
+    def on_run(request, launches, run):
+        runs[request.label] += 1
+        if request.label == "n=4" and runs["n=4"] > 5:
+            msg = "n=4: the launch failed (out of resources)"
+            raise MeasurementError(msg)
+        return run(launches)
+
+    good, *failures = measure(jobs(1, 2, 3, 4, 5), ScriptedDevice(sometimes, on_run=on_run), TimingOptions(limit_s=5))
     assert isinstance(good, Timing)
-    assert isinstance(broken, MeasurementFailure)
-    assert (broken.kind, broken.reason) == ("prepare", "n=2: does not build: no such type")
-    assert isinstance(broken.error, MeasurementError)
-    assert isinstance(slow, MeasurementFailure)
-    assert slow.kind == "limit"
-    assert "100 s, the limit is 5 s" in slow.reason
+    assert len(good.samples) == 8
+    assert all(isinstance(failure.error, MeasurementError) for failure in failures)
+    assert [(failure.label, failure.kind) for failure in failures] == [
+        ("n=2", "prepare"), ("n=3", "limit"), ("n=4", "run"), ("n=5", "prepare"),
+    ]  # fmt: skip
+    broken, slow, _, timeless = (failure.reason for failure in failures)
+    assert broken == "n=2: does not build: no such type"
+    assert "100 s, the limit is 5 s" in slow
+    assert runs["n=4"] == 6
+    assert "must be positive" in timeless
 
 
-def test_failure_in_the_middle_drops_that_kernel_only() -> None:
-    count: Counter[str] = Counter()
-
-    class Flaky(FakeDevice):
-        def backend(self) -> Any:
-            backend = super().backend()
-            build = backend.build
-
-            def flaky(request: SizedKernel) -> Any:
-                label = request.label
-                runnable = build(request)
-                run = runnable.run
-
-                def counted(launches: int) -> tuple[float, ...]:
-                    count[label] += 1
-                    if label == "n=2" and count[label] > 5:
-                        msg = "n=2: the launch failed (out of resources)"
-                        raise MeasurementError(msg)
-                    return run(launches)
-
-                runnable.run = counted  # type: ignore[method-assign]
-                return runnable
-
-            backend.build = flaky  # type: ignore[method-assign]
-            return backend
-
-    fine, failed = measure(jobs(1, 2), Flaky(law))
-    assert isinstance(fine, Timing)
-    assert len(fine.samples) == 8
-    assert isinstance(failed, MeasurementFailure)
-    assert failed.kind == "run"
-    assert count["n=2"] == 6
+def test_precise_kernels_drop_out_and_noisy_ones_go_on() -> None:
+    runs: list[str] = []
+    outcomes = measure(jobs(100, 1001, 102, 104, 1003), uneven(0.2, runs), TimingOptions(warmups=0))
+    found = {outcome.label: outcome for outcome in timings(outcomes)}
+    for label in ("n=100", "n=102", "n=104"):
+        assert found[label].precise
+        assert len(found[label].samples) == 8  # the first look
+        assert runs.count(label) == 2 + 8
+    for label in ("n=1001", "n=1003"):
+        assert len(found[label].samples) > 20
 
 
-def test_law_must_be_positive() -> None:
-    [outcome] = measure(jobs(1), FakeDevice(lambda *_: 0.0))
-    assert isinstance(outcome, MeasurementFailure)
-    assert "must be positive" in outcome.reason
+def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
+    [known] = timings(measure(jobs(1001), FakeDevice(law, noise=0.05), TimingOptions(precision=0.01, trials=500)))
+    assert known.precise
+    assert 10 < len(known.samples) < 500
+    low, high = known.interval
+    assert (high - low) / 2 <= 0.01 * known.seconds
+    [spent] = timings(measure(jobs(1001), FakeDevice(law, noise=0.5), TimingOptions(precision=0.001, trials=30)))
+    assert (len(spent.samples), spent.precise) == (30, False)
 
 
-def test_nothing_to_measure() -> None:
-    assert measure([], FakeDevice(law)) == []
-
-
-def test_progress_grows_to_its_total() -> None:
-    seen: list[tuple[int, int]] = []
-    measure(jobs(1, 2, 3), FakeDevice(law), progress=lambda done, total, _: seen.append((done, total)))
-    done = [d for d, _ in seen]
-    assert done == sorted(done)
-    assert seen[0][0] == 0
-    assert seen[-1][0] == seen[-1][1]
-    assert len({total for _, total in seen}) == 1
+def test_references_of_suitable_length_take_part_in_every_round() -> None:
+    sizes = (2, 1500, 90_000, 100, 900_001, 200)
+    outcomes = measure(jobs(*sizes), uneven(0.3, []), TimingOptions(warmups=0, trials=40, budget_s=100))
+    samples = {outcome.label: len(outcome.samples) for outcome in timings(outcomes)}
+    # 1.5 ms: known after eight rounds, and a reference.
+    assert (samples["n=900001"], samples["n=1500"], samples["n=90000"]) == (40, 40, 8)
+    assert outcomes.drift.rounds == 40
+    assert "n=1500" in outcomes.drift.references
 
 
 @pytest.mark.parametrize(
@@ -230,21 +241,6 @@ def test_senseless_options_are_refused(options: dict[str, Any], message: str) ->
         TimingOptions(**options)
 
 
-def test_how_measuring_went_in_all() -> None:
-    def law(label: str, sizes: Mapping[str, int]) -> float:
-        if label == "n=2":
-            msg = "n=2: does not build"
-            raise MeasurementError(msg)
-        return 1e-3 * sizes["n"]
-
-    measured = measure(jobs(1, 2, 3), FakeDevice(law))
-    assert [timing.label for timing in measured.timings] == ["n=1", "n=3"]
-    told = TimingSummary(kernels_precise=2, kernels=2, samples=16, repeatability=0.0)
-    assert measured.summary() == told
-    drifting = Measured(measured, Drift(found=True, size=1.2, corrected=True), samples_resumed=7)
-    assert drifting.summary() == replace(told, drift_ratio=1.2, drift_corrected=True, samples_resumed=7)
-
-
 def test_example_of_the_fake_device() -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(FakeDevice, "FakeDevice", globs={"kernel": vector()})
     assert len(example.examples) >= 6
@@ -254,6 +250,34 @@ def test_example_of_the_fake_device() -> None:
     assert result.failed == 0
 
 
+FAST = Timing(
+    "fast", 1e-6, 0.01, (1e-6, 1e-6, 9e-6),
+    launches=100, outliers=1, precise=True, repeatability=0.01, disturbed_samples=1,
+)  # fmt: skip
+SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), outliers=3, disturbed_samples=2, disturbed=True)
+FAILED = MeasurementFailure("bad", "does not build", "prepare", MeasurementError("bad: does not build"))
+
+
+def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
+    measured = Measured([FAST, FAILED, SLOW, FAST], samples_resumed=12)
+    assert measured.timings == [FAST, SLOW, FAST]
+    assert measured.summary() == TimingSummary(
+        outliers=5, kernels_precise=2, samples_resumed=12, samples=8, disturbed_samples=4, kernels=3,
+        kernels_disturbed=1, repeatability=0.01,
+    )  # fmt: skip
+    assert Measured([FAILED]).summary() == Measured().summary() == TimingSummary(1.0, drift_corrected=False)
+    # Few kernels do not speak for all of how times repeat.
+    assert Measured([FAST, SLOW]).summary().repeatability == 0.01
+    assert Measured([FAST, SLOW, SLOW]).summary().repeatability is None
+
+
+def test_the_drift_counts_only_where_it_was_found() -> None:
+    for drift, ratio in ((Drift(found=True, size=1.25), 1.25), (Drift(size=1.25, rounds=9), 1.0)):
+        summary = Measured([FAST], drift).summary()
+        assert (summary.drift_ratio, summary.drift_corrected) == (ratio, False)
+    assert Measured([FAST], Drift(found=True, size=1.25, corrected=True)).summary().drift_corrected
+
+
 def test_devices_of_ones_own_bring_their_backends() -> None:
     fake = FakeDevice(law)
     assert isinstance(open_backend(fake, TimingOptions()), FakeBackend)
@@ -261,7 +285,7 @@ def test_devices_of_ones_own_bring_their_backends() -> None:
     assert request_for(job, fake) is job
 
 
-def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device) -> None:
+def test_real_devices_get_code_in_a_process_of_their_own(default_device) -> None:
     job = SizedKernel(annotate(vector(), trip_counts={"j": 2}), {"n": 64}, "x")
     request = request_for(job, default_device)
     assert isinstance(request, LaunchRequest)
@@ -272,17 +296,12 @@ def test_real_devices_get_code_in_a_process_of_their_own(default_device: Device)
             assert backend.build(request).run(1)[0] > 0
 
 
-def test_real_device_times_several_sizes(default_device: Device) -> None:
-    kernel = vector()
+def test_real_device_times_several_sizes(default_device) -> None:
     options = TimingOptions(trials=3, min_trials=2)
-    real: list[SizedKernel] = [SizedKernel(kernel, {"n": n}, f"n={n}") for n in (1000, 100_000)]
-    first, second, failed = measure([*real, SizedKernel(kernel, {}, "no size")], default_device, options)
-    assert isinstance(first, Timing)
-    assert isinstance(second, Timing)
+    no_size = SizedKernel(vector(), {}, "no size")
+    first, second, failed = measure([*jobs(1000, 100_000, kernel=vector()), no_size], default_device, options)
     assert first.seconds > 0
     # Disturbed samples are taken again, up to as many.
     assert 3 <= len(second.samples) <= 6
-    assert isinstance(failed, MeasurementFailure)
     assert isinstance(failed.error, MissingSizeError)
-    copy = pickle.loads(pickle.dumps(failed))
-    assert copy.reason == failed.reason
+    assert pickle.loads(pickle.dumps(failed)).reason == failed.reason

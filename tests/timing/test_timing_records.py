@@ -1,9 +1,10 @@
+"""What is kept of measuring: each sample once, failures, what is known already; disturbed samples are taken again."""
+
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -18,66 +19,27 @@ from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
+from support.scripted_device import Kept, ScriptedDevice, jobs, law
+from support.timing_samples import device_beside_others
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from support.timing_samples import Failure, MeasurementKey, Sample
-
-
-class Kept:
-    """A recorder in memory, which may be interrupted."""
-
-    def __init__(self) -> None:
-        self.samples: dict[MeasurementKey, list[Sample]] = defaultdict(list)
-        self.failures: dict[MeasurementKey, list[Failure]] = defaultdict(list)
-        self.left: int | None = None
-        self.labels: Counter[str] = Counter()
-
-    def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
-        return tuple(self.samples.get(key, ()))
-
-    def failure(self, key: MeasurementKey) -> Failure | None:
-        return next(reversed(self.failures.get(key, [])), None)
-
-    def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
-        if self.left == 0:
-            raise KeyboardInterrupt
-        self.left = self.left and self.left - 1
-        self.samples[key].append(sample)
-        self.labels[label] += 1
-
-    def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:  # noqa: ARG002
-        self.failures[key].append(failure)
+EXACT = TimingOptions(precision=0, trials=20, budget_s=100, warmups=0)
 
 
-KERNEL: Any = None
-
-
-def law(_: str, sizes: Mapping[str, int]) -> float:
-    return 1e-6 * sizes["n"]
-
-
-def jobs(*sizes: int) -> list[SizedKernel]:
-    return [SizedKernel(KERNEL, {"n": n}, f"n={n}") for n in sizes]
-
-
-class Closed(FakeDevice):
-    def backend(self) -> Any:
-        pytest.fail("opened in vain")
+def closed() -> ScriptedDevice:
+    """Return a device that nobody may use."""
+    return ScriptedDevice(law, on_build=lambda _: pytest.fail("built in vain"))
 
 
 def test_every_sample_is_recorded_with_its_round() -> None:
     kept = Kept()
     outcomes = measure(jobs(100, 200, 3000), FakeDevice(law, noise=0.1), TimingOptions(trials=12), recorder=kept)
-    assert len(kept.samples) == 3
-    for outcome, (key, samples) in zip(outcomes, kept.samples.items(), strict=True):
-        del key
-        assert isinstance(outcome, Timing)
-        assert kept.labels[outcome.label] == len(samples)
     by_size = {dict(key.sizes)["n"]: samples for key, samples in kept.samples.items()}
-    assert tuple(sample.seconds for sample in by_size[100]) == outcomes[0].samples  # type: ignore[union-attr]
-    assert [sample.round for sample in by_size[100]] == list(range(len(by_size[100])))
+    assert len(kept.samples) == len(by_size) == 3
+    for n, outcome in zip((100, 200, 3000), outcomes, strict=True):
+        assert tuple(sample.seconds for sample in by_size[n]) == outcome.samples
+        assert [sample.round for sample in by_size[n]] == list(range(kept.labels[f"n={n}"]))
+        # The device reports nothing.
+        assert {sample.activity for sample in by_size[n]} == {None}
     assert len({sample.session for samples in by_size.values() for sample in samples}) == 1
 
 
@@ -86,7 +48,7 @@ def test_what_is_known_is_not_measured_again() -> None:
     options = TimingOptions(trials=12)
     first = measure(jobs(100, 200), FakeDevice(law, noise=0.1), options, recorder=kept)
     assert first.summary().samples_resumed == 0
-    known = measure(jobs(100, 200), Closed(law), options, recorder=kept)
+    known = measure(jobs(100, 200), closed(), options, recorder=kept)
     assert known == first
     assert known.summary().samples_resumed == sum(len(timing.samples) for timing in first.timings)
     more = measure(jobs(100, 200), FakeDevice(law, noise=0.1), replace(options, trials=15), recorder=kept)
@@ -102,33 +64,35 @@ def test_a_new_kernel_among_known_ones_is_measured_beside_a_reference() -> None:
     assert dict(kept.labels - before) == {"n=300": 8, "n=2000": 8, "n=200": 8}
 
 
-def test_interrupted_at_any_moment_ends_like_an_undisturbed_run() -> None:
+@pytest.mark.parametrize("others", [0.0, 0.3])
+def test_interrupted_at_any_moment_ends_like_an_undisturbed_run(others: float) -> None:
+    """Beside other work, too, that disturbs so many of the samples."""
     kept = Kept()
-    moments = random.Random(1)  # noqa: S311
+    moments, beside = random.Random(1), random.Random(5)  # noqa: S311
     sizes = (100, 200, 300, 1500, 4000, 9000, 20_000)
-    options = TimingOptions(trials=25)
+    options = TimingOptions(trials=25, precision=0.01)
     interrupted = 0
     while True:
         kept.left = moments.randrange(25)
-        before = sum(kept.labels.values())
+        device = device_beside_others(lambda _: beside.random() < others, noise=0.1)
         try:
-            resumed = measure(jobs(*sizes), FakeDevice(law, noise=0.1, seed=before), options, recorder=kept)
+            resumed = measure(jobs(*sizes), device, options, recorder=kept)
         except KeyboardInterrupt:
             interrupted += 1
             continue
         break
     assert interrupted >= 3
-    assert measure(jobs(*sizes), Closed(law), options, recorder=kept) == resumed
-    # Only references get more samples than trials.
-    more = [label for label, count in kept.labels.items() if count > 25]
-    assert len(more) <= 3
+    assert (resumed.summary().disturbed_samples > 0) == (others > 0)
+    again = measure(jobs(*sizes), closed(), options, recorder=kept)
+    assert again == resumed
+    assert again.drift == resumed.drift
 
 
 def test_failures_are_recorded_and_crashes_are_not_tried_again() -> None:
     kept = Kept()
     tried: Counter[int] = Counter()
 
-    def failing(label: str, sizes: Mapping[str, int]) -> float:
+    def failing(label, sizes):
         tried[sizes["n"]] += 1
         if sizes["n"] < 4:
             kind = ("hang", "crash", "memory")[sizes["n"] - 1]
@@ -146,52 +110,50 @@ def test_failures_are_recorded_and_crashes_are_not_tried_again() -> None:
     assert {failure.kind for failures in kept.failures.values() for failure in failures} == set(kinds)
     again = measure(jobs(1, 2, 3, 4, 5), device, recorder=kept)
     assert tried == {1: 1, 2: 1, 3: 2, 4: 2, 5: 1}
-    assert isinstance(again[0], MeasurementFailure)
     assert (again[0].kind, again[0].label) == ("hang", "n=1")
     assert again[0].reason.startswith("n=1: hang! (in an earlier run; ")
     measure(jobs(1), device, TimingOptions(retry_failures=True), recorder=kept)
     assert tried[1] == 2
 
 
-def preamble(_: object) -> Iterator[tuple[str, str]]:
+def test_key_holds_all_that_a_time_depends_on(monkeypatch) -> None:
+    class Second(FakeDevice):
+        ordinal = 1
+
+    def key(kernel=None, sizes=None, device=None, **options):
+        job = SizedKernel(kernel or good(), sizes or {"n": 64}, "x")
+        return measurement_key(job, device or FakeDevice(law), TimingOptions(**options))
+
+    assert key() == key(good(), {"n": np.int64(64)}, FakeDevice(law, noise=0.5), trials=9)
+    keys = [
+        key(),
+        key(good(3.0)),
+        key(lp.assume(good(), "n>=64")),
+        *(
+            key(sizes=sizes)
+            for sizes in ({"n": 65}, {"n": 64, "m": 1}, {"n": 64, "alpha": 0.5}, {"n": 64, "alpha": 0.25})
+        ),
+        *(key(device=FakeDevice(law, **{name: "1"})) for name in ("name", "platform", "vendor", "driver")),
+        key(device=Second(law)),
+        key(warmups=2),
+    ]
+    monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
+
+
+def preamble(_):
     yield "factor", "#define FACTOR 2"
 
 
-def test_key_holds_all_that_a_time_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice(law)
-    options = TimingOptions()
-    kernel = good()
-    key = measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, options)
-    assert key == measurement_key(
-        SizedKernel(good(), {"n": np.int64(64)}, "x"), FakeDevice(law, noise=0.5), TimingOptions(trials=9)
-    )
-    others = [
-        measurement_key(SizedKernel(good(3.0), {"n": 64}, "x"), device, options),
-        measurement_key(SizedKernel(lp.assume(kernel, "n>=64"), {"n": 64}, "x"), device, options),
-        measurement_key(SizedKernel(kernel, {"n": 65}, "x"), device, options),
-        measurement_key(SizedKernel(kernel, {"n": 64, "m": 1}, "x"), device, options),
-        measurement_key(SizedKernel(kernel, {"n": 64, "alpha": 0.5}, "x"), device, options),
-        measurement_key(SizedKernel(kernel, {"n": 64, "alpha": 0.25}, "x"), device, options),
-        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, name="other"), options),
-        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, platform="other"), options),
-        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, vendor="other"), options),
-        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law, driver="1"), options),
-        measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, TimingOptions(warmups=2)),
-    ]
-    monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")
-    others.append(measurement_key(SizedKernel(kernel, {"n": 64}, "x"), device, options))
-    assert len({key, *others}) == len(others) + 1
-
-
-def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    def keys() -> tuple[MeasurementKey, ...]:
+def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch) -> None:
+    def keys():
         kernels = (good(name="told_apart"), lp.register_preamble_generators(good(name="told_apart"), [preamble]))
-        return tuple(
-            measurement_key(SizedKernel(kernel, {"n": 64}, "x"), FakeDevice(law), TimingOptions()) for kernel in kernels
-        )
+        jobs = (SizedKernel(kernel, {"n": 64}, "x") for kernel in kernels)
+        return [measurement_key(job, FakeDevice(law), TimingOptions()) for job in jobs]
 
     plain, with_function = keys()
-    assert keys() == (plain, with_function)
+    assert keys() == [plain, with_function]
     # The function is the same by name, and what it gives is another.
     monkeypatch.setattr(
         "perflex.timing.key.plan_launch", lambda kernel, api: replace(plan_launch(kernel, api), source="other")
@@ -201,11 +163,52 @@ def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch: pytest
     assert again[1] != with_function
 
 
-def test_numbers_of_a_device_count_its_equals() -> None:
-    class Second(FakeDevice):
-        ordinal = 1
+# Disturbed samples
 
-    first, second = (
-        measurement_key(SizedKernel(good(), {"n": 1}, "x"), kind(law), TimingOptions()) for kind in (FakeDevice, Second)
-    )
-    assert first != second
+
+def test_disturbed_samples_are_taken_again_and_kept_and_not_used() -> None:
+    kept = Kept()
+    measured = measure(jobs(1000), device_beside_others(lambda number: number % 3 == 1), EXACT, recorder=kept)
+    [timing] = measured.timings
+    # Twenty undisturbed ones, and one in three beside them.
+    assert (len(timing.samples), timing.disturbed_samples, timing.disturbed) == (30, 10, False)
+    assert timing.seconds == pytest.approx(1e-3)
+    assert timing.interval == pytest.approx((1e-3, 1e-3))
+    assert timing.spread == timing.repeatability == 0
+    assert sorted(set(np.round(timing.samples, 9))) == [1e-3, 2e-3]
+    [recorded] = kept.samples.values()
+    assert [one.seconds for one in recorded] == list(timing.samples)
+    assert [one.activity.waited_s > 0 for one in recorded] == [number % 3 == 1 for number in range(30)]
+    summary = measured.summary()
+    assert (summary.samples, summary.disturbed_samples, summary.kernels_disturbed) == (30, 10, 0)
+    assert summary.repeatability == 0
+
+
+def test_without_reports_the_same_times_cannot_be_told_apart() -> None:
+    # Half of the samples twice as long, as another way in which the kernel runs: kept, for nothing is known of them.
+    [timing] = measure(jobs(1000), FakeDevice(law, noise=0.5), EXACT).timings
+    assert (len(timing.samples), timing.disturbed_samples, timing.disturbed) == (20, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("disturbs", "disturbed_samples", "seconds"),
+    [(lambda number: number % 5 > 0, 32, 1e-3), (lambda _: True, 40, 2e-3)],
+    ids=["most", "all"],
+)
+def test_retaking_ends_at_twice_the_trials(disturbs, disturbed_samples: int, seconds: float) -> None:
+    measured = measure(jobs(1000), device_beside_others(disturbs), EXACT)
+    [timing] = measured.timings
+    assert (len(timing.samples), timing.disturbed_samples) == (40, disturbed_samples)
+    assert timing.seconds == pytest.approx(seconds)
+    # Eight undisturbed samples are enough to go by; where there are none, it is said.
+    poor = disturbed_samples == 40
+    assert (timing.disturbed, measured.summary().kernels_disturbed) == (poor, int(poor))
+
+
+@pytest.mark.parametrize(("disturbs", "budgets"), [(lambda number: number % 2 == 0, 1), (lambda _: True, 2)])
+def test_retaking_ends_with_the_budget(disturbs, budgets: int) -> None:
+    """Where enough samples are undisturbed the budget is what it is, else up to twice that."""
+    options = TimingOptions(precision=0, trials=1000, min_trials=5, budget_s=1.0, warmups=0)
+    [timing] = measure(jobs(10_000), device_beside_others(disturbs), options).timings
+    assert timing.disturbed == (budgets == 2)
+    assert budgets - 0.05 < sum(timing.samples) <= budgets + 1e-9

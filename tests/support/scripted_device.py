@@ -1,0 +1,83 @@
+"""A fake device that follows a test's script, jobs for it, and a recorder of samples in memory."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from perflex.features import SizedKernel
+from perflex.testing import FakeDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Kept", "ScriptedDevice", "jobs", "law"]
+
+# The fake device never looks at the kernel.
+KERNEL: Any = None
+
+
+def law(_: str, sizes: Mapping[str, int]) -> float:
+    return 1e-6 * sizes["n"]
+
+
+def jobs(*sizes: int, kernel: Any = KERNEL) -> list[SizedKernel]:
+    return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
+
+
+@dataclass(frozen=True)
+class ScriptedDevice(FakeDevice):
+    """A fake device whose builds and launches go through functions of a test.
+
+    Attributes
+    ----------
+    on_build
+        Is told of each kernel before it is built.
+    on_run
+        Gets the kernel, how many launches are wanted, and what gives their times by the law; returns the times.
+    kind
+        As of an OpenCL device.
+    """
+
+    on_build: Callable[[SizedKernel], Any] = lambda _: None
+    on_run: Callable[[SizedKernel, int, Callable[[int], Any]], Any] = lambda _, launches, run: run(launches)
+    kind: str = ""
+
+    def backend(self) -> Any:
+        """Return what "runs" kernels by the script."""
+        plain = super().backend()
+
+        def build(request: SizedKernel) -> Any:
+            self.on_build(request)
+            run = plain.build(request).run
+            return SimpleNamespace(run=lambda launches: self.on_run(request, launches, run))
+
+        return SimpleNamespace(device=self, timer_resolution_s=plain.timer_resolution_s, build=build, close=plain.close)
+
+
+class Kept:
+    """A recorder in memory, which can be interrupted: after `left` more samples, if that is a number."""
+
+    def __init__(self) -> None:
+        self.samples: dict[Any, list[Any]] = defaultdict(list)
+        self.failures: dict[Any, list[Any]] = defaultdict(list)
+        self.labels: Counter[str] = Counter()
+        self.left: int | None = None
+
+    def earlier(self, key: Any) -> tuple[Any, ...]:
+        return tuple(self.samples.get(key, ()))
+
+    def failure(self, key: Any) -> Any:
+        return next(reversed(self.failures.get(key, [])), None)
+
+    def add(self, key: Any, sample: Any, label: str = "") -> None:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left = self.left and self.left - 1
+        self.samples[key].append(sample)
+        self.labels[label] += 1
+
+    def fail(self, key: Any, failure: Any, label: str = "") -> None:  # noqa: ARG002
+        self.failures[key].append(failure)
