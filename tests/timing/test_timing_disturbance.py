@@ -22,10 +22,6 @@ def sample(activity: SystemActivity | None, seconds: float = 0.01, launches: int
     return Sample(seconds, launches, 0.0, "s", 0, activity)
 
 
-def marks(*activities: SystemActivity | None, **shape: Any) -> list[bool]:
-    return disturbed([sample(activity, **shape) for activity in activities]).tolist()
-
-
 @pytest.mark.parametrize(
     ("changes", "lacking"),
     [
@@ -45,47 +41,41 @@ def test_samples_that_lacked_processors_are_disturbed(changes: dict[str, float],
     assert disturbed(own).tolist() == [False] * 9 + [True]
 
 
-def test_a_lack_of_a_tenth_and_of_what_waking_takes_is_allowed() -> None:
-    # 10 ms: a tenth is 1 ms; 0.1 ms, and 0.02 ms for the launch.
-    within, beyond = (replace(QUIET, waited_s=seconds) for seconds in (0.00111, 0.00113))
-    assert marks(*[QUIET] * 8, within, beyond) == [False] * 9 + [True]
-    # Short samples: waiting for 0.1 ms is not more than what waking threads takes.
-    short = SystemActivity(elapsed_s=1e-4, processor_s=2e-4, waited_s=1e-4)
-    assert marks(*[short] * 5, seconds=1e-4) == [False] * 5
-    # All launches of a sample count, and each wakes threads.
-    within, beyond = (replace(QUIET, waited_s=seconds) for seconds in (0.00129, 0.00131))
-    assert marks(within, beyond, seconds=0.001, launches=10) == [False, True]
+def waited(seconds: float) -> SystemActivity:
+    return replace(QUIET, waited_s=seconds)
 
 
-def test_other_work_elsewhere_on_the_machine_is_no_disturbance() -> None:
-    assert marks(*[QUIET] * 5, replace(QUIET, others_s=0.5, switches=7)) == [False] * 6
+HOT, COLD = SystemActivity(throttled=True), SystemActivity(throttled=False)
+SHORT = SystemActivity(elapsed_s=1e-4, processor_s=2e-4, waited_s=1e-4)
 
 
-def test_a_lowered_clock_is_a_disturbance_with_nothing_else_known() -> None:
-    assert marks(SystemActivity(throttled=True), SystemActivity(throttled=False), SystemActivity(), None) == [
-        True,
-        False,
-        False,
-        False,
-    ]
-
-
-def test_nothing_known_is_not_disturbed() -> None:
-    assert (
-        marks(None, SystemActivity(), SystemActivity(elapsed_s=0.01), SystemActivity(processor_s=0.01)) == [False] * 4
-    )
-    # No time at all has passed by a coarse clock.
-    assert marks(SystemActivity(elapsed_s=0.0, processor_s=0.0, waited_s=0.0)) == [False]
-    assert disturbed([]).tolist() == []
-
-
-def test_samples_of_which_nothing_is_known_stand_beside_others() -> None:
-    assert marks(None, QUIET, replace(QUIET, waited_s=0.005), None) == [False, False, True, False]
-
-
-def test_kernels_that_use_one_processor_only_lack_none() -> None:
-    single = replace(QUIET, processor_s=0.01)
-    assert marks(*[single] * 10) == [False] * 10
+@pytest.mark.parametrize(
+    ("activities", "shape", "expected"),
+    [
+        # A lack of a tenth is allowed, and what waking takes: 10 ms give 1 ms; 0.1 ms, and 0.02 ms for the launch.
+        ([*[QUIET] * 8, waited(0.00111), waited(0.00113)], {}, [False] * 9 + [True]),
+        # Waiting for 0.1 ms is not more than what waking threads takes.
+        ([SHORT] * 5, {"seconds": 1e-4}, [False] * 5),
+        # All launches of a sample count, and each wakes threads.
+        ([waited(0.00129), waited(0.00131)], {"seconds": 0.001, "launches": 10}, [False, True]),
+        # Other work elsewhere on the machine.
+        ([*[QUIET] * 5, replace(QUIET, others_s=0.5, switches=7)], {}, [False] * 6),
+        # A kernel that uses one processor only lacks none.
+        ([replace(QUIET, processor_s=0.01)] * 10, {}, [False] * 10),
+        # A lowered clock, with nothing else known; one that is mostly lowered is how the device runs.
+        ([HOT, COLD, SystemActivity(), None], {}, [True, False, False, False]),
+        ([HOT, COLD, HOT, COLD], {}, [True, False, True, False]),
+        ([HOT, HOT, HOT, COLD], {}, [False] * 4),
+        # What is not known.
+        ([None, SystemActivity(), SystemActivity(elapsed_s=0.01), SystemActivity(processor_s=0.01)], {}, [False] * 4),
+        ([None, QUIET, waited(0.005), None], {}, [False, False, True, False]),
+        # No time at all has passed by a coarse clock.
+        ([SystemActivity(elapsed_s=0.0, processor_s=0.0, waited_s=0.0)], {}, [False]),
+        ([], {}, []),
+    ],
+)
+def test_which_samples_are_disturbed(activities: Any, shape: dict[str, Any], expected: list[bool]) -> None:
+    assert disturbed([sample(activity, **shape) for activity in activities]).tolist() == expected
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=30))
@@ -170,18 +160,12 @@ def test_a_kernel_that_ran_undisturbed_once_tells_how_many_processors_it_uses() 
 
 
 def test_samples_of_a_lowered_clock_count_only_where_there_are_no_others() -> None:
-    hot, waited = (SystemActivity(throttled=True), replace(QUIET, waited_s=0.002))
-    own = [sample(hot), sample(waited), sample(hot), sample(replace(QUIET, waited_s=0.003))]
+    own = [sample(HOT), sample(waited(0.002)), sample(HOT), sample(waited(0.003))]
     used, poor = used_samples(own, 2.0)
     assert poor
-    assert [one.activity for one in used] == [waited, own[3].activity]
-
-
-def test_a_clock_that_is_mostly_lowered_is_how_the_device_runs() -> None:
-    hot, cold = SystemActivity(throttled=True), SystemActivity(throttled=False)
-    assert marks(hot, hot, hot, cold) == [False] * 4
-    assert marks(hot, cold, hot, cold) == [True, False, True, False]
-    assert used_samples([sample(hot)] * 3, 2.0) == ([sample(hot)] * 3, False)
+    assert [one.activity for one in used] == [own[1].activity, own[3].activity]
+    # A clock that is always lowered is how the device runs.
+    assert used_samples([sample(HOT)] * 3, 2.0) == ([sample(HOT)] * 3, False)
 
 
 def test_full_use_is_that_of_the_best_samples_of_long_kernels() -> None:

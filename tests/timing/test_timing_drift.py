@@ -1,3 +1,5 @@
+"""Drift of a device's speed: found, measured, corrected where other kernels bear it out."""
+
 from __future__ import annotations
 
 import math
@@ -9,15 +11,14 @@ import numpy as np
 import pytest
 
 from perflex import TimingOptions
-from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
 from perflex.timing.disturbance import assess_drift, reference_count
 from perflex.timing.measuring import measure
-from perflex.timing.results import Timing
+from support.scripted_device import ScriptedDevice, jobs, law
 from support.timing_samples import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 KERNELS = 9
 LABELS = [f"k{index}" for index in range(KERNELS)]
@@ -139,48 +140,6 @@ def test_sessions_come_one_after_the_other_whatever_the_clock_does() -> None:
     assert drift.size == pytest.approx(1.4, rel=0.03)
 
 
-class Drifting(FakeDevice):
-    """Becomes slower with every launch, as a device that heats up."""
-
-    def backend(self) -> Any:
-        backend = super().backend()
-        build = backend.build
-        launched = 0
-
-        def slowing(request: SizedKernel) -> Any:
-            runnable = build(request)
-            run = runnable.run
-
-            def slower(launches: int) -> tuple[float, ...]:
-                nonlocal launched
-                launched += launches
-                return tuple(seconds * (1 + launched / 2000) for seconds in run(launches))
-
-            runnable.run = slower  # type: ignore[method-assign]
-            return runnable
-
-        backend.build = slowing  # type: ignore[method-assign]
-        return backend
-
-
-def test_measuring_on_a_device_that_slows_down() -> None:
-    def law(_: str, sizes: Mapping[str, int]) -> float:
-        return 1e-3 * sizes["n"]
-
-    kernel: Any = None
-    jobs = [SizedKernel(kernel, {"n": n}, f"n={n}") for n in range(1, 11)]
-    steady = measure(jobs, FakeDevice(law, noise=0.02), TimingOptions(precision=0, trials=30, budget_s=10))
-    assert not steady.drift.corrected
-    slowing = measure(jobs, Drifting(law, noise=0.02), TimingOptions(precision=0, trials=30, budget_s=10))
-    assert slowing.drift.corrected
-    assert slowing.drift.size > 1.2
-    for before, after in zip(steady, slowing, strict=True):
-        assert isinstance(before, Timing)
-        assert isinstance(after, Timing)
-        assert after.spread < 2 * before.spread
-        assert after.seconds / before.seconds == pytest.approx(slowing[0].seconds / steady[0].seconds, rel=0.02)  # type: ignore[union-attr]
-
-
 def test_times_further_apart_than_any_float() -> None:
     """A factor of exp(829) has no float: it is reported as the largest there is, and nothing becomes infinite."""
     samples = series(lambda r: 1e-180 if r < 20 else 1e180, 0.0)
@@ -188,3 +147,24 @@ def test_times_further_apart_than_any_float() -> None:
     assert found.drift.found
     assert found.drift.size == pytest.approx(sys.float_info.max)
     assert all(np.isfinite(values).all() for values in found.samples)
+
+
+def test_measuring_on_a_device_that_slows_down() -> None:
+    """As one that heats up: each launch takes longer."""
+    launched = 0
+
+    def slower(_: Any, launches: int, run: Any) -> Any:
+        nonlocal launched
+        launched += launches
+        return tuple(seconds * (1 + launched / 2000) for seconds in run(launches))
+
+    wanted, options = jobs(*range(1000, 11_000, 1000)), TimingOptions(precision=0, trials=30, budget_s=10)
+    steady = measure(wanted, FakeDevice(law, noise=0.02), options)
+    assert not steady.drift.corrected
+    slowing = measure(wanted, ScriptedDevice(law, noise=0.02, on_run=slower), options)
+    assert slowing.drift.corrected
+    assert slowing.drift.size > 1.2
+    # All by the same factor.
+    ratios = [after.seconds / before.seconds for before, after in zip(steady.timings, slowing.timings, strict=True)]
+    assert ratios == pytest.approx([ratios[0]] * 10, rel=0.02)
+    assert all(b.spread < 2 * a.spread for a, b in zip(steady.timings, slowing.timings, strict=True))
