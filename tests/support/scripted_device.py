@@ -27,6 +27,14 @@ def jobs(*sizes: int, kernel: Any = KERNEL) -> list[SizedKernel]:
     return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
 
+def _nothing_before(_: SizedKernel) -> None:
+    pass
+
+
+def _by_the_law(_: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+    return run(launches)
+
+
 @dataclass(frozen=True)
 class ScriptedDevice(FakeDevice):
     """A fake device whose builds and launches go through functions of a test.
@@ -41,8 +49,8 @@ class ScriptedDevice(FakeDevice):
         As of an OpenCL device.
     """
 
-    on_build: Callable[[SizedKernel], Any] = lambda _: None
-    on_run: Callable[[SizedKernel, int, Callable[[int], Any]], Any] = lambda _, launches, run: run(launches)
+    on_build: Callable[[SizedKernel], Any] = _nothing_before
+    on_run: Callable[[SizedKernel, int, Callable[[int], Any]], Any] = _by_the_law
     kind: str = ""
 
     def backend(self) -> Any:

@@ -7,53 +7,57 @@ import signal
 import threading
 from collections import Counter
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from failing_kernels import crashing, good, not_compiling
-from perflex import Device, TimingOptions
+from perflex import TimingOptions
 from perflex.errors import DeviceError, ExecutorError, MeasurementError
 from perflex.features import SizedKernel
-from perflex.store.records import Sample, SystemActivity
+from perflex.store.records import SystemActivity
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
-from perflex.timing.executors.portions import (
-    Item,
-    ItemResult,
-    Portion,
-    PortionResult,
-    device_here,
-    divide,
-    time_portion,
-)
+from perflex.timing.executors.portions import Portion, device_here, divide, time_portion
 from perflex.timing.executors.rounds import measure_on
-from perflex.timing.fake import FakeBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
+from support.scripted_device import ScriptedDevice
+from support.scripted_device import jobs as jobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from perflex.timing.results import Measured
-
 OPTIONS = TimingOptions(trials=12, min_trials=5)
 EXACT = TimingOptions(trials=9, precision=0)
+SIZES = tuple(range(10, 60))
+jobs = partial(jobs_of, kernel=good())
 
 
 class HereExecutor(Executor):
-    """The least an executor can be: does the work when it is handed in."""
+    """The least an executor can be: does the work when it is handed in. It may end, as a whole, after some work."""
+
+    def __init__(self, lasts: float = inf) -> None:
+        self.lasts = lasts
+        self.works = 0
 
     def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+        self.works += 1
+        if self.works > self.lasts + 1:
+            msg = "no more"
+            raise BrokenExecutor(msg)
         future: Future = Future()
-        future.set_result(function(*arguments, **options))
+        if self.works > self.lasts:
+            future.set_exception(BrokenExecutor("no more"))
+        else:
+            future.set_result(function(*arguments, **options))
         return future
 
 
@@ -78,14 +82,6 @@ class Law:
         return 1e-5 * sizes["n"]
 
 
-def jobs(*sizes: int) -> list[SizedKernel]:
-    kernel = good()
-    return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
-
-
-SIZES = tuple(range(10, 60))
-
-
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessPoolExecutor]:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -101,12 +97,22 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
             yield pool
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store.sqlite")
+    yield made
+    made.close()
+
+
 def sample_rows(store: Store) -> list[tuple[int, str, int]]:
-    return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
+    """Return what each sample in the store belongs to; none is there twice."""
+    rows = store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
+    assert len(rows) == len(set(rows))
+    return rows
 
 
-def timings(measured: Measured) -> list[Timing | str]:
-    return [outcome if isinstance(outcome, Timing) else outcome.reason for outcome in measured]
+def samples_of_keys(store: Store) -> Counter[int]:
+    return Counter(key for key, _, _ in sample_rows(store))
 
 
 # results as of measuring here
@@ -114,8 +120,9 @@ def timings(measured: Measured) -> list[Timing | str]:
 
 def test_outcomes_as_measured_here(executor: Executor) -> None:
     device = FakeDevice(Law())
+    told: list[tuple[int, int, str]] = []
     here = measure(jobs(*SIZES), device, OPTIONS)
-    there = measure_on(executor, jobs(*SIZES), device, OPTIONS)
+    there = measure_on(executor, jobs(*SIZES), device, OPTIONS, progress=lambda *step: told.append(step))
     assert [outcome.label for outcome in there] == [f"n={n}" for n in SIZES]
     for mine, theirs in zip(here, there, strict=True):
         assert type(mine) is type(theirs)
@@ -125,49 +132,23 @@ def test_outcomes_as_measured_here(executor: Executor) -> None:
     assert (failure.label, failure.kind, failure.reason) == ("n=13", "prepare", "n=13: does not build")
     assert isinstance(failure.error, MeasurementError)
     assert there.drift.rounds > 0
-
-
-def test_progress_is_told(executor: Executor) -> None:
-    told: list[tuple[int, int, str]] = []
-    measure_on(executor, jobs(*SIZES), FakeDevice(Law()), OPTIONS, progress=lambda *step: told.append(step))
     done = [step[0] for step in told]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 2 * len(SIZES))
     assert {step[1] for step in told} == {2 * len(SIZES)}
-
-
-def test_nothing_to_measure(executor: Executor) -> None:
-    assert list(measure_on(executor, [], FakeDevice(Law()))) == []
+    assert list(measure_on(executor, [], device)) == []
 
 
 # the recorder
 
 
-@dataclass(frozen=True)
-class WatchedDevice(FakeDevice):
-    """A device whose launches come with what the system reported: for n, that it waited n seconds."""
-
-    def backend(self) -> WatchedBackend:
-        return WatchedBackend(self)
+def waited(request: Any, launches: int, run: Callable[[int], Any]) -> LaunchTimes:
+    """Return times of launches of which the system reports that they waited n seconds."""
+    return LaunchTimes(run(launches), SystemActivity(waited_s=float(request.sizes["n"]), throttled=False))
 
 
-class WatchedBackend(FakeBackend):
-    def build(self, request: SizedKernel) -> Any:
-        return WatchedRunnable(super().build(request), request.sizes["n"])
-
-
-@dataclass
-class WatchedRunnable:
-    kernel: Any
-    size: int
-
-    def run(self, launches: int) -> LaunchTimes:
-        return LaunchTimes(self.kernel.run(launches), SystemActivity(waited_s=float(self.size), throttled=False))
-
-
-def test_what_the_system_reported_comes_with_samples(executor: Executor, tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    device = WatchedDevice(Law())
+def test_what_the_system_reported_comes_with_samples(executor: Executor, store: Store) -> None:
+    device = ScriptedDevice(Law(), on_run=waited)
     measure_on(executor, jobs(*range(20, 60)), device, OPTIONS, recorder=store)
     for job in jobs(*range(20, 60)):
         kept = store.earlier(measurement_key(job, device, OPTIONS))
@@ -175,25 +156,10 @@ def test_what_the_system_reported_comes_with_samples(executor: Executor, tmp_pat
         assert {one.activity for one in kept} == {SystemActivity(waited_s=float(job.sizes["n"]), throttled=False)}
 
 
-@pytest.mark.parametrize("activity", [None, SystemActivity(0.5, 0.25, switches=3, throttled=True)])
-def test_marks_go_to_workers_and_come_back(executor: Executor, activity: SystemActivity | None) -> None:
-    samples = tuple(Sample(1e-3, 1, 1.7e9, "session", n, activity, disturbed=n == 1) for n in range(3))
-    item, result = Item(jobs(16)[0], samples), PortionResult((ItemResult(samples),))
-    assert executor.submit(samples_of, item).result() == samples
-    assert executor.submit(samples_of, result.items[0]).result() == samples
-
-
-def samples_of(sent: Item | ItemResult) -> tuple[Sample, ...]:
-    """Return the samples of what a worker was sent."""
-    return sent.samples
-
-
-def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
+def test_the_client_keeps_all_samples_once(executor: Executor, store: Store) -> None:
     device = FakeDevice(Law(), noise=0.2)
     measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
     rows = sample_rows(store)
-    assert len(rows) == len(set(rows))
     counts = Counter(len(outcome.samples) for outcome in measured if isinstance(outcome, Timing))
     # References take part in the rounds of other portions, too.
     assert counts[9] >= len(SIZES) - 1 - 3 * len(divide(SIZES, 1))
@@ -203,39 +169,28 @@ def test_the_client_keeps_all_samples_once(executor: Executor, tmp_path: Path) -
         earlier = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in earlier) == getattr(outcome, "samples", ())
     again = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
-    assert timings(again) == timings(measured) == timings(measure(jobs(*SIZES), device, EXACT, recorder=store))
+    assert again.timings == measured.timings == measure(jobs(*SIZES), device, EXACT, recorder=store).timings
     assert again.drift == measured.drift
     assert sample_rows(store) == rows
-    store.close()
 
 
-def test_only_what_is_missing_is_measured(executor: Executor, tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
+def test_only_what_is_missing_is_measured(executor: Executor, store: Store) -> None:
     device = FakeDevice(Law(), noise=0.2)
     measure(jobs(*SIZES[:-5]), device, EXACT, recorder=store)
-    before = Counter(key for key, _, _ in sample_rows(store))
+    before = samples_of_keys(store)
     measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
-    after = Counter(key for key, _, _ in sample_rows(store))
+    after = samples_of_keys(store)
     assert len(after) == len(SIZES) - 1
     references = [key for key in before if after[key] > before[key]]
     assert 1 <= len(references) <= 3
     assert {outcome.label for outcome in measured} == {f"n={n}" for n in SIZES}
-    store.close()
 
 
 def test_portions_share_references() -> None:
     """A machine that is slower during the second portion looks like drift, for references show it."""
-    slow = {"now": 1.0}
-
-    class Slowing(HereExecutor):
-        def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
-            future = super().submit(function, *arguments, **options)
-            slow["now"] = 1.5
-            return future
-
-    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"] * slow["now"], noise=0.01)
-    sizes = range(50, 98)
-    measured = measure_on(Slowing(), jobs(*sizes), device, TimingOptions(trials=20, precision=0))
+    executor, sizes = HereExecutor(), range(50, 98)
+    device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"] * (1.5 if executor.works > 1 else 1.0), noise=0.01)
+    measured = measure_on(executor, jobs(*sizes), device, TimingOptions(trials=20, precision=0))
     assert len(divide(sizes, 1)) == 2
     assert measured.drift.found
     assert measured.drift.size == pytest.approx(1.5, rel=0.05)
@@ -256,31 +211,24 @@ def test_portions() -> None:
 
 
 @pytest.mark.slow
-def test_kernels_that_fail_on_a_real_device(default_device: Device, executor: Executor) -> None:
-    mixed = [
-        *(SizedKernel(good(), {"n": n}, f"good {n}") for n in (2**14, 2**15, 2**16)),
-        SizedKernel(crashing(), {"n": 64}, "crashing"),
-        SizedKernel(not_compiling(), {"n": 64}, "not_compiling"),
-        SizedKernel(good(), {}, "no size"),
-    ]
-    measured = measure_on(executor, mixed, default_device, OPTIONS)
+def test_kernels_that_fail_on_a_real_device(default_device, processes: ProcessPoolExecutor) -> None:
+    bad = {"crashing": (crashing(), {"n": 64}), "not_compiling": (not_compiling(), {"n": 64}), "no size": (good(), {})}
+    mixed = [*jobs(2**14, 2**15, 2**16), *(SizedKernel(*given, label) for label, given in bad.items())]
+    measured = measure_on(processes, mixed, default_device, OPTIONS)
     assert all(isinstance(outcome, Timing) and outcome.seconds > 0 for outcome in measured[:3])
     failures = [outcome for outcome in measured if isinstance(outcome, MeasurementFailure)]
     assert [(failure.label, failure.kind) for failure in failures] == [
-        ("crashing", "crash"),
-        ("not_compiling", "prepare"),
-        ("no size", "prepare"),
-    ]
+        ("crashing", "crash"), ("not_compiling", "prepare"), ("no size", "prepare"),
+    ]  # fmt: skip
     assert "no_such_function" in failures[1].reason
 
 
-def test_in_the_workers_own_process(default_device: Device, processes: ProcessPoolExecutor) -> None:
+def test_in_the_workers_own_process(default_device, processes: ProcessPoolExecutor) -> None:
     [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
-    assert isinstance(timing, Timing)
     assert timing.seconds > 0
 
 
-def test_a_device_with_another_driver(default_device: Device) -> None:
+def test_a_device_with_another_driver(default_device) -> None:
     assert device_here(default_device) == default_device
     other = replace(default_device, driver="0.1 (imagined)")
     with pytest.raises(DeviceError, match=r"driver 0\.1 \(imagined\) for the client, but the worker on .* has number"):
@@ -298,63 +246,28 @@ def test_another_version() -> None:
 # workers that die
 
 
-@contextmanager
-def mortal() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        yield pool
-
-
 @pytest.mark.machine
 @pytest.mark.slow
-def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    with mortal() as pool:
+def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path, store: Store) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         device = FakeDevice(Law(tmp_path, deaths=1, deadly=30))
         measured = measure_on(pool, jobs(*SIZES), device, EXACT, recorder=store)
     assert (tmp_path / "death 0").exists()
-    assert sum(isinstance(outcome, Timing) for outcome in measured) == len(SIZES) - 1
-    rows = sample_rows(store)
-    assert len(rows) == len(set(rows))
-    assert min(Counter(key for key, _, _ in rows).values()) == 9
-    assert sum(len(outcome.samples) for outcome in measured if isinstance(outcome, Timing)) == len(rows)
-    store.close()
+    assert len(measured.timings) == len(SIZES) - 1
+    assert min(samples_of_keys(store).values()) == 9
+    assert sum(len(timing.samples) for timing in measured.timings) == len(sample_rows(store))
 
 
 @pytest.mark.machine
 @pytest.mark.slow
 def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
-    with mortal() as pool:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         device = FakeDevice(Law(tmp_path, deaths=1000, deadly=15))
         measured = measure_on(pool, jobs(*range(14, 20)), device, OPTIONS)
-    assert [type(outcome).__name__ for outcome in measured].count("Timing") == 5
-    assert isinstance(measured[1], MeasurementFailure)
+    assert len(measured.timings) == 5
     assert (measured[1].label, measured[1].kind) == ("n=15", "crash")
     assert "n=15: 2 workers ended while they timed it alone (BrokenProcessPool" in measured[1].reason
     assert len(list(tmp_path.glob("death *"))) == 4
-
-
-class Broken(HereExecutor):
-    def submit(self, *_: Any, **__: Any) -> Future:
-        msg = "no more"
-        raise BrokenExecutor(msg)
-
-
-class BreaksLater(HereExecutor):
-    """Ends with its third piece of work, as a whole."""
-
-    def __init__(self) -> None:
-        self.works = 0
-
-    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
-        self.works += 1
-        if self.works < 3:
-            return super().submit(function, *arguments, **options)
-        future: Future = Future()
-        future.set_exception(BrokenExecutor("no more"))
-        if self.works > 3:
-            msg = "no more"
-            raise BrokenExecutor(msg)
-        return future
 
 
 class BreaksOnce(Executor):
@@ -388,69 +301,45 @@ class BreaksOnce(Executor):
         return future
 
 
-def test_nobody_is_blamed_when_an_executor_loses_several_portions(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
+def test_nobody_is_blamed_when_an_executor_loses_several_portions(store: Store) -> None:
     executor = BreaksOnce()
     measured = measure_on(executor, jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
-    assert all(isinstance(outcome, Timing) for outcome in measured)
+    assert len(measured.timings) == 100
     assert executor.works == len(divide(range(100), 1)) + 2
     assert executor.most == 1  # one at a time from then on
-    rows = sample_rows(store)
-    assert len(rows) == len(set(rows))
-    assert min(Counter(key for key, _, _ in rows).values()) == 9
-    store.close()
+    assert min(samples_of_keys(store).values()) == 9
 
 
-def test_an_executor_that_is_no_more() -> None:
-    with pytest.raises(ExecutorError, match=r"the Broken ended before all kernels were timed .*what was timed is kept"):
-        measure_on(Broken(), jobs(10), FakeDevice(Law()), OPTIONS)
+def test_an_executor_that_ends(store: Store) -> None:
+    with pytest.raises(ExecutorError, match=r"the HereExecutor ended before all kernels were timed .* timed is kept"):
+        measure_on(HereExecutor(lasts=-1), jobs(10), FakeDevice(Law()), OPTIONS)
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(ExecutorError, match="takes no more work"):
         measure_on(pool, jobs(10), FakeDevice(Law()), OPTIONS)
-
-
-def test_what_was_timed_before_the_end_is_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    with pytest.raises(ExecutorError, match="the BreaksLater ended"):
-        measure_on(BreaksLater(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
-    assert set(Counter(key for key, _, _ in sample_rows(store)).values()) >= {9}
-    assert len({key for key, _, _ in sample_rows(store)}) == 40
+    # What was timed before the end is kept.
+    with pytest.raises(ExecutorError, match="the HereExecutor ended"):
+        measure_on(HereExecutor(lasts=2), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
+    assert len(samples_of_keys(store)) == 40
+    assert min(samples_of_keys(store).values()) == 9
     measured = measure_on(HereExecutor(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
-    assert all(isinstance(outcome, Timing) for outcome in measured)
-    store.close()
+    assert len(measured.timings) == 100
 
 
-def test_a_device_lost_in_the_middle_keeps_what_was_timed(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.sqlite")
-    asked = Counter[str]()
+def test_a_device_lost_in_the_middle_keeps_what_was_timed(store: Store) -> None:
+    runs: Counter[str] = Counter()
 
-    class Vanishing(FakeDevice):
-        def backend(self) -> Any:
-            backend = super().backend()
-            build = backend.build
+    def vanishing(_: Any, launches: int, run: Callable[[int], Any]) -> Any:
+        runs["all"] += 1
+        if runs["all"] > 100:
+            msg = "the device is gone; plug it in"
+            raise DeviceError(msg)
+        return run(launches)
 
-            def watched(request: Any) -> Any:
-                runnable = build(request)
-                run = runnable.run
-
-                def counted(launches: int) -> Any:
-                    asked["runs"] += 1
-                    if asked["runs"] > 100:
-                        msg = "the device is gone; plug it in"
-                        raise DeviceError(msg)
-                    return run(launches)
-
-                runnable.run = counted
-                return runnable
-
-            backend.build = watched
-            return backend
-
+    device = ScriptedDevice(Law(), on_run=vanishing)
     with pytest.raises(DeviceError, match="plug it in"):
-        measure_on(HereExecutor(), jobs(*range(20, 30)), Vanishing(Law()), EXACT, recorder=store)
+        measure_on(HereExecutor(), jobs(*range(20, 30)), device, EXACT, recorder=store)
     assert len(sample_rows(store)) == 40  # 20 first runs, then a warm-up before each
-    store.close()
 
 
 def test_what_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
@@ -458,5 +347,5 @@ def test_what_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
     with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
         measure_on(processes, jobs(10), device, OPTIONS)
     with ThreadPoolExecutor(1) as threads:
-        assert measure_on(threads, jobs(10), device, OPTIONS)[0].seconds == pytest.approx(1e-4)  # type: ignore[union-attr]
-    assert np.isfinite(measure_on(processes, jobs(10), FakeDevice(Law()), OPTIONS)[0].seconds)  # type: ignore[union-attr]
+        assert measure_on(threads, jobs(10), device, OPTIONS).timings[0].seconds == pytest.approx(1e-4)
+    assert measure_on(processes, jobs(10), FakeDevice(Law()), OPTIONS).timings

@@ -11,39 +11,33 @@ import time
 from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import distributed
 import pytest
 
-from failing_kernels import crashing, good
+from failing_kernels import good
 from perflex import TimingOptions, dask_executor
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
-from perflex.features import SizedKernel
-from perflex.store.records import Sample, SystemActivity
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
-from perflex.timing.executors.portions import Item, ItemResult, PortionResult
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
-from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.measuring import measure
-from perflex.timing.results import MeasurementFailure, Timing
+from support.scripted_device import jobs as jobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from perflex import Device
     from perflex.timing.executors.dask import DaskExecutor
-    from perflex.timing.results import Measured
 
 pytestmark = pytest.mark.machine
 
 EXACT = TimingOptions(trials=9, precision=0)
+jobs = partial(jobs_of, kernel=good())
 
 
 class Law:
@@ -82,23 +76,8 @@ def executor(declaring: Any) -> Iterator[DaskExecutor]:
         yield one
 
 
-def jobs(*sizes: int) -> list[Any]:
-    kernel = good()
-    return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
-
-
 def sample_rows(store: Store) -> list[tuple[int, str, int]]:
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
-
-
-@pytest.mark.slow
-def test_as_measured_here(executor: DaskExecutor) -> None:
-    assert executor.measuring_slots() == 2
-    there = measure_on(executor, jobs(*range(10, 60)), FakeDevice(Law()), EXACT)
-    here = measure(jobs(*range(10, 60)), FakeDevice(Law()), EXACT)
-    seconds = [[outcome.seconds for outcome in one if isinstance(outcome, Timing)] for one in (here, there)]
-    assert seconds[0] == pytest.approx(seconds[1])
-    assert len(seconds[0]) == 50
 
 
 def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
@@ -109,19 +88,6 @@ def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
         executor.submit(_unreadable).result(30)
 
 
-def test_samples_come_back_with_their_marks(executor: DaskExecutor) -> None:
-    activity = SystemActivity(0.5, 0.25, switches=3, throttled=True)
-    samples = tuple(Sample(1e-3, 1, 1.7e9, "session", n, activity, disturbed=n == 1) for n in range(3))
-    result = PortionResult((ItemResult(samples), ItemResult((replace(samples[0], activity=None),))))
-    assert executor.submit(_same, result).result() == result
-    assert executor.submit(_same, Item(jobs(16)[0], samples)).result().samples == samples
-    assert executor.submit(_same, LaunchTimes((1e-3, 2e-3), activity)).result().activity == activity
-
-
-def _same(sent: Any) -> Any:
-    return sent
-
-
 class _Unreadable(Exception):  # noqa: N818
     def __init__(self, *, word: str) -> None:
         super().__init__(word)
@@ -129,15 +95,6 @@ class _Unreadable(Exception):  # noqa: N818
 
 def _unreadable() -> Exception:
     return _Unreadable(word="w")
-
-
-@pytest.mark.slow
-def test_a_real_device(executor: DaskExecutor, default_device: Device) -> None:
-    mixed = [*jobs(2**14, 2**16, 2**18), SizedKernel(crashing(), {"n": 64}, "crashing")]
-    measured = measure_on(executor, mixed, default_device, EXACT)
-    assert all(isinstance(outcome, Timing) and 9 <= len(outcome.samples) <= 18 for outcome in measured[:3])
-    assert isinstance(measured[3], MeasurementFailure)
-    assert (measured[3].label, measured[3].kind) == ("crashing", "crash")
 
 
 @pytest.mark.slow
@@ -164,24 +121,17 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
         killer.join()
     assert killed
     assert len(list(tmp_path.glob("worker *"))) == 2  # begun in one, done in another
-    check_store(store, jobs(*range(10, 60)), device, measured)
-    store.close()
-
-
-def check_store(store: Store, asked: list[Any], device: Any, measured: Measured) -> None:
-    """Nothing is lost, nothing is there twice, and what is there is what was returned."""
-    assert all(isinstance(outcome, Timing) for outcome in measured)
+    # Nothing is lost, nothing is there twice, and what is there is what was returned.
+    assert len(measured.timings) == 50
     rows = sample_rows(store)
-    assert len(rows) == len(set(rows))
+    assert len(rows) == len(set(rows)) == sum(len(timing.samples) for timing in measured.timings)
     counts = Counter(key for key, _, _ in rows)
-    assert len(counts) == len(asked)
-    assert min(counts.values()) >= EXACT.trials
-    more = sum(count > EXACT.trials for count in counts.values())
-    # References of the portions; on real devices also kernels the samples of which others disturbed.
-    assert more <= 9 + sum(bool(outcome.disturbed_samples) for outcome in measured.timings)
-    for job, outcome in zip(asked, measured, strict=True):
+    assert (len(counts), min(counts.values())) == (50, EXACT.trials)
+    assert sum(count > EXACT.trials for count in counts.values()) <= 9  # references of the portions
+    for job, timing in zip(jobs(*range(10, 60)), measured.timings, strict=True):
         kept = store.earlier(measurement_key(job, device, EXACT))
-        assert tuple(sample.seconds for sample in kept) == getattr(outcome, "samples", ())
+        assert tuple(sample.seconds for sample in kept) == timing.samples
+    store.close()
 
 
 @pytest.mark.slow
@@ -190,8 +140,7 @@ def test_a_kernel_that_ends_every_worker_is_named(executor: DaskExecutor, tmp_pa
         client.run_on_scheduler(_allow_failures, 0)
         measured = measure_on(executor, jobs(*range(30, 34)), FakeDevice(Law(tmp_path, deadly=31)), EXACT)
         client.run_on_scheduler(_allow_failures, 3)
-    assert [type(outcome).__name__ for outcome in measured].count("Timing") == 3
-    assert isinstance(measured[1], MeasurementFailure)
+    assert len(measured.timings) == 3
     assert (measured[1].label, measured[1].kind) == ("n=31", "crash")
     assert "ended while they timed it alone" in measured[1].reason
 
