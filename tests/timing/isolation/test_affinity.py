@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -19,10 +18,11 @@ from perflex.timing.executors.rounds import measure_on
 from perflex.timing.isolation import affinity
 from perflex.timing.isolation.affinity import Affinity, affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend, WorkerProcess
-from perflex.timing.key import MeasurementKey, measurement_key, with_affinity
+from perflex.timing.key import measurement_key, with_affinity
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
 from support.building import built
+from support.scripted_device import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,9 +105,7 @@ def test_nothing_is_set_where_workers_would_leave_the_processes_share(
         )
 
 
-def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(monkeypatch) -> None:
     share(monkeypatch, {0, 1}, 4)
     assert given(replace(POCL, compute_units=2)).variables == PINNED[POCL]
     assert given(replace(INTEL, compute_units=2)).variables == {}
@@ -144,15 +142,6 @@ def test_the_process_gets_the_variables(monkeypatch: pytest.MonkeyPatch) -> None
     for device in PINNED:
         WorkerProcess(device)
     assert asked == list(PINNED.values())
-
-
-def test_samples_with_and_without_a_setting_are_apart() -> None:
-    key = MeasurementKey("k", (), "d", "v", "scheme=1 warmups=1 a=0.5")
-    pinned = with_affinity(key, "POCL_AFFINITY=1")
-    assert pinned.conditions == "scheme=1 warmups=1 a=0.5 affinity=POCL_AFFINITY=1"
-    assert with_affinity(pinned, "POCL_AFFINITY=0").conditions.endswith("a=0.5 affinity=POCL_AFFINITY=0")
-    # Samples that were taken before there were settings stay good.
-    assert with_affinity(pinned, "") == key
 
 
 def test_keys_follow_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,22 +196,18 @@ def test_what_was_set_is_said(real_devices: list[Device]) -> None:
         assert measure_on(executor, [job], device, quick).affinity == said
 
 
-def test_samples_of_other_machines_are_kept_under_their_setting(
-    real_devices: list[Device], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, monkeypatch) -> None:
     job, quick = SizedKernel(good(), {"n": 1 << 12}, "good"), TimingOptions(trials=2, min_trials=2)
     theirs = Affinity({}, "THEIRS=2", "THEIRS=2 (the user's own)")
     monkeypatch.setattr(executor_worker, "affinity_of", lambda *_, **__: theirs)
-    kept = Mock(
-        spec=["earlier", "failure", "add", "fail"], **{"earlier.return_value": (), "failure.return_value": None}
-    )
+    kept = Kept()
     with ThreadPoolExecutor(1) as executor:
         found = measure_on(executor, [job], real_devices[0], quick, recorder=kept)
     assert found.summary().affinity == theirs.said
-    keys = [call.args[0] for call in kept.add.call_args_list]
+    [(key, samples)] = kept.samples.items()
     # Disturbed samples are taken again, up to as many.
-    assert 2 <= len(keys) <= 4
-    assert set(keys) == {with_affinity(measurement_key(job, real_devices[0], quick), "THEIRS=2")}
+    assert 2 <= len(samples) <= 4
+    assert key == with_affinity(measurement_key(job, real_devices[0], quick), "THEIRS=2")
 
 
 @pytest.mark.machine

@@ -84,11 +84,8 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
         jobs.append(SizedKernel(good(9, "last"), {"n": 1 << 16}, "last"))
         outcomes = measure(jobs, device, QUICK)
         failures = {outcome.label: outcome for outcome in outcomes if isinstance(outcome, MeasurementFailure)}
-        assert {label: failure.kind for label, failure in failures.items()} == {
-            "no end": "hang",
-            "crash": "crash",
-            "no code": "prepare",
-        }
+        kinds = {label: failure.kind for label, failure in failures.items()}
+        assert kinds == {"no end": "hang", "crash": "crash", "no code": "prepare"}
         assert all(failure.reason.startswith(f"{label}: ") for label, failure in failures.items())
         assert (
             "does not end; TimingOptions(limit_s=...) allows more if the kernel is only slow (no end within 4 s)"
@@ -96,12 +93,7 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
         )
         assert "crash: crashes its process (SIG" in failures["crash"].reason
         assert "no_such_function" in failures["no code"].reason
-        assert [outcome.label for outcome in outcomes if isinstance(outcome, Timing)] == [
-            "good0",
-            "good1",
-            "good2",
-            "last",
-        ]
+        assert [timing.label for timing in outcomes.timings] == ["good0", "good1", "good2", "last"]
         assert children() == before
 
 
@@ -181,9 +173,7 @@ def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
             for pid in children() - before:
                 os.kill(pid, signal.SIGKILL)
 
-    recorder = Mock()
-    recorder.earlier.return_value = ()
-    recorder.failure.return_value = None
+    recorder = Mock(**{"earlier.return_value": (), "failure.return_value": None})
     recorder.add.side_effect = end_worker_at_the_third
     before = children()
     monkeypatch.setattr(WorkerProcess, "__init__", once)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import gc
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
@@ -10,10 +10,11 @@ import pytest
 
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
-from perflex.timing.launch import plan as _launch_plan
 from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, Slot, assign_slots, sample_data
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.launch.plan import check_limits, plan_launch, size_launch
+from perflex.timing.launch.request import launch_request
+from sample_kernels import matmul
 from support.building import built
 from support.launched_kernels import two_programs
 
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
     from perflex import Device
 
 VERSION = (2018, 2)
-
-
-def matmul(*, prefetch: bool) -> lp.TranslationUnit:
-    kernel = lp.make_kernel(
-        "{[i,j,k]: 0<=i,j,k<n}",
-        "c[i,j] = sum(k, a[i,k]*b[k,j])",
-        assumptions="n >= 16 and n mod 16 = 0",
-        lang_version=VERSION,
-        name="matmul",
-    )
-    kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
-    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.1")
-    kernel = lp.split_iname(kernel, "j", 16, outer_tag="g.1", inner_tag="l.0")
-    if prefetch:
-        kernel = lp.split_iname(kernel, "k", 16)
-        outer = "i_outer,j_outer,k_outer"
-        kernel = lp.add_prefetch(kernel, "a", ["i_inner", "k_inner"], fetch_outer_inames=outer, default_tag="l.auto")
-        kernel = lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], fetch_outer_inames=outer, default_tag="l.auto")
-    return kernel
 
 
 def vector(instructions: str, **dtypes: Any) -> lp.TranslationUnit:
@@ -64,21 +46,6 @@ def backend(default_device: Device) -> Iterator[OpenCLBackend]:
     opened = OpenCLBackend(default_device)
     yield opened
     opened.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_matmul_is_right_on_every_device(backends: list[OpenCLBackend], *, prefetch: bool) -> None:
-    kernel = matmul(prefetch=prefetch)
-    for backend in backends:
-        for n in (64, 32):
-            runnable = built(backend, kernel, {"n": n}, "matmul")
-            times = runnable.run(2)
-            a, b, c = (runnable.read(name).reshape(n, n) for name in "abc")
-            assert not np.array_equal(a, b)
-            np.testing.assert_allclose(c, a.astype(float) @ b.astype(float), rtol=1e-5)
-            assert len(times) == 2
-            assert all(seconds > 0 for seconds in times)
 
 
 def test_programs_of_one_kernel_run_in_order(backends: list[OpenCLBackend]) -> None:
@@ -184,22 +151,6 @@ def test_kernel_that_breaks_loopy_is_a_measurement_error(monkeypatch: pytest.Mon
         plan_launch(vector("b[i] = a[i]", a=np.float32, b=np.float32))
 
 
-def test_clipped_loops_are_launched(backend: OpenCLBackend) -> None:
-    kernel = lp.make_kernel(
-        "{[i,k]: 0<=i<n and 0<=k<n}",
-        "b[i] = sum(k, a[k])",
-        assumptions="n>=1",
-        lang_version=VERSION,
-        name="clipped",
-    )
-    kernel = lp.add_dtypes(kernel, {"a": np.float64})
-    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    kernel = lp.split_iname(kernel, "k", 8)
-    runnable = built(backend, kernel, {"n": 45}, "clipped")
-    runnable.run(1)
-    np.testing.assert_allclose(runnable.read("b"), np.full(45, runnable.read("a").sum()))
-
-
 def test_loop_around_launches_is_refused_by_name() -> None:
     kernel = lp.make_kernel(
         "{[t,i,j]: 0<=t<3 and 0<=i,j<n}",
@@ -222,8 +173,6 @@ def test_loop_around_launches_is_refused_by_name() -> None:
 
 
 def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -> None:
-    from dataclasses import replace
-
     launch = size_launch(plan_launch(matmul(prefetch=True)), {"n": 64}, "x")
     assert launch.local_bytes == 2 * 16 * 16 * 4
     sizes = {"a": 1000, "b": 1000}
@@ -248,10 +197,6 @@ def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -
 
 
 def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> None:
-    from dataclasses import replace
-
-    from perflex.timing.launch.request import launch_request
-
     without = replace(default_device, double_precision=False)
     kernel = vector("b[i] = 2*a[i]", a=np.float64, b=np.float64)
     assert launch_request(SizedKernel(kernel, {"n": 64}, "x"), default_device).label == "x"
@@ -259,18 +204,6 @@ def test_double_precision_needs_a_device_that_has_it(default_device: Device) -> 
         launch_request(SizedKernel(kernel, {"n": 64}, "x"), without)
     single = vector("b[i] = 2*a[i]", a=np.float32, b=np.float32)
     assert launch_request(SizedKernel(single, {"n": 64}, "x"), without).label == "x"
-
-
-def test_code_is_generated_once_per_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
-    plan = plan_launch(kernel)
-    monkeypatch.setattr(_launch_plan, "_plan", lambda *_: pytest.fail("generated again"))
-    assert plan_launch(kernel) is plan
-    key = (id(kernel), "opencl")
-    assert key in _launch_plan._PLANS
-    del kernel
-    gc.collect()
-    assert key not in _launch_plan._PLANS
 
 
 def test_one_source_is_built_once(backend: OpenCLBackend) -> None:

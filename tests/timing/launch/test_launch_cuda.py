@@ -80,9 +80,6 @@ def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLB
         "matmul_sq dtype:float32 prefetch:True groups_fit:False n:37 lsize_0:8 lsize_1:8",  # barriers, guards
         "dot dtype:float64 ngroups:4 lsize_0:64 groups_fit:False n:1000",  # two device programs
         "gmem_triad dtype:float64 lsize_0:32 width:4 groups_fit:True nelements:4096",  # vectors CUDA has not
-        "nbody dtype:float32 prefetch:True groups_fit:False lsize_0:32 n:100",  # rsqrt, local memory
-        "wave3d dtype:float32 variant:plain speed:constant radius:1 groups_fit:True nx:32 ny:16 nz:4",  # array "new"
-        "axpy dtype:float32 lsize_0:64 groups_fit:False n:1000",  # an array that is updated
         "iops_bit_pattern groups_fit:True lsize_0:16 lsize_1:16 nvars:32 nelements:65536 m:64",
     ],
 )

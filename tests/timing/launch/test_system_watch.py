@@ -191,22 +191,6 @@ def test_two_processes_on_one_processor_wait_for_each_other() -> None:
     assert found.processor_s < 0.95 * found.elapsed_s
 
 
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system reports no waiting of threads")
-def test_real_threads_that_end_leave_no_files_open() -> None:
-    watch = SystemWatch()
-    watch.reading()
-    for _ in range(20):
-        release = threading.Event()
-        thread = threading.Thread(target=release.wait)
-        thread.start()
-        watch.reading()
-        release.set()
-        thread.join()
-    watch.reading()
-    assert len(watch._files) <= len(os.listdir("/proc/self/task")) + 2  # noqa: PTH208
-    watch.close()
-
-
 def test_launch_times_travel_between_processes() -> None:
     activity = SystemActivity(0.1, 0.2, 0.0, None, 0.3, 4)
     times = LaunchTimes((1.0, 2.0), activity)
