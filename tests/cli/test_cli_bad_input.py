@@ -2,211 +2,265 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
-from perflex import Calibration, TimingOptions, calibrate
 from perflex.__main__ import main
-from perflex.errors import MeasurementError, PerflexWarning
-from perflex.testing import FakeDevice
+from support.report_files import roofline_content
+from support.saved_calibrations import saved_text
+from tests.support.own_model import MODEL
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
-MADD = '[flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768,65536", "m:64,128"]'
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CL = """
+__kernel void saxpy(int n, float a, __global const float *x, __global float *y) {
+  int i = get_global_id(0);
+  if (i < n) y[i] += a*x[i];
+}
+__kernel void twice(int n, __global float *x) { int i = get_global_id(0); if (i < n) x[i] *= 2; }
+"""
+CU = "\n__global__ void saxpy(int n, float *y) { y[blockIdx.x*blockDim.x + threadIdx.x] = 1; }\n"
+KERNELS = """
+import json
 
+import loopy as lp
+import numpy as np
 
-def model_file(folder: Path, expression: str, output: str = "f_cl_wall_time", tags: str = MADD) -> str:
-    names = [name for name in ("p_a", "p_b") if name in expression]
-    parameters = "".join(f"  {name}: {{meaning: a cost, unit: s}}\n" for name in names)
-    path = folder / "model.yaml"
-    path.write_text(
-        "schema: perflex-model/1\nname: mine\ndescription: mine\n"
-        f"output: {output}\nexpression: '{expression}'\n"
-        f"fixed_sizes: true\nparameters:\n{parameters}measurement_kernels:\n  - tags: {tags}\n"
-    )
-    return str(path)
+def sequential():
+    return lp.make_kernel("{[i]: 0 <= i < n}", "b[i] = a[i]",
+                          [lp.GlobalArg("a, b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+                          lang_version=(2018, 2), target=lp.PyOpenCLTarget())
 
+def needs(n):
+    return sequential()
 
-def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(list(words))
-    out, err = capfd.readouterr()
-    return code, out, err
+def wrong():
+    return 3
+
+def fails():
+    return json.loads("{mine")
+
+number = 5
+"""
+DESCRIPTION = """
+schema: perflex-description/1
+name: small
+description: a kernel
+tunables:
+  items: {meaning: work-items, values: [32, 64, 128]}
+constants: {size: 1024}
+features:
+  f_groups: ceil_div(size, items)
+model: p_time*f_groups
+parameters:
+  p_time: {meaning: time of a group, unit: ms, prior: 0.001, spread: 2}
+"""
+SPACE = f"""schema: perflex-source/1
+source: {EXAMPLES / "matmul.cl"}
+kernel: tiled
+local: [TILE, TILE]
+global: [n, n]
+tunables: {{TILE: [4, 8, 16]}}
+sizes: {{n: 256}}
+"""
+FILES = {
+    "c.yaml": saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), "k.py": KERNELS, "broken.py": "def make(:\n",
+    "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
+    "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
+    "small.yaml": DESCRIPTION, "GPU.csv": "items,time_ms\n32,5\n64,3\n", "space.yaml": SPACE,
+    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n", "bad.json": "{",
+    "fine.json": json.dumps(roofline_content()),
+}  # fmt: skip
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    """The only device there is: 1 ps per multiply-add; kernels with m=128 do not build where n is 65536."""
+def folder(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
-    def law(label: str, sizes: dict[str, int]) -> float:
-        if "m=128" in label and "nelements=65536" in label:
-            msg = f"{label}: <source>:3: error: use of undeclared identifier 'x'"
-            raise MeasurementError(msg, kernel=label)
-        return 1e-12 * 32 * sizes["nelements"] * sizes["m"]
 
-    device = FakeDevice(law)
-    monkeypatch.setattr("perflex.devices.listing.find_device", lambda _=None: device)
-    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: device)
-    monkeypatch.setattr("perflex.calibration.ready.device_of", lambda _: device)
-    monkeypatch.setattr("perflex.calibration.ready._output", lambda _: "f_cl_wall_time_fake")
-    return device
+MATMUL, JACOBI = "examples/matmul.py", "layers examples/jacobi.py:seven_point"
+SAMPLES = f"calibrate mine.yaml --times log.csv --kernels {MATMUL}"
+TRANSFER = "transfer c.yaml --machine A40 -o new.yaml"
+KEEP = "write 5%, 20, promise, or promise:0.05,0.95"
+IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune'"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("catalog matmull", "matmull"),
+        ("catalog n:3", "n:3"),
+        # Kernels and sizes
+        (f"predict c.yaml {MATMUL}:naive", "needs a value for size n"),
+        (f"features {MATMUL}:naive n=x", "size 'n' must be an integer"),
+        (f"features {MATMUL}:none n=16", "has no 'none'; it has "),
+        ("features k.py:number", "number is a int; name a function that returns a loopy TranslationUnit"),
+        ("features k.py:needs", "needs arguments (n)"),
+        ("features k.py:wrong", "wrong is a int; name a function"),
+        # The error is raised below the user's file; its line is that of the file's own call.
+        ("features k.py:fails", "k.py, line 19 in fails: JSONDecodeError: Expecting"),
+        ("features k.py", "write KERNEL.py:function"),
+        ("features absent.py:make", "there is no file absent.py"),
+        ("features file:make", "is no Python file"),
+        ("features broken.py:make", "broken.py, line 1"),
+        ("features at_once.py:make", "at_once.py, line 2: KeyError: 'mine'"),
+        (f"features {MATMUL}:naive n=16 -f f_waves", "f_waves needs a machine"),
+        (f"features {MATMUL}:naive n=16 --code", "give --machine NAME"),
+        (f"features {MATMUL}:naive n=16 --code --machine MI210", "for NVIDIA's GPUs only"),
+        (f"features {MATMUL}:naive n=16 --machine H200 -f f_code_cycles", "known of code for a CPU only"),
+        (f"features {MATMUL}:naive n=16 -f f_code_registers", "--code --machine NAME"),
+        # Source code
+        ("features my.cl n=4", "my.cl names no kernel of the file; name one: my.cl:saxpy, my.cl:twice"),
+        ("volumes my.cu n=4 --machine V100", "name one: my.cu:saxpy"),
+        ("roofline my.cl n=4 --machine V100", "name one: my.cl:saxpy, my.cl:twice"),
+        ("predict --machine A100-40GB my.cl n=4", "name one: my.cl:saxpy, my.cl:twice"),
+        ("rank --machine A100-40GB my.cl:saxpy my.cu n=4 --local 64 --global n", "name one: my.cu:saxpy"),
+        ("features none.cl n=4", "none.cl names no kernel of the file; it has none"),
+        ("features not_there.cl n=4", "there is no file not_there.cl"),
+        ("features my.cl:saxpy n=4", "needs its launch: --local 32,8, and --groups or --global"),
+        ("prune --machine A100-40GB my.cl n=4", "schema: perflex-source/1"),
+        ("prune --machine A100-40GB my.cu:saxpy n=4", "schema: perflex-source/1"),
+        ("tune --machine A100-40GB my.cl:saxpy n=4", "schema: perflex-source/1"),
+        (
+            "calibrate general_gpu --times t.csv --kernels my.cl --machine V100 -o new.yaml",
+            "perflex.source_kernel('my.cl'",
+        ),
+        # Calibrations
+        (f"predict c.yaml {MATMUL}:naive n=1000", "not valid for n=1000: it assumes"),
+        (f"predict no.yaml {MATMUL}:naive n=16", "no.yaml"),
+        (f"predict {MATMUL} {MATMUL}:naive n=16", "matmul.py"),
+        (f"predict tag.yaml {MATMUL}:naive n=16", "tag.yaml, line 1"),
+        ("rank c.yaml n=16", "there is no kernel"),
+        ("predict my.cl:saxpy n=4", "my.cl:saxpy is no calibration; name a calibration's file before the kernel"),
+        ("rank my.cl my.cu n=4", "my.cl is no calibration; name a calibration's file before the kernel"),
+        ("prune my.cl n=4", "my.cl is no calibration; name a calibration's file before the kernel"),
+        ("prune tuner.py", "tuner.py is no calibration"),
+        ("predict absent.yaml x.py:f --json", "absent.yaml"),
+        ("calibrate no_model -o new.yaml", "no model is called 'no_model'"),
+        ("calibrate madd_only -o new.yaml --device zz", "zz"),
+        ("calibrate madd_only -o new.yaml", "no usable device"),
+        ("calibrate madd_only -o new.yaml", "perflex[cpu]"),
+        ("calibrate tag.yaml -o new.yaml", "tag.yaml, line 1"),
+        ("calibrate matmul_sq --budget soon -o new.yaml", "cannot read --budget 'soon'"),
+        # Found before a device is looked for, of which there is none.
+        ("calibrate madd_only -o absent/c.yaml", "cannot write absent/c.yaml: No such"),
+        ("calibrate madd_only -o .", "cannot write .: it is a folder"),
+        ("calibrate madd_only -o file/c.yaml", "Not a directory"),
+        ("demo --out file", "cannot write to file"),
+        ("demo --out file/out", "cannot write to file/out"),
+        ("demo --out .", "no usable device"),
+        ("diagnose none.yaml", "none.yaml"),
+        ("diagnose c.yaml --out c.yaml", "cannot write to"),
+        # Times of others, and other devices
+        (f"{SAMPLES} -o c.csv --budget 3s --dask tcp://x:1", "--budget, --dask: about measuring"),
+        ("calibrate mine.yaml -o new.yaml --only a=b", "--only: only for tables; name one with --times"),
+        (f"{SAMPLES} -o new.yaml --only node", "cannot read --only 'node'"),
+        ("calibrate mine.yaml --times log.csv --kernels absent.py -o new.yaml", "there is no file absent.py"),
+        (
+            "calibrate mine.yaml --times log.csv -o new.yaml",
+            "log.csv, line 2: no kernel is called 'naive': no generator has the tag",
+        ),
+        (f"{SAMPLES} -o absent/c.yaml", "cannot write absent"),
+        ("calibrate mine.yaml --times absent.csv -o new.yaml", "cannot read absent.csv: No such file"),
+        (f"{TRANSFER} --suggest 2", "--suggest and --candidates go together"),
+        ("transfer c.yaml --machine no-such-gpu -o new.yaml", "no-such-gpu"),
+        # Estimates
+        (f"{JACOBI} --machine clx M=10", "needs a value for size N"),
+        (f"{JACOBI} --machine V100 M=10 N=10", "no cache levels"),
+        (f"{JACOBI} --machine clx M=10 N=10 --out x.png", "--series"),
+        (f"{JACOBI} --machine clx M=10 N=10 --block x=4", "no loop 'x'"),
+        (f"{JACOBI} --machine clx M=10 --series N=1-5", "cannot read --series"),
+        (f"{JACOBI} --machine clx M=10 --series N=10:20:5 --out x.txt", "--out x.png"),
+        (f"{JACOBI} --machine clx M=10 --series N=10:20:5 --out nowhere/x.png", "cannot write"),
+        ("volumes examples/stencil.py:star25 --machine V100 nx=64", "needs a value for size ny, nz"),
+        ("roofline examples/transposes.py:naive --machine V100", "needs a value for size n"),
+        ("roofline n=64 --machine V100", "there is no kernel"),
+        ("roofline k.py:sequential n=64 --machine V100", "no grid of work-groups and work-items"),
+        ("roofline examples/transposes.py:naive n=64 --machine V100 --time predicted", "give --calibration FILE"),
+        ("roofline examples/transposes.py:naive n=64 --machine V10", "V100"),
+        ("machine show K2O", "did you mean K20"),
+        # Spaces and tables of variants
+        ("predict --machine V100 space.yaml", f"space.yaml {IS_A_SPACE}"),
+        ("volumes --machine V100 space.yaml", f"space.yaml {IS_A_SPACE}"),
+        ("features space.yaml", f"space.yaml {IS_A_SPACE}"),
+        ("features examples/matmul_space.py:space n=512", "is a space of variants, and not one kernel; 'perflex pr"),
+        ("features space.yaml:tiled", "stands for all that it describes; name it without ':tiled'"),
+        ("prune --machine EPYC-7452 examples/convolution_tuner.py", "EPYC-7452 is no GPU"),
+        ("prune --machine A100-40GB nothing.py", "there is no file nothing.py"),
+        ("prune c.yaml k.py:nothing n=128", "has no 'nothing'; it has"),
+        ("prune c.yaml k.py:number n=128", "is a int; it must be"),
+        ("prune c.yaml x.csv.gz n=3", "perflex prune-table TABLE DESCRIPTION"),
+        ("prune-table missing.csv small.yaml", "cannot read missing.csv: "),
+        ("prune-table missing.json.gz small.yaml", "cannot read missing.json.gz: "),
+        ("prune-table GPU.csv convolutoin", "no description 'convolutoin'; did you mean 'convolution'?"),
+        ("prune-table GPU.csv missing.yaml", "cannot read missing.yaml: "),
+        ("prune-table GPU.csv gemm --json", "GPU.csv has no tunable "),
+        ("prune-table GPU.csv small.yaml --machine A10O-40GB", "no machine is called 'A10O-40GB'"),
+        ("prune-table GPU.csv small.yaml --out GPU.csv", "cannot write to GPU.csv: "),
+        *(
+            (f"prune-table GPU.csv small.yaml --keep '{word}'", f"cannot read --keep '{word}'")
+            for word in (
+                "", "nonsense", "5 %", "%", "1.2.3%", "0", "0%", "101%", "nan%", "-5", "1.5", "promises", "promise:x",
+                "promise:-1", "promise:nan", "promise:0.05,2", "promise:0.05,0.9,1",
+            )
+        ),
+        # Stores and reports
+        ("store list --store absent --json", "there is no store at /"),
+        ("store list --store .", " is a folder; name a file"),
+        ("store verify --store file", "file is no store of perflex"),
+        ("report no-such.yaml", "cannot read"),
+        ("report no-such-file", "there is no file"),
+        ("report bad.json", "damaged"),
+        ("report fine.json --out no/folder/x.html", "cannot write"),
+    ],
+)  # fmt: skip
+def test_bad_words_are_one_line(words, message, folder, refused) -> None:
+    before = sorted(folder.iterdir())
+    error = refused(*shlex.split(words))
+    assert message in error
+    assert "--keep" not in words or KEEP in error
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("words", [["no-such-command"], ["devices", "--no-such-option"]])
+def test_unknown_words_are_bad_input(words, run) -> None:
+    code, _, err = run(*words)
+    assert code == 2
+    assert "no-such" in err
 
 
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("p_a * f_op_float32_madd $ 3", "at character 25: '$' is not allowed"),
-        ("p_a * f_op_float32_madd +", "at character"),
-        ("p_a * f_op_float32_mad", "unknown operation 'mad'; did you mean madd"),
-        ("p_a * sqr(f_op_float32_madd)", "there is no function 'sqr'; did you mean 'sqrt'"),
-        ("p_a * madd", "madd"),
-        ('__import__("os").system("touch executed") * p_a', "at character 1"),
-        ("p_a * (lambda: open(executed))()", "at character"),
-        ("p_a.__class__ * f_op_float32_madd", "at character 4"),
-        ("p_a * f_op_float32_madd if 1 else 2", "at character"),
+        ("p_launch * f_op_float32_madd $ 3", "at character 30: '$' is not allowed"),
+        ("p_launch * f_op_float32_mad", "unknown operation 'mad'; did you mean madd"),
+        ('__import__("os").system("touch executed") * p_launch', "at character 1"),
     ],
 )
-def test_bad_and_hostile_model_strings(
-    expression: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(capfd, "calibrate", model_file(tmp_path, expression), "-o", "c.yaml")
-    assert (code, out) == (2, "")
-    assert err.startswith("perflex: error: ")
-    assert "line 5, field expression" in err
-    assert message in err
-    assert err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["model.yaml"]
-
-
-def test_a_model_file_that_wants_to_run_code(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("model.yaml").write_text("!!python/object/apply:os.system ['touch executed']\n")
-    for command in (["calibrate", "model.yaml", "-o", "c.yaml"], ["predict", "model.yaml", f"{EXAMPLE}:naive", "n=16"]):
-        code, out, err = run(capfd, *command)
-        assert (code, out) == (2, "")
-        assert "model.yaml, line 1" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["model.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ({"expression": "p_a * f_op_float32_madd + p_b * f_op_float32_exp"}, 2, "f_op_float32_exp matches nothing"),
-        ({"expression": "p_a * f_op_float32_madd + p_b * f_mem_access_tag:zz"}, 2, "f_mem_access_tag:zz matches"),
-        ({"expression": "p_a * f_op_float32_madd + p_b * f_op_float32_madd"}, 1, "combination of p_a, p_b"),
-        ({"expression": "min(p_a, 3) * f_op_float32_madd"}, 1, "min(p_a, 3) cannot be differentiated"),
-        ({"expression": "p_a * f_op_float32_madd", "tags": "[no_such]"}, 2, "no generator has the tag 'no_such'"),
-        ({"expression": "p_a * f_op_float32_madd", "tags": '[matmul_sq, "n:x"]'}, 2, "value 'x' is not allowed"),
-        ({"expression": "p_a * f_op_float32_madd", "tags": "[]"}, 2, "has no tags"),
-    ],
-)
-def test_models_that_the_kernels_do_not_inform(
-    words: dict[str, str], code: int, message: str, fake: FakeDevice, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found, out, err = run(capfd, "calibrate", model_file(tmp_path, **words), "-o", str(tmp_path / "c.yaml"))
-    assert (found, out) == (code, "")
-    error = err.splitlines()[-1]
-    assert error.startswith("perflex: error: ")
+def test_bad_and_hostile_model_strings_are_named_by_their_line(expression, message, folder, refused) -> None:
+    (old,) = (line for line in MODEL.splitlines() if line.startswith("expression: "))
+    Path("mine.yaml").write_text(MODEL.replace(old, f"expression: '{expression}'"), encoding="utf-8")
+    before = sorted(folder.iterdir())
+    error = refused("calibrate", "mine.yaml", "-o", "new.yaml")
+    assert "line 5, field expression" in error
     assert message in error
-    assert not (tmp_path / "c.yaml").exists()
+    assert sorted(folder.iterdir()) == before
 
 
-def test_a_model_that_cannot_be_fitted_is_refused_before_anything_is_measured(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], fake: FakeDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = model_file(tmp_path, "max(p_a, 1) * f_op_float32_madd")
-
-    def measure(*_: object) -> None:
-        pytest.fail("measured in vain")
-
-    monkeypatch.setattr("perflex.timing.measuring.measure", measure)
-    code, _, err = run(capfd, "calibrate", model, "-o", str(tmp_path / "c.yaml"))
-    assert code == 1
-    assert "cannot be differentiated" in err
+def test_what_a_file_imports_is_not_called(folder, refused) -> None:
+    Path("k.py").write_text("from os import mkdir\n\ndef mine():\n    raise SystemExit\n")
+    Path("evil.csv").write_text("kernel,path,seconds\nmkdir,made,1\n")
+    words = ["calibrate", "mine.yaml", "--times", "evil.csv", "--kernels", "k.py", "-o", "new.yaml"]
+    assert "no kernel is called 'mkdir': the functions are mine" in refused(*words)
+    assert not (folder / "made").exists()
 
 
-def test_a_kernel_that_does_not_build_is_left_out_and_named(
-    fake: FakeDevice, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "c.yaml"
-    model = model_file(tmp_path, "p_a * f_op_float32_madd")
-    code, out, err = run(capfd, "calibrate", model, "-o", str(target))
-    assert code == 0
-    (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert warning.count("nelements=65536") == 1
-    assert "m=128" in warning
-    assert warning.endswith("is left out: <source>:3: error: use of undeclared identifier 'x'")
-    assert "left out: flops_madd_pattern(" in out
-    assert "3 measurement kernels" in out
-    calibration = Calibration.load(target)
-    assert calibration.params["p_a"] == pytest.approx(1e-12 * 32, rel=1e-6)
-    assert len(calibration.dropped) == 1
-    assert calibration.model.output_feature == "f_cl_wall_time_fake"
-
-
-def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(
-    fake: FakeDevice, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    model = model_file(tmp_path, "p_a * f_op_float32_madd", output="f_cl_wall_time_somewhere_else")
-    target = tmp_path / "c.yaml"
-    assert run(capfd, "calibrate", model, "-o", str(target), "-q", "--device", "fake")[0] == 0
-    assert Calibration.load(target).model.output_feature == "f_cl_wall_time_fake"
-    assert run(capfd, "calibrate", model, "-o", str(target), "-q")[0] == 0
-    assert Calibration.load(target).model.output_feature == "f_cl_wall_time_somewhere_else"
-
-
-def test_the_command_times_kernels_as_the_function_does(fake: FakeDevice, tmp_path: Path) -> None:
-    model, target = model_file(tmp_path, "p_a * f_op_float32_madd"), tmp_path / "c.yaml"
-    assert main(["calibrate", model, "-o", str(target), "-q"]) == 0
-    with pytest.warns(PerflexWarning, match="is left out"):
-        called = calibrate(model, device=fake)
-    options = {entry.name: called.options[entry.name] for entry in fields(TimingOptions)}
-    assert options == asdict(TimingOptions()) == {name: Calibration.load(target).options[name] for name in options}
-
-
-@pytest.mark.parametrize("words", [[], ["--device", "pocl"]])
-def test_the_output_of_a_model_file_must_be_a_time(
-    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    model = model_file(tmp_path, "p_a * f_op_float32_madd", output="f_thread_groups")
-    code, _, err = run(capfd, "calibrate", model, "-o", str(tmp_path / "c.yaml"), *words)
-    assert code == 2
-    assert "'f_thread_groups' is no wall-time feature" in err
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["calibrate", "madd_only", "-o", "{folder}/absent/c.yaml"], "cannot write {folder}/absent/c.yaml: No such"),
-        (["calibrate", "madd_only", "-o", "{folder}"], "cannot write {folder}: it is a folder"),
-        (["calibrate", "madd_only", "-o", "{folder}/file/c.yaml"], "Not a directory"),
-        (["demo", "--out", "{folder}/file"], "cannot write to {folder}/file"),
-        (["demo", "--out", "{folder}/file/out"], "cannot write to {folder}/file/out"),
-    ],
-)
-def test_places_that_cannot_be_written_are_found_before_measuring(
-    command: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perflex.devices.listing._listed", lambda: pytest.fail("looked for devices first"))
-    (tmp_path / "file").write_text("in the way")
-    code, out, err = run(capfd, *[word.format(folder=tmp_path) for word in command])
-    assert (code, out) == (2, "")
-    assert err.startswith("perflex: error: ")
-    assert message.format(folder=tmp_path) in err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("command", [["demo", "--out", "{}"], ["calibrate", "madd_only", "-o", "{}/c.yaml"]])
-def test_no_device_at_all(
-    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
-    code, out, err = run(capfd, *[word.format(tmp_path) for word in command])
-    assert (code, out) == (2, "")
-    assert err.startswith("perflex: error: no usable device")
-    assert "perflex[cpu]" in err
-    assert err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+def test_with_debug_errors_are_raised(folder) -> None:
+    with pytest.raises(Exception, match="matmull"):
+        main(["--debug", "catalog", "matmull"])

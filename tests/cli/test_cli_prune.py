@@ -1,26 +1,24 @@
-"""``perflex prune``: tables, files, measuring, and words that cannot be read."""
+"""``perflex prune``, ``prune-table``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from perflex import Promise
-from perflex.__main__ import main
 from perflex.cli.prune import read_keep
-from support.saved_calibrations import saved_text
+from support.described_data import convolution_space, times_of
+from support.html_structure import checked
+from support.report_files import pruning_content
 
-if TYPE_CHECKING:
-    from perflex import Device
-
-TOP = Path(__file__).parents[2]
-SPACE = """
-from pathlib import Path
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SPACE = f"""
 import sys
-sys.path.append({folder!r})
+sys.path.append({str(EXAMPLES)!r})
 from matmul_space import matmul
 from perflex import VariantSpace
 
@@ -32,60 +30,61 @@ space = VariantSpace(
 
 def made():
     return space
-
-number = 5
+"""
+SOURCE = f"""schema: perflex-source/1
+source: {EXAMPLES / "matmul.cl"}
+kernel: tiled
+local: [TILE, TILE]
+global: [n, n]
+tunables: {{TILE: [4, 8, 16]}}
+sizes: {{n: 256}}
 """
 
 
-@pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("prune")
-    text = saved_text("matmul_sq_amd_epyc_4cores_intel_opencl")
-    (folder / "matmul.yaml").write_text(text, encoding="utf-8")
-    (folder / "some_space.py").write_text(SPACE.format(folder=str(TOP / "examples")), encoding="utf-8")
-    return [str(folder / "matmul.yaml"), f"{folder / 'some_space.py'}:space", "n=128"]
+@pytest.fixture
+def space(tmp_path) -> str:
+    (tmp_path / "some_space.py").write_text(SPACE, encoding="utf-8")
+    return f"{tmp_path / 'some_space.py'}:space"
 
 
-def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(["prune", *words])
-    out, err = capfd.readouterr()
-    return code, out, err
+@pytest.fixture
+def source(tmp_path) -> str:
+    (tmp_path / "tiled.yaml").write_text(SOURCE, encoding="utf-8")
+    return str(tmp_path / "tiled.yaml")
 
 
-def test_table_and_files(words: list[str], capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = run(capfd, *words, "--keep", "2", "--out", str(tmp_path / "out"))
-    assert code == 0
+def test_table_and_files(calibration, space, tmp_path, shown) -> None:
+    out = shown("prune", calibration, space, "n=128", "--keep", "2", "--out", tmp_path / "out")
     assert "2 of 6: those predicted fastest" in out
     assert "left out: constraint: rows <= columns (2)" in out
     assert (tmp_path / "out" / "pruning.csv").read_text(encoding="utf-8").count("\n") == 7
     assert (tmp_path / "out" / "pruning.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_json_of_a_function(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    here = run(capfd, *words, "--keep", "50%", "--json")
-    there = run(capfd, words[0], words[1].replace(":space", ":made"), words[2], "--keep", "50%", "--json")
-    assert here[0] == there[0] == 0
-    content = json.loads(here[1])
-    # The second in which each was made may be another one.
-    assert {**content, "date": ""} == {**json.loads(there[1]), "date": ""}
-    assert content["variants"] == 6
-    assert len(content["kept"]) == 3
-    assert [row["rank"] for row in content["table"]] == [1, 2, 3, 4, 5, 6]
-    assert all(row["measured_s"] is None for row in content["table"])
+def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, content, shown) -> None:
+    found = content("prune", calibration, space.replace(":space", ":made"), "n=128", "--keep", "50%")
+    assert found["variants"] == 6
+    assert len(found["kept"]) == 3
+    assert [row["rank"] for row in found["table"]] == [1, 2, 3, 4, 5, 6]
+    assert all(row["measured_s"] is None for row in found["table"])
+    # The files of tests of reports are made by hand.
+    assert set(pruning_content()) - {"check"} == set(found)
+    assert set(pruning_content()["table"][0]) == set(found["table"][0])
+    (tmp_path / "p.json").write_text(json.dumps(found), encoding="utf-8")
+    shown("report", tmp_path / "p.json", calibration, "-o", tmp_path / "page.html")
+    page = checked((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert page.table("Kept variants").column("variant") == found["kept"]
+    assert found["device"]["driver"] in page.text
 
 
-def test_measuring(words: list[str], capfd: pytest.CaptureFixture[str], default_device: Device) -> None:
-    code, out, _ = run(
-        capfd, *words, "--keep", "promise:0.1,0.5", "--measure", "3", "--device", str(default_device.name), "--json"
-    )
-    assert code == 0
-    content = json.loads(out)
-    assert content["check"]["measured"] == 3 + len(content["kept"]) - 1
-    assert len(content["batch"]) == 3
+def test_measuring(calibration, space, content, default_device) -> None:
+    words = ("--keep", "promise:0.1,0.5", "--measure", "3", "--device", str(default_device.name))
+    found = content("prune", calibration, space, "n=128", *words)
+    assert len(found["batch"]) == 3
     # Beside the batch those that were kept and timed afterwards.
-    timed = {row["variant"] for row in content["table"] if row["measured_s"] is not None}
-    assert timed == {*content["batch"], *content["kept"]}
-    assert content["check"]["measured"] == len(timed)
+    timed = {row["variant"] for row in found["table"] if row["measured_s"] is not None}
+    assert timed == {*found["batch"], *found["kept"]}
+    assert found["check"]["measured"] == len(timed) == 3 + len(found["kept"]) - 1
 
 
 @pytest.mark.parametrize(
@@ -99,16 +98,79 @@ def test_measuring(words: list[str], capfd: pytest.CaptureFixture[str], default_
         ("promise:0.1,0.9", Promise(0.1, 0.9)),
     ],
 )
-def test_how_many_to_keep(word: str, expected: object) -> None:
+def test_how_many_to_keep(word, expected) -> None:
     assert read_keep(word) == expected
     assert type(read_keep(word)) is type(expected)
 
 
+def test_spaces_of_sources(source, shown, content) -> None:
+    assert shown("rank", "--machine", "V100", source).count("TILE=") == 3
+    assert len(content("prune", "--machine", "V100", source, "--keep", "2", "n=512")["kept"]) == 2
+
+
+def test_tune(calibration, source, default_device, content) -> None:
+    found = content("tune", calibration, source, "n=64", "-D", default_device, "--budget", "3")
+    assert {step["variant"] for step in found["history"]} == {"TILE=4", "TILE=8", "TILE=16"}
+    assert found["best"]["measured_s"] > 0
+
+
+# Tables of described kernels
+
+
+def test_a_table_of_a_described_kernel(tmp_path, shown, content) -> None:
+    chosen = convolution_space(200)
+    with (tmp_path / "A4000.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*chosen.settings, "time_ms"])
+        writer.writerows(np.column_stack([*chosen.settings.values(), times_of(chosen)]).tolist())
+    words = ("prune-table", tmp_path / "A4000.csv", "convolution", "--samples", "60", "--keep", "5%")
+    out = shown(*words, "--out", tmp_path)
+    assert "10 of 200 configurations of convolution kept, 60 measured" in out
+    assert "a configuration within 5 % of the best known is kept" in out
+    assert "relative error, analytic: geometric mean" in out
+    assert (tmp_path / "pruning.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "pruning.csv").open() as stream:
+        assert sum(row["kept"] == "1" for row in csv.DictReader(stream)) == 10
+    found = content(*words)
+    assert (found["configurations"], found["batch"], found["kept"]) == (200, 60, 10)
+    assert set(found["errors"]) == {"analytic", "with the correction"}
+    assert {"block_size_x", "predicted_s", "analytic_s", "dominates", "share"} <= set(found["table"][0])
+
+
+DESCRIPTION = """
+schema: perflex-description/1
+name: small
+description: a kernel
+tunables:
+  items: {meaning: work-items, values: [32, 64, 128]}
+  depth: {meaning: unrolling, values: [1, 2, 4]}
+constants: {size: 1024}
+constraints: [items*depth <= 256]
+features:
+  f_groups: ceil_div(size, items*depth)
+  f_work: f_groups*items*depth
+model: p_time*(f_work + p_group*f_groups)
+parameters:
+  p_time: {meaning: time of an item, unit: ms, prior: 0.001, spread: 2}
+  p_group: {meaning: a work-group, unit: item, prior: 10, spread: 1}
+"""
+TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n128,2,\n"
+
+
+# Of what was measured only the fastest is kept; without --samples the description's other configurations are there too.
 @pytest.mark.parametrize(
-    ("ending", "message"),
-    [(":nothing", "has no 'nothing'; it has"), (":number", "is a int; it must be"), ("x:space", "there is no file")],
+    ("words", "configurations", "batch", "kept"),
+    [
+        (("--keep", "2"), 8, 5, 2),
+        (("--keep", "100%"), 8, 5, 4),
+        (("--samples", "1", "--keep", "1"), 5, 1, 1),
+        (("--samples", "5", "--keep", "60%"), 5, 5, 1),
+    ],
 )
-def test_bad_spaces(words: list[str], capfd: pytest.CaptureFixture[str], ending: str, message: str) -> None:
-    code, _, err = run(capfd, words[0], words[1].removesuffix(":space") + ending, "n=128")
-    assert code == 2
-    assert message in " ".join(err.split())
+def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_path, content) -> None:
+    (tmp_path / "small.yaml").write_text(DESCRIPTION)
+    (tmp_path / "GPU.csv").write_text(TABLE)
+    found = content("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", *words)
+    assert (found["configurations"], found["batch"], found["kept"]) == (configurations, batch, kept)
+    assert found["excluded"] == {"against the constraints": 1, "failed or without a time": 1}
+    assert len(found["table"]) == kept

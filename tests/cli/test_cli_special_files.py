@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-
-from perflex.__main__ import main
 
 SCOP = """\
 schema: perflex-scop/1
@@ -27,16 +24,6 @@ statements:
 """
 
 
-def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the one line of error of a command."""
-    code = main(list(words))
-    out, err = capfd.readouterr()
-    assert (code, out) == (2, "")
-    assert err.startswith("perflex: error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.parametrize("what", ["/dev/zero", "pipe"])
 @pytest.mark.parametrize(
     "command",
@@ -48,9 +35,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
         "store list --store {}.sqlite", "store verify --store {}.sqlite", "store export --store {}.sqlite",
     ],
 )  # fmt: skip
-def test_inputs_that_are_no_regular_files(
-    command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_that_are_no_regular_files(command, what, tmp_path, refused, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for suffix in ("yaml", "yml", "json", "json.gz", "csv", "py", "sqlite"):
         path = tmp_path / f"given.{suffix}"
@@ -58,7 +43,7 @@ def test_inputs_that_are_no_regular_files(
             os.mkfifo(path)
         else:
             path.symlink_to(what)
-    message = refused(capfd, *command.format(*["given"] * 2).split())
+    message = refused(*command.format(*["given"] * 2).split())
     assert "regular file" in message or "there is no file" in message
     assert not (tmp_path / "c.yaml").exists()
 
@@ -85,23 +70,22 @@ def test_inputs_that_are_no_regular_files(
         ("count: 2}]", "count: 2}]\n  averages: {k: 1/0}", "averages.k: a positive number such as 5/6"),
     ],
 )  # fmt: skip
-def test_odd_scops(found: str, instead: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_odd_scops(found, instead, message, tmp_path, shown, refused) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(SCOP)
-    assert main(["features", str(path), "n=64"]) == 0
-    capfd.readouterr()
+    shown("features", path, "n=64")
     assert SCOP.count(found) >= 1
     path.write_text(SCOP.replace(found, instead, 1))
-    told = refused(capfd, "features", str(path), "n=64")
+    told = refused("features", str(path), "n=64")
     assert message in told
     assert str(path) in told
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])
-def test_a_scop_in_another_encoding(encoding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_scop_in_another_encoding(encoding, tmp_path, refused) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(SCOP, encoding=encoding)
-    assert str(path) in refused(capfd, "features", str(path), "n=64")
+    assert str(path) in refused("features", str(path), "n=64")
 
 
 @pytest.mark.parametrize(
@@ -112,43 +96,33 @@ def test_a_scop_in_another_encoding(encoding: str, tmp_path: Path, capfd: pytest
         (10**15 - 1, "would have more than 2**62 bytes; give smaller sizes"),
     ],
 )
-def test_sizes_beyond_any_memory(size: int, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sizes_beyond_any_memory(size, message, tmp_path, refused) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(SCOP.replace("shape: [n]", "shape: ['n*n']"))
-    assert message in refused(capfd, "features", str(path), f"n={size}")
+    assert message in refused("features", str(path), f"n={size}")
 
 
 @pytest.mark.parametrize("what", ["/dev/null", "pipe"])
 @pytest.mark.parametrize("command", ["calibrate madd_only -o {}", "transfer a.yaml --machine V100 -o {}"])
-def test_a_calibration_goes_into_a_regular_file(
-    command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calibration_goes_into_a_regular_file(command, what, tmp_path, refused, monkeypatch) -> None:
     """It is refused before anything is measured for it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("perflex.calibration.ready.ready_model", lambda *_: pytest.fail("it goes on"))
     if what == "pipe":
         os.mkfifo("pipe")
-    message = refused(capfd, *command.format(what).split())
+    message = refused(*command.format(what).split())
     assert f"cannot write {what}: it is a device or a pipe" in message
-
-
-def perflex(*words: str, to: str, errors_to: str = "") -> tuple[int, str]:
-    """Run the command with its outputs sent somewhere; return exit code and what it told."""
-    command = [sys.executable, "-m", "perflex", *words]
-    with ExitStack() as opened:
-        out = opened.enter_context(Path(to).open("w"))
-        err = opened.enter_context(Path(errors_to).open("w")) if errors_to else subprocess.PIPE
-        done = subprocess.run(command, check=False, stdout=out, stderr=err, text=True, timeout=120)
-    return done.returncode, done.stderr or ""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])
 def test_a_full_standard_output(words: list[str]) -> None:
-    code, err = perflex(*words, to="/dev/full")
-    assert (code, err.count("\n")) == (1, 1)
-    assert err.startswith("perflex: error: cannot write the output: No space left on device")
+    command = [sys.executable, "-m", "perflex", *words]
+    with Path("/dev/full").open("w") as out:
+        done = subprocess.run(command, check=False, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("perflex: error: cannot write the output: No space left on device")
 
 
 @pytest.mark.slow

@@ -1,106 +1,111 @@
-"""``perflex calibrate --times`` and what is done with its calibration, from a log to a ranking."""
+"""``perflex calibrate --times``, ``export-times`` and ``transfer``: from logs to predictions, no device is opened."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from perflex import Calibration, save_times
-from perflex.__main__ import main
 from tests.support.own_model import EXAMPLE, MODEL
+
+NAIVE, PREFETCHING = f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching"
+EVERYTHING = [(name, n) for name in ("naive", "prefetching") for n in (128, 256, 512)]
+
+
+def seconds(name: str, n: int, launch_us: float = 5.0, madd_us: float = 16e-6, more: float = 1.0) -> float:
+    """Return the time of a kernel in microseconds: 32 work-items share a multiply-add, n**3 / 32 of them."""
+    return (launch_us + n**3 / 32 * madd_us) * (more if name == "prefetching" else 1.0)
+
+
+def write_log(path: str, rows: list[tuple[str, int]], **law: float) -> None:
+    # Each size is of a node of its own; times are right to half a percent.
+    off = {"naive": 0.002, "prefetching": -0.002}
+    lines = [f"{name},{n},{seconds(name, n, **law) * (1 + off[name] * (-1) ** (n // 128))!r},n{n}" for name, n in rows]
+    Path(path).write_text("\n".join(["kernel,n,time_us,node", *lines]) + "\n")
 
 
 @pytest.fixture(autouse=True)
-def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def survey() -> None:
-        pytest.fail("devices were looked for")
-
-    monkeypatch.setattr("perflex.devices.listing._listed", survey)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("perflex.devices.listing._listed", lambda: pytest.fail("devices were looked for"))
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(MODEL)
-    # 32 work-items share a multiply-add: n**3 / 32 of 16 ps each, and 5 us; measured to half a percent.
-    rows = [
-        f"{name},{n},{(5 + n**3 / 32 * 16e-6) * (1 + off * (-1) ** (n // 128))!r},n{n}"
-        for name, off in (("naive", 0.005), ("prefetching", -0.005))
-        for n in (128, 256, 512)
-    ]
-    Path("log.csv").write_text("\n".join(["kernel,n,time_us,node", *rows]) + "\n")
-    return tmp_path
+    write_log("log.csv", EVERYTHING)
 
 
-def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(list(words))
-    out, err = capfd.readouterr()
-    return code, out, err
+CALIBRATE = ("calibrate", "mine.yaml", "--times", "log.csv", "--kernels", EXAMPLE, "-o", "c.yaml")
 
 
-CALIBRATE = ("calibrate", "mine.yaml", "--times", "log.csv", "--kernels", str(EXAMPLE), "-o", "c.yaml")
-
-
-def test_from_a_log_to_predictions(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capfd, *CALIBRATE, "--device", "node GPU", "--machine", "V100")
+def test_from_a_log_to_predictions(run, content, shown, refused) -> None:
+    code, out, err = run(*CALIBRATE, "--device", "node GPU", "--machine", "V100")
     assert code == 0
     assert "6 measurement kernels" in out
     assert out.endswith("c.yaml\n")
     assert "times: log.csv, node GPU, 6 rows; no device is opened" in err
     assert "warning: log.csv: no kernel has a size or argument called node" in err
-    calibration = Calibration.load(folder / "c.yaml")
+    calibration = Calibration.load("c.yaml")
     assert dict(calibration.params) == pytest.approx({"p_launch": 5e-6, "p_madd": 16e-12}, rel=0.01)
     assert calibration.device == {"name": "node GPU", "kind": "gpu", "times_of": "log.csv"}
-    code, out, _ = run(capfd, "predict", "c.yaml", f"{EXAMPLE}:naive", "n=384", "--confidence", "0.9", "--json")
-    assert code == 0
-    assert json.loads(out)[0]["predicted_s"] == pytest.approx(5e-6 + 384**3 / 32 * 16e-12, rel=0.01)
-    assert run(capfd, "rank", "c.yaml", f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching", "n=384")[0] == 0
-    assert run(capfd, "diagnose", "c.yaml")[0] == 0
-    code, _, err = run(capfd, "predict", "c.yaml", f"{EXAMPLE}:naive", "n=384", "--time")
-    assert code == 2
-    assert "is based on times of node GPU in log.csv, measured elsewhere" in err
+    (entry,) = content("predict", "c.yaml", NAIVE, "n=384", "--confidence", "0.9")
+    assert entry["predicted_s"] == pytest.approx(5e-6 + 384**3 / 32 * 16e-12, rel=0.01)
+    shown("rank", "c.yaml", NAIVE, PREFETCHING, "n=384")
+    shown("diagnose", "c.yaml")
+    error = refused("predict", "c.yaml", NAIVE, "n=384", "--time")
+    assert "is based on times of node GPU in log.csv, measured elsewhere" in error
 
 
-def test_a_calibrations_times_go_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(capfd, *CALIBRATE, "--only", "node=n128,n512")[0] == 0
+def test_a_calibrations_times_go_elsewhere(shown) -> None:
+    shown(*CALIBRATE, "--only", "node=n128,n512")
     calibration = Calibration.load("c.yaml")
     assert len(calibration.fit.kernels) == 4
-    assert calibration.params["p_madd"] == pytest.approx(16e-12, rel=0.01)
-    assert run(capfd, "export-times", "c.yaml", "-o", "out.csv")[1] == "out.csv\n"
-    assert Path("out.csv").read_text().startswith("kernel,seconds,spread,repeatability,device\n")
+    assert shown("export-times", "c.yaml", "-o", "out.csv") == "out.csv\n"
     save_times(calibration, "same.csv")
     assert Path("out.csv").read_bytes() == Path("same.csv").read_bytes()
     # Labels of a user's kernels hold the functions' names.
-    code, _, _ = run(capfd, "calibrate", "mine.yaml", "--times", "out.csv", "--kernels", str(EXAMPLE), "-o", "d.yaml")
-    assert code == 0
+    shown("calibrate", "mine.yaml", "--times", "out.csv", "--kernels", EXAMPLE, "-o", "d.yaml")
     assert Calibration.load("d.yaml").fit.kernels == calibration.fit.kernels
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((*CALIBRATE, "--budget", "3s", "--dask", "tcp://x:1"), "--budget, --dask: about measuring"),
-        (("calibrate", "mine.yaml", "-o", "c.yaml", "--only", "a=b"), "--only: only for tables; name one with --times"),
-        ((*CALIBRATE, "--only", "node"), "cannot read --only 'node'"),
-        ((*CALIBRATE, "--kernels", "absent.py"), "there is no file absent.py"),
-        ((*CALIBRATE[:4], "-o", "c.yaml"), "log.csv, line 2: no kernel is called 'naive': no generator has the tag"),
-        ((*CALIBRATE[:7], "absent/c.yaml"), "cannot write absent"),
-        (("calibrate", "mine.yaml", "--times", "absent.csv", "-o", "c.yaml"), "cannot read absent.csv: No such file"),
-    ],
-)
-def test_wrong_commands(words: tuple[str, ...], message: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capfd, *words)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not (folder / "c.yaml").exists()
+# Transfer: the second kernel takes 20 % longer than its multiply-adds say, on every device.
+TRANSFER = ("transfer", "0.yaml", "1.yaml", "2.yaml", "--machine", "A40", "--kernels", EXAMPLE, "-o", "new.yaml")
 
 
-def test_what_a_file_imports_is_not_called(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    Path("k.py").write_text("from os import mkdir\n\ndef mine():\n    raise SystemExit\n")
-    Path("evil.csv").write_text("kernel,path,seconds\nmkdir,made,1\n")
-    code, _, err = run(capfd, "calibrate", "mine.yaml", "--times", "evil.csv", "--kernels", "k.py", "-o", "c.yaml")
-    assert code == 2
-    assert "no kernel is called 'mkdir': the functions are mine" in err
-    assert not (folder / "made").exists()
+@pytest.fixture
+def sources(folder, shown):
+    for place, (launch, madd) in enumerate(((5.0, 16e-6), (6.0, 20e-6), (4.0, 13e-6))):
+        write_log(f"log{place}.csv", EVERYTHING, launch_us=launch, madd_us=madd, more=1.2)
+        words = ("calibrate", "mine.yaml", "--times", f"log{place}.csv", "--kernels", EXAMPLE)
+        shown(*words, "--device", f"GPU {place}", "--machine", "V100", "-o", f"{place}.yaml")
+    write_log("few.csv", [("naive", 128), ("naive", 512)], launch_us=5.5, madd_us=18e-6)
+
+
+def test_from_few_times_to_predictions(sources, shown, content) -> None:
+    out = shown(*TRANSFER, "--samples", "few.csv")
+    assert "transferred from 3 devices: GPU 0, GPU 1, GPU 2" in out
+    assert "2 samples of this device; 6 kernels of 2 programs have been timed" in out
+    assert out.splitlines()[-1] == "new.yaml"
+    (entry,) = content("predict", "new.yaml", PREFETCHING, "n=512", "--confidence", "0.9")
+    true = (5.5 + 512**3 / 32 * 18e-6) * 1.2e-6
+    # That this kernel takes longer than its multiply-adds say, the samples do not know: other devices do.
+    assert entry["predicted_s"] == pytest.approx(true, rel=0.05)
+    assert entry["low_s"] < true < entry["high_s"]
+    assert entry["knowledge"] == "timing on other devices"
+    assert Calibration.load("new.yaml").machine == "A40"
+    # Ranked as predicted.
+    ranked = {place["name"]: place for place in content("rank", "new.yaml", NAIVE, PREFETCHING, "n=512")}
+    assert ranked[PREFETCHING]["predicted_s"] == pytest.approx(entry["predicted_s"], rel=1e-9)
+    assert ranked[PREFETCHING]["knowledge"] == "timing on other devices"
+    unknown = content("rank", "new.yaml", NAIVE, PREFETCHING, "n=64")
+    assert {place["knowledge"] for place in unknown} == {"nothing"}
+
+
+def test_without_samples_and_what_to_time_next(sources, run, shown) -> None:
+    code, out, err = run(*TRANSFER)
+    assert code == 0
+    assert "no sample of this device" in err
+    assert "0 samples of this device" in out
+    out = shown(*TRANSFER, "--samples", "few.csv", "--suggest", "2", "--candidates", "log0.csv")
+    taken = [line.removeprefix("next sample: ") for line in out.splitlines() if line.startswith("next sample: ")]
+    assert len(taken) == 2
+    # Of the other program nothing is known here yet.
+    assert taken[0].startswith("prefetching")

@@ -84,13 +84,3 @@ def test_scripts_are_shown(shell: str) -> None:
     assert done.stderr == ""
     assert f"_PERFLEX_COMPLETE=complete_{shell}" in done.stdout
     assert "perflex" in done.stdout
-
-
-def test_completion_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from perflex.cli.completion import complete_machine, complete_model; "
-        "assert complete_machine('') and complete_model(''); "
-        "print(*{'loopy', 'sympy', 'pyopencl', 'numpy', 'scipy', 'islpy', 'sqlite3'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""

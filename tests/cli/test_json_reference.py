@@ -103,13 +103,3 @@ def test_keys_are_those_of_the_reference(root: Path, capfd: pytest.CaptureFixtur
     for entry in content if isinstance(content, list) else [content]:
         assert entry.keys() <= everything
         assert entry.keys() >= always
-
-
-@pytest.mark.parametrize(("words", "code"), [("predict absent.yaml x.py:f", 2), ("store list --store absent", 2)])
-def test_errors_with_json_are_one_line(root: Path, capfd: pytest.CaptureFixture[str], words: str, code: int) -> None:
-    capfd.readouterr()
-    assert main([*words.split(), "--json"]) == code
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("perflex: error: ")
-    assert shown.err.count("\n") == 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex.__main__ import main
 from perflex.cli.arguments import is_space, load_kernel, load_kernels, load_variants, read_kernels_and_sizes
-from perflex.errors import PerflexError
-from support.saved_calibrations import saved_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KERNEL = """import loopy as lp
 import numpy as np
@@ -93,18 +93,6 @@ def test_a_space_of_a_file_is_told_from_a_size(tmp_path: Path) -> None:
     assert is_space(str(path))
 
 
-def test_scop_files_are_ranked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    example = Path(__file__).parents[2] / "examples" / "matmul.py"
-    path = tmp_path / "c.yaml"
-    path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
-    from perflex.features import extract_scop, scop_to_yaml
-
-    (tmp_path / "n=1.yaml").write_text(scop_to_yaml(extract_scop(load_kernel(f"{example}:naive"))))
-    assert main(["rank", str(path), f"{tmp_path}/n=1.yaml", f"{example}:naive", "n=512", "--json"]) == 0
-    first, second = json.loads(capfd.readouterr().out)
-    assert first["predicted_s"] == second["predicted_s"]
-
-
 def test_evaluating_all_devices_of_a_machine_without_any_fails(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +100,3 @@ def test_evaluating_all_devices_of_a_machine_without_any_fails(
     assert main(["evaluate", "matmul", "-D", "all", "--out", str(tmp_path / "out")]) == 2
     assert "no usable device" in capfd.readouterr().err
     assert not list((tmp_path / "out").glob("*"))
-
-
-def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PerflexError, match="there is no kernel"):
-        read_kernels_and_sizes(["n=5"])
