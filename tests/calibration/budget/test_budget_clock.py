@@ -9,10 +9,11 @@ import pytest
 
 from perflex import Model, TimingOptions, calibrate
 from perflex.testing import FakeDevice
+from support.scripted_device import ScriptedDevice
 from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from perflex.features import SizedKernel
 
@@ -32,7 +33,7 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class ClockedDevice(FakeDevice):
+class ClockedDevice(ScriptedDevice):
     """A device whose clock goes on with builds, with launches, and a little whenever it is looked at."""
 
     hours: Hours = field(default_factory=Hours)
@@ -42,30 +43,20 @@ class ClockedDevice(FakeDevice):
         self.hours.now += self.look_s
         return self.hours.now
 
-    def backend(self) -> Any:
-        return ClockedBackend(self, super().backend())
 
+def clocked(look_s: float = 0.0) -> ClockedDevice:
+    hours = Hours()
 
-@dataclass
-class ClockedBackend:
-    device: ClockedDevice
-    inner: Any
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def build(self, request: SizedKernel) -> Any:
-        inner, hours = self.inner.build(request), self.device.hours
+    def on_build(_: SizedKernel) -> None:
         hours.now += BUILD_S
         hours.built += 1
 
-        class Clocked:
-            def run(self, launches: int) -> tuple[float, ...]:
-                times = inner.run(launches)
-                hours.now += sum(times)
-                return times
+    def on_run(_: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+        times = run(launches)
+        hours.now += sum(times)
+        return times
 
-        return Clocked()
+    return ClockedDevice(law, noise=0.1, on_build=on_build, on_run=on_run, hours=hours, look_s=look_s)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +69,7 @@ def kernels() -> list[MeasurementKernel]:
 
 def test_what_fits_is_an_ordinary_calibration(kernels: list[MeasurementKernel]) -> None:
     everything = calibrate(MODEL, kernels, device=FakeDevice(law, noise=0.1), timing=TIMING)
-    device = ClockedDevice(law, noise=0.1)
+    device = clocked()
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=30.0)
     assert found.options["choice"] == "everything"
     assert dict(found.params) == dict(everything.params)
@@ -92,7 +83,7 @@ def test_what_fits_is_an_ordinary_calibration(kernels: list[MeasurementKernel]) 
 
 
 def test_building_counts_in_what_fits_but_is_not_limited(kernels: list[MeasurementKernel]) -> None:
-    device = ClockedDevice(law, noise=0.1)
+    device = clocked()
     # Enough for timing all kernels, which takes 1.4 s, but not for building them, which takes 8 s.
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=5.0)
     assert found.options["choice"].startswith("D-optimal")
@@ -102,7 +93,7 @@ def test_building_counts_in_what_fits_but_is_not_limited(kernels: list[Measureme
 
 def test_choosing_counts_against_the_budget(kernels: list[MeasurementKernel]) -> None:
     """Time passes whenever the clock is read; the budget holds for all of it."""
-    device = ClockedDevice(law, noise=0.1, look_s=0.01)
+    device = clocked(look_s=0.01)
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=1.0)
     assert found.options["choice"].startswith("D-optimal")
     assert found.options["choosing_s"] > 0
