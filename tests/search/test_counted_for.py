@@ -10,15 +10,15 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, Model, RunOptions, SearchOptions, VariantSpace, fit_model, prune, rank
+from perflex import Calibration, FeatureTable, Model, SearchOptions, VariantSpace, prune, rank
 from perflex import tune as searched
-from perflex.calibration.calibrating import calibration_from_table
 from perflex.compiled.code_values import CodeValues
 from perflex.errors import DeviceError, FeatureError, MeasurementError, PerflexError, PerflexWarning, SpaceError
 from perflex.testing import FakeDevice
 from perflex.timing.results import MeasurementFailure
 from support.source_kernels import axpy
 from support.spaces_for_tests import scaled, small_space
+from tests.support.fitted import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,15 +36,10 @@ FAKE = FakeDevice(lambda _label, _sizes: 1e-3)
 def calibration_of(model: Model, sub_group_size: int = 8, device: Mapping[str, str] | None = None) -> Calibration:
     inputs = np.exp(np.random.default_rng(0).uniform(0, 8, (20, len(model.input_features()))))
     inputs[:, 0] = 1
-    table = FeatureTable(
-        model.output_feature,
-        tuple(model.all_features()),
-        tuple(f"k({number})" for number in range(20)),
-        np.column_stack([inputs @ np.array([1e-6, 1e-9, 1e-6][: inputs.shape[1]]), inputs]),
-        groups=tuple(f"k{number % 5}" for number in range(20)),
-        sub_group_size=sub_group_size,
-    )
-    made = calibration_from_table(model, table, fit_model(model, table))
+    labels, groups = (tuple(f"k{number % 5}{rest}" for number in range(20)) for rest in ("(n)", ""))
+    columns = np.column_stack([inputs @ np.array([1e-6, 1e-9, 1e-6][: inputs.shape[1]]), inputs])
+    table = FeatureTable(model.output_feature, tuple(model.all_features()), labels, columns, groups=groups)
+    made = fitted(model, replace(table, sub_group_size=sub_group_size))
     return replace(made, device=device or {}, machine="V100")
 
 
@@ -132,8 +127,7 @@ def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built: li
 
 
 def test_tune_reads_the_built_code(built: list[int]) -> None:
-    run = RunOptions()
-    found = searched(small_space(), {"n": 4096}, device=FAKE, calibration=calibration_of(CODE), run=run)
+    found = searched(small_space(), {"n": 4096}, device=FAKE, calibration=calibration_of(CODE))
     assert built == [9]
     assert len(found.space) == 6
 

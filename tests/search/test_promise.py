@@ -24,8 +24,7 @@ def simulated(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("error", "tail"), [(0.02, 30), (0.1, 5), (0.3, 3), (1.0, 3)])
-@pytest.mark.parametrize("size", [25, 200])
+@pytest.mark.parametrize(("error", "tail", "size"), [(0.02, 30, 25), (0.3, 3, 25), (1.0, 3, 200)])
 def test_coverage_is_at_least_what_was_asked_for(error: float, tail: float, size: int) -> None:
     held = 0
     for seed in range(200):

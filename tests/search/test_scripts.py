@@ -316,8 +316,3 @@ def test_files_that_cannot_be_used(tmp_path: Path, old: str, new: str, message: 
     path.write_text(FILE.replace(old, new), encoding="utf-8")
     with pytest.raises((FileFormatError, SpaceError, UnsupportedKernelError), match=message):
         load_space(path)
-
-
-def test_there_is_no_file() -> None:
-    with pytest.raises(SpaceError, match=r"there is no file nothing\.py"):
-        load_space("nothing.py")

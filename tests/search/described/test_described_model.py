@@ -59,7 +59,7 @@ def test_measurements_tell_a_build_that_ignores_a_tunable():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", description_names())
-@pytest.mark.parametrize("device", ["A100", "Some Future GPU", "Radeon Something", "MI250X", ""])
+@pytest.mark.parametrize("device", ["Some Future GPU", "MI250X", ""])
 def test_unknown_devices_work(name, device):
     description = load_description(name)
     whole = description.space()
@@ -133,12 +133,6 @@ def test_a_promise_ends_the_search_of_a_described_space():
     assert found.best.seconds <= 1.2 * times.min()
 
 
-@pytest.mark.parametrize("given", [{"budget": 0}, {"budget": 2.5}, {"budget": True}])
-def test_tuning_of_nothing_is_refused(given):
-    with pytest.raises(CalibrationError, match=f"a {next(iter(given))} must be positive, a whole number"):
-        SearchOptions(**given)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -161,13 +155,6 @@ def test_a_measurement_without_a_time_is_refused(time):
 def test_where_nothing_can_be_measured():
     with pytest.raises(MeasurementError, match=r"none of the 30 variants .* measure returned no time \(30\)"):
         tune(convolution_space(60), device=lambda _: float("inf"), options=SearchOptions(30))
-
-
-def test_tuner_ends_with_its_space():
-    space = convolution_space(30)
-    times = times_of(space)
-    found = tune(space, device=lambda v: float(times[v.number]), options=SearchOptions(100))
-    assert sorted(step.number for step in found.history) == list(range(30))
 
 
 def test_a_described_space_is_asked_and_told():
