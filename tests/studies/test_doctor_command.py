@@ -19,6 +19,7 @@ from perflex.studies.evaluation.files import write_evaluation
 from perflex.studies.evaluation.result import DeviceEvaluation, Point, StudyResult
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.testing import FakeDevice
+from support.scripted_device import ScriptedDevice
 from support.timing_samples import device_beside_others
 
 if TYPE_CHECKING:
@@ -29,10 +30,9 @@ QUIET = ReportedSystem(usable=2, idle=Interference(busy=0.0, processors=2, stole
 BUSY = replace(QUIET, idle=replace(QUIET.idle, busy=0.9))
 
 
-class Cpu(FakeDevice):
-    """A fake device that says it is a CPU, so that the machine's load matters for it."""
-
-    kind = "cpu"
+def cpu(law: Callable[..., float], **more: Any) -> ScriptedDevice:
+    """Return a fake device that says it is a CPU, so that the machine's load matters for it."""
+    return ScriptedDevice(law, kind="cpu", **more)
 
 
 def law(label: str, sizes: dict[str, int]) -> float:
@@ -42,7 +42,7 @@ def law(label: str, sizes: dict[str, int]) -> float:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A made-up machine: what its system reports, and its one device."""
-    made = SimpleNamespace(system=QUIET, devices=[Cpu(law)], asked=[])
+    made = SimpleNamespace(system=QUIET, devices=[cpu(law)], asked=[])
 
     def devices(names: list[str]) -> list[FakeDevice]:
         made.asked += names
@@ -55,17 +55,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setattr("perflex.studies.doctor.perf_counter", lambda: 0.0)
     monkeypatch.setattr("perflex.studies.doctor.observe_system", lambda **_: made.system)
     return made
-
-
-def unsteady() -> Callable[[str, dict[str, int]], float]:
-    """Return a law by which all kernels take half as long again each time they are built."""
-    built: list[str] = []
-
-    def slower(label: str, sizes: dict[str, int]) -> float:
-        built.append(label)
-        return law(label, sizes) * 1.5 ** built.count(label)
-
-    return slower
 
 
 def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +79,14 @@ def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixt
 
 
 def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
-    machine.devices = [Cpu(unsteady())]
+    built: list[str] = []
+
+    def slower(label: str, sizes: dict[str, int]) -> float:
+        """All kernels take half as long again each time they are built."""
+        built.append(label)
+        return law(label, sizes) * 1.5 ** built.count(label)
+
+    machine.devices = [cpu(slower)]
     assert main(["doctor", "--seconds", "5", "--json"]) == 1
     found = json.loads(capfd.readouterr().out)
     assert found["verdict"] == "not fit"
@@ -105,40 +101,6 @@ def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pyte
 def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "1"]) == 2
     assert "--seconds" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_real_device(
-    capfd: pytest.CaptureFixture[str], default_device: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perflex.cli.devices._to_examine", lambda _: [default_device])
-    code = main(["doctor", "--seconds", "5", "--json"])
-    found = json.loads(capfd.readouterr().out)
-    # How busy the test machine is, is not for tests to say; but what was looked at is.
-    assert code == (found["verdict"] == "not fit")
-    (device,) = found["devices"]
-    assert [kernel["name"] for kernel in device["kernels"]] == [
-        "launch", "arithmetic, short", "arithmetic, long", "memory",
-    ]  # fmt: skip
-    assert all(len(kernel["seconds"]) >= 2 and kernel["samples"] >= 8 for kernel in device["kernels"])
-    launch, *others = [kernel["seconds"][0] for kernel in device["kernels"]]
-    assert launch < min(others)
-    assert found["seconds"] < 30
-
-
-def repeating_to(value: float, made: Calibration) -> Calibration:
-    """Return a calibration whose kernels' times repeat so badly."""
-    assert made.table is not None
-    return replace(made, table=replace(made.table, repeatability=np.full(len(made.table), value)))
-
-
-def with_repeatability(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
-    """Make `perflex calibrate` find times that repeat so badly."""
-
-    def noisy(*words: Any, **named: Any) -> Calibration:
-        return repeating_to(value, calibrate(*words, **named))
-
-    monkeypatch.setattr("perflex.calibration.calibrating.calibrate", noisy)
 
 
 CALIBRATE = ["calibrate", "madd_only"]
@@ -157,35 +119,21 @@ def test_calibrate_warns_of_a_busy_machine_before_it_measures(
     assert "other processes" not in capfd.readouterr().err
 
 
-def test_calibrate_refuses_what_does_not_repeat_unless_told_to(
-    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "c.yaml"
-    with_repeatability(monkeypatch, 0.21)
-    assert main([*CALIBRATE, "-o", str(out)]) == 1
-    error = capfd.readouterr().err.splitlines()[-1]
-    assert f"{out} is not written: the measured times repeat only to 21.0 %, the limit is 15 %" in error
-    assert "perflex doctor" in error
-    assert not out.exists()
-    assert main([*CALIBRATE, "-o", str(out), "--accept-noise"]) == 0
-    assert Calibration.load(out).params.keys() == {"p_f32madd"}
-    with_repeatability(monkeypatch, 0.15)
-    assert main([*CALIBRATE, "-o", str(out)]) == 0
-
-
 def test_times_that_scatter_are_refused_from_end_to_end(
     machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "c.yaml"
     # Up to thirty times the law and more: no statistic of a few such times comes again.
-    machine.devices = [Cpu(law, noise=10.0)]
+    machine.devices = [cpu(law, noise=10.0)]
     words = [*CALIBRATE, "-o", str(out)]
     assert main([*words, "--accept-noise"]) == 0
     known = Calibration.load(out).options
     assert known["repeatability"] > 0.15
     out.unlink()
     assert main(words) == 1
-    assert "is not written" in capfd.readouterr().err
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert f"{out} is not written: the measured times repeat only to " in error
+    assert "perflex doctor" in error
     assert not out.exists()
 
 
@@ -193,17 +141,11 @@ def test_times_that_scatter_are_refused_from_end_to_end(
     ("disturbs", "share"), [(lambda number: number % 25 < 16, 64), (lambda number: number % 25 == 7, 4)]
 )
 def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(
-    disturbs: Callable[[int], bool],
-    share: int,
-    machine: SimpleNamespace,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    disturbs, share, machine, tmp_path, capfd, monkeypatch
 ) -> None:
     exact = TimingOptions(trials=25, precision=0.0, budget_s=1e9)
     monkeypatch.setattr("perflex.calibration.ready.TimingOptions", lambda **_: exact)
-    device = replace(device_beside_others(disturbs, law=law), kind="cpu")
-    machine.devices = [device]
+    machine.devices = [replace(device_beside_others(disturbs, law=law), kind="cpu")]
     out = tmp_path / "c.yaml"
     words = [*CALIBRATE, "-o", str(out)]
     refused = share > 50
@@ -231,7 +173,7 @@ def evaluation() -> DeviceEvaluation:
     description = load_model("madd_only")
     with using_store("off"):
         made = calibrate(description.model(), measurement_kernels(description, 1.0)[:4], device=FakeDevice(law))
-    noisy = repeating_to(0.3, made)
+    noisy = replace(made, table=replace(made.table, repeatability=np.full(len(made.table), 0.3)))
     study = replace(STUDIES["matmul"], name="demo", models={"matmul_sq": "matmul_sq"})
     points = tuple(Point(variant, 96, 1e-3, 0.0, {"matmul_sq": 1e-3}) for variant in study.variants)
     choice = SimpleNamespace(name="matmul_sq", candidates=(), reason="there is no other")
@@ -239,14 +181,8 @@ def evaluation() -> DeviceEvaluation:
     return DeviceEvaluation("fake", (result,), (), None)
 
 
-def write_one(evaluation: DeviceEvaluation, folder: Path, **how: bool) -> list[Path]:
-    return write_evaluation([evaluation], folder, **how)
-
-
-@pytest.mark.parametrize("write", [write_demo, write_one])
-def test_results_on_noise_are_written_and_their_calibrations_are_not(
-    write: Callable[..., list[Path]], evaluation: DeviceEvaluation, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("write", [write_demo, lambda found, *rest, **how: write_evaluation([found], *rest, **how)])
+def test_results_on_noise_are_written_and_their_calibrations_are_not(write, evaluation, tmp_path) -> None:
     with pytest.warns(PerflexWarning, match=r"calibration.*\.yaml is not written: .* 30\.0 %"):
         paths = write(evaluation, tmp_path)
     assert sorted(paths) == sorted(tmp_path.iterdir())
@@ -262,12 +198,7 @@ def test_results_on_noise_are_written_and_their_calibrations_are_not(
 
 @pytest.mark.parametrize("words", [["demo"], ["evaluate", "matmul"]])
 def test_demo_and_evaluate_warn_and_pass_on_what_is_accepted(
-    words: list[str],
-    machine: SimpleNamespace,
-    evaluation: DeviceEvaluation,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words, machine, evaluation, tmp_path, capfd, monkeypatch
 ) -> None:
     machine.system = BUSY
     monkeypatch.setattr("perflex.studies.demo.run_demo", lambda *_, **__: evaluation)

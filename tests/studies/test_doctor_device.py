@@ -96,18 +96,6 @@ def test_a_quiet_fake_device_is_found_to_be_what_it_is() -> None:
     assert verdict(device_findings(found, "other")) == "fit to measure on"
 
 
-def test_a_device_that_is_slower_every_time_it_is_opened_is_not_fit() -> None:
-    built: list[str] = []
-
-    def slower(label: str, sizes: dict[str, int]) -> float:
-        built.append(label)
-        return law(label, sizes) * 1.5 ** built.count(label)
-
-    found = try_device(FakeDevice(slower), 1.0)
-    assert min(one.repeatability or 0.0 for one in found.trials) > 0.499
-    assert said(found, "other")["repeatability"].state == "bad"
-
-
 def test_kernels_that_fail_are_said_and_not_tried_again() -> None:
     asked: list[str] = []
 
