@@ -6,7 +6,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,42 +23,46 @@ from perflex.timing.measuring import measure
 from support.building import built
 from support.scripted_device import Kept
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 POCL = Device("Portable Computing Language", "AuthenticAMD", "cpu-znver4-AMD EPYC", "5.0", compute_units=4)
 OLD_POCL = replace(POCL, name="pthread-AMD EPYC", driver="3.1")
 INTEL = Device("Intel(R) OpenCL", "Intel(R) Corporation", "AMD EPYC", "2025", compute_units=4)
 ORDINARY = {"PATH": "/bin"}
-PINNED = {
-    POCL: {"POCL_AFFINITY": "1"},
-    OLD_POCL: {"POCL_AFFINITY": "1"},
-    INTEL: {"DPCPP_CPU_CU_AFFINITY": "close", "DPCPP_CPU_PLACES": "threads"},
-}
+POCL_PINNED = {"POCL_AFFINITY": "1"}
+INTEL_PINNED = {"DPCPP_CPU_CU_AFFINITY": "close", "DPCPP_CPU_PLACES": "threads"}
 
 
-def given(device: Any, environment: Mapping[str, str] = ORDINARY, *, isolate: bool = True) -> Affinity:
-    return affinity_of(device, isolate=isolate, environment=environment)
-
-
-@pytest.fixture(autouse=True)
-def four_processors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine of four processors, all of them this process's, but for tests of real devices."""
-    if request.node.get_closest_marker("machine") is None:
-        share(monkeypatch, {0, 1, 2, 3}, 4)
+def words(variables: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
 def share(monkeypatch: pytest.MonkeyPatch, allowed: set[int], present: int) -> None:
     monkeypatch.setattr(affinity, "_processors", lambda: (frozenset(allowed), present))
 
 
-@pytest.mark.parametrize("device", PINNED, ids=["pocl", "pocl 3", "intel"])
-def test_workers_are_pinned_where_they_have_all_processors(device: Device) -> None:
-    found = given(device)
-    assert found.variables == PINNED[device]
-    assert found.said == found.setting == " ".join(f"{name}={value}" for name, value in PINNED[device].items())
+@pytest.fixture(autouse=True)
+def four_processors(request, monkeypatch) -> None:
+    """A machine of four processors, all of them this process's, but for tests of real devices."""
+    if request.node.get_closest_marker("machine") is None:
+        share(monkeypatch, {0, 1, 2, 3}, 4)
 
 
+@pytest.mark.parametrize(
+    ("device", "given", "pinned"),
+    [
+        (POCL, {}, POCL_PINNED),
+        (OLD_POCL, {}, POCL_PINNED),
+        (INTEL, {}, INTEL_PINNED),
+        # Settings of one runtime mean nothing to the other.
+        (INTEL, {"POCL_AFFINITY": "0"}, INTEL_PINNED),
+        (POCL, {"DPCPP_CPU_CU_AFFINITY": "spread"}, POCL_PINNED),
+    ],
+)
+def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned) -> None:
+    found = affinity_of(device, isolate=True, environment=ORDINARY | given)
+    assert found == Affinity(pinned, words(pinned), words(pinned))
+
+
+@pytest.mark.parametrize("isolate", [True, False])
 @pytest.mark.parametrize(
     ("device", "own"),
     [
@@ -70,17 +73,9 @@ def test_workers_are_pinned_where_they_have_all_processors(device: Device) -> No
         (INTEL, {"CL_CONFIG_CPU_NUM_CUS": "2"}),
     ],
 )
-def test_a_users_own_setting_wins(device: Device, own: dict[str, str]) -> None:
-    for isolate in (True, False):
-        found = given(device, ORDINARY | own, isolate=isolate)
-        assert found.variables == {}
-        assert found.setting == " ".join(f"{name}={value}" for name, value in own.items())
-        assert found.said == f"{found.setting} (the user's own)"
-
-
-def test_settings_of_one_runtime_mean_nothing_to_the_other() -> None:
-    assert given(INTEL, {"POCL_AFFINITY": "0"}).variables == PINNED[INTEL]
-    assert given(POCL, {"DPCPP_CPU_CU_AFFINITY": "spread"}).variables == PINNED[POCL]
+def test_a_users_own_setting_wins(device, own, isolate) -> None:
+    found = affinity_of(device, isolate=isolate, environment=ORDINARY | own)
+    assert found == Affinity({}, words(own), f"{words(own)} (the user's own)")
 
 
 @pytest.mark.parametrize(
@@ -93,29 +88,31 @@ def test_settings_of_one_runtime_mean_nothing_to_the_other() -> None:
         ({0, 1, 2, 3}, 4, 2),  # the user wants fewer workers: they may be pinned to threads of one core
     ],
 )
-def test_nothing_is_set_where_workers_would_leave_the_processes_share(
-    monkeypatch: pytest.MonkeyPatch, allowed: set[int], present: int, workers: int
-) -> None:
+def test_nothing_is_set_where_workers_would_leave_the_processes_share(monkeypatch, allowed, present, workers) -> None:
     share(monkeypatch, allowed, present)
+    why = f"none: the process may use {len(allowed)} of {present} processors, and the device has {workers} workers"
     for device in (POCL, INTEL):
-        found = given(replace(device, compute_units=workers))
-        assert (found.variables, found.setting) == ({}, "")
-        assert found.said == (
-            f"none: the process may use {len(allowed)} of {present} processors, and the device has {workers} workers"
-        )
+        found = affinity_of(replace(device, compute_units=workers), isolate=True, environment=ORDINARY)
+        assert found == Affinity({}, "", why)
 
 
 def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(monkeypatch) -> None:
     share(monkeypatch, {0, 1}, 4)
-    assert given(replace(POCL, compute_units=2)).variables == PINNED[POCL]
-    assert given(replace(INTEL, compute_units=2)).variables == {}
+    for device, pinned in ((POCL, POCL_PINNED), (INTEL, {})):
+        found = affinity_of(replace(device, compute_units=2), isolate=True, environment=ORDINARY)
+        assert found.variables == pinned
 
 
-def test_other_reasons_to_leave_workers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert given(POCL, isolate=False).said == "none: kernels ran in the user's own process (isolate=False)"
-    assert given(replace(POCL, compute_units=1)).said == "none: the device has one worker"
+def test_other_reasons_to_leave_workers_alone(monkeypatch) -> None:
+    def said(device: Device, *, isolate: bool = True) -> str:
+        found = affinity_of(device, isolate=isolate, environment=ORDINARY)
+        assert (found.variables, found.setting) == ({}, "")
+        return found.said
+
+    assert said(POCL, isolate=False) == "none: kernels ran in the user's own process (isolate=False)"
+    assert said(replace(POCL, compute_units=1)) == "none: the device has one worker"
     monkeypatch.setattr(affinity, "_processors", lambda: None)
-    assert given(POCL) == Affinity({}, "", "none: the system does not report which processors a process may use")
+    assert said(POCL) == "none: the system does not report which processors a process may use"
 
 
 @pytest.mark.parametrize(
@@ -129,32 +126,37 @@ def test_other_reasons_to_leave_workers_alone(monkeypatch: pytest.MonkeyPatch) -
         object(),
     ],
 )
-def test_nothing_is_said_of_devices_without_such_settings(device: Any) -> None:
-    assert given(device) == Affinity()
+def test_nothing_is_said_of_devices_without_such_settings(device) -> None:
+    assert affinity_of(device, isolate=True, environment=ORDINARY) == Affinity()
 
 
-def test_the_process_gets_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Mapping[str, str]] = []
+def test_the_process_gets_the_variables(monkeypatch) -> None:
+    asked = []
     monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
     monkeypatch.setattr("perflex.timing.isolation.backend.AskedProcess", lambda _, variables: asked.append(variables))
     for name in affinity._RUNTIMES[0].known + affinity._RUNTIMES[1].known:
         monkeypatch.delenv(name, raising=False)
-    for device in PINNED:
+    for device in (POCL, INTEL):
         WorkerProcess(device)
-    assert asked == list(PINNED.values())
+    assert asked == [POCL_PINNED, INTEL_PINNED]
 
 
-def test_keys_follow_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_with_and_without_a_setting_are_apart(monkeypatch) -> None:
     monkeypatch.delenv("POCL_AFFINITY", raising=False)
     job = SizedKernel(good(), {"n": 1000}, "good")
     pinned = measurement_key(job, POCL, TimingOptions())
     free = measurement_key(job, POCL, TimingOptions(isolate=False))
     assert pinned == with_affinity(free, "POCL_AFFINITY=1") != free
+    assert pinned.conditions == f"{free.conditions} affinity=POCL_AFFINITY=1"
+    # Samples that were taken before there were settings stay good.
+    assert with_affinity(pinned, "") == free
     monkeypatch.setenv("POCL_AFFINITY", "0")
-    assert measurement_key(job, POCL, TimingOptions()) == with_affinity(free, "POCL_AFFINITY=0")
+    assert measurement_key(job, POCL, TimingOptions()) == with_affinity(pinned, "POCL_AFFINITY=0")
 
 
 # with drivers
+
+QUICK = TimingOptions(trials=2, min_trials=2)
 
 
 def cpu_devices(real_devices: list[Device]) -> list[Device]:
@@ -164,55 +166,47 @@ def cpu_devices(real_devices: list[Device]) -> list[Device]:
     return found
 
 
-def masks(pid: int) -> dict[int, str]:
-    """By thread the processors that it may run on."""
-    return {
-        int(task.name): next(
-            line.split()[1] for line in (task / "status").read_text().splitlines() if "Cpus_allowed_list" in line
-        )
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    }
+def masks(pid: int) -> list[str]:
+    """Return the processors that each thread may run on."""
+    status = [(task / "status").read_text().splitlines() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [line.split()[1] for lines in status for line in lines if "Cpus_allowed_list" in line]
 
 
-def test_real_workers_stay_on_processors_of_their_own(real_devices: list[Device]) -> None:
+def test_real_workers_stay_on_processors_of_their_own(real_devices) -> None:
     for device in cpu_devices(real_devices):
         backend = IsolatedBackend(device, RunLimits(launch_s=1, build_s=60))
         try:
             built(backend, good(), {"n": 1 << 16}, "good").run(3)
-            process = backend.worker()._child._process
-            single = [mask for mask in masks(process.pid).values() if mask.isdecimal()]
+            single = [mask for mask in masks(backend.worker()._child._process.pid) if mask.isdecimal()]
         finally:
             backend.close()
         assert sorted(map(int, single)) == list(range(device.compute_units)), device
 
 
-def test_what_was_set_is_said(real_devices: list[Device]) -> None:
-    job, quick = SizedKernel(good(), {"n": 1 << 12}, "good"), TimingOptions(trials=2, min_trials=2)
-    device = cpu_devices(real_devices)[0]
+def test_what_was_set_is_said(real_devices) -> None:
+    job, device = SizedKernel(good(), {"n": 1 << 12}, "good"), cpu_devices(real_devices)[0]
     said = affinity_of(device, isolate=True).setting
     assert said
-    assert measure([job], device, quick).summary().affinity == said
+    assert measure([job], device, QUICK).summary().affinity == said
     with ThreadPoolExecutor(1) as executor:
-        assert measure_on(executor, [job], device, quick).affinity == said
+        assert measure_on(executor, [job], device, QUICK).affinity == said
 
 
 def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, monkeypatch) -> None:
-    job, quick = SizedKernel(good(), {"n": 1 << 12}, "good"), TimingOptions(trials=2, min_trials=2)
+    job, kept = SizedKernel(good(), {"n": 1 << 12}, "good"), Kept()
     theirs = Affinity({}, "THEIRS=2", "THEIRS=2 (the user's own)")
     monkeypatch.setattr(executor_worker, "affinity_of", lambda *_, **__: theirs)
-    kept = Kept()
     with ThreadPoolExecutor(1) as executor:
-        found = measure_on(executor, [job], real_devices[0], quick, recorder=kept)
+        found = measure_on(executor, [job], real_devices[0], QUICK, recorder=kept)
     assert found.summary().affinity == theirs.said
     [(key, samples)] = kept.samples.items()
     # Disturbed samples are taken again, up to as many.
     assert 2 <= len(samples) <= 4
-    assert key == with_affinity(measurement_key(job, real_devices[0], quick), "THEIRS=2")
+    assert key == with_affinity(measurement_key(job, real_devices[0], QUICK), "THEIRS=2")
 
 
 @pytest.mark.machine
 def test_the_processors_of_this_machine_are_known() -> None:
-    known = affinity._processors()
-    assert known is not None
-    assert known[0] == os.sched_getaffinity(0)
-    assert len(known[0]) <= known[1]
+    allowed, present = affinity._processors()
+    assert allowed == os.sched_getaffinity(0)
+    assert len(allowed) <= present

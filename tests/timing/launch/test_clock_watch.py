@@ -21,8 +21,6 @@ from support.cuda_for_tests import fake_cupy, fake_gpu
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex import Device
-
 __all__ = ["fake_cupy", "fake_gpu"]
 
 HERE = "0000:01:00.0"
@@ -72,12 +70,9 @@ class FakeNvml(ModuleType):
         if self.old_driver:
             msg = "Function Not Found"
             raise self.NVMLError_FunctionNotFound(msg)
-        return self._read(handle)
+        return self.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:  # noqa: N802
-        return self._read(handle)
-
-    def _read(self, handle: Any) -> int:
         self.asked.append(handle)
         found = self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
         if isinstance(found, Exception):
@@ -86,48 +81,44 @@ class FakeNvml(ModuleType):
 
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+def nvml(monkeypatch) -> Iterator[FakeNvml]:
     fake = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     yield fake
     assert fake.open == 0
 
 
-def activity(before: int | Exception, after: int | Exception, nvml: FakeNvml) -> SystemActivity | None:
-    nvml.readings = [before, after]
+SILENT = FakeNvml.NVMLError("Not Supported")
+
+
+@pytest.mark.parametrize("old_driver", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "throttled"),
+    [
+        # Heat and power count, before or after the launches.
+        *((reason, 0, True) for reason in (POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE)),
+        (IDLE, HW_THERMAL | SYNC_BOOST, True),
+        # One reading is enough to know that the clock was lowered.
+        (SILENT, POWER_CAP, True),
+        (POWER_CAP, SILENT, True),
+        # Other reasons do not count.
+        *((reason, reason, False) for reason in (0, IDLE, APPLICATION_CLOCKS, SYNC_BOOST, DISPLAY_CLOCKS)),
+        # What the driver does not tell is not guessed.
+        (SILENT, SILENT, None),
+        (0, SILENT, None),
+        (SILENT, 0, None),
+    ],
+)
+def test_what_the_driver_tells_before_and_after_the_launches(before, after, throttled, old_driver, nvml) -> None:
+    nvml.readings, nvml.old_driver = [before, after], old_driver
     watch = clock_watch([HERE])
-    assert watch is not None
     found = watch.activity_since(watch.reading())
     watch.close()
     assert nvml.asked[-2:] == ["first", "first"]
-    return found
+    assert found == (None if throttled is None else SystemActivity(throttled=throttled))
 
 
-@pytest.mark.parametrize("reason", [POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE])
-def test_heat_and_power_before_or_after_the_launches_count(nvml: FakeNvml, reason: int) -> None:
-    for before, after in ((reason, 0), (IDLE, reason | SYNC_BOOST), (reason, reason)):
-        assert activity(before, after, nvml) == SystemActivity(throttled=True)
-
-
-@pytest.mark.parametrize("reason", [0, IDLE, APPLICATION_CLOCKS, SYNC_BOOST, DISPLAY_CLOCKS])
-def test_other_reasons_do_not(nvml: FakeNvml, reason: int) -> None:
-    assert activity(reason, reason, nvml) == SystemActivity(throttled=False)
-
-
-def test_what_the_driver_does_not_tell_is_not_guessed(nvml: FakeNvml) -> None:
-    silent = FakeNvml.NVMLError("Not Supported")
-    assert activity(silent, silent, nvml) is None
-    assert activity(0, silent, nvml) is activity(silent, 0, nvml) is None
-    # One reading is enough to know that it was lowered.
-    assert activity(silent, POWER_CAP, nvml) == activity(POWER_CAP, silent, nvml) == SystemActivity(throttled=True)
-
-
-def test_old_drivers_know_the_question_under_its_old_name(nvml: FakeNvml) -> None:
-    nvml.old_driver = True
-    assert activity(0, HW_THERMAL, nvml) == SystemActivity(throttled=True)
-
-
-def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml) -> None:
+def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch, nvml) -> None:
     nvml.no_driver = True
     assert clock_watch([HERE]) is None
     nvml.no_driver = False
@@ -139,27 +130,25 @@ def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch: pytes
     assert clock_watch([HERE]) is None
 
 
-def test_a_device_that_is_not_found_or_not_the_only_one_is_not_watched(nvml: FakeNvml) -> None:
+def test_a_device_that_is_not_found_or_not_the_only_one_is_not_watched(nvml) -> None:
     nvml.places["00000000:08:01.0"] = nvml.places["00000000:08:08.0"] = "other"
-    assert clock_watch([]) is None
-    assert clock_watch(["0000:07:00.0"]) is None
-    assert clock_watch(["00000000:08:01.0", "00000000:08:08.0"]) is None
-    watch = clock_watch(["0000:07:00.0", HERE, HERE])
-    assert watch is not None
-    watch.close()
+    for places in ([], ["0000:07:00.0"], ["00000000:08:01.0", "00000000:08:08.0"]):
+        assert clock_watch(places) is None
+    clock_watch(["0000:07:00.0", HERE, HERE]).close()
 
 
 def test_nvidias_opencl_says_where_a_device_is() -> None:
-    def device(domain: int, bus: int, slot: int) -> Any:
-        return SimpleNamespace(pci_domain_id_nv=domain, pci_bus_id_nv=bus, pci_slot_id_nv=slot)
+    def found(domain: int, bus: int, slot: int) -> tuple[str, ...]:
+        device = SimpleNamespace(pci_domain_id_nv=domain, pci_bus_id_nv=bus, pci_slot_id_nv=slot)
+        return opencl_bus_ids(device, RuntimeError)
 
-    assert opencl_bus_ids(device(0, 0x3B, 0), RuntimeError) == ("00000000:3b:00.0",)
+    assert found(0, 0x3B, 0) == ("00000000:3b:00.0",)
     # Number 5 on the bus, with that of the function or without.
-    assert opencl_bus_ids(device(1, 2, 5 << 3), RuntimeError) == ("00000001:02:05.0", "00000001:02:28.0")
-    assert opencl_bus_ids(device(1, 2, 5), RuntimeError) == ("00000001:02:00.0", "00000001:02:05.0")
+    assert found(1, 2, 5 << 3) == ("00000001:02:05.0", "00000001:02:28.0")
+    assert found(1, 2, 5) == ("00000001:02:00.0", "00000001:02:05.0")
 
 
-def test_opencl_devices_of_others_are_not_asked_for(nvml: FakeNvml, default_device: Device) -> None:
+def test_opencl_devices_of_others_are_not_asked_for(nvml, default_device) -> None:
     class Other:
         @property
         def pci_domain_id_nv(self) -> int:
@@ -177,8 +166,7 @@ def kernel() -> lp.TranslationUnit:
     return lp.split_iname(lp.add_dtypes(made, {"a": np.float32, "b": np.float32}), "i", 32, outer_tag="g.0")
 
 
-def test_launches_through_cuda_carry_what_the_driver_says(nvml: FakeNvml, fake_gpu: Device) -> None:
-    nvml.places = {"0000:01:00.0": "first"}
+def test_launches_through_cuda_carry_what_the_driver_says(nvml, fake_gpu) -> None:
     backend = CudaBackend(fake_gpu)
     runnable = built(backend, kernel(), {"n": 64}, "x")
     found = []
@@ -193,7 +181,7 @@ def test_launches_through_cuda_carry_what_the_driver_says(nvml: FakeNvml, fake_g
     backend.close()
 
 
-def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu: Device, nvml: FakeNvml) -> None:
+def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu, nvml) -> None:
     nvml.no_driver = True
     backend = CudaBackend(fake_gpu)
     times = built(backend, kernel(), {"n": 64}, "x").run(1)
@@ -202,14 +190,10 @@ def test_without_nvml_launches_through_cuda_say_nothing(fake_gpu: Device, nvml: 
     assert not nvml.asked
 
 
-# A real NVIDIA GPU
-
-
 @pytest.mark.gpu
-def test_a_real_driver_tells(cuda_device: Device) -> None:
+def test_a_real_driver_tells(cuda_device) -> None:
     pytest.importorskip("pynvml")
     backend = CudaBackend(cuda_device)
     times = built(backend, kernel(), {"n": 1 << 20}, "x").run(3)
     backend.close()
-    assert times.activity is not None
     assert isinstance(times.activity.throttled, bool)
