@@ -6,11 +6,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, process_pool, signal_name
+from support.processes import gone
 
 # A net: beside other work a process takes many times as long to begin.
 LIMIT_S = 120
@@ -40,20 +40,6 @@ with Connection(int(sys.argv[1])) as connection:
 @pytest.fixture
 def child() -> AskedProcess:
     return AskedProcess(["-c", ANSWERING])
-
-
-def gone(pid: int) -> bool:
-    """Whether a process is no more, or a zombie that somebody else has to bury."""
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_requests_are_answered_until_the_end(child: AskedProcess) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.processes import gone
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -70,19 +72,6 @@ time.sleep({seconds})
 BY_KEY = "perflex: interrupted by SIGINT\n"
 
 
-def gone(pid: int, within_s: float) -> bool:
-    """Return whether a process ends in time; one that nobody waits for has ended."""
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
-
-
 @contextmanager
 def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start the command, and give what was started, which is its guard, and the number of the guarded process."""
@@ -128,7 +117,7 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-@pytest.mark.parametrize("module", ["lazy_loader", "perflex.caches", "perflex.__main__", "perflex.errors"])
+@pytest.mark.parametrize("module", ["lazy_loader", "perflex.__main__"])
 @pytest.mark.parametrize(
     "words", [(sys.executable, "-m", "perflex"), (str(Path(sys.executable).with_name("perflex")),)]
 )

@@ -23,32 +23,24 @@ def info(
     )
 
 
-def default_name(*infos: DeviceInfo) -> str | None:
+GPU, BROKEN_GPU = info("gpu", kind="gpu"), info("gpu", kind="gpu", usable=False)
+
+
+@pytest.mark.parametrize(
+    ("infos", "expected"),
+    [
+        ([info("cpu", embedded=True), GPU], "gpu"),
+        # Without a working GPU, the embedded runtime; any working device is better than none.
+        ([info("other"), BROKEN_GPU, info("own", embedded=True)], "own"),
+        ([info("own", embedded=True, usable=False), info("other")], "other"),
+        ([info("Oclgrind Simulator", "Oclgrind", kind="gpu")], None),
+        # Only one of equal GPUs.
+        ([GPU, replace(GPU, device=replace(GPU.device, ordinal=1))], "gpu"),
+    ],
+)
+def test_which_device_is_the_default(infos: list[DeviceInfo], expected: str | None) -> None:
     marked = [i.device.name for i in mark_default(infos) if i.default]
-    assert len(marked) <= 1
-    return marked[0] if marked else None
-
-
-def test_working_gpu_is_the_default() -> None:
-    assert default_name(info("cpu", embedded=True), info("gpu", kind="gpu")) == "gpu"
-
-
-def test_embedded_runtime_is_the_default_without_a_working_gpu() -> None:
-    broken = info("gpu", kind="gpu", usable=False)
-    assert default_name(info("other"), broken, info("own", embedded=True)) == "own"
-
-
-def test_any_working_device_is_better_than_none() -> None:
-    assert default_name(info("own", embedded=True, usable=False), info("other")) == "other"
-
-
-def test_simulator_is_never_the_default() -> None:
-    assert default_name(info("Oclgrind Simulator", "Oclgrind", kind="gpu")) is None
-
-
-def test_only_one_of_equal_gpus_is_the_default() -> None:
-    twin = info("gpu", kind="gpu")
-    assert default_name(twin, replace(twin, device=replace(twin.device, ordinal=1))) == "gpu"
+    assert marked == ([] if expected is None else [expected])
 
 
 @pytest.fixture

@@ -149,14 +149,13 @@ def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
         assert np.isnan(result.parameter(name).standard_error)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
-def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions(seed: int) -> None:
+def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions() -> None:
     sides = [" + ".join(f"p_{s}{i} * f_{s}{i}" for i in range(4)) for s in "go"]
     model = Model(OUTPUT, f"overlap({sides[0]}, {sides[1]}, p_edge) + p_launch")
     params = {f"p_{s}{i}": 1e-11 * (1 + i) for s in "go" for i in range(4)} | {"p_edge": 1e3, "p_launch": 1e-6}
     params |= {"p_g1": -2e-12, "p_o2": -3e-12}
-    inputs = counts(model.input_features(), 80, seed)
-    random = np.random.default_rng(seed)
+    inputs = counts(model.input_features(), 80)
+    random = np.random.default_rng(0)
     seconds = np.maximum(model.evaluate(params, inputs), 1e-6) * (1 + 0.03 * random.normal(size=80))
     table = table_of(model, inputs, seconds)
     with warnings.catch_warnings():

@@ -74,7 +74,7 @@ def test_errors_fall_with_samples(world: tuple[list[Calibration], FeatureTable, 
     assert medians[2] < 0.08
 
 
-@pytest.mark.parametrize("count", [5, 10, 20])
+@pytest.mark.parametrize("count", [5, 20])
 def test_a_prior_beats_none(world: tuple[list[Calibration], FeatureTable, np.ndarray], count: int) -> None:
     sources, table, order = world
     samples, rest = table.take(order[:count]), table.take(order[20:])
@@ -244,7 +244,7 @@ def test_zero_in_some_sources_counts_as_small() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [0, 5, 20])
+@pytest.mark.parametrize("count", [0, 5])
 def test_intervals_hold(count: int) -> None:
     shares = []
     for seed in range(12):

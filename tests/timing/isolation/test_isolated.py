@@ -26,6 +26,7 @@ from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 from support.building import built
+from support.processes import gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,20 +49,6 @@ def backend(default_device: Device) -> Iterator[IsolatedBackend]:
 
 def process_of(backend: IsolatedBackend) -> subprocess.Popen[bytes]:
     return backend.worker()._child._process
-
-
-def gone(pid: int, within: float = 5.0) -> bool:
-    """Whether a process is no more, or a zombie that somebody else has to bury."""
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def children() -> set[int]:
