@@ -9,7 +9,9 @@ import pytest
 
 from perflex import Calibration, source_kernel
 from perflex.cli.arguments import load_kernel
+from perflex.errors import MeasurementError
 from perflex.features import extract_scop, scop_to_yaml
+from perflex.testing import FakeDevice
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, PREFETCHING = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'matmul.py'}:prefetching"
@@ -132,3 +134,69 @@ def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkey
         ("rank --machine A100-40GB {}", "1. "),
     ):
         assert expected in shown(*command.format(kernel).split(), "n=4096", "--local", "64", "--global", "n")
+
+
+# Times beside predictions
+
+
+@pytest.fixture
+def timed_on(monkeypatch):
+    """Make a device with some law that of all calibrations; give how often it was opened."""
+
+    def place(law) -> list[str]:
+        opened = []
+
+        class Counted(FakeDevice):
+            def backend(self):
+                opened.append(self.name)
+                return super().backend()
+
+        device = Counted(law)
+        monkeypatch.setattr("perflex.calibration.device_match.device_of_calibration", lambda *_: device)
+        return opened
+
+    return place
+
+
+def failing(name, sizes):
+    msg = "it does not run"
+    raise MeasurementError(msg)
+
+
+def test_predict_says_what_was_measured_beside(calibration, content, run, timed_on) -> None:
+    opened = timed_on(lambda _label, _sizes: 5e-4)
+    words = ["predict", calibration, NAIVE, "n=512,1024"]
+    alone, timed = content(*words), content(*words, "--time")
+    assert len(opened) == 1
+    for entry, before in zip(timed, alone, strict=True):
+        low, high = entry.pop("measured_low_s"), entry.pop("measured_high_s")
+        assert [low, high, entry.pop("measured_s")] == pytest.approx([5e-4] * 3)
+        assert entry.pop("measured_on") == str(FakeDevice(failing))
+        assert entry.pop("disturbed") is False
+        assert entry == before
+    code, out, err = run(*words, "--time")
+    assert (code, err) == (0, "")
+    assert out.count(f"  measured: 500 us (500 us to 500 us) on {FakeDevice(failing)}\n") == 2
+
+
+def test_sizes_that_fail_are_told(calibration, shown, refused, timed_on) -> None:
+    timed_on(lambda name, sizes: 5e-4 if sizes["n"] < 1000 else failing(name, sizes))
+    out = shown("predict", calibration, NAIVE, "--time", "n=512,1024")
+    assert out.count("  measured: ") == out.count("  not measured: ") == 1
+    assert "it does not run" in out
+    assert "it does not run" in refused("predict", calibration, NAIVE, "--time", "n=1024", code=1)
+
+
+def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on) -> None:
+    timed_on(lambda name, sizes: 5e-4 if "naive" in name else failing(name, sizes))
+    words = ["rank", calibration, PREFETCHING, NAIVE, "n=512", "--time"]
+    code, out, err = run(*words)
+    first, last = out.splitlines()
+    assert code == 0
+    assert first.startswith(f"1. {NAIVE}: measured 500 us (1.00 x), predicted ")
+    assert last.startswith(f"2. {PREFETCHING}: not measured, predicted ")
+    assert "nan" not in out
+    assert "the variant is not timed" in err
+    best, worst = content(*words)
+    assert (best["measured_s"], worst["measured_s"]) == (pytest.approx(5e-4), None)
+    assert best["knowledge"] == "nothing"

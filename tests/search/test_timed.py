@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
-import perflex.calibration.device_match
 from perflex import Calibration, Model, TimingOptions, calibrate, rank, time_kernel
-from perflex.__main__ import main
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, PerflexWarning
 from perflex.testing import FakeDevice
-from support.saved_calibrations import saved_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 
@@ -27,7 +22,6 @@ SIZES = {"n": 1 << 17}
 # What a launch takes, in seconds; by its source each variant looks the better the larger its number.
 COST = {"v0": 3e-5, "v1": 1e-5, "v2": 5e-5, "v3": 4e-5, "v4": 2e-5}
 DEVICE = FakeDevice(lambda label, _sizes: COST[label])
-EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
 
 def variant(name: str) -> lp.TranslationUnit:
@@ -115,87 +109,3 @@ def test_a_real_kernel_is_timed(default_device: Any, *, isolate: bool) -> None:
     assert 1e-6 < time_kernel(variant("v0"), {"n": 1 << 22}, default_device, options).seconds < 1
     with pytest.raises(MissingSizeError):
         time_kernel(variant("v0"), {}, default_device)
-
-
-# The commands
-
-
-class Counted(FakeDevice):
-    """Counts how often it is opened."""
-
-    opened = 0
-
-    def backend(self) -> Any:
-        type(self).opened += 1
-        return super().backend()
-
-
-@pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeDevice], None]:
-    """Make a device that of all calibrations."""
-
-    def place(device: FakeDevice) -> None:
-        monkeypatch.setattr(perflex.calibration.device_match, "device_of_calibration", lambda *_: device)
-
-    return place
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    path = tmp_path / "matmul.yaml"
-    path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")
-    return str(path)
-
-
-def test_predict_says_what_was_measured_beside(
-    file: str, capfd: pytest.CaptureFixture[str], on: Callable[[FakeDevice], None]
-) -> None:
-    on(Counted(lambda _label, _sizes: 5e-4))
-    Counted.opened = 0
-    words = ["predict", file, f"{EXAMPLE}:naive", "n=512,1024", "--json"]
-    assert main(words) == 0
-    alone = json.loads(capfd.readouterr().out)
-    assert main([*words, "--time"]) == 0
-    timed = json.loads(capfd.readouterr().out)
-    assert Counted.opened == 1
-    for entry, before in zip(timed, alone, strict=True):
-        low, high = entry.pop("measured_low_s"), entry.pop("measured_high_s")
-        assert [low, high, entry.pop("measured_s")] == pytest.approx([5e-4] * 3)
-        assert entry.pop("measured_on") == str(FakeDevice(failing))
-        assert entry.pop("disturbed") is False
-        assert entry == before
-    assert main([*words[:-1], "--time"]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
-    assert out.count(f"  measured: 500 us (500 us to 500 us) on {FakeDevice(failing)}\n") == 2
-
-
-def test_sizes_that_fail_are_told(
-    file: str, capfd: pytest.CaptureFixture[str], on: Callable[[FakeDevice], None]
-) -> None:
-    on(FakeDevice(lambda name, sizes: 5e-4 if sizes["n"] < 1000 else failing(name, sizes)))
-    words = ["predict", file, f"{EXAMPLE}:naive", "--time"]
-    assert main([*words, "n=512,1024"]) == 0
-    out = capfd.readouterr().out
-    assert out.count("  measured: ") == out.count("  not measured: ") == 1
-    assert "it does not run" in out
-    assert main([*words, "n=1024"]) == 1
-    assert "it does not run" in capfd.readouterr().err
-
-
-def test_rank_orders_by_what_was_measured(
-    file: str, capfd: pytest.CaptureFixture[str], on: Callable[[FakeDevice], None]
-) -> None:
-    on(FakeDevice(lambda name, sizes: 5e-4 if "naive" in name else failing(name, sizes)))
-    words = ["rank", file, f"{EXAMPLE}:prefetching", f"{EXAMPLE}:naive", "n=512", "--time"]
-    assert main(words) == 0
-    out, err = capfd.readouterr()
-    first, last = out.splitlines()
-    assert first.startswith(f"1. {EXAMPLE}:naive: measured 500 us (1.00 x), predicted ")
-    assert last.startswith(f"2. {EXAMPLE}:prefetching: not measured, predicted ")
-    assert "nan" not in out
-    assert "the variant is not timed" in err
-    assert main([*words, "--json"]) == 0
-    best, worst = json.loads(capfd.readouterr().out)
-    assert (best["measured_s"], worst["measured_s"]) == (pytest.approx(5e-4), None)
-    assert best["knowledge"] == "nothing"

@@ -31,13 +31,6 @@ def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path: P
     assert "left over" not in listed
 
 
-def test_a_step_that_fails_says_why(tmp_path: Path) -> None:
-    import gpu_study
-
-    step = gpu_study.Step("failing", 1, (sys.executable, "-c", "import sys; print('the cause'); sys.exit(3)"))
-    assert gpu_study.run(step, tmp_path, 60.0) == "exit 3: the cause"
-
-
 def test_steps_that_ended_well_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gpu_study
 

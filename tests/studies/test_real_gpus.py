@@ -146,35 +146,6 @@ def test_every_method_predicts_what_is_computed_by_hand(model: str) -> None:
     assert "| V100 | 10 | perflex | 10 samples | 2 | 1.00 |" in text
 
 
-def test_few_programs_are_predicted_from_those_of_other_data(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "_FEW_PROGRAMS", ("few",))
-    monkeypatch.setattr(trials, "_MANY_PROGRAMS", ("made up",))
-    # The GPU called T4 has timed nothing but the few.
-    few = [replace(one, data="few", program="few", label=f"few {one.label}") for one in ROWS if one.program == "add"]
-    rows = [*few, *(one for one in ROWS if one.gpu == "V100")]
-    found = real_gpus.predictions(rows, names=["perflex", "factor", "roofline"], model=model, workers=1)
-    expected = {f"few {label(*one)}": seconds("V100", *one) for one in EVERY if one[0] == "add"}
-    own = said(found, "perflex", "nothing", data="few", gpu="V100", samples="other programs")
-    assert own == pytest.approx(expected, rel=10 * NOISE)
-    there = "other programs and GPUs"
-    assert not said(found, "perflex", "nothing", gpu="T4", samples=there)
-    assert said(found, "roofline", "nothing", gpu="T4", samples=there)
-    # The data of many programs are not predicted from others.
-    studies = {case.study for case in found[1] if case.data == "made up"}
-    assert studies == {"one program left out", "few samples", "GPU and program left out"}
-
-
-@pytest.mark.slow
-def test_times_of_other_gpus_are_used_where_one_is_judged(model: str) -> None:
-    found = real_gpus.predictions(ROWS, ["T4"], ["trees_elsewhere", "transfer"], model, workers=1)
-    assert {case.gpu for case in found[1]} == {"T4"}
-    assert len(said(found, "ExtraTrees, other GPUs too", "timing on other devices", samples="0")) == 12
-    transferred = said(found, "perflex, transfer", "timing on other devices, 10 samples")
-    assert transferred == pytest.approx({one.label: one.seconds for one in ROWS if one.label in transferred}, rel=0.05)
-    (method,) = [one for one in found[0] if one.knowledge.endswith("10 samples") and "transfer" in one.name]
-    assert set(method.limits) == set(method.seconds)
-
-
 def test_an_unknown_gpu_method_or_folder_is_an_error_that_helps(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="no times of the GPU 'Three'; they have T4, V100"):
         choose(ROWS, ["Three"])

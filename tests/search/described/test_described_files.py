@@ -356,42 +356,51 @@ def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, mo
         prune(measured, **more)
 
 
-@pytest.mark.machine
-def test_strategy_in_kernel_tuners_simulation_mode(tmp_path):
+@pytest.fixture
+def simulated(tmp_path, monkeypatch):
+    """Run Kernel Tuner in its simulation mode, with a file of times of all settings; give the times it looked at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
+    monkeypatch.chdir(tmp_path)
+
+    def run(source, size, arguments, tunables, times, evaluations, **more):
+        entries = {
+            ",".join(map(str, row)): {**dict(zip(tunables, row, strict=True)), "time": time}
+            for row, time in zip(product(*tunables.values()), times, strict=True)
+        }
+        document = {
+            "schema_version": "1.0.0", "device_name": "A100", "kernel_name": "k", "problem_size": [size],
+            "objective": "time", "tune_params_keys": list(tunables), "tune_params": tunables, "cache": entries,
+        }  # fmt: skip
+        (tmp_path / "cache.json").write_text(json.dumps(document))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results, _ = kernel_tuner.tune_kernel(
+                "k", source, size, arguments, tunables, simulation_mode=True, cache="cache.json", lang="CUDA",
+                strategy_options={"max_fevals": evaluations}, quiet=True, **more,
+            )  # fmt: skip
+        assert len(results) == evaluations
+        return [result["time"] for result in results]
+
+    return run
+
+
+@pytest.mark.machine
+def test_strategy_in_kernel_tuners_simulation_mode(simulated):
     from perflex import KernelTunerStrategy
 
     description = load_description("convolution")
     tunables = {name: [int(value) for value in tunable.values] for name, tunable in description.tunables.items()}
     tunables |= {"block_size_x": [32, 64], "use_padding": [0], "block_size_y": [1, 2, 4]}
-    whole = {name: column.ravel() for name, column in zip(tunables, np.meshgrid(*tunables.values()), strict=True)}
-
-    times = times_of(DescribedSpace(description, whole, "A100"))
-    rows = np.column_stack(list(whole.values())).tolist()
-    entries = {
-        ",".join(map(str, row)): {**dict(zip(tunables, row, strict=True)), "time": time}
-        for row, time in zip(rows, times, strict=True)
-    }
-    document = {
-        "schema_version": "1.0.0", "device_name": "A100", "kernel_name": "k", "problem_size": [1], "objective": "time",
-        "tune_params_keys": list(tunables), "tune_params": tunables, "cache": entries,
-    }  # fmt: skip
-    path = tmp_path / "cache.json"
-    path.write_text(json.dumps(document))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results, _ = kernel_tuner.tune_kernel(
-            "k", "__global__ void k(){}", (1,), [], tunables, simulation_mode=True, cache=str(path), lang="CUDA",
-            strategy=KernelTunerStrategy("convolution", device="A100"), strategy_options={"max_fevals": 30}, quiet=True,
-        )  # fmt: skip
-    assert len(results) == 30
-    assert min(result["time"] for result in results) <= 1.05 * times.min()
+    columns = np.array(list(product(*tunables.values()))).T
+    times = times_of(DescribedSpace(description, dict(zip(tunables, columns, strict=True)), "A100"))
+    strategy = KernelTunerStrategy("convolution", device="A100")
+    assert min(simulated("__global__ void k(){}", 1, [], tunables, times, 30, strategy=strategy)) <= 1.05 * times.min()
 
 
 SOURCE = """
-__global__ void scaled(float *out, const float *in, int n) {
+__global__ void k(float *out, const float *in, int n) {
     for (int i = (blockIdx.x * block_size_x + threadIdx.x) * stride; i < n; i += block_size_x * stride * gridDim.x)
         out[i % n] = 2 * in[i];
 }
@@ -399,32 +408,14 @@ __global__ void scaled(float *out, const float *in, int n) {
 
 
 @pytest.mark.machine
-def test_strategy_reads_the_source_where_there_is_no_description(tmp_path, monkeypatch):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed (extra tuner)")
+def test_strategy_reads_the_source_where_there_is_no_description(simulated):
     from perflex import KernelTunerStrategy
 
-    monkeypatch.chdir(tmp_path)
     n = 1 << 22
     tunables = {"block_size_x": [32, 64, 128, 256, 512], "stride": [1, 2, 4, 8, 16, 32]}
-    entries = {
-        f"{block},{stride}": {"block_size_x": block, "stride": stride, "time": stride + 32 / block}
-        for block, stride in product(*tunables.values())
-    }
-    document = {
-        "schema_version": "1.0.0", "device_name": "A100", "kernel_name": "scaled", "problem_size": [n],
-        "objective": "time", "tune_params_keys": list(tunables), "tune_params": tunables, "cache": entries,
-    }  # fmt: skip
-    (tmp_path / "cache.json").write_text(json.dumps(document))
+    times = [stride + 32 / block for block, stride in product(*tunables.values())]
     arguments = [np.zeros(n, np.float32), np.zeros(n, np.float32), np.int32(n)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results, _ = kernel_tuner.tune_kernel(
-            "scaled", SOURCE, n, arguments, tunables, grid_div_x=["block_size_x", "stride"], simulation_mode=True,
-            cache="cache.json", lang="CUDA", strategy=KernelTunerStrategy(device="A100-40GB"),
-            strategy_options={"max_fevals": 12}, quiet=True,
-        )  # fmt: skip
-    assert len(results) == 12
+    strategy, divisors = KernelTunerStrategy(device="A100-40GB"), ["block_size_x", "stride"]
+    found = simulated(SOURCE, n, arguments, tunables, times, 12, strategy=strategy, grid_div_x=divisors)
     # Contiguous accesses are expected to be the fastest.
-    assert min(result["time"] for result in results) <= 1.25
+    assert min(found) <= 1.25

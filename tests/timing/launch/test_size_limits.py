@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
@@ -13,9 +12,6 @@ from perflex.errors import MeasurementError
 from perflex.models import SizeRule, load_model, model_names
 from perflex.studies.evaluation.studies import STUDIES
 from perflex.timing.launch.plan import plan_launch, size_launch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # As many times as fast as the device that the shipped sizes suit: beyond any GPU there is.
 FAST = 1000.0
@@ -63,14 +59,3 @@ def test_rules_of_a_study_are_those_of_its_measurement_kernels() -> None:
                 for kernels in load_model(name).measurement_kernels:
                     rule = kernels.scale.get(own.size)
                     assert rule is None or rule == own.rule
-
-
-def test_a_file_says_how_far_sizes_grow(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        "schema: perflex-model/1\nname: own\ndescription: none\noutput: f_cl_wall_time\n"
-        "expression: p_launch * f_sync_kernel_launch\nparameters:\n  p_launch: {meaning: launch, unit: s}\n"
-        "measurement_kernels:\n  - tags: [gmem_copy]\n    scale: {nelements: {power: 1, step: 16, most: 64}}\n"
-    )
-    (kernels,) = load_model(path).measurement_kernels
-    assert kernels.scale["nelements"] == SizeRule(power=1, step=16, most=64.0)
