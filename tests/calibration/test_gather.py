@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import loopy as lp
 import numpy as np
 import pytest
 
@@ -15,9 +14,8 @@ from perflex.errors import (
     PerflexWarning,
     UnknownFeatureError,
 )
-from perflex.features import kernel_feature_values
 from perflex.testing import FakeDevice
-from sample_kernels import matmul, pointwise
+from sample_kernels import pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
 MADD = "f_op_float32_madd"
@@ -114,29 +112,9 @@ def test_bad_features() -> None:
         gather_feature_values([MADD], kernels()).column("f_thread_items")
 
 
-def test_labels_are_unique() -> None:
-    kernel = pointwise("x[i] + 1")
-    table = gather_feature_values(["f_op_float32_add"], [(kernel, {"n": 64}), (kernel, {"n": 64})])
-    assert table.kernels == ("knl(n=64)", "knl(n=64) #2")
-
-
-def test_features_may_be_counted_for_arrays_of_sizes() -> None:
-    values = kernel_feature_values([MADD], matmul(prefetch=False), {"n": np.array([16, 64])})
-    assert values[MADD].tolist() == [16**3 / 32, 64**3 / 32]
-    assert kernel_feature_values(["f_mem_access_local"], matmul(prefetch=False), {"n": 64}) == {"f_mem_access_local": 0}
-
-
 def test_progress_is_told() -> None:
     steps: list[tuple[int, int, str]] = []
     run = RunOptions(progress=lambda *step: steps.append(step))
     gather_feature_values([MADD], kernels(), run=run)
     assert [step[:2] for step in steps] == [(0, 3), (1, 3), (2, 3)]
     assert all("counting matmul_sq" in step[2] for step in steps)
-
-
-def test_scops_described_by_hand_count_too() -> None:
-    from perflex.features import extract_scop
-
-    scop = extract_scop(lp.fix_parameters(matmul(prefetch=False), n=64))
-    table = gather_feature_values([MADD], [(scop, {})])
-    assert table.column(MADD).tolist() == [64**3 / 32]

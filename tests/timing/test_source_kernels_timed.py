@@ -57,14 +57,6 @@ def test_code_made_by_other_processes(default_device: Device) -> None:
         assert all(isinstance(each, Timing) for each in measure(jobs, default_device, QUICK, executor=pool))
 
 
-def test_a_known_law_is_found_again() -> None:
-    def law(_label: str, sizes: Any) -> float:
-        return 2e-6 + 3e-10 * 2 * sizes["n"]
-
-    found = calibrate(MODEL, [(axpy(), sizes) for sizes in SIZES], device=FakeDevice(law))
-    assert found.predict(axpy(), {"n": 3 << 20}) == pytest.approx(law("", {"n": 3 << 20}), rel=1e-2)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
 def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from perflex import TimingOptions
 from perflex.devices.cuda import load_cupy
-from perflex.errors import DeviceError, MeasurementError, MissingExtraError, MissingSizeError
+from perflex.errors import DeviceError, MeasurementError, MissingExtraError
 from perflex.features import SizedKernel
 from perflex.timing.launch.backend import backend_of
 from perflex.timing.launch.cuda import CudaBackend
@@ -141,11 +141,6 @@ def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBacken
     held = [place for place, name in enumerate(state().launches) if name == "perflex_hold"]
     assert len(held) == 3
     assert max(np.diff([*held, len(state().launches)])) == 401
-
-
-def test_sizes_are_checked_as_for_opencl(cuda: CudaBackend) -> None:
-    with pytest.raises(MissingSizeError, match="no value for size parameter n"):
-        built(cuda, good(), {}, "x")
 
 
 def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
