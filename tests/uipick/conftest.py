@@ -1,16 +1,16 @@
-"""Run measurement kernels on a real device through loopy's own executor, independent of perflex."""
+"""Run measurement kernels on real devices through loopy's own executor, independent of perflex."""
 
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
-from pathlib import Path
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 import pytest
 from loopy.diagnostic import ParameterFinderWarning
+from truth import UNTOUCHED
 
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from uipick import MeasurementKernel
-
-FOLDER = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark those kernels slow each of whose choices another one has, too; numbers are no choices."""
-    met: dict[Any, set[tuple[str, str]]] = defaultdict(set)
-    for item in items:
-        if FOLDER not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-            continue
-        if "run" not in item.fixturenames or item.get_closest_marker("slow") is not None:
-            continue
-        values = {("", "any")} | {(name, repr(v)) for name, v in item.callspec.params.items() if not _is_number(v)}
-        if values <= met[item.function]:
-            item.add_marker(pytest.mark.slow)
-        met[item.function] |= values
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @pytest.fixture
@@ -58,9 +37,8 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
     import pyopencl as cl
     import pyopencl.array as cla
 
-    if request.node.get_closest_marker("slow") is not None:
-        # Cases are many enough to spread them over the platforms.
-        contexts = [contexts[crc32(request.node.name.encode()) % len(contexts)]]
+    slow = request.node.get_closest_marker("slow") is not None
+    turn = count(crc32(request.node.name.encode()))
 
     def run_on(context: Any, kernel: Any, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         queue = cl.CommandQueue(context)
@@ -68,7 +46,7 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
         shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
         axes = _from_outermost(output)
         back = np.argsort(axes).tolist()
-        result = cla.to_device(queue, np.full([shape[axis] for axis in axes], -77, output.dtype.numpy_dtype))
+        result = cla.to_device(queue, np.full([shape[axis] for axis in axes], UNTOUCHED, output.dtype.numpy_dtype))
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -78,7 +56,9 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
         return result.get().transpose(back)
 
     def run_everywhere(kernel: Any, sizes: Mapping[str, int], **inputs: np.ndarray) -> np.ndarray:
-        results = [run_on(context, kernel, sizes, inputs) for context in contexts]
+        # Slow kernels are many enough to spread them over the platforms.
+        chosen = [contexts[next(turn) % len(contexts)]] if slow else contexts
+        results = [run_on(context, kernel, sizes, inputs) for context in chosen]
         for result in results[1:]:
             np.testing.assert_allclose(result, results[0], rtol=1e-4, atol=1e-6)
         return results[0]

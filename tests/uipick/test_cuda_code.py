@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 import warnings
+from math import prod
 
-import loopy as lp
 import pytest
-from loopy.kernel.data import UnrollTag
+from truth import rolled
 
 from oracles.nvrtc import compile_cuda, nvrtc_library
 from perflex.timing.launch.plan import plan_launch
@@ -28,14 +28,6 @@ def kernels_of(generator):
             tags.append(tag)
     found = KernelCollection([generator]).generate_kernels(tags)
     return list({id(kernel.kernel): kernel for kernel in found}.values())[:1]
-
-
-def rolled(kernel):
-    """The kernel without unrolling, which takes seconds and changes nothing of what could fail to compile."""
-    entry = kernel.default_entrypoint
-    if "k_inner" not in entry.all_inames():
-        return kernel
-    return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
 
 
 def registers_in(binary):
@@ -84,9 +76,7 @@ def test_each_generators_kernels_compile_and_fit(generator):
             stated = {name: taken.registers for name, taken in compiled.resources.items()}
             assert registers_in(compiled.binary) == stated
             for program in plan.programs:
-                items = 1
-                for extent in program.work_group:
-                    items *= int(extent)
+                items = prod(map(int, program.work_group))
                 taken = compiled.resources[program.name]
                 assert 0 < taken.registers <= min(255, 65536 // items)
                 assert taken.spill_bytes == 0

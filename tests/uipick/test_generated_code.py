@@ -7,7 +7,7 @@ import warnings
 
 import loopy as lp
 import pytest
-from loopy.kernel.data import UnrollTag
+from truth import rolled
 
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -39,44 +39,27 @@ def _variants():
 
 
 @pytest.mark.slow
-def test_every_default_variant_generates_code_without_a_warning():
+def test_every_default_variant_states_its_sizes_and_generates_code_without_a_warning():
     variants = list(_variants())
     assert len(variants) > 120
     # Code from loopy's cache on disk would come without its warnings.
     with warnings.catch_warnings(), lp.CacheMode(False):
         warnings.simplefilter("error")
         for kernel in variants:
-            assert "__kernel" in lp.generate_code_v2(_rolled(kernel.kernel)).device_code()
-
-
-def _rolled(kernel):
-    """The kernel without unrolling, which takes most of a second and could warn of nothing more."""
-    entry = kernel.default_entrypoint
-    if "k_inner" not in entry.all_inames():
-        return kernel
-    return kernel.with_kernel(lp.untag_inames(entry, "k_inner", UnrollTag))
-
-
-@pytest.mark.slow
-def test_every_kernel_states_its_sizes_and_nothing_else():
-    for kernel in _variants():
-        values = {a.name for a in kernel.kernel.default_entrypoint.args if isinstance(a, lp.ValueArg)}
-        assert values == set(kernel.sizes), kernel.name
+            values = {a.name for a in kernel.kernel.default_entrypoint.args if isinstance(a, lp.ValueArg)}
+            assert values == set(kernel.sizes), kernel.name
+            assert "__kernel" in lp.generate_code_v2(rolled(kernel.kernel)).device_code()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "form"),
     [
-        ("flops_add", r"x\d+ \+ x\d+"),
-        ("flops_mul", r"x\d+ \* x\d+"),
-        ("flops_madd", r"x\d+ \* one \+ x\d+"),
-        ("flops_div", r"x\d+ / x\d+"),
-        ("flops_sqrt", r"sqrt\(x\d+\)"),
-        ("iops_add", r"x\d+ \+ x\d+"),
+        ("flops_add", r"x\d+ \+ x\d+"), ("flops_mul", r"x\d+ \* x\d+"), ("flops_madd", r"x\d+ \* one \+ x\d+"),
+        ("flops_div", r"x\d+ / x\d+"), ("flops_sqrt", r"sqrt\(x\d+\)"), ("iops_add", r"x\d+ \+ x\d+"),
         ("iops_bit", r"x\d+ \^ x\d+ & x\d+"),
     ],
-)
+)  # fmt: skip
 def test_patterns_keep_32_variables_and_no_update_depends_on_the_last_four(one, operation, form):
     dtype, word = ("int32", "int") if operation.startswith("iops") else ("float32", "float")
     lines = _lines(one(f"{operation}_pattern", f"dtype:{dtype}", "groups_fit:True", "nelements:524288", "m:1024"))
