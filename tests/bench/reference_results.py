@@ -32,7 +32,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -116,11 +116,10 @@ def shipped_calibrations() -> dict[str, Path]:
     return {path.stem: path for path in sorted((folder / "calibrations").glob("*.yaml"))}
 
 
-@lru_cache(maxsize=64)
+@cache
 def example(name: str) -> Any:
     module, _, function = name.partition(":")
-    if str(EXAMPLES) not in sys.path:
-        sys.path.append(str(EXAMPLES))
+    sys.path.append(str(EXAMPLES))
     return getattr(importlib.import_module(module), function)()
 
 
@@ -142,16 +141,11 @@ def chosen_variants(generator: Any) -> list[list[dict[str, Any]]]:
     return [[each[0], each[-1]] if len(each) > 1 else each for each in some]
 
 
-@lru_cache(maxsize=1)
+@cache
 def volume_kernels() -> dict[str, tuple[Any, dict[str, int]]]:
-    found = {
-        "matmul naive": (example("matmul:naive"), {"n": 512}),
-        "matmul prefetching": (example("matmul:prefetching"), {"n": 512}),
-        "transpose naive": (example("transposes:naive"), {"n": 1024}),
-        "transpose tiled": (example("transposes:tiled"), {"n": 1024}),
-        "transpose padded": (example("transposes:padded"), {"n": 1024}),
-        "star25": (example("stencil:star25"), {"nx": 640, "ny": 512, "nz": 512}),
-    }
+    found = {f"matmul {name}": (example(f"matmul:{name}"), {"n": 512}) for name in ("naive", "prefetching")}
+    found |= {f"transpose {n}": (example(f"transposes:{n}"), {"n": 1024}) for n in ("naive", "tiled", "padded")}
+    found["star25"] = (example("stencil:star25"), {"nx": 640, "ny": 512, "nz": 512})
     for name, sizes in CATALOG:
         generator = generator_named(name)
         for variant in chosen_variants(generator)[:2]:
@@ -167,7 +161,9 @@ def record_fit() -> Results:
     from perflex.models import load_model, model_names
 
     kernels = {name: volume_kernels()[name] for name in ("matmul naive", "matmul prefetching", "transpose tiled")}
-    kernels |= {made.name: (made.kernel, dict(made.sizes)) for made in some_matmuls()}
+    matmul = generator_named("matmul_sq")
+    for made in (matmul.generate(variant[-1]) for variant in chosen_variants(matmul)):
+        kernels[made.name] = (made.kernel, dict(made.sizes))
     for name, path in shipped_calibrations().items():
         calibration = Calibration.load(path)
         model, table = calibration.model, calibration.table
@@ -195,11 +191,6 @@ def record_fit() -> Results:
 def model_facts(file: Any) -> dict[str, Any]:
     made = file.model()
     return {"file": file, "model": repr(made), "features": made.all_features(), "params": made.params()}
-
-
-def some_matmuls() -> list[Any]:
-    generator = generator_named("matmul_sq")
-    return [generator.generate(variant[-1]) for variant in chosen_variants(generator)]
 
 
 def saved_text(calibration: Any) -> str:
@@ -284,14 +275,14 @@ def record_volumes() -> Results:
             yield f"{machine}/{label}/{cores} cores", outcome(composed)
 
 
-def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int], **how: Any) -> dict[str, Any]:
+def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int]) -> dict[str, Any]:
     from perflex import using_machine
     from perflex.features import extract_scop, kernel_feature_values
 
     scop = extract_scop(kernel)
 
     def value(name: str) -> Any:
-        with using_machine(machine, **how):
+        with using_machine(machine):
             return float(kernel_feature_values([name], scop, sizes)[name])
 
     return {name: outcome(lambda n=name: value(n)) for name in names}
@@ -378,13 +369,12 @@ def command_result(words: list[str], folder: Path) -> dict[str, Any]:
     from perflex.__main__ import main
 
     output, remarks = io.StringIO(), io.StringIO()
-    given = {path.name for path in folder.iterdir()}
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(remarks):
         code = main(words)
     written = {
         path.name: path.read_text(encoding="utf-8") if path.suffix in {".csv", ".md", ".json", ".yaml"} else "a file"
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in given
+        if path.is_file()
     }
     return {"code": code, "output": output.getvalue(), "remarks": remarks.getvalue(), "written": written}
 
@@ -411,9 +401,8 @@ def record(path: Path, names: list[str]) -> None:
         found[name] = dict(SECTIONS[name]())
         values = list(leaves(found[name]))
         failed = sum(where.endswith(" > failed") for where, _ in values)
-        print(
-            f"{name}: {len(values)} values, {failed} errors among them, {time.perf_counter() - begun:.0f} s", flush=True
-        )
+        seconds = time.perf_counter() - begun
+        print(f"{name}: {len(values)} values, {failed} errors among them, {seconds:.0f} s", flush=True)
     path.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
