@@ -49,12 +49,10 @@ class Case(NamedTuple):
 
 @cache
 def made(family: str, variant: str) -> Any:
-    """Return a variant's kernel, made once."""
     return families()[family].variants[variant]()
 
 
 def kernel_and_sizes(case: Case) -> tuple[Any, Mapping[str, int]]:
-    """Return the kernel of a case and its sizes."""
     return made(case.family, case.variant), families()[case.family].sizes[case.size]
 
 
@@ -64,7 +62,6 @@ def group(case: Case) -> tuple[str, int]:
 
 
 def run_record(arguments: argparse.Namespace) -> int:
-    """Time what the file does not hold."""
     device = find_device(arguments.device)
     peaks, known = read(arguments.out)
     if peaks is None:
@@ -102,7 +99,6 @@ def read(path: Path) -> tuple[Peaks | None, dict[Case, float]]:
 
 
 def chosen(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of all families, or of those that are named."""
     names = list(families()) if arguments.families is None else arguments.families.split(",")
     if unknown := set(names) - set(families()):
         sys.exit(f"no family is called {', '.join(sorted(unknown))}; there are {', '.join(families())}")
@@ -110,7 +106,6 @@ def chosen(arguments: argparse.Namespace) -> list[str]:
 
 
 def methods_for(peaks: Peaks | None, times: Mapping[Case, float], calibrations: Mapping[str, Path]) -> list[Method]:
-    """Return all methods with their predictions."""
     cases, found = sorted(times), []
     work = cache(lambda case: work_of(*kernel_and_sizes(case)))
     if peaks is not None:
@@ -135,7 +130,6 @@ def methods_for(peaks: Peaks | None, times: Mapping[Case, float], calibrations: 
 
 
 def run_judge(arguments: argparse.Namespace) -> int:
-    """Judge methods by a device's times."""
     peaks, times = read(arguments.times)
     names = set(chosen(arguments))
     times = {case: seconds for case, seconds in times.items() if case.family in names}
@@ -156,7 +150,6 @@ def run_judge(arguments: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     shared = argparse.ArgumentParser(add_help=False)

@@ -136,7 +136,6 @@ def run(numbers: range, seed: str, kinds: Sequence[Kind] = KINDS, processes: int
 
 
 def main() -> int:
-    """Run the cases and print what ended badly."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=50_000)
     parser.add_argument("--first", type=int, default=0)

@@ -148,7 +148,6 @@ def simulated(path):
 
 
 def kernel_tuner(path, method, evaluations, seed):
-    """Return the best time that a strategy found after so many different configurations."""
     from kernel_tuner import tune_kernel
 
     folder, values, restrictions = simulated(path)
@@ -262,7 +261,6 @@ def source_variants(path, sources, cache):
 
 
 def run_source_tuner(path, sources, samples, seed):
-    """Run the tuner that knows the source alone."""
     folder, out = sources
     variants, prior, times = source_variants(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
     tuner = Tuner(variants, prior=prior, options=SearchOptions(budget=max(samples) + MORE, seed=seed))
@@ -302,7 +300,6 @@ def jobs_left(arguments, samples, known):
 
 
 def one_core():
-    """Keep linear algebra of a worker on one core."""
     import scipy.linalg  # noqa: F401  # brings its own library, which must be there to be limited
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits

@@ -44,7 +44,6 @@ class Step(NamedTuple):
 
 
 def steps(device: str) -> tuple[Step, ...]:
-    """Return the steps; paths are relative to the folder of results."""
     own = ("--device", device)
     # Of the variants that are drawn and those that are kept, what was predicted and what was measured.
     space = (f"{TOP / 'examples' / 'matmul_space.py'}:space", "n=1024", "--keep", "20", "--measure", "30")
@@ -91,13 +90,11 @@ def run(step: Step, folder: Path, seconds: float) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds that ``90``, ``90s`` or ``25min`` stand for."""
     number = text.removesuffix("min").removesuffix("s")
     return float(number) * (60.0 if text.endswith("min") else 1.0)
 
 
 def report(folder: Path, name: str, states: dict[str, str]) -> None:
-    """Write how each step ended."""
     from judging import table
 
     (folder / "state.json").write_text(json.dumps(states, indent=2), encoding="utf-8")
@@ -106,7 +103,6 @@ def report(folder: Path, name: str, states: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Run the steps; 0 if all ended well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the results; made if it is not there")
     parser.add_argument("--budget", type=seconds_of, default=1500.0, help="time of the whole run, e.g. 25min")

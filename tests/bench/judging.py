@@ -35,7 +35,6 @@ def record(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:
-    """Return the results in a file; none where there is no file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
@@ -97,7 +96,6 @@ def accuracy_of(method: Method, measured: Mapping[Any, float], group: Callable[[
 
 
 def row_of(method: Method, measured: Mapping[Any, float], group: Callable[[Any], Hashable]) -> list[str]:
-    """Return a method's cells under `HEADINGS`."""
     found = accuracy_of(method, measured, group)
     if found is None:
         return [method.name, method.knowledge, "0", *["-"] * (len(HEADINGS) - 3)]
@@ -118,7 +116,6 @@ def row_of(method: Method, measured: Mapping[Any, float], group: Callable[[Any],
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
     lines = (headings, ["---"] * len(headings), *rows)
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -140,7 +137,6 @@ def judged(methods: Sequence[Method], measured: Mapping[Any, float], group: Call
 
 def by_part(methods: Sequence[Method], measured: Mapping[Any, float], part: Callable[[Any], str],
             group: Callable[[Any], Hashable]) -> str:  # fmt: skip
-    """Return each method's factor, median and maximum error, pairs and mean loss by part, such as a family."""
     rows = []
     for name in sorted({part(case) for case in measured}):
         own = {case: seconds for case, seconds in measured.items() if part(case) == name}
@@ -163,7 +159,6 @@ def percents(*values: float) -> str:
 
 
 def write_cases(path: Path, methods: Sequence[Method], measured: Mapping[Any, float]) -> None:
-    """Write a line per method and case: predicted and measured seconds, or why there is no prediction."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["method", "knowledge", "case", "predicted_s", "measured_s", "refused"])

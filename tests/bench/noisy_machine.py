@@ -78,7 +78,6 @@ class Run:
 
 
 def one_run(device: Device, what: str, condition: str) -> Run:
-    """Run the demo or the study once, with a store of its own."""
     with tempfile.TemporaryDirectory() as folder, using_store(Path(folder) / "store.sqlite"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         evaluation = run_demo(device) if what == "demo" else evaluate_device(device, [STUDIES["matmul"]])
@@ -103,7 +102,6 @@ def _size(point: Point) -> int:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Return the tables of all runs."""
     headings = ["device", "what", "condition"]
     rows = [[*run.title, *row_of(method, run.measured, _size)] for run in runs for method in run.methods]
     text = table([*headings, *HEADINGS], rows) + "\n"
@@ -126,7 +124,6 @@ def report(runs: Sequence[Run]) -> str:
 
 
 def main() -> None:
-    """Run all conditions and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", default=[], help="parts of a name; may be repeated")
     parser.add_argument("--only", choices=("demo", "evaluate"))

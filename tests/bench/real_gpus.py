@@ -118,7 +118,6 @@ def counted_sets(
     workers: int = 2,
     progress: Progress | None = None,
 ) -> list[DataSet]:
-    """Return the data sets with the features of their rows; a PerflexError as `predictions`."""
     made = load_model(model).model()
     chosen, short = choose(rows, gpus)
     values, roofline = count(chosen, tuple(made.input_features()), workers, progress)
@@ -155,7 +154,6 @@ def predictions(
 
 
 def report(methods: Sequence[Method], measured: Mapping[Case, float]) -> str:
-    """Return a table in Markdown for each study and data set, of all GPUs and of each."""
     text = "# Times of real GPUs, predicted\n"
     for study, data in dict.fromkeys((case.study, case.data) for case in measured):
         own = {case: seconds for case, seconds in measured.items() if (case.study, case.data) == (study, data)}
@@ -173,7 +171,6 @@ def _lines(methods: Sequence[Method], measured: Mapping[Case, float]) -> Iterato
 
 
 def main() -> int:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--gpu", nargs="*", default=[], help="as in the data")

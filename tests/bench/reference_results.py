@@ -156,7 +156,6 @@ def volume_kernels() -> dict[str, tuple[Any, dict[str, int]]]:
 
 
 def record_fit() -> Results:
-    """Fit stored tables again, predict, diagnose; list what is shipped."""
     from perflex import Calibration, FitOptions, diagnose, fit_model, load_machine
     from perflex.models import load_model, model_names
 
@@ -218,7 +217,6 @@ def predictions(calibration: Any, kernel: Any, sizes: dict[str, int]) -> dict[st
 
 
 def record_counts() -> Results:
-    """Count everything in some variants of each generator."""
     from uipick import ALL_GENERATORS
 
     for generator in ALL_GENERATORS:
@@ -257,7 +255,6 @@ def counted_values(made: Any) -> dict[str, Any]:
 
 
 def record_volumes() -> Results:
-    """Compute volumes and residency on GPUs; caches and ECM models on CPUs."""
     from perflex import ecm_model, in_core_cycles, using_machine
 
     for machine, (label, (kernel, sizes)) in itertools.product(GPU_MACHINES, volume_kernels().items()):
@@ -339,7 +336,6 @@ WORDS = {
 
 
 def command_lines() -> list[str]:
-    """Return commands that time nothing."""
     lines = [f"{command} --help" for command in COMMANDS] + LINES.strip().splitlines()
     for kernel in ("NAIVE n=1056", "PREFETCHING n=1056", "STAR GRID", "JACOBI M=100 N=60"):
         lines += [f"features {kernel}", f"features {kernel} --json", f"features {kernel.partition(' ')[0]}"]

@@ -105,7 +105,6 @@ Job = dict[str, Any]
 
 
 def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
-    """Return the kernels of a suite."""
     from perflex.features.from_source import parsing
 
     folder, pattern = SUITES[suite]
@@ -141,7 +140,6 @@ def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
 
 
 def launch_of(job: Job, *, small: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return work-group and grid."""
     axes, path = job["axes"], job["path"]
     if small:
         local, groups = {1: ((64,), (2,)), 2: ((16, 16), (2, 3)), 3: ((8, 8, 2), (2, 2, 2))}[axes]
@@ -188,7 +186,6 @@ def read_kernel(job: Job, small: bool, answers: Any) -> None:
 
 
 def points(domain: Any, sizes: dict[str, int]) -> int:
-    """Return how many points a set has at some sizes."""
     from perflex.isl import isl
 
     kind = isl.dim_type.param
@@ -297,7 +294,6 @@ def answered(job: Job, *, small: bool) -> Job:
 
 
 def show_classes(rows: list[Job]) -> None:
-    """Print a table of classes and seconds."""
     from judging import table
 
     words, lines = ("exact", "bound", "stated", "refused", "escaped"), []
@@ -312,7 +308,6 @@ def show_classes(rows: list[Job]) -> None:
 
 
 def show_truth(rows: list[Job]) -> None:
-    """Print which kernels are counted as they were executed."""
     ran = [row for row in rows if "executed" in row]
     for word in ("exact", "bound"):
         own = [row for row in ran if row["class"] == word]
@@ -400,7 +395,6 @@ def run_times(given: argparse.Namespace) -> None:
 
 
 def run_classes(given: argparse.Namespace) -> None:
-    """Read all kernels, and compare counts with the simulator if asked."""
     rows: list[Job] = []
     for suite in [each for each in SUITES if not given.suites or any(one in each for one in given.suites.split(","))]:
         jobs = jobs_of(given.data, suite, given.only)
@@ -419,7 +413,6 @@ def run_classes(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     commands.add_parser("run-one").set_defaults(run=lambda _: run_one(json.load(sys.stdin)))

@@ -36,12 +36,10 @@ FACTS = ("label", "session", "round", "seconds")
 
 
 def kept(place: Path) -> Counter[tuple[Any, ...]]:
-    """Return the samples of a store, and how often each is there."""
     return Counter(tuple(row[fact] for fact in FACTS) for row in all_rows(Store(place)) if row["record"] == "sample")
 
 
 def write(number: int, place: Path, rows: int) -> set[tuple[Any, ...]]:
-    """Write samples of a kernel of the process's own and return them."""
     store, label = Store(place), f"kernel {number}"
     key = MeasurementKey(label, (("n", 512),), "Some platform: some device", "1.0", "warmups=1")
     for each in range(rows):
@@ -105,7 +103,6 @@ def kills(count: int, longest_s: float, chance: random.Random) -> dict[str, int]
 
 
 def main() -> int:
-    """Do both, and print what went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--rows", type=int, default=2000, help="of each writer")

@@ -136,7 +136,6 @@ COUNTERS = {
 
 
 def turing(data: Path) -> Iterator[Compared]:
-    """A convolution with one output for each work-item and with several."""
     seen: dict[tuple[int, ...], dict[str, str]] = {}
     for row in rows_of(data / "gpu_counters" / "convolution_RTX_2080_Ti.csv.gz"):
         shape = tuple(int(row[f"{name}_SIZE_{axis}"]) for name in ("BLOCK", "TILE") for axis in "XY")
@@ -156,7 +155,6 @@ ITEMS = 1024
 
 
 def published(path: Path) -> Rows:
-    """Return the rows of a table as its project publishes it, as those of the shared data."""
     names = ("dtype", "pattern", "arg", "pitch_elements", "cycles_per_warp_load")
     lines = (each.split() for each in path.read_text(encoding="utf-8").splitlines())
     found = (words for words in lines if len(words) > 4 and words[1] in {"stride", "block"})
@@ -164,7 +162,6 @@ def published(path: Path) -> Rows:
 
 
 def strides(title: str, machine: Machine, rows: Rows) -> Iterator[Compared]:
-    """Cycles of L1, by the machine's rules and by NVIDIA's."""
     lanes, bytes_of_line = int(machine.need("sub_group_size")), int(machine.need("line_bytes"))
     found = defaultdict(list)
     for row in rows:

@@ -54,13 +54,11 @@ def shaped_as(make: Callable[..., Any], *names: str, **how: Any) -> dict[str, Ca
 
 
 def sized_as(make: Callable[..., Any], *items: int, prefix: str = "", **how: Any) -> dict[str, Callable[[], Any]]:
-    """Return variants that differ in the work-items of a work-group alone."""
     return {f"{prefix}{each}": partial(make, each, **how) for each in items}
 
 
 @cache
 def families() -> dict[str, Family]:
-    """Return the families by name, in the order of their names."""
     modules = ("dense", "grids", "images", "layers", "particles", "recurrences")
     found = [family for name in modules for family in import_module(f".{name}", __package__).FAMILIES]
     return {family.name: family for family in sorted(found, key=lambda family: family.name)}

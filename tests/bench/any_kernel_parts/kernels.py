@@ -21,12 +21,10 @@ def loaded(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
 
 
 def stored(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
-    """Return global arrays that are only stored to."""
     return lp.GlobalArg(names, dtype, shape=shape, is_input=False, is_output=True, **layout)
 
 
 def updated(names: str, dtype: Any, shape: str, **layout: Any) -> lp.GlobalArg:
-    """Return global arrays that are updated in place."""
     return lp.GlobalArg(names, dtype, shape=shape, is_input=True, is_output=True, **layout)
 
 
@@ -62,7 +60,6 @@ def make(
 
 
 def fits(multiple: int, *sizes: str) -> str:
-    """Return the assumption that sizes are multiples of a number."""
     return " and ".join(f"{size} mod {multiple} = 0" for size in sizes)
 
 
@@ -81,7 +78,6 @@ def neighbours(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.Transla
 
 
 def unrolled(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
-    """Unroll a loop so many times."""
     return lp.split_iname(kernel, iname, count, inner_tag="unr")
 
 

@@ -184,13 +184,11 @@ def caches() -> list[tuple[str, str]]:
 
 
 def packed(inputs: list[tuple[str, str]]) -> list[Input]:
-    """Return documents, and the first of them compressed."""
     plain = [(text.encode(), form, form) for text, form in inputs]
     return [*plain, (gzip.compress(plain[0][0], 1), "bytes", f"{plain[0][1]}.gz")]
 
 
 def store() -> bytes:
-    """Return a store's file with a few samples."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "store.sqlite")
         write(0, place, 6)
@@ -200,7 +198,6 @@ def store() -> bytes:
 
 @cache
 def named() -> dict[str, tuple[bytes, str]]:
-    """Return the files that command lines name, with their forms."""
     texts = {"k.yaml": scops()[0], "j.yaml": scops()[2], "c.yaml": calibrations()[0], "m.yaml": machines()[0]}
     texts |= {"d.yaml": documented("perflex-description")[0], "model.yaml": documented("perflex-model")[0]}
     texts["cache.json"] = caches()[0][0]
@@ -226,7 +223,6 @@ def sources() -> list[Input]:
 
 
 def finite(*values: Any) -> None:
-    """Stop unless all numbers are finite."""
     for value in values:
         if not math.isfinite(value):
             msg = f"{value} was handed out"

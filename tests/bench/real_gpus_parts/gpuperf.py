@@ -74,7 +74,6 @@ C[32*by + ty, 32*bx + tx] = s
 
 
 def _reduction(name: str, term: str, data: str) -> Any:
-    """Return sums of 512 terms each."""
     lines = [f"shared[tx] = {term.format('512*bx + tx')} + {term.format('512*bx + tx + 256')}", "... lbarrier"]
     for stride in (128, 64, 32, 16, 8, 4, 2, 1):
         lines += [f"shared[tx] = shared[tx] + shared[tx + {stride}] {{if=tx < {stride}}}", "... lbarrier"]
@@ -85,7 +84,6 @@ def _reduction(name: str, term: str, data: str) -> Any:
 
 
 def conv2d(edge: int) -> Any:
-    """Return the correlation of an n by n image with a square mask in global memory."""
     inside = f"n - {edge - 1}"
     loops = items(16, 16, x=inside, y=inside) | {"dy": f"0 <= dy < {edge}", "dx": f"0 <= dx < {edge}"}
     data = f"float32 img[n, n], out[n, n], mask[{edge}, {edge}]; private float32 s"
@@ -153,7 +151,6 @@ def programs() -> dict[str, Any]:
 
 @cache
 def kernel_of(name: str) -> Any:
-    """Return a kernel as it is counted."""
     made = _MAKERS[name]()
     if name == "gather_constant_index":
         return extract_scop(annotate(made, accesses={f"A[idx[{_I}]]": "0"}))

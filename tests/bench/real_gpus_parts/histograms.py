@@ -93,7 +93,6 @@ def histogram_shared(b: int) -> Scop:
 
 @cache
 def histogram() -> Scop:
-    """Return counts of 256 values, first in local memory, a bin to each of 256 work-items."""
     counted = [("data", "load", "256*g + l"), ("part", "store", "0")]
     statements: list[_Statement] = [
         ("clear", _grid(256), [("part", "store", "l")], [0], []),

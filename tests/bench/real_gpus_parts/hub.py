@@ -69,7 +69,6 @@ def _lines(path: Path) -> list[dict[str, str]]:
 
 
 def _own(path: Path, names: Sequence[str]) -> _Times:
-    """Return the medians of a file of the hub; throttling moves them least."""
     found: _Times = {}
     for line in _lines(path):
         found.setdefault(line["device"], {})[_settings(line, names)] = float(line["time_median_s"])
@@ -99,12 +98,10 @@ def _drawn(times: _Times, most: int) -> list[tuple[int, ...]]:
 
 
 def _beside(folder: Path, name: str) -> Path:
-    """Return a folder beside the data's, or one level up, if it is there."""
     return next((one for up in folder.parents[:2] if (one := up / name).is_dir()), folder)
 
 
 def times_of(folder: Path) -> dict[str, tuple[_Times, ...]]:
-    """Return the times of each kernel's spaces: by GPU and settings."""
     further = _beside(folder, "gpu_tuning")
     wide = _own(folder / "convolution_milo_MI50.csv.gz", _CONVOLUTION)
     wide |= _tuning(further / "convolution_milo", _WIDE, _CONVOLUTION_THERE)

@@ -59,20 +59,16 @@ class DataSet:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """All GPUs, as they appear."""
         return tuple(dict.fromkeys(row.gpu for row in self.rows))
 
     @property
     def seconds(self) -> Array:
-        """Measured times, shape ``(rows,)``."""
         return np.array([row.seconds for row in self.rows])
 
     def of(self, gpu: str) -> tuple[int, ...]:
-        """Return the row numbers of a GPU."""
         return tuple(i for i, row in enumerate(self.rows) if row.gpu == gpu)
 
     def machine(self, gpu: str) -> Machine:
-        """Return the machine of a GPU."""
         return load_machine(next(row.machine for row in self.rows if row.gpu == gpu))
 
     def table(self, chosen: Sequence[int], *, output: bool = True) -> FeatureTable:
@@ -226,7 +222,6 @@ PREDICTORS: Mapping[str, Predictor] = {
     "trees": Predictor("ExtraTrees", _trees, needs_samples=True),
     "trees_elsewhere": Predictor("ExtraTrees, other GPUs too", _trees, elsewhere=True),
 }
-"""By the name that chooses them on the command line."""
 
 
 def answer(predictor: Predictor, data: DataSet, question: Question) -> Answer:

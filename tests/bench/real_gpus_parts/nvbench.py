@@ -67,7 +67,6 @@ def kernels_of(b: int, w: int) -> Mapping[str, tuple[Callable[[], Any], str]]:
 
 
 def launches_of(name: str, row: Mapping[str, int]) -> tuple[tuple[Any, Mapping[str, int], int], ...]:
-    """Return what a program launches, by the columns of its row that are numbers."""
     if name.startswith("reduction_"):
         return tuple(chains.reduction_launches(int(name.removeprefix("reduction_")), row["n"]))
     if name in chains.SCANS:
@@ -77,7 +76,6 @@ def launches_of(name: str, row: Mapping[str, int]) -> tuple[tuple[Any, Mapping[s
 
 
 def rows(folder: Path) -> Iterator[MeasuredRow]:
-    """Yield the configurations of the data in `folder`, those that the module's description names left out."""
     with gzip.open(folder / "nvbench.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             values = {name: int(line[name]) for name in _WHOLE if line[name]}

@@ -191,13 +191,11 @@ _LIBRARY = "{[gx,lx]: 0<=lx<256 and 0<=gx and 256*gx+lx<n}"
 
 @cache
 def copy() -> lp.TranslationUnit:
-    """Copy of an array, as a library's copy on the device."""
     return make("copy", _LIBRARY, "y[256*gx+lx] = x[256*gx+lx]", "uint32 x[n], y[n]")
 
 
 @cache
 def fill() -> lp.TranslationUnit:
-    """Zeros for an array, as a library fills one on the device."""
     return make("fill", _LIBRARY, "y[256*gx+lx] = 0", "uint32 y[n]")
 
 
@@ -224,7 +222,6 @@ SCANS = {
 
 
 def scan_launches(name: str, n: int) -> Launches:
-    """Yield the launches of a scan: of the parts, of their totals, and of the addition of those."""
     kernel, per_group = SCANS[name]
     yield kernel(), {"n": n}, 1
     groups = -(-n // per_group)

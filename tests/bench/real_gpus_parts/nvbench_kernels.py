@@ -29,7 +29,6 @@ _VECTORS = "uint32 a[n, n], x[n]"
 
 @cache
 def array_add(*, strided: bool) -> lp.TranslationUnit:
-    """Sum of two matrices; work-items along l.0 along rows, or (strided) along columns."""
     x, y = "16*gx+lx", "16*gy+ly"
     place = f"{x}, {y}" if strided else f"{y}, {x}"
     name = f"array_add_{'strided' if strided else 'contiguous'}"
@@ -40,7 +39,6 @@ def array_add(*, strided: bool) -> lp.TranslationUnit:
 
 @cache
 def rgb_to_gray() -> lp.TranslationUnit:
-    """Weighted sum of three interleaved bytes."""
     body = """
     red = rgb[16*gy+ly, 16*gx+lx, 0] {id=red}
     green = rgb[16*gy+ly, 16*gx+lx, 1] {id=green}
@@ -78,7 +76,6 @@ def conv1d_plain(b: int, *, guarded: bool) -> lp.TranslationUnit:
 
 @cache
 def conv1d_tiled(b: int, w: int) -> lp.TranslationUnit:
-    """1-D convolution of a tile in local memory with its halo."""
     h = w // 2
     body = f"""
     if lx >= {b - h}
@@ -187,7 +184,6 @@ def counted(kernel: lp.TranslationUnit, *, constant_mask: bool) -> Scop:
 
 @cache
 def matmul_naive(b: int) -> lp.TranslationUnit:
-    """Product of matrices, an element per work-item, nothing staged."""
     row, column = f"{b}*gy+ly", f"{b}*gx+lx"
     body = f"""
     acc = 0 {{id=init}}
@@ -205,7 +201,6 @@ def _phases(b: int, x: int) -> list[str]:
 
 @cache
 def matmul_tiled(b: int) -> lp.TranslationUnit:
-    """Product of matrices by square tiles in local memory."""
     row, column = f"{b}*gy+ly", f"{b}*gx+lx"
     body = f"""
     acc = 0 {{id=init}}
@@ -265,7 +260,6 @@ def matmul_tiled_double(b: int) -> lp.TranslationUnit:
 
 @cache
 def matvec_naive(b: int) -> lp.TranslationUnit:
-    """Product of a matrix and a vector, a row per work-item."""
     i = f"{b}*gx+lx"
     body = f"""
     acc = 0 {{id=init}}

@@ -69,7 +69,6 @@ def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIG
 
 
 def choose(rows: Sequence[MeasuredRow], gpus: Sequence[str] = ()) -> tuple[list[MeasuredRow], list[MeasuredRow]]:
-    """Return the rows to work with, once each, and those that are too short to fit or judge by."""
     known = sorted({row.gpu for row in rows})
     for gpu in gpus:
         if gpu not in known:

@@ -60,7 +60,6 @@ def data_sets(
 
 
 def trials(sets: Sequence[DataSet], predictors: Sequence[Predictor], gpus: Sequence[str] = ()) -> Iterator[Trial]:
-    """Yield all trials on some GPUs, or on all; times of the others are used all the same."""
     for data in sets:
         for gpu in (gpu for gpu in data.gpus if not gpus or gpu in gpus):
             if data.name == EVERYTHING:

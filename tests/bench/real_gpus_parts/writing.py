@@ -86,7 +86,6 @@ def whole_items(block_x: int, block_y: int) -> dict[str, str]:
 
 
 def without(scop: Scop, array: str) -> Scop:
-    """Return a kernel without the accesses of an array: constant memory, whose values are operands of instructions."""
     statements = tuple(
         replace(one, accesses=tuple(access for access in one.accesses if access.array != array))
         for one in scop.statements
