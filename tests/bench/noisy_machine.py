@@ -20,11 +20,10 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from judging import HEADINGS, Method, accuracy_of, percents, row_of, table
+from judging import HEADINGS, Method, percents, row_of, table
 
 from perflex import find_device, list_devices, using_store
 from perflex.studies.demo import run_demo
@@ -106,21 +105,14 @@ def report(runs: Sequence[Run]) -> str:
     rows = [[*run.title, *row_of(method, run.measured, _size)] for run in runs for method in run.methods]
     text = table([*headings, *HEADINGS], rows) + "\n"
     rows, first = [], {}
-    factors: dict[tuple[str, str], dict[str, list[float]]] = {}
     for run in runs:
-        *of, condition = run.title
-        base = first.setdefault(tuple(of), run)
+        base = first.setdefault(run.title[:2], run)
         shared = [name for name in run.times if name in base.times]
         off = np.abs(np.log([run.times[name] / base.times[name] for name in shared]))
         spread = percents(*map(float, np.quantile(off, (0.5, 0.9, 1.0))))
         rows.append([*run.title, *run.remarks, "-" if run is base else spread])
-        accuracy = accuracy_of(run.methods[0], run.measured, _size)
-        own = factors.setdefault((of[0], of[1]), {name: [] for name in CONDITIONS})
-        own[condition].append(math.nan if accuracy is None else accuracy.factor)
     off_by = "times over those of the first run, |log ratio|: median, p90, max"
-    text += table([*headings, "noise floor, disturbed samples", "duration", off_by], rows) + "\n"
-    rows = [[*of, *(f"{median(each):.3f}" for each in own.values())] for of, own in factors.items()]
-    return text + table(["device", "what", *(f"median factor, {name}" for name in CONDITIONS)], rows)
+    return text + table([*headings, "noise floor, disturbed samples", "duration", off_by], rows)
 
 
 def main() -> None:

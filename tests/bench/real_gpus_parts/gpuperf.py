@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MACHINES = {
-    "RTX 2080 Ti": "RTX-2080-Ti",
-    "RTX 4070": "RTX-4070",
-    "GTX TITAN X": "GTX-TITAN-X",
-    "A100 80GB PCIe": "A100-80GB",
-}
 # Kernels with the same result are variants of one case.
-_TASKS = {
-    "naive_transpose": "transpose",
-    "shared_transpose": "transpose",
-    "matmul_naive": "matmul",
-    "matmul_tiled": "matmul",
-}
+_TASKS = {f"{way}_transpose": "transpose" for way in ("naive", "shared")}
+_TASKS |= {f"matmul_{way}": "matmul" for way in ("naive", "tiled")}
 # One work-group for 1.4 to 5.4 us: nothing but launch cost.
 _LEFT_OUT = {"shared_broadcast_one_block"}
 _I = "256*bx + tx"
@@ -175,7 +165,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
             yield MeasuredRow(
                 data="gpuperf",
                 gpu=gpu,
-                machine=MACHINES[gpu],
+                machine=gpu.replace(" ", "-"),
                 program=name,
                 case=f"{_TASKS.get(name, name)} {shown}",
                 label=label if number == 1 else f"{label} #{number}",
@@ -194,7 +184,7 @@ def rows_of_products(folder: Path) -> Iterator[MeasuredRow]:
             yield MeasuredRow(
                 data="sgemm",
                 gpu=line["device"],
-                machine=MACHINES[line["device"]],
+                machine="A100-80GB",
                 program=name,
                 case=f"matmul n={n}",
                 label=f"{name} n={n}",

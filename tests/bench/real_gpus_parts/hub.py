@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     # Seconds by GPU and settings.
     _Times = dict[str, dict[tuple[int, ...], float]]
 
-MACHINES = {
-    "RTX 2080 Ti": "RTX-2080-Ti",
-    "RTX 3060 Laptop": "RTX-3060-Laptop",
-    "MI50": "MI50",
-    "A100 40GB": "A100-40GB",
-    "RTX A4000": "RTX-A4000",
-}
 # Files of the tuning data. Machine files of the other GPUs there state no rates of integers.
 _WIDE = {"A100": "A100 40GB", "A4000": "RTX A4000"}
 _POINTS_ELSEWHERE = {"RTX_2080_Ti": "RTX 2080 Ti"}
@@ -126,7 +119,7 @@ def rows(folder: Path, most: int) -> Iterator[MeasuredRow]:
                     yield MeasuredRow(
                         data=f"hub_{program}",
                         gpu=gpu,
-                        machine=MACHINES[gpu],
+                        machine=gpu.replace(" ", "-"),
                         program=program,
                         case=program,
                         label=f"{program} {shown}",
