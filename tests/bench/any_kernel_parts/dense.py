@@ -23,8 +23,7 @@ def _gemver(lengths: Lengths, *, rows: int = 1, column: int = 1, local: bool = F
         assume=fits(column, "n") if column > 1 else "",
         silenced_warnings=_SAME_VALUES if local else (),
     )
-    if rows > 1:
-        kernel = neighbours(kernel, "i", rows)
+    kernel = neighbours(kernel, "i", rows)
     if column > 1:
         kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")
     kernel = on_grid(kernel, **lengths)
@@ -70,10 +69,9 @@ def _covariance(
         assume=fits(times, "n") if times > 1 else "",
     )
     for iname, count in zip("ij", block, strict=True):
-        if count > 1:
-            kernel = neighbours(kernel, iname, count)
+        kernel = neighbours(kernel, iname, count)
     kernel = on_grid(kernel, **lengths)
-    return unrolled(kernel, "k", times) if times > 1 else kernel
+    return unrolled(kernel, "k", times)
 
 
 def _covariance_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -112,13 +110,11 @@ def _contraction(
         assume=f"{fits(16, 'np', 'nr', 'ns')} and {fits(4, 'nq')}",
         silenced_warnings=("iname-order", *(_SAME_VALUES if local else ())),
     )
-    if block[0]:
-        kernel = neighbours(kernel, *block)
+    kernel = neighbours(kernel, *block)
     if matrices > 1:
         kernel = lp.split_iname(kernel, "q", matrices, outer_iname="part", inner_iname="each")
     kernel = on_grid(kernel, **lengths)
-    if times > 1:
-        kernel = unrolled(kernel, "s", times)
+    kernel = unrolled(kernel, "s", times)
     if local:
         kernel = lp.split_iname(kernel, "s", 16)
         kernel = fetched_locally(kernel, ("b", ["s_inner", "r_inner"]), ("a", ["s_inner", "p_inner"]))
@@ -165,11 +161,9 @@ def _floyd(lengths: Lengths, *, times: int = 1, rows: int = 1, local: bool = Fal
         """,
         [updated("d", I32, "n, n"), loaded("a", I32, "n, 32"), loaded("b", I32, "32, n")],
     )
-    if rows > 1:
-        kernel = neighbours(kernel, "i", rows)
+    kernel = neighbours(kernel, "i", rows)
     kernel = on_grid(kernel, **lengths)
-    if times > 1:
-        kernel = unrolled(kernel, "k", times)
+    kernel = unrolled(kernel, "k", times)
     return fetched_locally(kernel, ("a", ["i_inner", "k"]), ("b", ["k", "j_inner"])) if local else kernel
 
 
@@ -201,8 +195,7 @@ def _kronecker(lengths: Lengths, *, columns: int = 1) -> lp.TranslationUnit:
         "c[y, x] = a[y // 8, x // 8]*b[y % 8, x % 8]",
         [loaded("a", F64, "n, n"), loaded("b", F64, "8, 8"), stored("c", F64, "8*n, 8*n")],
     )
-    if columns > 1:
-        kernel = neighbours(kernel, "x", columns)
+    kernel = neighbours(kernel, "x", columns)
     return on_grid(kernel, **lengths)
 
 

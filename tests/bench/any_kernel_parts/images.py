@@ -120,8 +120,7 @@ def _pool(layout: str, lengths: Lengths, *, flat: bool = False, block: tuple[str
         [loaded("u", F32, "nc, 2*ny + 1, 2*nx + 1", dim_tags=order), stored("v", F32, "nc, ny, nx", dim_tags=order)],
         "nc, nx, ny",
     )
-    if block[0]:
-        kernel = neighbours(kernel, *block)
+    kernel = neighbours(kernel, *block)
     kernel = on_grid(kernel, **lengths)
     return lp.tag_inames(kernel, {"y": "unr", "x": "unr"}) if flat else kernel
 

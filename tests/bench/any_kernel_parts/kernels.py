@@ -72,13 +72,15 @@ def on_grid(kernel: lp.TranslationUnit, **lengths: int) -> lp.TranslationUnit:
 
 def neighbours(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
     """Let each work-item compute `count` neighbouring iterations, unrolled; the loop then counts work-items."""
+    if count == 1:
+        return kernel
     kernel = lp.split_iname(kernel, iname, count, inner_iname=f"{iname}_own", outer_iname=f"{iname}_rest")
     kernel = lp.tag_inames(kernel, {f"{iname}_own": "unr"})
     return lp.rename_iname(kernel, f"{iname}_rest", iname)
 
 
 def unrolled(kernel: lp.TranslationUnit, iname: str, count: int) -> lp.TranslationUnit:
-    return lp.split_iname(kernel, iname, count, inner_tag="unr")
+    return lp.split_iname(kernel, iname, count, inner_tag="unr") if count > 1 else kernel
 
 
 def fetched_locally(kernel: lp.TranslationUnit, *fetches: tuple[str, list[str]]) -> lp.TranslationUnit:
@@ -120,8 +122,7 @@ def shaped(
     With `block` a work-item computes so many neighbours along a loop, unrolled; with `column` so many rows in a loop.
     With `tile` all that a work-group loads of an array of this name is fetched into local memory, first.
     """
-    if block[0]:
-        kernel = neighbours(kernel, *block)
+    kernel = neighbours(kernel, *block)
     if column > 1:
         kernel = lp.assume(kernel, fits(column, "ny"))
         kernel = lp.split_iname(kernel, "i", column, outer_iname="part", inner_iname="row")

@@ -58,8 +58,7 @@ def _attention(
     kernel = lp.tag_inames(kernel, {"h": "g.1"})
     if flat:
         kernel = lp.tag_inames(kernel, dict.fromkeys(("d0", "d1", "d2", "d3"), "unr"))
-    if times > 1:
-        kernel = unrolled(kernel, "j", times)
+    kernel = unrolled(kernel, "j", times)
     if tile:
         kernel = lp.assume(kernel, fits(items, "n"))
         kernel = lp.split_iname(kernel, "j", tile)
@@ -250,7 +249,7 @@ def _beam(
         kernel = lp.split_iname(kernel, "a", 16)
         kernel = lp.assume(kernel, fits(lengths["t"], "nt"))
         kernel = fetched_locally(kernel, ("w", ["b_inner", "a_inner"]), ("x", ["a_inner", "t_inner"]))
-    return unrolled(kernel, "a", times) if times > 1 else kernel
+    return unrolled(kernel, "a", times)
 
 
 def _beam_reference(arrays: Arrays, sizes: Sizes) -> Arrays:

@@ -56,7 +56,7 @@ def _boxes(lengths: Lengths, *, points: bool = False, times: int = 1, side_flat:
     kernel = on_grid(kernel, **lengths)
     if side_flat:
         kernel = lp.tag_inames(kernel, {"side": "unr"})
-    return unrolled(kernel, "other", times) if times > 1 else kernel
+    return unrolled(kernel, "other", times)
 
 
 def _boxes_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -192,7 +192,7 @@ def _fractal(lengths: Lengths, *, times: int = 1, block: tuple[str, int] = ("", 
         kernel = lp.split_iname(kernel, block[0], block[1], outer_iname="rest", inner_iname="own")
         kernel = lp.tag_inames(kernel, {"own": "ilp.unr"})
     kernel = on_grid(kernel, **lengths)
-    return unrolled(kernel, "step", times) if times > 1 else kernel
+    return unrolled(kernel, "step", times)
 
 
 def _fractal_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
@@ -249,7 +249,7 @@ def _shift(items: int, *, times: int = 1, streams: int = 1, column: int = 1) -> 
     if streams > 1:
         kernel = lp.tag_inames(kernel, {"own": "ilp.unr"})
     kernel = on_grid(kernel, **{axis: items})
-    return unrolled(kernel, "step", times) if times > 1 else kernel
+    return unrolled(kernel, "step", times)
 
 
 def _shift_reference(arrays: Arrays, sizes: Sizes) -> Arrays:
