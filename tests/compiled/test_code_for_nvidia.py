@@ -17,7 +17,7 @@ needs_tools = pytest.mark.skipif(
     not supported_architectures(), reason="no NVRTC: pip install nvidia-cuda-nvrtc nvidia-cuda-nvdisasm"
 )
 # One is quick; compilers and instructions of the others differ, but seldom.
-ARCHITECTURES = ("sm_90", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_75", "sm_80", "sm_100")))
+ARCHITECTURES = ("sm_90", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_75", "sm_100")))
 OPTIONS = ("--ptxas-options=-v",)
 
 
@@ -44,7 +44,7 @@ def test_a_chain_of_products_and_sums_has_as_many_instructions(architecture, dty
 
 @needs_tools
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 61, 64, 1000])
+@pytest.mark.parametrize("n", [0, 1, 3, 61, 64, 1000])
 def test_loops_run_as_often_as_their_bounds_say_however_the_compiler_unrolls_them(architecture, n):
     body = "float s = 0; for (int k = 0; k < n; ++k) s += x[k * n + threadIdx.x]; x[threadIdx.x] = s;"
     code, _ = built(body, architecture)

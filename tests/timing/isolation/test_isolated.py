@@ -277,7 +277,7 @@ def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, default_device: Device) -> None:
     # Without -W error: an interrupt in the middle of anything leaves objects that Python warns of.
     words = [word for word in script(tmp_path, "hang") if word not in {"-W", "error"}]
