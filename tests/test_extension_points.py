@@ -1,4 +1,4 @@
-"""What users may bring, with public names only: features, models, generators, devices, predictors, kernels by hand."""
+"""What users may bring, with public names only: features, generators, devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, Model, calibrate, fit_model, load_model
+from perflex import Model, calibrate
 from perflex.errors import MeasurementError, PerflexWarning, TagError, UnknownFeatureError
 from perflex.features import (
     Amount,
@@ -20,18 +20,14 @@ from perflex.features import (
     parse_feature,
     register_family,
     register_feature,
-    scop_from_yaml,
-    scop_to_yaml,
     unregister_feature,
 )
-from perflex.fit.table import FeatureInfo
 from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import Argument, Constraint, Generator, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from perflex.timing.launch.backend import CustomDevice
 
@@ -167,36 +163,6 @@ def test_a_device_of_ones_own_is_calibrated() -> None:
     assert found.predict(kernel, {"n": 2048}) == pytest.approx(1e-6 + 1e-12 * 2048**3, rel=1e-6)
 
 
-MODEL_FILE = """\
-schema: perflex-model/1
-name: adds
-description: Additions and launches.
-output: f_cl_wall_time
-expression: p_launch * f_sync_kernel_launch + p_add * f_op_float32_add
-parameters:
-  p_launch: {meaning: launching a kernel, unit: s per launch}
-  p_add: {meaning: an addition, unit: s per sub-group operation}
-measurement_kernels:
-  - tags: [flops_add_pattern, "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
-"""
-
-
-def test_a_model_file_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "adds.yaml"
-    path.write_text(MODEL_FILE, encoding="utf-8")
-    description = load_model(path)
-    assert description.parameters["p_add"].meaning == "an addition"
-    assert description.model().params() == ["p_launch", "p_add"]
-    table = FeatureTable(
-        output="f_cl_wall_time",
-        features=("f_cl_wall_time", "f_sync_kernel_launch", "f_op_float32_add"),
-        kernels=("a", "b", "c"),
-        values=np.array([[3e-6, 1, 1e3], [12e-6, 1, 1e4], [102e-6, 1, 1e5]]),
-        info={"f_cl_wall_time": FeatureInfo("s")},
-    )
-    assert fit_model(description.model(), table) == pytest.approx({"p_launch": 2e-6, "p_add": 1e-9}, rel=1e-9)
-
-
 def sums(*, terms: int) -> Any:
     """Sums of some terms.
 
@@ -227,13 +193,3 @@ def test_a_generator_of_ones_own_makes_measurement_kernels() -> None:
     assert values == [{"f_op_float32_add": 2}, {"f_op_float32_add": 4}]
     with pytest.raises(TagError, match="at most 3 terms for 96 elements"):
         collection.generate_kernels(["sums", "terms:4", "n:96"])
-
-
-def test_a_kernel_by_hand_is_counted_like_loopys() -> None:
-    made = extract_scop(matmul(prefetch=False))
-    by_hand = scop_from_yaml(scop_to_yaml(made))
-    names = ["f_op_float32_madd", "f_mem_access_global_float32_load", "f_thread_groups"]
-    assert by_hand == made
-    assert kernel_feature_values(names, by_hand, {"n": 64}) == kernel_feature_values(
-        names, matmul(prefetch=False), {"n": 64}
-    )

@@ -255,22 +255,6 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
         calibration().save(tmp_path / "none" / "calibration.yaml")
 
 
-@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_predict_uses_the_calibrations_sub_group_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, seen = calibration(), []
-
-    def values(features: list[str], _kernel: object, sizes: dict[str, int], target: object) -> dict[str, float]:
-        seen.append(target.sub_group_size)
-        return dict.fromkeys(features, float(sizes["n"]))
-
-    monkeypatch.setattr("perflex.features.values.feature_values", values)
-    monkeypatch.setattr("perflex.features.report.warn_uncounted", lambda *_: None)
-    expected = 10 * (made.params["p_add"] + made.params["p_launch"])
-    assert made.predict(object(), {"n": 10}) == pytest.approx(expected, rel=1e-14, abs=0)
-    assert made.model.eval_with_kernel(made, object(), {"n": 10}) == pytest.approx(expected, rel=1e-14)
-    assert seen == [16, 16]
-
-
 def test_noise_floor_is_the_median_repeatability_of_the_kernels() -> None:
     table = calibration().table
     assert fitted(MODEL, table).noise_floor == np.nanmedian(table.repeatability) < 0.1

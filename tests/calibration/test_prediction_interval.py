@@ -9,18 +9,24 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from perflex import Calibration, FeatureTable, Model
+from perflex import Calibration, FeatureTable, Model, load_calibration
+from perflex.calibration import doubts
 from perflex.calibration.cross_validation import log_half_width
 from perflex.calibration.interval import PredictionInterval, interval_at
 from perflex.calibration.prediction_variance import without_bound
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.machines.host import ReportedCache, ReportedCpu
+from sample_kernels import matmul
 from tests.support.fitted import fitted
+from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
 LINEAR = Model(OUTPUT, "p_a * f_op_float32_add + p_b * f_op_float32_mul + p_c * f_op_float32_div")
 TRUTH = {"p_a": 1e-9, "p_b": 3e-10, "p_c": 2e-8}
+
+
+TAGGED = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
 
 
 def draw(random: np.random.Generator, rows: int) -> np.ndarray:
@@ -232,7 +238,6 @@ def test_confidence_out_of_range(confidence: float) -> None:
 @pytest.mark.filterwarnings("ignore:flops_madd_pattern. the model has no feature for f_op_float32_add")
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_predict_interval_of_a_kernel() -> None:
-    from uipick import ALL_GENERATORS, KernelCollection
 
     tags = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
@@ -353,30 +358,21 @@ def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size() -> None:
 
 
 def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perflex import load_calibration
-    from perflex.calibration import doubts
-    from sample_kernels import matmul
-    from uipick import tag_accesses
 
     monkeypatch.setattr(doubts, "conflict_doubts", lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
     calibration = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
-    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
     with pytest.warns(PerflexWarning, match=r"prediction is doubtful: n is 480;"):
-        assert calibration.predict(kernel, {"n": 480}) > 0
+        assert calibration.predict(TAGGED, {"n": 480}) > 0
     with pytest.warns(PerflexWarning, match=r"is 1\.1 times the largest.*; n is 1024;"):
-        found = calibration.predict_interval(kernel, {"n": 1024})
+        found = calibration.predict_interval(TAGGED, {"n": 1024})
     assert found.extrapolated is True
-    assert found.doubts == calibration.doubts(kernel, {"n": 1024})
+    assert found.doubts == calibration.doubts(TAGGED, {"n": 1024})
 
 
 def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has() -> None:
-    from perflex import load_calibration
-    from sample_kernels import matmul
-    from uipick import tag_accesses
 
-    kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
-    assert any("size and ways are assumed" in text for text in shipped.doubts(kernel, {"n": 480}))
+    assert any("size and ways are assumed" in text for text in shipped.doubts(TAGGED, {"n": 480}))
 
     # A column of 480 rows of 1920 B, 30 lines, is in every second of the 64 sets: 15 lines in each of them.
     def here(ways: int) -> Calibration:
@@ -384,18 +380,17 @@ def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has() -> None:
         second = ReportedCache(level=2, size_bytes=1 << 26, line_bytes=64, shared_by=1, ways=1 << 20)
         return replace(shipped, cpu=ReportedCpu("here", "", 2, 1, 64, (first, second)))
 
-    (doubt,) = here(8).doubts(kernel, {"n": 480})
+    (doubt,) = here(8).doubts(TAGGED, {"n": 480})
     assert "1920 B apart, fall into 32 set(s) of 8 lines" in doubt
     assert "assumed" not in doubt
-    assert here(32).doubts(kernel, {"n": 480}) == ()
+    assert here(32).doubts(TAGGED, {"n": 480}) == ()
     # Caches of a CPU that comes with perflex are those of its file.
     named = replace(shipped, device={**shipped.device, "name": "AMD EPYC 7452 32-Core Processor"})
-    assert not any("assumed" in text for text in named.doubts(kernel, {"n": 1024}))
+    assert not any("assumed" in text for text in named.doubts(TAGGED, {"n": 1024}))
 
 
 @pytest.mark.parametrize("feature", ["f_ecm_vol_l2", "f_traffic_bytes_l2"])
 def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature: str) -> None:
-    from sample_kernels import matmul
 
     # A column of 1024 rows, a power of two apart, is in few sets of any cache.
     table = FeatureTable(OUTPUT, (OUTPUT, feature), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
@@ -407,9 +402,6 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature: str
 
 
 def test_a_kernel_that_the_device_cannot_run_is_flagged() -> None:
-    from perflex import load_calibration
-    from sample_kernels import matmul
-    from uipick import tag_accesses
 
     kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD", "b": "bLD"})
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")

@@ -9,7 +9,7 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import Device, find_device, list_devices
 from perflex.devices.device import DeviceInfo
-from perflex.devices.listing import default_device, device_of, is_wall_time, mark_default, pick, wall_time_identifier
+from perflex.devices.listing import default_device, device_of, is_wall_time, mark_default, wall_time_identifier
 from perflex.devices.survey import embedded_libraries
 from perflex.errors import DeviceError
 
@@ -102,10 +102,6 @@ def test_no_usable_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(devices_module, "_listed", lambda: ((info("x", usable=False),), ()))
     with pytest.raises(DeviceError, match=r"unknown target CPU.*perflex\[cpu\]"):
         default_device()
-
-
-def test_pick_prefers_the_only_working_match(machine: tuple[DeviceInfo, ...]) -> None:
-    assert pick(machine, [1, 2], "x") is machine[1].device
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,8 @@ QUICK = TimingOptions(trials=2, min_trials=2, warmups=0)
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ("cuda", [2, 3]),
-        ("CUDA:0", [2]),
-        ("cuda:1", [3]),
-        ("cuda:2", []),
-        ("cuda_h100_d1", [3]),
-        ("h100", [1]),
-        ("nvidia_h100", [1]),
-        ("opencl_h100", [1]),
-        ("opencl_epyc", [0]),
-        ("intel_epyc", [0]),
+        *(("cuda", [2, 3]), ("CUDA:0", [2]), ("cuda:1", [3]), ("cuda:2", []), ("cuda_h100_d1", [3])),
+        *(("h100", [1]), ("nvidia_h100", [1]), ("opencl_h100", [1]), ("opencl_epyc", [0]), ("intel_epyc", [0])),
     ],
 )
 def test_cuda_in_front_says_how_a_device_is_reached(spec: str, expected: list[int]) -> None:
@@ -134,12 +126,8 @@ def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: py
     assert not problems
     assert [(info.device.ordinal, info.usable, info.reason) for info in infos] == [(0, True, ""), (1, True, "")]
     device = infos[0].device
-    assert (device.api, device.sub_group_size, device.compute_units, device.compute_capability) == (
-        "cuda",
-        32,
-        132,
-        "9.0",
-    )
+    facts = (device.api, device.sub_group_size, device.compute_units, device.compute_capability)
+    assert facts == ("cuda", 32, 132, "9.0")
     assert infos[0].found_by.startswith("CuPy")
     monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
     assert find_device("cuda:1") == infos[1].device

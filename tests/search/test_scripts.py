@@ -244,19 +244,10 @@ def test_values_in_words(text: str, values: list[Any]) -> None:
     assert values_of(text) == values
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os').getcwd()",
-        "[open('x')]",
-        "range(10**9)",
-        "list(9)",
-        "[i for i in range(3) if i]",
-        "x",
-        "[",
-        "[i.real for i in [1]]",
-    ],
-)
+HOSTILE = "__import__('os').getcwd()", "[open('x')]", "range(10**9)", "list(9)", "x", "[", "[i.real for i in [1]]"
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "[i for i in range(3) if i]"])
 def test_values_are_never_executed(tmp_path: Path, text: str) -> None:
     path = t1(tmp_path)
     content = json.loads(path.read_text(encoding="utf-8"))

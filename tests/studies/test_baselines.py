@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from perflex.errors import CalibrationError, UnsupportedKernelError
-from perflex.studies.demo import demo_study
 from perflex.studies.evaluation.baselines import (
     KNOWLEDGE,
     Peaks,
@@ -146,14 +145,6 @@ def test_baselines_of_a_study_know_small_sizes_alone(study: str) -> None:
     untimed = baseline_times(plan, {}, None)
     assert all(each == {} for each in untimed.seconds.values())
     assert untimed.left_out == {}
-
-
-def test_operations_of_matrix_multiplication() -> None:
-    plan = plan_of(demo_study((96, 160)), "f_cl_wall_time", 1.0)
-    assert {kernel.sizes["n"] for kernel in plan.small.values()} == {48}
-    times = baseline_times(plan, {kernel.name: 1e-3 for kernel in plan.small.values()}, None).seconds
-    assert times["prefetch", 96] == {"scaled by work-items": 4e-3, "scaled by operations": 8e-3}
-    assert plan.confined(plan.targets["prefetch", 96]) is None
 
 
 def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why() -> None:
