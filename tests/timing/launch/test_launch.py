@@ -17,6 +17,7 @@ from perflex.timing.launch.request import launch_request
 from sample_kernels import matmul
 from support.building import built
 from support.launched_kernels import two_programs
+from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +174,9 @@ def test_loop_around_launches_is_refused_by_name() -> None:
 
 
 def test_limits_of_the_device_are_checked_with_numbers(default_device: Device) -> None:
-    launch = size_launch(plan_launch(matmul(prefetch=True)), {"n": 64}, "x")
+    tags = ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:64"]
+    (tiled,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+    launch = size_launch(plan_launch(tiled.kernel), {"n": 64}, "x")
     assert launch.local_bytes == 2 * 16 * 16 * 4
     sizes = {"a": 1000, "b": 1000}
     roomy = replace(
