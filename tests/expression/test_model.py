@@ -45,12 +45,6 @@ def test_names_in_order_of_appearance() -> None:
     assert model.params() == ["p_b", "p_a"]
 
 
-def test_paper_section_2_example() -> None:
-    model = Model(OUTPUT, "p_f32madd * f_op_float32_madd")
-    assert model.all_features() == [OUTPUT, "f_op_float32_madd"]
-    assert model.evaluate({"p_f32madd": 2e-12}, {"f_op_float32_madd": 1024**3 / 32}) == 2e-12 * 1024**3 / 32
-
-
 def test_evaluate_vectorises_and_broadcasts() -> None:
     model = Model(OUTPUT, "p_a * f_x + p_b * f_y**2 + 1")
     x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 4.0])
@@ -59,12 +53,6 @@ def test_evaluate_vectorises_and_broadcasts() -> None:
     np.testing.assert_allclose(model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": 2}), 2 * x - 3)
     constant = Model(OUTPUT, "p_a + 0 * f_x")
     np.testing.assert_array_equal(constant.evaluate({"p_a": 3.0}, {"f_x": x}), [3.0, 3.0, 3.0])
-
-
-def test_integer_arrays_and_minima() -> None:
-    model = Model(OUTPUT, "min(f_x, f_y, 10) / f_x + max(p_a, f_y) * f_x ** -1")
-    got = model.evaluate({"p_a": 3}, {"f_x": np.array([1, 20]), "f_y": np.array([[4], [5]])})
-    np.testing.assert_allclose(got, [[1 + 4, 4 / 20 + 4 / 20], [1 + 5, 5 / 20 + 5 / 20]])
 
 
 def test_symbols_have_the_models_names() -> None:
@@ -99,6 +87,7 @@ def test_terms_add_up_and_carry_their_text() -> None:
     assert terms["-(p_b)"] == -5.0
     assert sum(terms.values()) == pytest.approx(model.evaluate(params, values), rel=1e-15)
     assert Model(OUTPUT, " p_a ").terms(params, {}) == {"p_a": 2.0}
+    assert Model(OUTPUT, "p_a + p_a").terms(params, {}) == {"p_a": 4.0}
 
 
 def test_costs_within_an_overlap_are_told_apart() -> None:
@@ -117,15 +106,12 @@ def test_costs_within_an_overlap_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "overlap",
     [
-        "smooth_max(p_a * f_x, p_b * f_y, f_x, p_s)",
-        "smooth_max(p_a * f_x, p_b * f_y, 0)",
-        "max(p_a * f_x, p_b * f_y)",
-        "overlap(p_a * f_x, p_b * f_y, p_s)",
-        "overlap(p_a * f_x, p_b * f_y, 0)",
+        "smooth_max(p_a * f_x, p_b * f_y, f_x, p_s)", "smooth_max(p_a * f_x, p_b * f_y, 0)",
+        "max(p_a * f_x, p_b * f_y)", "overlap(p_a * f_x, p_b * f_y, p_s)", "overlap(p_a * f_x, p_b * f_y, 0)",
         "partial_overlap(p_a * f_x, p_b * f_y, p_s, 0.7)",
         "2 * (smooth_max(p_a * f_x, max(p_b, p_a) * f_y, p_s) + p_b * f_y) / f_x",
     ],
-)
+)  # fmt: skip
 def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
     model = Model(OUTPUT, overlap)
     params = {"p_a": 2.0, "p_b": 5.0, "p_s": 3.0}
@@ -136,26 +122,6 @@ def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
     assert sum(terms.values()) == pytest.approx(whole, rel=1e-12)
     # A hidden cost takes nothing away, though some of these functions fall a little as it rises.
     assert all(np.min(part) >= 0 for part in terms.values())
-
-
-def test_same_term_twice_is_counted_twice() -> None:
-    assert Model(OUTPUT, "p_a + p_a").terms({"p_a": 2.0}, {}) == {"p_a": 4.0}
-
-
-def test_an_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Model(OUTPUT, "p_a * f_x + p_b * f_y - 2 * p_a * f_x")
-    values = {"f_x": np.array([1.0, 2.0]), "f_y": 3.0}
-    monkeypatch.setattr("perflex.expression.parser._Parser", None)
-    assert Model("f_cl_wall_time_other", model.expression).tree is model.tree
-    terms = model.terms({"p_a": 2.0, "p_b": 5.0}, values)
-    assert {text: np.shape(value) for text, value in terms.items()} == {
-        "p_a * f_x": (2,),
-        "p_b * f_y": (),
-        "-(2 * p_a * f_x)": (2,),
-    }
-    assert sum(terms.values()) == pytest.approx(model.evaluate({"p_a": 2.0, "p_b": 5.0}, values), rel=1e-14)
-    with pytest.raises(PerflexError, match="no value is given for feature f_y"):
-        model.terms({"p_a": 2.0, "p_b": 5.0}, {"f_x": 1.0})
 
 
 def test_missing_values_are_named() -> None:
@@ -173,26 +139,15 @@ def test_results_that_are_no_numbers_are_errors(expression: str) -> None:
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.0})
 
 
-@pytest.mark.parametrize(
-    "expression", ["p_a / (f_x - f_x)", "p_a * log(f_x - f_x - 1)", "log(f_x - f_x) + p_a", "(p_a - p_a) ** -1"]
-)
-def test_expressions_that_simplify_to_nonsense(expression: str) -> None:
-    model = Model(OUTPUT, expression)
-    with pytest.raises(ModelSyntaxError, match="no real number"):
-        model.evaluate({"p_a": 1.0}, {"f_x": 2.0})
-
-
 # What the last one divides by vanishes in exact arithmetic only, not in doubles.
 @pytest.mark.parametrize(
     "expression",
     [
-        "1 / (0 * f_x) + p_a",
-        "sqrt(f_x - f_x - 1) * p_a",
-        "max(p_a / (f_x - f_x), f_x)",
-        "p_a / (f_x - f_x / 3 - f_x / 3 - f_x / 3)",
+        "p_a / (f_x - f_x)", "p_a * log(f_x - f_x - 1)", "log(f_x - f_x) + p_a", "(p_a - p_a) ** -1",
+        "1 / (0 * f_x) + p_a", "sqrt(f_x - f_x - 1) * p_a", "p_a / (f_x - f_x / 3 - f_x / 3 - f_x / 3)",
     ],
-)
-def test_nonsense_is_found_whatever_the_numbers(expression: str) -> None:
+)  # fmt: skip
+def test_expressions_that_simplify_to_nonsense(expression: str) -> None:
     with pytest.raises(ModelSyntaxError, match="no real number"):
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.7})
 
@@ -204,6 +159,7 @@ def test_values_and_slopes_need_no_sympy() -> None:
         text = "p_a * f_thread_items / f_thread_groups"
         text += " + smooth_max(p_a, p_b * f_thread_items, p_sharp) * log(1 + f_thread_items)"
         model = Model("f_cl_wall_time", text)
+        assert "loopy" not in sys.modules
         params, values = {"p_a": 1.0, "p_b": 2.0, "p_sharp": 3.0}, {"f_thread_items": 8.0, "f_thread_groups": 2.0}
         print(model.evaluate(params, values))
         model.compiled.derivatives({**values, **params}, 1)
@@ -272,13 +228,3 @@ def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pyt
     with pytest.raises(PerflexError, match="parameter p_a"):
         model.eval_with_kernel({}, "kernel", {"n": 8})
     assert len(seen) == 2
-
-
-def test_a_model_is_made_without_sympy() -> None:
-    code = (
-        "import sys, perflex.features as f; f.parse_feature = lambda i: i\n"
-        "from perflex.expression.model import Model\n"
-        "Model('f_cl_wall_time', 'p_a').params()\n"
-        "assert 'sympy' not in sys.modules and 'loopy' not in sys.modules, 'heavy import'"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
