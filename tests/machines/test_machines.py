@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import perflex.calib_data
-from perflex import Machine, load_machine, machine_names, using_machine
-from perflex.errors import FileFormatError, MachineError
+from perflex import Machine, load_machine, machine_names
+from perflex.errors import FileFormatError, MachineError, UnsupportedKernelError, WorkGroupTooLargeError
 from perflex.features import Target
-from perflex.features.target import resolve_target
 from perflex.machines.files import machine_of_device
 from perflex.machines.machine import FACTS
 from perflex.machines.residency import Resources, residency
@@ -33,18 +33,10 @@ ESTIMATED_WITH = (
 
 # Makers' peak rates in 1e12 operations per second: single and double precision.
 PEAKS = {
-    "V100": (14.0, 7.0),
-    "A100-40GB": (19.5, 9.7),
-    "H100-PCIe": (51.2, 25.6),
-    "H100-SXM": (66.9, 33.5),
-    "K20": (3.52, 1.17),
-    "RTX-2080-Ti": (13.45, 0.42),
-    "RTX-A4000": (19.17, 0.30),
-    "MI210": (22.6, 22.6),
-    "MI250X": (23.95, 23.95),
-    "W6600": (10.4, 0.65),
-    "W7800": (45.2, 1.41),
-}
+    "V100": (14.0, 7.0), "A100-40GB": (19.5, 9.7), "H100-PCIe": (51.2, 25.6), "H100-SXM": (66.9, 33.5),
+    "K20": (3.52, 1.17), "RTX-2080-Ti": (13.45, 0.42), "RTX-A4000": (19.17, 0.30), "MI210": (22.6, 22.6),
+    "MI250X": (23.95, 23.95), "W6600": (10.4, 0.65), "W7800": (45.2, 1.41),
+}  # fmt: skip
 
 MINIMAL = """\
 schema: perflex-machine/1
@@ -177,18 +169,54 @@ def test_machines_are_found_by_name_device_and_file_only() -> None:
         load_machine("none.yaml")
 
 
-def test_the_chosen_machine_comes_before_the_one_otherwise() -> None:
-    with pytest.raises(MachineError, match=r"feature f_waves needs a machine; .*--machine NAME.*K20"):
-        resolve_target().need_machine("f_waves")
-    with using_machine("K20", registers=40) as machine:
-        assert resolve_target(64, otherwise="no such machine") == Target(64, machine, 40)
-        with using_machine(None):
-            assert resolve_target() == Target(machine=machine, registers=40)
-        assert resolve_target(machine="V100") == Target(machine=load_machine("V100"))
-    with pytest.raises(MachineError, match="no machine is called 'no such machine'"):
-        resolve_target(otherwise="no such machine")
-    assert resolve_target(otherwise="V100") == Target(machine=load_machine("V100"))
-    assert resolve_target() == Target()
+def test_every_fact_has_an_attribute_and_a_unit() -> None:
+    machine = Machine("empty")
+    assert all(getattr(machine, fact) is None and FACTS[fact].unit for fact in FACTS)
+
+
+def test_reserved_bytes_and_steps_of_local_memory_both_count() -> None:
+    machine = load_machine("H100-SXM")
+    assert residency(machine, 128, 20200).groups_per_unit == 10
+    assert residency(replace(machine, local_reserved_bytes=None), 128, 20200).groups_per_unit == 11
+    assert residency(replace(machine, local_granularity_bytes=None), 128, 20200).groups_per_unit == 11
+    # Without local memory nothing is reserved.
+    assert residency(replace(machine, local_reserved_bytes=10**6), 128).groups_per_unit == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "message", "fact"),
+    [
+        ("L40", (1025,), "1025 work-items in a work-group are more than the 1024", "max_items_per_group"),
+        ("L40", (64, 101377), "101377 bytes of local memory in a work-group are more than the 101376",
+         "local_bytes_per_group"),
+        ("H100-SXM", (64, 232449), "232449 bytes of local memory in a work-group are more than the 232448",
+         "local_bytes_per_group"),
+        ("H100-SXM", (64, 0, 256), "256 registers per work-item are more than the 255", "registers_per_item_max"),
+        ("MI250X", (64, 0, 513), "513 registers per work-item are more than the 512", "registers_per_item_max"),
+        # Of several, the first.
+        ("MI250X", (2048, 10**6, 999), "2048 work-items in a work-group are more than the 1024", "max_items_per_group"),
+    ],
+)  # fmt: skip
+def test_what_exceeds_a_limit_is_told_with_both_numbers(name: str, group: tuple, message: str, fact: str) -> None:
+    with pytest.raises(WorkGroupTooLargeError) as caught:
+        residency(load_machine(name), *group)
+    assert caught.value.message == f"{message} that machine {name} has ({fact})"
+    assert (caught.value.machine, caught.value.fact) == (name, fact)
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "registers", "fits"),
+    [("H100-SXM", 1024, 65, 64), ("L40", 1024, 72, 64), ("MI250X", 320, 505, 256)],
+)
+def test_a_work_group_that_no_unit_holds_is_refused(name: str, items: int, registers: int, fits: int) -> None:
+    machine = load_machine(name)
+    message = f"no work-group of {items} work-items fits a compute unit of {name} (registers); make work-groups smaller"
+    with pytest.raises(WorkGroupTooLargeError, match=f"^{re.escape(message)}$") as caught:
+        residency(machine, items, 0, registers)
+    assert isinstance(caught.value, MachineError)
+    assert isinstance(caught.value, UnsupportedKernelError)
+    assert (caught.value.machine, caught.value.fact) == (name, "registers")
+    assert residency(machine, items, 0, fits).groups_per_unit == 1
 
 
 def test_stated_registers_come_before_those_of_the_build() -> None:
@@ -246,8 +274,3 @@ def test_residency_needs_only_the_facts_it_uses() -> None:
     assert residency(small, 128, 1000).groups_per_unit == 4
     with pytest.raises(MachineError, match="register"):
         residency(machine, 128, 0, 32)
-
-
-def test_every_fact_has_an_attribute_and_a_unit() -> None:
-    machine = Machine("empty")
-    assert all(getattr(machine, fact) is None and FACTS[fact].unit for fact in FACTS)
