@@ -9,7 +9,6 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
-import loopy as lp
 import numpy as np
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from perflex.__main__ import main
 from perflex.analysis.block_quantities import needed_bytes, read_grids
 from perflex.errors import BlockError, UnsupportedKernelError
 from perflex.features import extract_scop
+from support.written_kernels import written
 from uipick import ALL_GENERATORS, KernelCollection
 
 TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper_tables" / "yasksite2021.yaml"
@@ -127,6 +127,8 @@ def test_no_blocks_where_everything_fits(star) -> None:
     found = choose_block(star, SIZES, "EPYC-7452", criterion, cores=1, tiles_per_core=1)
     assert (found.block, found.tiles, found.imbalance) == ((128, 96, 64), 1, 1.0)
     assert [(held.level, held.reuse) for held in found.conditions] == [("L2", "row"), ("L3", "plane")]
+    # Halos are counted.
+    assert found.extra_loads == pytest.approx(((136 * 104 * 72) / (128 * 96 * 64) - 1) / 2)
     # Four cores need four tiles: whole rows, and the fewest points in halos for that.
     assert choose_block(star, SIZES, "EPYC-7452", criterion, cores=4, tiles_per_core=1).block == (128, 96, 16)
 
@@ -145,12 +147,6 @@ def test_eight_tiles_for_each_core(star) -> None:
         choose_block(star, SIZES, "EPYC-7452", {}, cores=2, tiles_per_core=10**6)
     with pytest.raises(BlockError, match="give one or more of each"):
         choose_block(star, SIZES, "EPYC-7452", {}, cores=0)
-
-
-def test_halos_are_counted(star) -> None:
-    assert choose_block(star, SIZES, "EPYC-7452", {}, cores=1, tiles_per_core=1).extra_loads == pytest.approx(
-        ((136 * 104 * 72) / (128 * 96 * 64) - 1) / 2
-    )
 
 
 @pytest.mark.parametrize(
@@ -198,14 +194,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("size", [600, 601])
 def test_grids_with_few_divisors_are_not_cut_to_crumbs(size: int) -> None:
-    scop = extract_scop(
-        lp.make_kernel(
-            "{[k, j, i]: 1 <= k, j, i < n - 1}",
-            "b[k, j, i] = a[k-1, j, i] + a[k+1, j, i] + a[k, j-1, i] + a[k, j+1, i] + a[k, j, i-1] + a[k, j, i+1]",
-            [lp.GlobalArg("a, b", np.float64, shape="(n, n, n)"), lp.ValueArg("n", np.int32)],
-            lang_version=(2018, 2),
-        )
-    )
+    loads = "a[k-1, j, i] + a[k+1, j, i] + a[k, j-1, i] + a[k, j+1, i] + a[k, j, i-1] + a[k, j, i+1]"
+    domain, data = "{[k, j, i]: 1 <= k, j, i < n - 1}", "a, b: float64[n, n, n]"
+    scop = extract_scop(written(domain, f"b[k, j, i] = {loads}", data))
     found = choose_block(scop, {"n": size}, "Gold-6248")
     assert found.block[0] == size - 2
     assert found.imbalance < 1.05

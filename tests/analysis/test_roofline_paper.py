@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perflex import load_machine
+from perflex import Model, load_machine
 from perflex.analysis.roofline import ceilings_of, global_walls, local_walls, pattern_transactions, place_of
 from perflex.analysis.roofline_report import place_rows
 from perflex.errors import MachineError
@@ -63,36 +63,21 @@ def test_ceilings_from_facts_say_so() -> None:
         _ = nothing.peak
 
 
-class StubModel:
-    """Seconds as a function of the transactions of L2 and DRAM."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-
-    def input_features(self):
-        return ["f_txn_l2", "f_txn_dram"]
-
-    def evaluate(self, params, values):
-        return self.seconds(params, values["f_txn_l2"], values["f_txn_dram"])
-
-
 def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
     machine = replace(load_machine("H100-SXM"), l2_bandwidth=None)
     params = {"p_l2": 1 / 60e9, "p_dram": 1e-10}
 
-    def calibrated(seconds):
-        return ceilings_of(
-            machine, SimpleNamespace(model=StubModel(seconds), params=params, device={"name": "some GPU"})
-        )
+    def calibrated(text: str):
+        made = SimpleNamespace(model=Model("f_cl_wall_time", text), params=params, device={"name": "some GPU"})
+        return ceilings_of(machine, made)
 
-    linear = calibrated(lambda p, l2, dram: 1e-6 + p["p_l2"] * l2 + p["p_dram"] * dram)
+    linear = calibrated("1e-6 + p_l2 * f_txn_l2 + p_dram * f_txn_dram")
     assert linear.known["l2"].rate == pytest.approx(60e9)
     assert linear.known["l2"].source == "calibrated: f_txn_l2 on some GPU"
     # What the machine states goes first.
     assert linear.known["dram"].rate == pytest.approx(3352e9 / 32)
-    square = calibrated(lambda p, l2, dram: p["p_l2"] * l2**2 + p["p_dram"] * dram)
-    assert "l2" in square.absent
-    assert "l2" in calibrated(lambda p, _, dram: p["p_dram"] * dram).absent
+    assert "l2" in calibrated("p_l2 * f_txn_l2 ** 2 + p_dram * f_txn_dram").absent
+    assert "l2" in calibrated("p_dram * f_txn_dram").absent
 
 
 @pytest.mark.parametrize(
@@ -105,18 +90,10 @@ def test_transactions_by_stride(itemsize, counts) -> None:
 
 
 def test_walls() -> None:
-    assert [(w.name, w.intensity) for w in global_walls(4)] == [
-        ("stride-0", 1.0),
-        ("stride-1", 0.25),
-        ("stride-8", 1 / 32),
-    ]
-    assert [(w.name, w.intensity) for w in global_walls(8)] == [
-        ("stride-0", 1.0), ("stride-1", 0.125), ("stride-4", 1 / 32),
-    ]  # fmt: skip
-    assert [(w.name, w.intensity) for w in local_walls()] == [
-        ("no conflict", 1.0), ("2-way", 1 / 2), ("4-way", 1 / 4), ("8-way", 1 / 8), ("16-way", 1 / 16),
-        ("32-way", 1 / 32),
-    ]  # fmt: skip
+    walls = [[(w.name, w.intensity) for w in walls] for walls in (global_walls(4), global_walls(8), local_walls())]
+    assert walls[0] == [("stride-0", 1.0), ("stride-1", 0.25), ("stride-8", 1 / 32)]
+    assert walls[1] == [("stride-0", 1.0), ("stride-1", 0.125), ("stride-4", 1 / 32)]
+    assert walls[2] == [("no conflict", 1.0), *((f"{2**k}-way", 1 / 2**k) for k in range(1, 6))]
 
 
 def test_naive_transpose_is_far_from_unit_stride() -> None:

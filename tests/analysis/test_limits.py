@@ -1,4 +1,4 @@
-"""Limiters."""
+"""Limits of machines: volumes by rates, and the issue of instructions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ from math import nan
 
 import pytest
 
-from perflex import estimate_volumes, load_machine
-from perflex.analysis.roofline import LIMITERS, limits_of
+from perflex import estimate_volumes, load_machine, machine_names
+from perflex.analysis.roofline import LIMITERS, ceilings_of, limits_of, place_of
 from perflex.features import QuasiPolynomial, extract_scop
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
 A100 = load_machine("A100-40GB")
 VOLUMES = {
-    "f_l1_wavefronts": 1e6,
-    "f_lmem_wavefronts": 3e5,
-    "f_vol_l2_l1_load": 4e9,
-    "f_vol_l2_l1_store": 1e9,
-    "f_vol_dram_load": 1e9,
-    "f_vol_dram_store": 4e8,
-    "f_waves": 0.5,
-}
+    "f_l1_wavefronts": 1e6, "f_lmem_wavefronts": 3e5, "f_vol_l2_l1_load": 4e9, "f_vol_l2_l1_store": 1e9,
+    "f_vol_dram_load": 1e9, "f_vol_dram_store": 4e8, "f_waves": 0.5,
+}  # fmt: skip
 
 
 def test_an_empty_launch_moves_nothing_and_starts_its_groups() -> None:
@@ -65,13 +60,10 @@ def test_each_of_several_launches_waits_for_memory() -> None:
 @pytest.mark.parametrize(
     ("identifier", "limiter"),
     [
-        ("f_vol_dram_store", "DRAM"),
-        ("f_vol_l2_l1_load", "L2"),
-        ("f_l1_wavefronts", "L1"),
-        ("f_lmem_wavefronts", "local memory"),
-        ("", "arithmetic"),
+        ("f_vol_dram_store", "DRAM"), ("f_vol_l2_l1_load", "L2"), ("f_l1_wavefronts", "L1"),
+        ("f_lmem_wavefronts", "local memory"), ("", "arithmetic"),
     ],
-)
+)  # fmt: skip
 def test_each_part_can_be_the_limiter(identifier: str, limiter: str) -> None:
     volumes = dict.fromkeys(VOLUMES, 0.0)
     if identifier:
@@ -80,24 +72,20 @@ def test_each_part_can_be_the_limiter(identifier: str, limiter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fact",
+    ("fact", "lacking"),
     [
-        "dram_bandwidth", "l2_bandwidth", "clock_hz", "compute_units", "fp32_per_cycle", "group_start_rate",
-        "dram_latency",
+        ("dram_bandwidth", {"DRAM"}), ("l2_bandwidth", {"L2"}), ("clock_hz", {"L1", "local memory", "arithmetic"}),
+        ("compute_units", {"L1", "local memory", "arithmetic"}), ("fp32_per_cycle", {"arithmetic"}),
+        ("group_start_rate", {"group start"}), ("dram_latency", {"latency"}),
     ],
 )  # fmt: skip
-def test_limits_name_the_fact_they_lack(fact: str) -> None:
+def test_limits_name_the_fact_they_lack(fact: str, lacking: set[str]) -> None:
     scop = extract_scop(matmul(prefetch=False))
     all_known = limits_of(VOLUMES, scop, {"n": 64}, A100).seconds
     found = limits_of(VOLUMES, scop, {"n": 64}, replace(A100, **{fact: None}))
-    expected = {
-        "dram_bandwidth": {"DRAM"}, "l2_bandwidth": {"L2"}, "clock_hz": {"L1", "local memory", "arithmetic"},
-        "compute_units": {"L1", "local memory", "arithmetic"}, "fp32_per_cycle": {"arithmetic"},
-        "group_start_rate": {"group start"}, "dram_latency": {"latency"},
-    }[fact]  # fmt: skip
-    assert found.missing == dict.fromkeys((name for name in LIMITERS if name in expected), (fact,))
+    assert found.missing == dict.fromkeys((name for name in LIMITERS if name in lacking), (fact,))
     # The others stay what they are.
-    assert found.seconds == {name: value for name, value in all_known.items() if name not in expected}
+    assert found.seconds == {name: value for name, value in all_known.items() if name not in lacking}
     assert found.predicted_s == max(found.seconds.values())
 
 
@@ -105,3 +93,40 @@ def test_cycles_of_an_unknown_first_cache_are_no_limit() -> None:
     found = limits_of({**VOLUMES, "f_l1_wavefronts": nan}, extract_scop(matmul(prefetch=False)), {"n": 64}, A100)
     assert found.missing == {"L1": ("l1_rules",)}
     assert set(found.seconds) == set(LIMITERS) - {"L1"}
+
+
+GPUS = [name for name in machine_names() if load_machine(name).kind == "gpu"]
+
+
+# By hand: compute units, instructions of sub-groups that each starts per cycle, and the clock.
+@pytest.mark.parametrize(
+    ("name", "gips"),
+    [
+        ("MI210", 104 * 1 * 1.7), ("MI250X", 110 * 1 * 1.7), ("MI50", 60 * 1 * 1.725), ("W6600", 28 * 2 * 2.903),
+        ("W7800", 70 * 4 * 2.525), ("A100-40GB", 108 * 4 * 1.41),
+    ],
+)  # fmt: skip
+def test_instructions_that_start_per_second(name: str, gips: float) -> None:
+    assert ceilings_of(load_machine(name)).peak.rate == pytest.approx(1e9 * gips)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_machines_start_the_multiply_adds_that_they_execute(name: str) -> None:
+    machine = load_machine(name)
+    started = machine.need("schedulers_per_unit") * machine.need("sub_group_size")
+    # Not fewer, nor more than twice as many: all of these have at least half as many lanes as they start.
+    assert 0.5 <= machine.need("fp32_per_cycle") / 2 / started <= 1
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_roofline_and_volumes_say_the_same_of_arithmetic_and_which_limits_are_known(name: str) -> None:
+    machine, scop, sizes = load_machine(name), extract_scop(matmul(prefetch=False)), {"n": 256}
+    place = place_of(scop, sizes, machine, ceilings_of(machine))
+    limits = limits_of(estimate_volumes(scop, sizes, machine).features(), scop, sizes, machine)
+    assert place.limits["arithmetic"] == limits.seconds["arithmetic"] > 0
+    assert place.bound_s >= limits.seconds["arithmetic"]
+    # What has no source yet is named, and the rest is known.
+    missing = {"L1": ("l1_rules",)} if name == "W7800" else {}
+    assert dict(limits.missing) == missing
+    assert set(limits.seconds) == set(LIMITERS) - set(missing)
+    assert limits.limiter in limits.seconds
