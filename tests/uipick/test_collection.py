@@ -78,13 +78,10 @@ def test_malformed_tag_is_shown(tag):
 @pytest.mark.parametrize(
     ("tags", "words"),
     [
-        (["n:1", "n:2"], "argument 'n' is given twice"),
-        (["a", "a"], "generator tag 'a' is given twice"),
-        (["n:1,2,1"], "value '1' twice"),
-        ("matmul_sq", "not one string"),
-        ([7], "7 is not a string"),
+        (["n:1", "n:2"], "argument 'n' is given twice"), (["a", "a"], "generator tag 'a' is given twice"),
+        (["n:1,2,1"], "value '1' twice"), ("matmul_sq", "not one string"), ([7], "7 is not a string"),
     ],
-)
+)  # fmt: skip
 def test_other_faults_of_tags_are_named(tags, words):
     with pytest.raises(TagError, match=words):
         parse_tags(tags)
@@ -110,22 +107,16 @@ def test_multiples_are_described_and_tested(criterion, text, allowed):
 @pytest.mark.parametrize(
     ("kind", "allowed", "default", "text", "value"),
     [
-        ("int", multiples_of(16), (16,), "32", 32),
-        ("int", multiples_of(16), (16,), "33", None),
-        ("int", multiples_of(16), (16,), "1e3", None),
-        ("int", Criterion("all", lambda _: True), (1,), "-5", -5),
-        ("int", multiples_of(1), (1,), "--5", None),
-        ("int", (1, 2), (), "3", None),
-        ("bool", (True, False), (), "True", True),
-        ("bool", (True, False), (), "true", None),
-        ("bool", (True, False), (), "1", None),
-        ("bool", (True,), (), "False", None),
-        ("dtype", ("float32",), (), "float32", "float32"),
-        ("dtype", ("float32",), (), "float16", None),
+        ("int", multiples_of(16), (16,), "32", 32), ("int", multiples_of(16), (16,), "33", None),
+        ("int", multiples_of(16), (16,), "1e3", None), ("int", Criterion("all", lambda _: True), (1,), "-5", -5),
+        ("int", multiples_of(1), (1,), "--5", None), ("int", (1, 2), (), "3", None),
+        ("bool", (True, False), (), "True", True), ("bool", (True, False), (), "true", None),
+        ("bool", (True, False), (), "1", None), ("bool", (True,), (), "False", None),
+        ("dtype", ("float32",), (), "float32", "float32"), ("dtype", ("float32",), (), "float16", None),
         ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "b_c", "b_c"),
         ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "c_b", None),
     ],
-)
+)  # fmt: skip
 def test_reading_values(kind, allowed, default, text, value):
     found = Argument("x", kind, "test", allowed, default).read(text)
     assert found == value
@@ -193,17 +184,14 @@ def test_conditions_equal_set_relations_for_all_small_sets():
 @pytest.mark.parametrize(
     ("condition", "tags", "names"),
     [
-        (MatchCondition.SUPERSET, "common one", ["first"]),
-        (MatchCondition.SUPERSET, "", ["first", "second"]),
+        (MatchCondition.SUPERSET, "common one", ["first"]), (MatchCondition.SUPERSET, "", ["first", "second"]),
         (MatchCondition.IDENTICAL, "first common one", ["first"]),
         (MatchCondition.SUBSET, "first common one two", ["first"]),
-        (MatchCondition.INTERSECT, "one two", ["first", "second"]),
-        (MatchCondition.SUPERSET, "one two", None),
-        (MatchCondition.IDENTICAL, "common", None),
-        (MatchCondition.SUBSET, "common", None),
+        (MatchCondition.INTERSECT, "one two", ["first", "second"]), (MatchCondition.SUPERSET, "one two", None),
+        (MatchCondition.IDENTICAL, "common", None), (MatchCondition.SUBSET, "common", None),
         (MatchCondition.INTERSECT, "", None),
     ],
-)
+)  # fmt: skip
 def test_match_conditions(condition, tags, names):
     collection = KernelCollection(BOTH, condition)
     if names is None:

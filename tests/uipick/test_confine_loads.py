@@ -8,23 +8,14 @@ import pytest
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features import kernel_feature_values
+from support.written_kernels import written
 from uipick import confine_loads
 
 
 def _kernel(update: str, domain: str = "{[i]: 0<=i<n}") -> lp.TranslationUnit:
-    kernel = lp.make_kernel(
-        domain,
-        update,
-        [
-            lp.GlobalArg("x", np.float32, shape="n", is_input=True),
-            lp.GlobalArg("y", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        name="line",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-    )
-    return lp.split_iname(lp.assume(kernel, "n >= 1 and n mod 16 = 0"), "i", 16, outer_tag="g.0", inner_tag="l.0")
+    source = lp.GlobalArg("x", np.float32, shape="n", is_input=True)
+    fits = "n >= 1 and n mod 16 = 0"
+    return written(domain, update, "y: float32[n]", "i/16: g.0, l.0", more=[source], assume=fits, name="line")
 
 
 def test_counts_stay_and_the_footprint_of_loads_shrinks() -> None:

@@ -119,11 +119,8 @@ EXECUTED = {
     **{
         f"stencil3d_mem points:{points} variant:{variant} keep:{keep} {SPACE}": summed(loads, CHUNKS)
         for points, variant, keep, loads in (
-            (7, "plain", "uCLD_uXLD_uYLD_uZLD", 7 * POINTS),
-            (25, "plain", "uZLD", 8 * POINTS),
-            (25, "column", "uZLD", 12 * CHUNKS),
-            (25, "tile", "uTLD", 6 * POINTS),
-            (27, "plain", "uDLD", 20 * POINTS),
+            (7, "plain", "uCLD_uXLD_uYLD_uZLD", 7 * POINTS), (25, "plain", "uZLD", 8 * POINTS),
+            (25, "column", "uZLD", 12 * CHUNKS), (25, "tile", "uTLD", 6 * POINTS), (27, "plain", "uDLD", 20 * POINTS),
         )
     },
     f"stencil3d_mem points:27 variant:plain keep:vST {SPACE}": moved(0, POINTS),

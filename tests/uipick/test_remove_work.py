@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import UnsupportedKernelError
+from support.written_kernels import written
 from uipick import remove_work
 from uipick._accesses import global_accesses
 
@@ -16,12 +17,6 @@ def _body(kernel):
     code = lp.generate_code_v2(kernel).device_code()
     code = re.sub(r"/\*.*?\*/", "", code[code.index("__kernel") :])
     return [line.strip() for line in code.splitlines() if line.strip() not in {"", "{", "}"}]
-
-
-def _make(domain, text, *data, **options):
-    return lp.make_kernel(
-        domain, text, list(data), lang_version=(2018, 2), target=lp.PyOpenCLTarget(), name="work", **options
-    )
 
 
 def _grid(kernel, sizes):
@@ -93,19 +88,15 @@ def test_guarded_kernels_sum_what_they_load(one, run, random, prefetch):
 
 
 def test_loads_in_several_loops_and_nested_in_expressions(run, random):
-    kernel = _make(
+    kernel = written(
         "{[i, j, k, l]: 0 <= i < n and 0 <= j, k < 4 and 0 <= l < 3}",
         """
         <float64> s = sum((j, k), sin(x[i, j]) * exp(y[j, k] + x[i, k]**2)) {id=s}
         r[i] = s + sum(l, z[l] if i > 2 else w[l]) {dep=s}
         """,
-        lp.GlobalArg("x", np.float64, shape="n, 4"),
-        lp.GlobalArg("y", np.float64, shape="4, 4"),
-        lp.GlobalArg("z, w", np.float64, shape="3"),
-        lp.GlobalArg("r", np.float64, shape="n"),
-        lp.ValueArg("n", np.int32),
+        "x: float64[n, 4]; y: float64[4, 4]; z, w: float64[3]; r: float64[n]",
+        "i/8: g.0, l.0",
     )
-    kernel = lp.split_iname(lp.assume(kernel, "n >= 1"), "i", 8, outer_tag="g.0", inner_tag="l.0")
     x, y, z, w = random.random((11, 4)), random.random((4, 4)), random.random(3), random.random(3)
     found = run(remove_work(kernel, remove_vars=["r"]), {"n": 11}, x=x, y=y, z=z, w=w)
     expected = 8 * x.sum(axis=1) + y.sum() + np.where(np.arange(11) > 2, z.sum(), w.sum())
@@ -134,27 +125,17 @@ def test_no_work_item_adds_to_an_undefined_sum(matmul, one):
 
 
 def test_mixed_element_types_are_summed_in_the_wider_one(run):
-    kernel = _make(
-        "{[i]: 0 <= i < 32}",
-        "r[i] = x[i] + y[i]",
-        lp.GlobalArg("x", np.float32, shape="32"),
-        lp.GlobalArg("y", np.float64, shape="32"),
-        lp.GlobalArg("r", np.float64, shape="32"),
-    )
-    removed = remove_work(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"), remove_vars=["r"])
+    data = "x: float32[32]; y, r: float64[32]"
+    kernel = written("{[i]: 0 <= i < 32}", "r[i] = x[i] + y[i]", data, "i/16: g.0, l.0", assume="")
+    removed = remove_work(kernel, remove_vars=["r"])
     x, y = np.arange(32, dtype=np.float32), np.full(32, 1e-12)
     np.testing.assert_array_equal(run(removed, {}, x=x, y=y), x + y)
 
 
 def test_loops_that_no_priority_names_stay_nested():
-    kernel = _make(
-        "{[i, a, b]: 0 <= i < n and 0 <= a, b < 3}",
-        "r[i] = sum((a, b), x[i, a] * y[a, b])",
-        lp.GlobalArg("x, y", np.float64, shape="n, 3"),
-        lp.GlobalArg("r", np.float64, shape="n"),
-        lp.ValueArg("n", np.int32),
-    )
-    kernel = lp.split_iname(lp.assume(kernel, "n >= 3 and n mod 8 = 0"), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    domain, data = "{[i, a, b]: 0 <= i < n and 0 <= a, b < 3}", "x, y: float64[n, 3]; r: float64[n]"
+    text, fits = "r[i] = sum((a, b), x[i, a] * y[a, b])", "n >= 3 and n mod 8 = 0"
+    kernel = written(domain, text, data, "i/8: g.0, l.0", assume=fits)
     for outer, inner in ("ab", "ba"):
         code = _body(remove_work(lp.prioritize_loops(kernel, [outer, inner]), remove_vars=["r"]))
         loops = [line for line in code if line.startswith("for")]
@@ -164,13 +145,9 @@ def test_loops_that_no_priority_names_stay_nested():
 @pytest.mark.parametrize("n", [1, 13, 16, 24, 37])
 def test_results_fit_where_only_some_work_items_of_a_group_work(run, random, n):
     """With two results a group's width apart, work-items in the middle may have none, so places have gaps."""
-    kernel = _make(
-        ["{[g, l, t]: 0 <= g and 0 <= l < 8 and 0 <= t < 2 and 16*g + 8*t + l < n}"],
-        "r[16*g + 8*t + l] = 2*x[16*g + 8*t + l]",
-        lp.GlobalArg("x, r", np.float64, shape="n"),
-        lp.ValueArg("n", np.int32),
-    )
-    kernel = lp.tag_inames(lp.assume(kernel, "n >= 1"), "g:g.0, l:l.0, t:unr")
+    domain = "{[g, l, t]: 0 <= g and 0 <= l < 8 and 0 <= t < 2 and 16*g + 8*t + l < n}"
+    text = "r[16*g + 8*t + l] = 2*x[16*g + 8*t + l]"
+    kernel = written(domain, text, "x, r: float64[n]", "g: g.0; l: l.0; t: unr")
     removed = remove_work(kernel, remove_vars=["r"])
     x = random.random(n)
     groups = -(-n // 16)
@@ -205,19 +182,11 @@ def test_what_cannot_be_removed_is_named(matmul, options, words):
 
 
 def _indirect():
-    kernel = _make(
-        "{[i]: 0 <= i < n}",
-        "r[i] = x[index[i]]",
-        lp.GlobalArg("x, r", np.float64, shape="n"),
-        lp.GlobalArg("index", np.int32, shape="n"),
-        lp.ValueArg("n", np.int32),
-    )
-    return lp.split_iname(lp.assume(kernel, "n >= 1"), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    return written("{[i]: 0 <= i < n}", "r[i] = x[index[i]]", "x, r: float64[n]; index: int32[n]", "i/8: g.0, l.0")
 
 
 def _line(instructions, names):
-    arrays = lp.GlobalArg(names, np.float64, shape="16")
-    return lp.tag_inames(_make("{[i]: 0 <= i < 16}", instructions, arrays), "i:l.0")
+    return written("{[i]: 0 <= i < 16}", instructions, f"{names}: float64[16]", "i: l.0", assume="", name="work")
 
 
 @pytest.mark.parametrize(

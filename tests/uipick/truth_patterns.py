@@ -10,18 +10,11 @@ from truth import UNTOUCHED, Truth, places
 
 # Offsets of the earlier values, and the update.
 UPDATES = {
-    "add": ((13, 11), np.add),
-    "mul": ((13, 11), np.multiply),
-    "madd": ((13, 11), np.add),
-    "div": ((13, 14), np.divide),
-    "bit": ((0, 13, 11), lambda own, x, y: own ^ (x & y)),
-    "shift": ((13,), lambda x: x),
-    "sqrt": ((13,), np.sqrt),
-    "rsqrt": ((13,), lambda x: 1 / np.sqrt(x)),
-    "exp": ((13,), lambda x: np.exp(-x)),
-    "sin": ((13,), np.sin),
-    "cos": ((13,), np.cos),
-}
+    "add": ((13, 11), np.add), "mul": ((13, 11), np.multiply), "madd": ((13, 11), np.add),
+    "div": ((13, 14), np.divide), "bit": ((0, 13, 11), lambda own, x, y: own ^ (x & y)), "shift": ((13,), lambda x: x),
+    "sqrt": ((13,), np.sqrt), "rsqrt": ((13,), lambda x: 1 / np.sqrt(x)), "exp": ((13,), lambda x: np.exp(-x)),
+    "sin": ((13,), np.sin), "cos": ((13,), np.cos),
+}  # fmt: skip
 
 
 def started(operation: str, i: Any, j: Any, nvars: int, dtype: str = "float64") -> list[np.ndarray]:
@@ -65,39 +58,18 @@ def flops_chain(a: Any, _: Any) -> Truth:
 
 
 OPERATIONS = {
-    "add": lambda x: 1 - x,
-    "mul": lambda x: x,
-    "madd": lambda x: x + 1,
-    "div": lambda x: 0.5 / x,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "pow": np.sqrt,
-    "exp": lambda x: np.exp(-x),
-    "log": lambda x: np.log(x + 2),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "min": lambda x: np.minimum(1 - x, 0.5),
-    "max": lambda x: np.maximum(1 - x, 0.5),
-    "abs": lambda x: np.abs(x - 1),
-    "floordiv": lambda x: 1000000 // x,
+    "add": lambda x: 1 - x, "mul": lambda x: x, "madd": lambda x: x + 1, "div": lambda x: 0.5 / x, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.sqrt, "exp": lambda x: np.exp(-x), "log": lambda x: np.log(x + 2),
+    "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "min": lambda x: np.minimum(1 - x, 0.5),
+    "max": lambda x: np.maximum(1 - x, 0.5), "abs": lambda x: np.abs(x - 1), "floordiv": lambda x: 1000000 // x,
     "mod": lambda x: (x + 1000000) % 997,
-}
+}  # fmt: skip
 MAPS = {
-    "madd": lambda x, y: x * y + x,
-    "div": np.divide,
-    "sqrt": lambda x, _: np.sqrt(x),
-    "exp": lambda x, _: np.exp(x),
-    "log": lambda x, _: np.log(x),
-    "sin": lambda x, _: np.sin(x),
-    "cos": lambda x, _: np.cos(x),
-    "tanh": lambda x, _: np.tanh(x),
-    "rsqrt": lambda x, _: 1 / np.sqrt(x),
-    "pow": np.power,
-    "min": np.minimum,
-    "max": np.maximum,
-    "abs": lambda x, _: np.abs(x),
-}
+    "madd": lambda x, y: x * y + x, "div": np.divide, "sqrt": lambda x, _: np.sqrt(x), "exp": lambda x, _: np.exp(x),
+    "log": lambda x, _: np.log(x), "sin": lambda x, _: np.sin(x), "cos": lambda x, _: np.cos(x),
+    "tanh": lambda x, _: np.tanh(x), "rsqrt": lambda x, _: 1 / np.sqrt(x), "pow": np.power, "min": np.minimum,
+    "max": np.maximum, "abs": lambda x, _: np.abs(x),
+}  # fmt: skip
 
 
 def op_chain(a: Any, _: Any) -> Truth:
