@@ -17,16 +17,17 @@ from perflex.features import (
     extract_scop,
     kernel_feature_values,
 )
+from support.written_kernels import written
 
 N = 40
 
 
-def parallel(kernel, iname="i", width=8):
-    return lp.split_iname(kernel, iname, width, outer_tag="g.0", inner_tag="l.0")
+GRID = "i/8: g.0, l.0"
+LINE = "{[i]: 0 <= i < n}"
 
 
-def make(domains, text, args):
-    return lp.make_kernel(domains, text, [*args, ...], assumptions="n >= 8", lang_version=(2018, 2))
+def make(domains, text, data):
+    return written(domains, text, data, GRID, assume="n >= 8")
 
 
 def csr(bounds="start", loop="start + j"):
@@ -40,27 +41,18 @@ def csr(bounds="start", loop="start + j"):
         y[i] = sum(j, vals[{loop}]*x[cols[{loop}]]) {{dep=length:first:last}}
     end
     """
-    args = [
-        lp.GlobalArg("rowptr", np.int32, shape=("n + 1",)),
-        lp.GlobalArg("cols", np.int32, shape=("5*n",)),
-        lp.GlobalArg("vals", np.float32, shape=("5*n",)),
-        lp.GlobalArg("x,y", np.float32, shape=("n",)),
-        lp.ValueArg("n", np.int32),
-    ]
-    return parallel(make(["{[i]: 0 <= i < n}", domain], text, args))
+    return make([LINE, domain], text, "rowptr: int32[n+1]; cols: int32[5*n]; vals: float32[5*n]; x, y: float32[n]")
 
 
 def gathered():
-    args = [lp.GlobalArg("x,y", np.float32, shape=("n",)), lp.GlobalArg("idx", np.int32, shape=("n",))]
-    return parallel(make("{[i]: 0 <= i < n}", "y[i] = x[idx[i]]", args))
+    return make(LINE, "y[i] = x[idx[i]]", "x, y: float32[n]; idx: int32[n]")
 
 
 def literal(code="y[i] = sin(x[i]);"):
     insn = lp.CInstruction(
         "i", code, read_variables=frozenset(["x", "i"]), assignees=("y[i]",), id="lit", within_inames=frozenset("i")
     )
-    args = [lp.GlobalArg("x,y", np.float32, shape=("n",)), lp.ValueArg("n", np.int32)]
-    return parallel(lp.make_kernel("{[i]: 0 <= i < n}", [insn], args, assumptions="n >= 8", lang_version=(2018, 2)))
+    return make(LINE, [insn], "x, y: float32[n]")
 
 
 def counted(kernel, sizes=None):
@@ -96,13 +88,8 @@ def test_average_trip_counts_give_what_oclgrind_executes(bounds):
 
 def test_a_whole_trip_count_is_the_kernel_with_that_constant():
     stated = annotate(csr("length"), trip_counts={"j": 6}, accesses=ROW_WISE)
-    constant = parallel(
-        make(
-            "{[i, j]: 0 <= i < n and 0 <= j < 6}",
-            "y[i] = sum(j, vals[5*i + j]*w[5*i + j])",
-            [lp.GlobalArg("vals,w", np.float32, shape=("5*n",)), lp.GlobalArg("y", np.float32, shape=("n",))],
-        )
-    )
+    domain, data = "{[i, j]: 0 <= i < n and 0 <= j < 6}", "vals, w: float32[5*n]; y: float32[n]"
+    constant = make(domain, "y[i] = sum(j, vals[5*i + j]*w[5*i + j])", data)
     mine = next(i for i in counts_of(extract_scop(stated)).accesses if i.array.name == "vals")
     theirs = next(i for i in counts_of(extract_scop(constant)).accesses if i.array.name == "vals")
     assert (mine.local_strides, mine.group_strides) == (theirs.local_strides, theirs.group_strides)
@@ -195,15 +182,9 @@ def test_annotations_add_up():
 
 def blocks_of_rows(inner: str) -> lp.TranslationUnit:
     """Return a kernel whose loop j begins where an array says, with a loop k inside."""
-    arrays = [lp.GlobalArg("start", np.int32, shape="n + 1")]
-    arrays += [lp.GlobalArg(name, np.float32, shape="100*n") for name in "yxv"]
-    return lp.make_kernel(
-        ["{[i]: 0 <= i < n}", "[a, b] -> {[j]: a <= j < b}", f"[j, n] -> {{[k]: {inner}}}"],
-        "<int32> a = start[i]\n<int32> b = start[i + 1]\ny[i] = sum(j, sum(k, v[k]*x[j]))",
-        [*arrays, lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
+    domains = ["{[i]: 0 <= i < n}", "[a, b] -> {[j]: a <= j < b}", f"[j, n] -> {{[k]: {inner}}}"]
+    text = "<int32> a = start[i]\n<int32> b = start[i + 1]\ny[i] = sum(j, sum(k, v[k]*x[j]))"
+    return written(domains, text, "start: int32[n + 1]; y, x, v: float32[100*n]")
 
 
 def test_subscripts_of_loops_that_begin_where_data_say_are_not_known():

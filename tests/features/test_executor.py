@@ -23,7 +23,6 @@ from perflex.errors import (
     NoMatchError,
     PerflexError,
     PerflexWarning,
-    UnsupportedKernelError,
 )
 from perflex.features import register_feature, unregister_feature
 from perflex.progress import progress_bar
@@ -35,16 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FEATURES = [
-    "f_op_float32_madd",
-    "f_op_float32_add",
-    "f_mem_access_global_float32",
-    "f_mem_access_global_float32_load_lstrides:{0:1}_afr:>1",
-    "f_mem_access_local_float32",
-    "f_sync_barrier_local",
-    "f_chain_float32_madd",
-    "f_thread_groups",
-    "f_sub_groups",
-]
+    "f_op_float32_madd", "f_op_float32_add", "f_mem_access_global_float32",
+    "f_mem_access_global_float32_load_lstrides:{0:1}_afr:>1", "f_mem_access_local_float32", "f_sync_barrier_local",
+    "f_chain_float32_madd", "f_thread_groups", "f_sub_groups",
+]  # fmt: skip
 
 
 class HereExecutor(Executor):
@@ -95,40 +88,37 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["off", "a file"])
-def test_the_catalog_in_an_executor(executor: Executor, store: str, tmp_path: Path) -> None:
-    place = "off" if store == "off" else str(tmp_path / "store.sqlite")
+def test_the_catalog_in_an_executor(executor: Executor, tmp_path: Path) -> None:
     with using_store("off"):
         serial = gather_feature_values(FEATURES, catalog())
-    for _ in range(1 if store == "off" else 2):
-        with using_store(place):
+    place = str(tmp_path / "store.sqlite")
+    for store in ("off", place, place):  # not kept, kept, and from what was kept
+        with using_store(store):
             table = gather_feature_values(FEATURES, catalog(), run=RunOptions(executor))
-        assert table.kernels == serial.kernels
-        assert table.groups == serial.groups
+        assert (table.kernels, table.groups, table.info) == (serial.kernels, serial.groups, serial.info)
         assert np.array_equal(table.values, serial.values)
-        assert table.info == serial.info
-    if store != "off":
-        connection = sqlite3.connect(place)
-        assert connection.execute("SELECT count(*) FROM kernels").fetchall() == [(len(catalog()),)]
-        connection.close()
+    connection = sqlite3.connect(place)
+    assert connection.execute("SELECT count(*) FROM kernels").fetchall() == [(len(catalog()),)]
+    connection.close()
 
 
 def test_rows_come_back_in_order(executor: Executor) -> None:
     kernels = several()
     mixed = [kernels[i] for i in np.random.default_rng(1).permutation(len(kernels))]
     told: list[tuple[int, int, str]] = []
-    table = gather_feature_values(
-        FEATURES[:1], mixed, run=RunOptions(executor, progress=lambda *step: told.append(step))
-    )  # fmt: skip
+    options = RunOptions(executor, progress=lambda *step: told.append(step))
+    table = gather_feature_values(FEATURES[:1], mixed, run=options)
     assert table.kernels == tuple(kernel.name for kernel in mixed)
     assert table.column(FEATURES[0]).tolist() == [kernel.sizes["n"] ** 3 / 32 for kernel in mixed]
     assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
     assert {total for _, total, _ in told} == {len(mixed)}
 
 
+INDIRECT = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
+
+
 def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor: Executor) -> None:
-    indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
-    kernels = [(pointwise("x[i] * 2"), {"n": 64}), (indirect, {"n": 64}), (pointwise("x[i] * 3"), {"n": 96})]
+    kernels = [(pointwise("x[i] * 2"), {"n": 64}), (INDIRECT, {"n": 64}), (pointwise("x[i] * 3"), {"n": 96})]
     with pytest.warns(PerflexWarning, match=r"^knl\(n=64\) #2 is left out: .*is indirect"):
         table = gather_feature_values(["f_op_float32_mul"], kernels, run=RunOptions(executor))
     assert table.kernels == ("knl(n=64)", "knl(n=96)")
@@ -136,57 +126,53 @@ def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor: Executor) -
     assert [label for label, _ in table.dropped] == ["knl(n=64) #2"]
 
 
-def test_errors_are_the_projects_own(executor: Executor) -> None:
-    with pytest.raises(MissingSizeError, match="needs a value for size n") as caught:
-        gather_feature_values(["f_op_float32_mul"], [(pointwise("x[i] * 2"), {})], run=RunOptions(executor))
-    assert caught.value.parameters == ("n",)
-    with pytest.raises(NoMatchError, match=r"f_op_float32_exp matches nothing.*f_op_float32_madd"):
-        gather_feature_values(["f_op_float32_exp"], several(), run=RunOptions(executor))
-    indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
-    with pytest.raises(CalibrationError, match=r"none of the kernels can be counted.*is indirect"):
-        gather_feature_values(["f_op_float32_mul"], [(indirect, {"n": 64})], run=RunOptions(executor))
-
-
-def test_the_first_error_in_order_is_raised() -> None:
-    kernels = [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)]
-    with ThreadPoolExecutor(4) as pool:
-        for executor in (None, pool):
-            with pytest.raises(MissingSizeError, match="needs a value for size n"):
-                gather_feature_values(["f_op_float32_mul"], kernels, run=RunOptions(executor))
-
-
-# executors that fail
+@pytest.mark.parametrize(
+    ("feature_name", "kernels", "error", "words"),
+    [
+        ("f_op_float32_mul", [(pointwise("x[i] * 2"), {})], MissingSizeError, "needs a value for size n"),
+        ("f_op_float32_exp", None, NoMatchError, r"f_op_float32_exp matches nothing.*f_op_float32_madd"),
+        ("f_op_float32_mul", [(INDIRECT, {"n": 64})], CalibrationError, r"none of the kernels can be.*is indirect"),
+        # The first error in order is raised.
+        (
+            "f_op_float32_mul",
+            [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)],
+            MissingSizeError,
+            "needs a value for size n",
+        ),
+    ],
+)
+def test_errors_are_the_projects_own(executor: Executor, feature_name: str, kernels, error, words: str) -> None:
+    with pytest.raises(error, match=words):
+        gather_feature_values([feature_name], kernels or several(), run=RunOptions(executor))
 
 
 def ends_its_process(scop: object, sizes: object) -> float:
     os._exit(3)
 
 
-def test_workers_that_die() -> None:
-    register_feature("f_my_end")(ends_its_process)
-    try:
-        with (
-            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-            pytest.raises(
-                ExecutorError, match=r"the ProcessPoolExecutor ended before all kernels were counted .*give a"
-            ),
-        ):
-            gather_feature_values(["f_my_end"], several(), run=RunOptions(pool))
-    finally:
-        unregister_feature("f_my_end")
+@pytest.fixture
+def feature() -> Iterator[Callable]:
+    """Register the user's feature f_mine."""
+    yield lambda name, function: register_feature(name)(function)
+    unregister_feature("f_mine")
 
 
-def test_features_that_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
-    register_feature("f_my_local")(lambda *_: 1.0)
-    try:
-        with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
-            gather_feature_values(["f_my_local"], several(), run=RunOptions(processes))
-        with ThreadPoolExecutor(2) as threads:
-            assert set(
-                gather_feature_values(["f_my_local"], several(), run=RunOptions(threads)).column("f_my_local")
-            ) == {1.0}
-    finally:
-        unregister_feature("f_my_local")
+def test_workers_that_die(feature: Callable) -> None:
+    feature("f_mine", ends_its_process)
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.raises(ExecutorError, match=r"the ProcessPoolExecutor ended before all kernels were counted .*give a"),
+    ):
+        gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
+
+
+def test_features_that_cannot_be_sent(processes: ProcessPoolExecutor, feature: Callable) -> None:
+    feature("f_mine", lambda *_: 1.0)
+    with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
+        gather_feature_values(["f_mine"], several(), run=RunOptions(processes))
+    with ThreadPoolExecutor(2) as threads:
+        found = gather_feature_values(["f_mine"], several(), run=RunOptions(threads))
+    assert set(found.column("f_mine")) == {1.0}
 
 
 def test_an_executor_that_was_shut_down() -> None:
@@ -196,27 +182,14 @@ def test_an_executor_that_was_shut_down() -> None:
         gather_feature_values(FEATURES[:1], several(), run=RunOptions(pool))
 
 
-def test_faults_of_features_are_not_the_executors() -> None:
-    def faulty(scop: object, sizes: object) -> float:
+def test_faults_of_features_are_not_the_executors(feature: Callable) -> None:
+    def faulty(*_: object) -> float:
         msg = "a fault of the user's"
         raise TypeError(msg)
 
-    register_feature("f_my_fault")(faulty)
-    try:
-        with ThreadPoolExecutor(2) as pool, pytest.raises(TypeError, match="a fault of the user's"):
-            gather_feature_values(["f_my_fault"], several(), run=RunOptions(pool))
-    finally:
-        unregister_feature("f_my_fault")
-
-
-def test_errors_cross_process_borders() -> None:
-    error = UnsupportedKernelError("cause; fix", kernel="k", parameters=("n", 3), place=lambda: None, scop=object())
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), again.message, again.kernel, again.parameters) == (type(error), "cause; fix", "k", ("n", 3))
-    assert again.scop.startswith("<object object")
-
-
-# the progress bar
+    feature("f_mine", faulty)
+    with ThreadPoolExecutor(2) as pool, pytest.raises(TypeError, match="a fault of the user's"):
+        gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
 
 
 def test_the_bar_tells_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

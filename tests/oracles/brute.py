@@ -27,8 +27,7 @@ import numpy as np
 from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, UnrollTag, VectorizeTag
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
-from .evaluate import evaluate_at
-from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError
+from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError, evaluate_at
 from .points import Ints, integer_points
 
 if TYPE_CHECKING:
@@ -39,18 +38,9 @@ _SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSp
 
 @dataclass(frozen=True)
 class Access:
-    """One access of one instruction at given sizes.
+    """One access of one instruction at given sizes: executions are summed over the launch, strides are in elements.
 
-    Attributes
-    ----------
-    per_work_item, per_sub_group
-        Executions summed over the launch.
-    elements
-        Sorted distinct flat element indices touched.
-    local_strides, group_strides
-        Stride in elements by axis number, at the same steps of the loops.
-    shifted
-        Whether the first iteration of a loop around it varies: work-groups are in no step together.
+    `shifted` tells whether the first iteration of a loop around it varies: work-groups are in no step together.
     """
 
     instruction: str
@@ -62,7 +52,7 @@ class Access:
     text: str
     per_work_item: int
     per_sub_group: int
-    elements: Ints
+    elements: Ints  # sorted distinct flat indices
     local_strides: Mapping[int, int | None]
     group_strides: Mapping[int, int | None]
     shifted: bool
@@ -75,26 +65,13 @@ class Access:
 
 @dataclass(frozen=True)
 class Counts:
-    """Everything counted for one kernel at given sizes.
-
-    Attributes
-    ----------
-    groups, items
-        Work-groups of the launch and work-items of a work-group.
-    operations_per_work_item, operations_per_sub_group
-        Executions by (dtype, name), summed over the launch.
-    operations_diverged
-        Executions per sub-group in which some work-items of the sub-group have no part.
-    barriers
-        Local barriers passed, summed over work-items.
-    """
+    """Everything counted for one kernel at given sizes: operations by (dtype, name), barriers of all work-items."""
 
     groups: int
     items: int
     accesses: tuple[Access, ...]
     operations_per_work_item: Mapping[tuple[str, str], int]
     operations_per_sub_group: Mapping[tuple[str, str], int]
-    operations_diverged: Mapping[tuple[str, str], int]
     barriers: int
     launches: int
 
@@ -102,28 +79,13 @@ class Counts:
         table = self.operations_per_sub_group if sub_group else self.operations_per_work_item
         return sum(count for (d, n), count in table.items() if n == name and dtype in {None, d})
 
-    def select(
-        self,
-        space: str | None = None,
-        direction: str | None = None,
-        array: str | None = None,
-        tag: str | None = None,
-        dtype: str | None = None,
-    ) -> list[Access]:
-        """Return the accesses that fit everything given."""
-        return [
-            a
-            for a in self.accesses
-            if space in {None, a.space}
-            and direction in {None, a.direction}
-            and array in {None, a.array}
-            and dtype in {None, a.dtype}
-            and (tag is None or tag in a.tags)
-        ]
+    def select(self, **wanted: str) -> list[Access]:
+        """Return the accesses whose attributes are those given, such as ``space="global"``."""
+        return [a for a in self.accesses if all(getattr(a, name) == value for name, value in wanted.items())]
 
-    def accessed(self, space: str, direction: str, **more: str) -> int:
+    def accessed(self, space: str, direction: str) -> int:
         """Executed accesses per work-item of one address space and direction."""
-        return sum(access.per_work_item for access in self.select(space, direction, **more))
+        return sum(access.per_work_item for access in self.select(space=space, direction=direction))
 
     def footprint(self, array: str) -> int:
         """Distinct elements of an array that any access touches."""
@@ -137,27 +99,15 @@ def count(
     sub_group_size: int = 32,
     *,
     as_executed: bool = False,
-    guards: bool = True,
 ) -> Counts:
-    """Count everything that one launch of a kernel does.
-
-    Parameters
-    ----------
-    t_unit
-        A translation unit with one kernel, without called kernels.
-    sizes
-        Value of every size parameter.
-    as_executed
-        Count what the printed C code executes instead of what it means; see `expressions`.
-    guards
-        Whether predicates and conditions in expressions count where they hold, rather than both branches everywhere.
+    """Count everything that one launch of a kernel does; what its printed C code does if `as_executed`.
 
     Raises
     ------
     NotEnumerableError
         The kernel has something the oracle does not describe (indirect access, vector axis).
     """
-    return _Counter(lp.preprocess_program(t_unit), dict(sizes), sub_group_size, as_executed, guards).run()
+    return _Counter(lp.preprocess_program(t_unit), dict(sizes), sub_group_size, as_executed).run()
 
 
 @dataclass
@@ -181,10 +131,8 @@ class _Counter:
     sizes: dict[str, int]
     sub_group_size: int
     as_executed: bool
-    guards: bool
     per_item: Counter[tuple[str, str]] = field(default_factory=Counter)
     per_sub_group: Counter[tuple[str, str]] = field(default_factory=Counter)
-    diverged: Counter[tuple[str, str]] = field(default_factory=Counter)
     accesses: list[Access] = field(default_factory=list)
 
     @cached_property
@@ -234,15 +182,10 @@ class _Counter:
                 raise NotEnumerableError(msg)
         barriers, launches = self._synchronisation()
         return Counts(
-            groups=self._extent("g"),
-            items=self._extent("l"),
-            accesses=tuple(self.accesses),
-            operations_per_work_item=dict(self.per_item),
-            operations_per_sub_group=dict(self.per_sub_group),
-            operations_diverged=dict(self.diverged),
-            barriers=barriers,
-            launches=launches,
-        )
+            groups=self._extent("g"), items=self._extent("l"), accesses=tuple(self.accesses),
+            operations_per_work_item=dict(self.per_item), operations_per_sub_group=dict(self.per_sub_group),
+            barriers=barriers, launches=launches,
+        )  # fmt: skip
 
     def _extent(self, kind: str) -> int:
         return int(np.prod([extent for (k, _), extent in self.extents.items() if k == kind], dtype=np.int64))
@@ -318,25 +261,16 @@ class _Counter:
         instances = self._instances(insn.within_inames, self.nests[insn.id])
         everyone = np.ones(len(instances), bool)
         active = everyone
-        if self.guards:
-            for predicate in insn.predicates:
-                active = active & evaluate_at(predicate, instances.values).astype(bool)
+        for predicate in insn.predicates:
+            active = active & evaluate_at(predicate, instances.values).astype(bool)
         for predicate in sorted(insn.predicates, key=str):
             self._record(insn, self._contents(predicate), instances, everyone)
         self._record(insn, self._contents(insn.expression), instances, active)
-        self._record(insn, self._target(insn.assignee), instances, active, "store")
+        self._record(insn, self._contents(insn.assignee, stored=True), instances, active, "store")
 
-    def _reader(self) -> ExpressionReader:
-        return ExpressionReader(self._dtype, self._is_memory, self.as_executed, self.guards)
-
-    def _contents(self, expr: Any) -> Contents:
-        reader = self._reader()
-        reader.read(expr)
-        return reader.contents
-
-    def _target(self, assignee: Any) -> Contents:
-        reader = self._reader()
-        reader._access(assignee, ())
+    def _contents(self, expr: Any, *, stored: bool = False) -> Contents:
+        reader = ExpressionReader(self._dtype, self._is_memory, self.as_executed)
+        (reader.access if stored else reader.read)(expr, ())
         return reader.contents
 
     def _storage(self, name: str) -> Any:
@@ -364,24 +298,13 @@ class _Counter:
             mask = active & _true_at(guards, instances)
             self.per_item[dtype, name] += times * int(mask.sum())
             self.per_sub_group[dtype, name] += times * self._sub_groups(instances, mask)
-            self.diverged[dtype, name] += times * self._diverged(instances, mask)
         for guards, access in contents.accesses:
             mask = active & _true_at(guards, instances)
             self.accesses.append(self._access(insn, access, instances, mask, direction))
 
     def _sub_groups(self, instances: _Instances, mask: Any) -> int:
-        return len(np.unique(self._executions(instances, mask)))
-
-    def _executions(self, instances: _Instances, mask: Any) -> Ints:
         columns = [instances.group, instances.local // self.sub_group_size, instances.sequential]
-        return _keys([column[mask] for column in columns], int(mask.sum()))
-
-    def _diverged(self, instances: _Instances, mask: Any) -> int:
-        keys, first, active = np.unique(self._executions(instances, mask), return_index=True, return_counts=True)
-        # The last sub-group of a work-group may have fewer work-items.
-        starts = instances.local[mask][first] // self.sub_group_size * self.sub_group_size
-        members = np.minimum(self._extent("l") - starts, self.sub_group_size)
-        return int((active < members).sum()) if len(keys) else 0
+        return len(np.unique(_keys([column[mask] for column in columns], int(mask.sum()))))
 
     def _access(self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str) -> Access:
         aggregate = getattr(expr, "aggregate", expr)
@@ -395,20 +318,14 @@ class _Counter:
         sequential = instances.sequential[mask]
         strides = {axis: _strides(axis, axes, sequential, flat) for axis in axes}
         return Access(
-            instruction=insn.id,
-            array=aggregate.name,
-            space=space,
-            dtype=str(storage.dtype.numpy_dtype),
+            instruction=insn.id, array=aggregate.name, space=space, dtype=str(storage.dtype.numpy_dtype),
             direction=direction,
-            tags=frozenset(getattr(tag, "value", str(tag)) for tag in getattr(aggregate, "tags", ())),
-            text=str(expr),
-            per_work_item=int(mask.sum()),
-            per_sub_group=self._sub_groups(instances, mask),
-            elements=np.unique(flat),
+            tags=frozenset(getattr(tag, "value", str(tag)) for tag in getattr(aggregate, "tags", ())), text=str(expr),
+            per_work_item=int(mask.sum()), per_sub_group=self._sub_groups(instances, mask), elements=np.unique(flat),
             local_strides={n: s[0] for (kind, n), s in strides.items() if kind == "l" and s},
             group_strides={n: s[0] for (kind, n), s in strides.items() if kind == "g" and s},
             shifted=instances.shifted,
-        )
+        )  # fmt: skip
 
     def _flat_index(self, storage: Any, subscripts: tuple[Any, ...], instances: _Instances) -> Ints:
         flat = np.zeros(len(instances), np.int64)

@@ -1,6 +1,6 @@
 """Symbolic counts of a kernel against brute-force enumeration: one comparison for several tests.
 
-Branches count where their conditions hold; counting both everywhere, as the paper does, is compared for operations.
+Branches count where their conditions hold.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -
 
 def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
     """Distinct elements and accesses of every array and tag, by direction, are those that enumeration finds."""
-    accesses = counted.select("global")
+    accesses = counted.select(space="global")
     for direction in (None, "load", "store"):
         selected = [a for a in accesses if direction in {None, a.direction}]
         groups: dict[str, list[brute.Access]] = defaultdict(list)

@@ -7,25 +7,30 @@ Rules, with ``t1 + t2 + ...`` taken from left to right and sums inside sums flat
 * a sum of k terms is k-1 operations; each is a multiply-add (taking one multiplication with it) when its
   right operand is a product, or when its left operand is the first term and a product; otherwise an add;
 * ``x**2`` is the product of x with itself that evaluates x once, any other power is one ``pow``; ``min``
-  and ``max`` of n values are n-1 operations; calls count by name; both branches of a conditional count
-  unless told otherwise;
+  and ``max`` of n values are n-1 operations; calls count by name;
+* a branch of a conditional counts where its condition holds, if that depends on loops and sizes alone;
 * subscripts are not counted.
 
-With ``by_branch`` a branch counts where its condition holds. With ``as_executed`` the rules are those of the printed C
-code without optimisation: so do branches, -1 is a factor like any other, and ``x**2`` evaluates x twice.
+With ``as_executed`` the rules are those of the printed C code without optimisation: -1 is a factor like any other, and
+``x**2`` evaluates x twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymbolic import primitives as p
+from pymbolic.mapper import UnsupportedExpressionError
+from pymbolic.mapper.evaluator import EvaluationMapper, UnknownVariableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 Guards = tuple[tuple[Any, bool], ...]
 _AGAIN = object()  # the second factor of a square: a factor that costs no evaluation
@@ -47,18 +52,12 @@ class Contents:
 class ExpressionReader:
     """Collects operations ``(guards, dtype, name)`` and accessed variables or subscripts.
 
-    Attributes
-    ----------
-    dtype_of
-        Maps a variable name to its element type, or to None for a name without one (loop variables, sizes).
-    is_memory
-        Tells whether a name is an array or a stored scalar.
+    Loop variables and sizes have no type; arrays and stored scalars are memory.
     """
 
     dtype_of: Callable[[str], np.dtype[Any] | None]
     is_memory: Callable[[str], bool]
     as_executed: bool = False
-    by_branch: bool = False
     contents: Contents = field(default_factory=Contents)
 
     def read(self, expr: Any, guards: Guards = ()) -> None:
@@ -67,10 +66,10 @@ class ExpressionReader:
         elif isinstance(expr, p.Product):
             self._product(expr, guards)
         elif isinstance(expr, p.Subscript):
-            self._access(expr, guards)
+            self.access(expr, guards)
         elif isinstance(expr, p.Variable):
             if self.is_memory(expr.name):
-                self._access(expr, guards)
+                self.access(expr, guards)
         elif isinstance(expr, p.Power):
             self._power(expr, guards)
         elif isinstance(expr, p.Call):
@@ -98,9 +97,8 @@ class ExpressionReader:
         elif isinstance(expr, p.LogicalAnd | p.LogicalOr):
             for child in expr.children:
                 self.read(child, guards)
-                if self.by_branch:
-                    # What follows is evaluated only if this leaves the result open.
-                    guards = self._where(guards, child, holds=isinstance(expr, p.LogicalAnd))
+                # What follows is evaluated only if this leaves the result open.
+                guards = self._where(guards, child, holds=isinstance(expr, p.LogicalAnd))
         elif isinstance(expr, p.LogicalNot) or type(expr).__name__ == "TypeCast":
             self.read(expr.child, guards)
         elif not (_is_number(expr) or expr is _AGAIN):
@@ -108,19 +106,16 @@ class ExpressionReader:
             raise NotEnumerableError(msg)
 
     def _where(self, guards: Guards, condition: Any, *, holds: bool) -> Guards:
-        """Add a condition to some; by branch, one that depends on data is not known to hold or not."""
-        known = self.as_executed
-        if self.by_branch:
-            inner = ExpressionReader(self.dtype_of, self.is_memory)
-            inner.read(condition)
-            known = not inner.contents.accesses
-        return (*guards, (condition, holds)) if known else guards
+        """Add a condition to some; one that depends on data is not known to hold or not."""
+        inner = ExpressionReader(self.dtype_of, self.is_memory)
+        inner.read(condition)
+        return (*guards, (condition, holds)) if not inner.contents.accesses else guards
 
     def _all(self, parts: Sequence[Any], guards: Guards) -> None:
         for part in parts:
             self.read(part, guards)
 
-    def _access(self, expr: Any, guards: Guards) -> None:
+    def access(self, expr: Any, guards: Guards) -> None:
         if isinstance(expr, p.Subscript):
             inner = ExpressionReader(self.dtype_of, self.is_memory)
             inner._all(expr.index_tuple, ())
@@ -226,3 +221,44 @@ def _names(expr: Any) -> set[str]:
         child = getattr(expr, "child", None)
         parts = getattr(expr, "children", () if child is None else (child,))
     return set().union(*map(_names, parts))
+
+
+class _AtAllPoints(EvaluationMapper):
+    """Evaluates at many points at once what Python's own logic decides at one."""
+
+    def _folded(self, function: Any, expr: Any) -> Any:
+        return reduce(function, map(self.rec, expr.children))
+
+    def map_logical_and(self, expr: Any) -> Any:
+        return self._folded(np.logical_and, expr)
+
+    def map_logical_or(self, expr: Any) -> Any:
+        return self._folded(np.logical_or, expr)
+
+    def map_logical_not(self, expr: Any) -> Any:
+        return np.logical_not(self.rec(expr.child))
+
+    def map_min(self, expr: Any) -> Any:
+        return self._folded(np.minimum, expr)
+
+    def map_max(self, expr: Any) -> Any:
+        return self._folded(np.maximum, expr)
+
+    def map_if(self, expr: Any) -> Any:
+        return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
+
+
+def evaluate_at(expr: Any, values: Mapping[str, NDArray[np.int64]]) -> NDArray[Any]:
+    """Evaluate an integer or logical expression, one result per point.
+
+    Raises
+    ------
+    NotEnumerableError
+        It depends on something else than loop variables and sizes.
+    """
+    length = len(next(iter(values.values()))) if values else 1
+    try:
+        return np.broadcast_to(_AtAllPoints(values)(expr), length)
+    except (UnknownVariableError, UnsupportedExpressionError) as error:
+        msg = f"cannot evaluate {expr}: {error}"
+        raise NotEnumerableError(msg) from None

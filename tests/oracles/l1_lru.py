@@ -49,20 +49,10 @@ def loads_below_l1(
     line: int = 128,
     sector: int = 32,
 ) -> int:
-    """Return bytes that miss the L1 caches.
+    """Return bytes that miss the L1 caches of so many units, each with so many work-groups resident at once.
 
-    Parameters
-    ----------
-    grid
-        Extents of the grid.
-    loads_of
-        Byte addresses of a work-group's load instructions in program order, each of shape (work-items,).
-    units, resident
-        Compute units, and work-groups that each holds at once.
-    capacity, line, sector
-        Of a cache, in bytes.
-    lanes
-        Work-items of a sub-group.
+    `loads_of` gives the byte addresses of a work-group's load instructions in program order, each of shape
+    (work-items,); capacity, line and sector of a cache are in bytes.
     """
     waiting = iter([place[::-1] for place in product(*(range(extent) for extent in reversed(grid)))])
 

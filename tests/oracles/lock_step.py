@@ -29,23 +29,12 @@ _QUALIFIERS = re.compile(r"__kernel|__global|__local|__restrict__|__attribute__ 
 
 @dataclass
 class Executed:
-    """What all sub-groups of a launch execute.
+    """What all sub-groups of a launch execute: floating-point operations by kind, the others by array.
 
-    Attributes
-    ----------
-    operations, diverged
-        Executions of each kind of operation on floating-point numbers by sub-groups, and those without some of their
-        work-items.
-    loads
-        Executions of loads by sub-groups, by array.
-    sectors
-        Sectors of 32 bytes that loads and stores touch, by array.
-    steps
-        Differences of the addresses of neighbouring work-items in an execution, in elements, by array.
+    Sectors have 32 bytes; steps are differences of the addresses of neighbouring work-items, in elements, by array.
     """
 
     operations: Counter[str] = field(default_factory=Counter)
-    diverged: Counter[str] = field(default_factory=Counter)
     loads: Counter[str] = field(default_factory=Counter)
     sectors: Counter[str] = field(default_factory=Counter)
     steps: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -131,8 +120,6 @@ class _SubGroup:
         if isinstance(target, c_ast.ArrayRef):
             self._touch(target, active)
         self.done.operations.update(kinds)
-        if not active.all():
-            self.done.diverged.update(kinds)
 
     def _read(self, node: Any, active: np.ndarray, kinds: Counter[str]) -> None:
         """Count the operations and loads of an expression; a product that is added is one multiply-add."""

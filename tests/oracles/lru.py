@@ -6,32 +6,13 @@ An oracle for cache volumes that knows nothing of reuse distances: loops are run
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-__all__ = ["Crossing", "Reference", "lru_crossings", "steady_crossings", "trace_of"]
 
-
-@dataclass(frozen=True)
-class Reference:
-    """An access in the innermost body.
-
-    Attributes
-    ----------
-    base
-        Byte address of the array.
-    coefficients
-        Bytes per iteration of each loop, outermost first.
-    offset
-        Bytes added.
-    store
-        Whether it is a store.
-    """
-
-    base: int
-    coefficients: tuple[int, ...]
-    offset: int = 0
-    store: bool = False
+__all__ = ["Crossing", "lru_crossings", "steady_crossings"]
 
 
 @dataclass(frozen=True)
@@ -40,27 +21,6 @@ class Crossing:
 
     loads: int
     evicts: int
-
-
-def trace_of(
-    ranges: list[range], references: list[Reference], line: int = 64, keep: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the line numbers and store flags of loops with these ranges, outermost first, in order of time.
-
-    `keep` has the shape of the ranges: which iterations run, for loops whose ranges depend on one another.
-    """
-    grids = np.meshgrid(*(np.asarray(one) for one in ranges), indexing="ij")
-    columns = [
-        reference.base
-        + reference.offset
-        + sum(coefficient * grid for coefficient, grid in zip(reference.coefficients, grids, strict=True))
-        for reference in references
-    ]
-    addresses = np.stack([np.broadcast_to(column, grids[0].shape).ravel() for column in columns], axis=1)
-    if keep is not None:
-        addresses = addresses[keep.ravel()]
-    stores = np.broadcast_to([reference.store for reference in references], addresses.shape)
-    return (addresses // line).ravel(), stores.ravel()
 
 
 class _Cache:

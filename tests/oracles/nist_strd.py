@@ -10,99 +10,62 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mpmath
 import numpy as np
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 FOLDER = Path(__file__).parents[1] / "fit" / "nist_strd"
 # Certified values have 11 digits: more cannot be confirmed.
 MOST_DIGITS = 11.0
 
-# A model takes the module of its functions (numpy or mpmath), the predictors and the parameters.
-Formula = Callable[..., Any]
-
-
-def _enso(m: Any, x: Any, *b: Any) -> Any:
-    def wave(period: Any, cosine: Any, sine: Any) -> Any:
-        return cosine * m.cos(2 * m.pi * x / period) + sine * m.sin(2 * m.pi * x / period)
-
-    return b[0] + wave(12, b[1], b[2]) + wave(b[3], b[4], b[5]) + wave(b[6], b[7], b[8])
-
-
-def _roszman(m: Any, x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    arctan = m.arctan if m is np else m.atan
-    return a - b * x - arctan(c / (x - d)) / m.pi
-
-
-def _gauss(m: Any, x: Any, *b: Any) -> Any:
-    bells = b[2] * m.exp(-((x - b[3]) ** 2) / b[4] ** 2) + b[5] * m.exp(-((x - b[6]) ** 2) / b[7] ** 2)
-    return b[0] * m.exp(-b[1] * x) + bells
-
-
-def _lanczos(m: Any, x: Any, *b: Any) -> Any:
-    return b[0] * m.exp(-b[1] * x) + b[2] * m.exp(-b[3] * x) + b[4] * m.exp(-b[5] * x)
-
-
-def _cubics(_: Any, x: Any, *b: Any) -> Any:
-    return (b[0] + b[1] * x + b[2] * x**2 + b[3] * x**3) / (1 + b[4] * x + b[5] * x**2 + b[6] * x**3)
-
-
 _GAUSS = "p_1*exp(-p_2*f_x1) + p_3*exp(-(f_x1-p_4)**2/p_5**2) + p_6*exp(-(f_x1-p_7)**2/p_8**2)"
 _LANCZOS = "p_1*exp(-p_2*f_x1) + p_3*exp(-p_4*f_x1) + p_5*exp(-p_6*f_x1)"
 _CUBICS = "(p_1 + p_2*f_x1 + p_3*f_x1**2 + p_4*f_x1**3) / (1 + p_5*f_x1 + p_6*f_x1**2 + p_7*f_x1**3)"
-_CHWIRUT = ("exp(-p_1*f_x1) / (p_2 + p_3*f_x1)", lambda m, x, a, b, c: m.exp(-a * x) / (b + c * x))
-
-# Name, the model as a model string (empty where its functions have no place in one), and as a formula.
-_MODELS: dict[str, tuple[str, Formula]] = {
-    "Misra1a": ("p_1*(1 - exp(-p_2*f_x1))", lambda m, x, a, b: a * (1 - m.exp(-b * x))),
+_CHWIRUT = "exp(-p_1*f_x1) / (p_2 + p_3*f_x1)"
+# Model strings, which are Python, too; but for the functions of two of them, which have no place in a model string.
+_MODELS = {
+    "Misra1a": "p_1*(1 - exp(-p_2*f_x1))",
     "Chwirut2": _CHWIRUT,
     "Chwirut1": _CHWIRUT,
-    "Lanczos3": (_LANCZOS, _lanczos),
-    "Gauss1": (_GAUSS, _gauss),
-    "Gauss2": (_GAUSS, _gauss),
-    "DanWood": ("p_1*f_x1**p_2", lambda _, x, a, b: a * x**b),
-    "Misra1b": ("p_1*(1 - (1 + p_2*f_x1/2)**-2)", lambda _, x, a, b: a * (1 - (1 + b * x / 2) ** -2)),
-    "Kirby2": (
-        "(p_1 + p_2*f_x1 + p_3*f_x1**2) / (1 + p_4*f_x1 + p_5*f_x1**2)",
-        lambda _, x, *b: (b[0] + b[1] * x + b[2] * x**2) / (1 + b[3] * x + b[4] * x**2),
-    ),
-    "Hahn1": (_CUBICS, _cubics),
-    "Nelson": ("p_1 - p_2*f_x1*exp(-p_3*f_x2)", lambda m, x, z, a, b, c: a - b * x * m.exp(-c * z)),
-    "MGH17": (
-        "p_1 + p_2*exp(-f_x1*p_4) + p_3*exp(-f_x1*p_5)",
-        lambda m, x, *b: b[0] + b[1] * m.exp(-x * b[3]) + b[2] * m.exp(-x * b[4]),
-    ),
-    "Lanczos1": (_LANCZOS, _lanczos),
-    "Lanczos2": (_LANCZOS, _lanczos),
-    "Gauss3": (_GAUSS, _gauss),
-    "Misra1c": ("p_1*(1 - (1 + 2*p_2*f_x1)**-0.5)", lambda m, x, a, b: a * (1 - 1 / m.sqrt(1 + 2 * b * x))),
-    "Misra1d": ("p_1*p_2*f_x1/(1 + p_2*f_x1)", lambda _, x, a, b: a * b * x / (1 + b * x)),
-    "Roszman1": ("", _roszman),
-    "ENSO": ("", _enso),
-    "MGH09": (
-        "p_1*(f_x1**2 + f_x1*p_2) / (f_x1**2 + f_x1*p_3 + p_4)",
-        lambda _, x, a, b, c, d: a * (x**2 + x * b) / (x**2 + x * c + d),
-    ),
-    "Thurber": (_CUBICS, _cubics),
-    "BoxBOD": ("p_1*(1 - exp(-p_2*f_x1))", lambda m, x, a, b: a * (1 - m.exp(-b * x))),
-    "Rat42": ("p_1/(1 + exp(p_2 - p_3*f_x1))", lambda m, x, a, b, c: a / (1 + m.exp(b - c * x))),
-    "MGH10": ("p_1*exp(p_2/(f_x1 + p_3))", lambda m, x, a, b, c: a * m.exp(b / (x + c))),
-    "Eckerle4": (
-        "(p_1/p_2)*exp(-0.5*((f_x1 - p_3)/p_2)**2)",
-        lambda m, x, a, b, c: a / b * m.exp(-(((x - c) / b) ** 2) / 2),
-    ),
-    "Rat43": (
-        "p_1/((1 + exp(p_2 - p_3*f_x1))**(1/p_4))",
-        lambda m, x, a, b, c, d: a / (1 + m.exp(b - c * x)) ** (1 / d),
-    ),
-    "Bennett5": ("p_1*(p_2 + f_x1)**(-1/p_3)", lambda _, x, a, b, c: a * (b + x) ** (-1 / c)),
+    "Lanczos3": _LANCZOS,
+    "Gauss1": _GAUSS,
+    "Gauss2": _GAUSS,
+    "DanWood": "p_1*f_x1**p_2",
+    "Misra1b": "p_1*(1 - (1 + p_2*f_x1/2)**-2)",
+    "Kirby2": "(p_1 + p_2*f_x1 + p_3*f_x1**2) / (1 + p_4*f_x1 + p_5*f_x1**2)",
+    "Hahn1": _CUBICS,
+    "Nelson": "p_1 - p_2*f_x1*exp(-p_3*f_x2)",
+    "MGH17": "p_1 + p_2*exp(-f_x1*p_4) + p_3*exp(-f_x1*p_5)",
+    "Lanczos1": _LANCZOS,
+    "Lanczos2": _LANCZOS,
+    "Gauss3": _GAUSS,
+    "Misra1c": "p_1*(1 - (1 + 2*p_2*f_x1)**-0.5)",
+    "Misra1d": "p_1*p_2*f_x1/(1 + p_2*f_x1)",
+    "Roszman1": "p_1 - p_2*f_x1 - arctan(p_3/(f_x1 - p_4))/pi",
+    "ENSO": "p_1 + p_2*cos(2*pi*f_x1/12) + p_3*sin(2*pi*f_x1/12) + p_5*cos(2*pi*f_x1/p_4) + p_6*sin(2*pi*f_x1/p_4)"
+    " + p_8*cos(2*pi*f_x1/p_7) + p_9*sin(2*pi*f_x1/p_7)",
+    "MGH09": "p_1*(f_x1**2 + f_x1*p_2) / (f_x1**2 + f_x1*p_3 + p_4)",
+    "Thurber": _CUBICS,
+    "BoxBOD": "p_1*(1 - exp(-p_2*f_x1))",
+    "Rat42": "p_1/(1 + exp(p_2 - p_3*f_x1))",
+    "MGH10": "p_1*exp(p_2/(f_x1 + p_3))",
+    "Eckerle4": "(p_1/p_2)*exp(-0.5*((f_x1 - p_3)/p_2)**2)",
+    "Rat43": "p_1/((1 + exp(p_2 - p_3*f_x1))**(1/p_4))",
+    "Bennett5": "p_1*(p_2 + f_x1)**(-1/p_3)",
 }
 NAMES = tuple(_MODELS)
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    return compile(text, "model", "eval")
 
 
 @dataclass(frozen=True)
@@ -115,13 +78,20 @@ class Certified:
     name: str
     difficulty: str
     expression: str
-    formula: Formula
+    text: str
     response: tuple[str, ...]
     predictors: tuple[tuple[str, ...], ...]
     starts: tuple[tuple[float, ...], tuple[float, ...]]
     values: tuple[float, ...]
     deviations: tuple[float, ...]
     squares: float
+
+    def formula(self, module: Any, *values: Any) -> Any:
+        """Return the model's value, by numpy or mpmath, from the predictors and the parameters."""
+        names = [f"f_x{i + 1}" for i in range(len(self.predictors))] + [f"p_{i + 1}" for i in range(len(self.values))]
+        known = {name: getattr(module, name) for name in ("exp", "sin", "cos", "pi")}
+        known["arctan"] = np.arctan if module is np else mpmath.atan
+        return eval(_compiled(self.text), {"__builtins__": {}}, {**known, **dict(zip(names, values, strict=True))})
 
     @property
     def y(self) -> np.ndarray:
@@ -172,19 +142,12 @@ def load(name: str) -> Certified:
     first, second, values, deviations = (tuple(float(row[i]) for row in rows) for i in range(4))
     data = text[text.rindex("Data:") :].splitlines()[1:]
     columns = list(zip(*(line.split() for line in data if line.strip()), strict=True))
-    expression, formula = _MODELS[name]
+    text = _MODELS[name]
+    expression = "" if "pi" in text else text
     return Certified(
-        name,
-        level[1].lower(),
-        expression,
-        formula,
-        columns[0],
-        tuple(columns[1:]),
-        (first, second),
-        values,
-        deviations,
-        float(squares[1]),
-    )
+        name, level[1].lower(), expression, text, columns[0], tuple(columns[1:]), (first, second), values,
+        deviations, float(squares[1]),
+    )  # fmt: skip
 
 
 def _points(problem: Certified) -> list[tuple[tuple[Any, ...], Any]]:

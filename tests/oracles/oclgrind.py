@@ -38,7 +38,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -49,13 +49,10 @@ if TYPE_CHECKING:
 
 UNOPTIMISED = ("-cl-opt-disable",)
 ICD_PATHS = (
-    "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
-    "/usr/lib64/oclgrind/liboclgrind-rt-icd.so",
-    "/usr/local/lib/oclgrind/liboclgrind-rt-icd.so",
-    "/usr/local/lib/liboclgrind-rt-icd.so",
-    "/usr/lib/x86_64-linux-gnu/liboclgrind-rt-icd.so",
-    "/opt/homebrew/lib/liboclgrind-rt-icd.so",
-)
+    "/usr/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/lib64/oclgrind/liboclgrind-rt-icd.so",
+    "/usr/local/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/local/lib/liboclgrind-rt-icd.so",
+    "/usr/lib/x86_64-linux-gnu/liboclgrind-rt-icd.so", "/opt/homebrew/lib/liboclgrind-rt-icd.so",
+)  # fmt: skip
 CALL_NAME = re.compile(r"_Z(\d+)(.*)")
 _HEADER = re.compile(r"Instructions executed for kernel '(.*)':")
 _LINE = re.compile(r"\s*(\d+) - (.*?)(?: \((\d+) bytes\))?\s*")
@@ -79,16 +76,8 @@ class Traffic:
 class Executed:
     """What Oclgrind counted for one job, all launches together.
 
-    Attributes
-    ----------
-    launches
-        Name of each kernel launched, in order.
-    instructions
-        Executed LLVM instructions by opcode, without memory accesses and calls.
-    calls
-        Executed calls by (mangled) name, e.g. ``"_Z3expf"`` or ``"llvm.fmuladd.f32"``.
-    loads, stores
-        By address space: ``"global"``, ``"local"``, ``"private"``, ``"constant"``.
+    LLVM instructions are by opcode, without memory accesses and calls; calls by (mangled) name, as ``"_Z3expf"`` or
+    ``"llvm.fmuladd.f32"``; loads and stores by address space.
     """
 
     launches: tuple[str, ...] = ()
@@ -163,22 +152,20 @@ def find_icd() -> str | None:
     return next((path for path in ([named] if named else ICD_PATHS) if Path(path).is_file()), None)
 
 
-def available() -> bool:
-    """Tell whether Oclgrind is installed."""
-    return find_icd() is not None
-
-
 needs_oclgrind = pytest.mark.skipif(
-    not available(),
+    find_icd() is None,
     reason="Oclgrind is not installed (Debian package oclgrind, or OCLGRIND_ICD=path of its ICD)",
 )
 
+Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob"
 
-def run_jobs(
-    jobs: Sequence[tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob],
-    options: Sequence[str] = UNOPTIMISED,
-    timeout: float = 300.0,
-) -> list[Executed]:
+
+def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
+    """Run one kernel once; see `run_jobs`."""
+    return run_jobs([(kernel, sizes)], options)[0]
+
+
+def run_jobs(jobs: Sequence[Job], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0) -> list[Executed]:
     """Run all jobs in one process and return what each executed.
 
     Raises
@@ -194,18 +181,16 @@ def run_jobs(
 
 
 def run_each(
-    jobs: Sequence[tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob],
-    options: Sequence[str] = UNOPTIMISED,
-    timeout: float = 300.0,
+    jobs: Sequence[Job], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0
 ) -> list[Executed | OclgrindError]:
     """Run all jobs in one process; an error takes the place of the counts of a job that failed."""
-    results = _run_all([_describe(job, list(options)) for job in jobs], timeout)
-    return [_executed(number, result) for number, result in enumerate(results)]
-
-
-def _run_all(jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="oclgrind") as folder:
-        return _run_child(Path(folder), jobs, timeout)
+    described = [vars(job) if isinstance(job, SourceJob) else {"kernel": job[0], "sizes": dict(job[1])} for job in jobs]
+    found: list[Executed | OclgrindError] = []
+    for number, result in enumerate(_in_a_child([job | {"options": list(options)} for job in described], timeout)):
+        complaint = result["error"] or _complaint(result["stderr"])
+        error = OclgrindError(f"job {number} on Oclgrind: {complaint}")
+        found.append(error if complaint else parse_counts(result["stdout"]))
+    return found
 
 
 def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0) -> list[str]:
@@ -216,8 +201,7 @@ def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeo
     OclgrindError
         A source does not compile; carries the compiler's text.
     """
-    jobs: list[dict[str, object]] = [{"compiled": source, "options": list(options)} for source in sources]
-    results = _run_all(jobs, timeout)
+    results = _in_a_child([{"compiled": source, "options": list(options)} for source in sources], timeout)
     for source, result in zip(sources, results, strict=True):
         if result["error"] or not result["code"]:
             msg = f"Oclgrind does not compile {source}: {result['error']}{result['stderr']}"
@@ -225,52 +209,31 @@ def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeo
     return [result["code"] for result in results]
 
 
-def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
-    """Run one kernel once; see `run_jobs`."""
-    return run_jobs([(kernel, sizes)], options)[0]
-
-
-def _describe(job: tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob, options: list[str]) -> dict[str, object]:
-    if isinstance(job, SourceJob):
-        return {**vars(job), "options": options}
-    kernel, sizes = job
-    return {"kernel": kernel, "sizes": dict(sizes), "options": options}
-
-
-def _run_child(folder: Path, jobs: list[dict[str, object]], timeout: float) -> list[dict[str, str]]:
+def _in_a_child(jobs: list[dict[str, Any]], timeout: float) -> list[dict[str, str]]:
     icd = find_icd()
-    if icd is None:
-        msg = "Oclgrind is not installed; install the Debian package oclgrind"
-        raise OclgrindError(msg)
-    (folder / "oclgrind.icd").write_text(icd + "\n", encoding="utf-8")
-    jobs_path, results_path = folder / "jobs", folder / "results"
-    with jobs_path.open("wb") as file:
-        pickle.dump(jobs, file)
-    environment = os.environ | {
-        "OCL_ICD_VENDORS": str(folder),
-        "OCL_ICD_FILENAMES": "",
-        "OCLGRIND_INST_COUNTS": "1",
-        **({"OCLGRIND_DUMP_SPIR": "1"} if any("compiled" in job for job in jobs) else {}),
-        # Work-groups one after the other: an atomic update is never repeated because another one came between.
-        "OCLGRIND_NUM_THREADS": "1",
-        "PYOPENCL_NO_CACHE": "1",
-        "LOOPY_NO_CACHE": "1",
-        "PYTHONWARNINGS": "ignore",
-    }
-    command = [sys.executable, str(Path(__file__).with_name("_oclgrind_child.py")), jobs_path, results_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
-    if done.returncode != 0 or not results_path.exists():
-        msg = f"the Oclgrind process ended with code {done.returncode}: {done.stderr[-2000:]}"
-        raise OclgrindError(msg)
-    results: list[dict[str, str]] = json.loads(results_path.read_text(encoding="utf-8"))
+    assert icd is not None, "Oclgrind is not installed; install the Debian package oclgrind"
+    with tempfile.TemporaryDirectory(prefix="oclgrind") as name:
+        folder = Path(name)
+        (folder / "oclgrind.icd").write_text(icd + "\n", encoding="utf-8")
+        jobs_path, results_path = folder / "jobs", folder / "results"
+        jobs_path.write_bytes(pickle.dumps(jobs))
+        environment = os.environ | {
+            "OCL_ICD_VENDORS": str(folder),
+            "OCL_ICD_FILENAMES": "",
+            "OCLGRIND_INST_COUNTS": "1",
+            **({"OCLGRIND_DUMP_SPIR": "1"} if any("compiled" in job for job in jobs) else {}),
+            # Work-groups one after the other: an atomic update is never repeated because another one came between.
+            "OCLGRIND_NUM_THREADS": "1",
+            **dict.fromkeys(("PYOPENCL_NO_CACHE", "LOOPY_NO_CACHE"), "1"),
+            "PYTHONWARNINGS": "ignore",
+        }
+        command = [sys.executable, str(Path(__file__).with_name("_oclgrind_child.py")), jobs_path, results_path]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        if done.returncode != 0 or not results_path.exists():
+            msg = f"the Oclgrind process ended with code {done.returncode}: {done.stderr[-2000:]}"
+            raise OclgrindError(msg)
+        results: list[dict[str, str]] = json.loads(results_path.read_text(encoding="utf-8"))
     return results
-
-
-def _executed(number: int, result: dict[str, str]) -> Executed | OclgrindError:
-    complaint = result["error"] or _complaint(result["stderr"])
-    if complaint:
-        return OclgrindError(f"job {number} on Oclgrind: {complaint}")
-    return parse_counts(result["stdout"])
 
 
 def _complaint(text: str) -> str:
@@ -283,7 +246,7 @@ def parse_counts(text: str) -> Executed:
     launches: list[str] = []
     plain: Counter[str] = Counter()
     calls: Counter[str] = Counter()
-    traffic: dict[str, Counter[tuple[str, str]]] = {"load": Counter(), "store": Counter()}
+    traffic: dict[str, dict[str, Traffic]] = {"load": {}, "store": {}}
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
         if header is not None:
@@ -295,21 +258,10 @@ def parse_counts(text: str) -> Executed:
         count, name, size = int(entry[1].replace(",", "")), entry[2], entry[3]
         opcode, _, detail = name.partition(" ")
         if opcode in traffic and size is not None:
-            traffic[opcode][detail, "count"] += count
-            traffic[opcode][detail, "bytes"] += int(size)
+            before = traffic[opcode].get(detail, Traffic())
+            traffic[opcode][detail] = Traffic(before.count + count, before.bytes + int(size))
         elif opcode == "call":
             calls[detail.removesuffix("()")] += count
         else:
             plain[name] += count
-    return Executed(
-        launches=tuple(launches),
-        instructions=dict(plain),
-        calls=dict(calls),
-        loads=_traffic(traffic["load"]),
-        stores=_traffic(traffic["store"]),
-    )
-
-
-def _traffic(entries: Counter[tuple[str, str]]) -> dict[str, Traffic]:
-    spaces = {space for space, _ in entries}
-    return {space: Traffic(entries[space, "count"], entries[space, "bytes"]) for space in sorted(spaces)}
+    return Executed(tuple(launches), dict(plain), dict(calls), traffic["load"], traffic["store"])

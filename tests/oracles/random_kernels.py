@@ -27,30 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INNER_BOUNDS = (
-    "0 <= j < m",
-    "0 <= j < m",
-    "0 <= j <= i",
-    "i <= j < n",
-    "0 <= j and i - 2 <= j <= i + 2 and j < n",
-    "0 <= j and 2*j <= i",
-    "i <= j < n + m and j < 2*m + 1",
-    "1 <= j < m - 1",
-)
+    "0 <= j < m", "0 <= j < m", "0 <= j <= i", "i <= j < n", "0 <= j and i - 2 <= j <= i + 2 and j < n",
+    "0 <= j and 2*j <= i", "i <= j < n + m and j < 2*m + 1", "1 <= j < m - 1",
+)  # fmt: skip
 _OUTER_BOUNDS = (
-    "0 <= i < n",
-    "0 <= i < n",
-    "0 <= i < n",
-    "1 <= i < n - 1",
-    "0 <= i and 2*i < n",
-    "2 <= i <= m + 1",
-)
+    "0 <= i < n", "0 <= i < n", "0 <= i < n", "1 <= i < n - 1", "0 <= i and 2*i < n", "2 <= i <= m + 1",
+)  # fmt: skip
 _REDUCED_BOUNDS = (
-    "0 <= {k} < m",
-    "0 <= {k} <= i",
-    "i <= {k} < n",
-    "0 <= {k} and {k} <= i + 1 and 3*{k} < n + m",
-    "0 <= {k} < 4",
-)
+    "0 <= {k} < m", "0 <= {k} <= i", "i <= {k} < n", "0 <= {k} and {k} <= i + 1 and 3*{k} < n + m", "0 <= {k} < 4",
+)  # fmt: skip
 _GUARDS = ("i < 3", "i % 2 == 0", "i > 1 and i < n - 2", "i // 2 < 3", "n > 7")
 _NESTED_GUARDS = (*_GUARDS, "j < i", "(i + j) % 3 == 1", "j == i or j == 2")
 # Most are not exact in single precision.
@@ -112,13 +97,8 @@ class _Draft:
         y = self.one_of(loops)
         forms = (x, x, x, f"{x} + 1", f"2*{x}", f"{x} // 2", f"{x} % 4", f"{x} + {y}", f"3*{x} + {y} + 2")
         rare = (
-            "0",
-            f"({x} + {y}) // 3",
-            f"({x} + 1) % 3",
-            f"2*({x} // 2) + {y}",
-            f"n + m - {x}",
-            f"4*({x} % 2)",
-        )
+            "0", f"({x} + {y}) // 3", f"({x} + 1) % 3", f"2*({x} // 2) + {y}", f"n + m - {x}", f"4*({x} % 2)",
+        )  # fmt: skip
         return self.one_of(rare) if self.chance(20) else self.one_of(forms)
 
     def leaf(self, loops: Sequence[str]) -> str:
@@ -326,13 +306,9 @@ def _build(draft: _Draft) -> RandomKernel:
     used = [array for array in arrays if re.search(rf"\b{array.name}\b", text)]
     domains = [_domain(inames, bounds, inames in draft.below_inner) for inames, bounds in draft.loops]
     kernel = lp.make_kernel(
-        domains,
-        text,
-        [*used, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)],
-        assumptions="n >= 5 and m >= 3",
-        lang_version=(2018, 2),
-        name="drawn",
-    )
+        domains, text, [*used, lp.ValueArg("n", np.int32), lp.ValueArg("m", np.int32)],
+        assumptions="n >= 5 and m >= 3", lang_version=(2018, 2), name="drawn",
+    )  # fmt: skip
     kernel = _apply(kernel, draft)
     sizes = {"n": draft.choices.randint(5, 13), "m": draft.choices.randint(3, 9)}
     return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))

@@ -16,21 +16,13 @@ from loopy.diagnostic import LoopyError
 from .mended_loopy import mend
 
 _BOUNDS = (
-    "{o} <= {v} < {o} + {c}",
-    "{o} <= {v} < {o} + {c}",
-    "{o} <= {v} < n",
-    "{o} - {c} <= {v} <= {o} + {c} and 0 <= {v} < n",
-    "{c}*{o} <= {v} < {c}*{o} + {d}",
-    "{c}*{o} <= {v} < {c}*{o} + {c} and {v} < n",
-    "1 <= {v} and {c}*{o} <= {v} < {c}*{o} + {c}",
-    "{o} <= 2*{v} < {o} + 2*{c}",
-    "0 <= {v} <= {o}",
-    "{o} + {p} <= {v} < {o} + {p} + {c}",
-    "{o} <= {v} and {p} <= {v} and {v} < n + {c}",
-    "{o} <= {v} < {o} + 2*{c} and ({v} + {o}) mod 2 = 0",
-    "{d} - {o} <= {v} < n + {d} - {o}",
-    "0 <= {v} < {c}",
-)
+    "{o} <= {v} < {o} + {c}", "{o} <= {v} < {o} + {c}", "{o} <= {v} < n",
+    "{o} - {c} <= {v} <= {o} + {c} and 0 <= {v} < n", "{c}*{o} <= {v} < {c}*{o} + {d}",
+    "{c}*{o} <= {v} < {c}*{o} + {c} and {v} < n", "1 <= {v} and {c}*{o} <= {v} < {c}*{o} + {c}",
+    "{o} <= 2*{v} < {o} + 2*{c}", "0 <= {v} <= {o}", "{o} + {p} <= {v} < {o} + {p} + {c}",
+    "{o} <= {v} and {p} <= {v} and {v} < n + {c}", "{o} <= {v} < {o} + 2*{c} and ({v} + {o}) mod 2 = 0",
+    "{d} - {o} <= {v} < n + {d} - {o}", "0 <= {v} < {c}",
+)  # fmt: skip
 _CONDITIONS = ("{v} > {o}", "{v} % 2 == 0", "{v} < {o} + 2", "{v} + {o} < n")
 
 
@@ -93,13 +85,9 @@ def _draw(choices: random.Random) -> ShiftedKernel:
     domain = f"{{[{', '.join(names)}]: {' and '.join(bounds)}}}"
     arrays = [lp.GlobalArg(name, np.float32, shape=(1_000_000,)) for name in "yzuxw" if f"{name}[" in text]
     kernel = lp.make_kernel(
-        domain,
-        text,
-        [*arrays, lp.ValueArg("n", np.int32)],
-        assumptions="5 <= n <= 1000",
-        lang_version=(2018, 2),
+        domain, text, [*arrays, lp.ValueArg("n", np.int32)], assumptions="5 <= n <= 1000", lang_version=(2018, 2),
         name="shifted",
-    )
+    )  # fmt: skip
     extents = (choices.choice((8, 16, 32, 64)),) if len(axes) == 1 else choices.choice(((8, 4), (4, 4), (16, 2)))
     for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
         kernel = lp.split_iname(kernel, axis, extent, outer_tag=f"g.{number}", inner_tag=f"l.{number}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oracles.lru import Crossing, Reference, lru_crossings, steady_crossings, trace_of
+from oracles.lru import Crossing, lru_crossings, steady_crossings
 
 
 def crossings(lines: list[int], capacity: int, ways: int | None, stores: list[int] | None = None) -> Crossing:
@@ -39,12 +39,6 @@ def test_dirty_lines_are_evicted_once() -> None:
 
 
 def test_a_steady_state_leaves_out_the_first_touches() -> None:
-    lines, stores = trace_of([range(3), range(4)], [Reference(0, (0, 64))])
+    lines, stores = np.tile(np.arange(4), 3), np.zeros(12, dtype=bool)
     assert steady_crossings(lines, stores, 4, 4 * 64, 2) == Crossing(0, 0)
     assert steady_crossings(lines, stores, 4, 2 * 64, 1) == Crossing(8, 0)
-
-
-def test_iterations_that_do_not_run_touch_nothing() -> None:
-    below = np.tril(np.ones((3, 3), dtype=bool))
-    lines, _ = trace_of([range(3), range(3)], [Reference(0, (192, 64))], keep=below)
-    assert lines.tolist() == [0, 3, 4, 6, 7, 8]

@@ -56,57 +56,43 @@ Instructions executed for kernel 'two':
     assert counts.madds("float32") == 0
 
 
-# Expression, multiply-adds, additions and multiplications of one work-item.
-MULTIPLY_ADDS = [
-    ("a[i]*a[i+1] + a[i+2]", 1, 0, 0),
-    ("a[i] + a[i+1]*a[i+2]", 1, 0, 0),
-    ("a[i]*a[i] + a[i+1]*a[i+2]", 1, 0, 1),
-    ("a[i]*a[i] + a[i+1]*a[i+2] + a[i]", 1, 1, 1),
-    ("a[i] + a[i]*a[i] + a[i+1]*a[i+2]", 2, 0, 0),
-    ("a[i] + (a[i]*a[i] + a[i+1])", 1, 1, 0),
-    ("a[i]*a[i+1]*a[i+2] + a[i]", 1, 0, 1),
-    ("a[i]*(a[i+1] + a[i+2])", 0, 1, 1),
-]
-
-
-@pytest.fixture(scope="module")
-def multiply_adds() -> dict[str, Executed]:
-    expressions = [expression for expression, *_ in MULTIPLY_ADDS]
-    found = executed_together([f"b[i] = {expression};" for expression in expressions])
-    return dict(zip(expressions, found, strict=True))
-
-
-@needs_oclgrind
-@pytest.mark.parametrize(("expression", "madds", "adds", "muls"), MULTIPLY_ADDS)
-def test_multiply_adds_from_left_to_right(multiply_adds, expression, madds, adds, muls):
-    counts = multiply_adds[expression]
-    assert (counts.madds("float32"), counts.adds, counts.muls) == (ITEMS * madds, ITEMS * adds, ITEMS * muls)
-    assert counts.madds("float64") == 0
+# What a work-item executes: multiply-adds, additions, multiplications, and what else is named.
+PER_ITEM = {
+    "b[i] = a[i]*a[i+1] + a[i+2];": (1, 0, 0),
+    "b[i] = a[i] + a[i+1]*a[i+2];": (1, 0, 0),
+    "b[i] = a[i]*a[i] + a[i+1]*a[i+2];": (1, 0, 1),
+    "b[i] = a[i]*a[i] + a[i+1]*a[i+2] + a[i];": (1, 1, 1),
+    "b[i] = a[i] + a[i]*a[i] + a[i+1]*a[i+2];": (2, 0, 0),
+    "b[i] = a[i] + (a[i]*a[i] + a[i+1]);": (1, 1, 0),
+    "b[i] = a[i]*a[i+1]*a[i+2] + a[i];": (1, 0, 1),
+    "b[i] = a[i]*(a[i+1] + a[i+2]);": (0, 1, 1),
+    # Signs.
+    "b[i] = a[i] - a[i+1]*a[i+2];": (1, 0, 0, "fneg"),
+    "b[i] = a[i] + -1.0f * a[i+1]*a[i+2];": (1, 0, 1),
+    "b[i] = a[i] + -1.0f * a[i+1];": (1, 0, 0),
+    # Functions are calls by mangled name.
+    "b[i] = exp(a[i]) + native_exp(a[i]);": (0, 1, 0, "exp", "native_exp"),
+    "b[i] = pow(a[i], a[i]) + pown(a[i], 3) + fma(a[i], a[i], a[i]);": (0, 2, 0, "pow", "pown", "fma"),
+}
 
 
 @needs_oclgrind
-def test_signs():
-    bodies = ["b[i] = a[i] - a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1]*a[i+2];", "b[i] = a[i] + -1.0f * a[i+1];"]
-    subtracted, written, difference = executed_together(bodies)
-    assert (subtracted.madds(), subtracted.muls, subtracted.instructions["fneg"]) == (ITEMS, 0, ITEMS)
-    assert (written.madds(), written.muls) == (ITEMS, ITEMS)
-    assert (difference.madds(), difference.adds) == (ITEMS, 0)
-
-
-@needs_oclgrind
-def test_functions_are_calls_by_mangled_name():
-    body = "b[i] = exp(a[i]) + native_exp(a[i]) + pow(a[i], a[i]) + pown(a[i], 3) + fma(a[i], a[i], a[i]);"
-    counts = executed(body)
-    for name in ("exp", "native_exp", "pow", "pown", "fma"):
-        assert counts.called(name, "float32") == counts.called(name) == ITEMS
-    assert counts.madds() == 0
+def test_what_is_executed_from_left_to_right() -> None:
+    for (body, (madds, adds, muls, *more)), counts in zip(
+        PER_ITEM.items(), executed_together([*PER_ITEM]), strict=True
+    ):
+        found = (counts.madds("float32"), counts.adds, counts.muls)
+        assert found == (ITEMS * madds, ITEMS * adds, ITEMS * muls), body
+        for name in more:
+            times = counts.instructions.get(name, 0) + counts.called(name, "float32")
+            assert times == ITEMS, name
     double = executed("b[i] = exp(a[i]);", dtypes=("float64", "float64"))
     assert (double.called("exp", "float64"), double.called("exp", "float32")) == (ITEMS, 0)
     assert double.load("global") == Traffic(ITEMS, 8 * ITEMS)
 
 
 @needs_oclgrind
-def test_barriers_count_per_work_item_and_local_memory_is_apart():
+def test_barriers_count_per_work_item_and_local_memory_is_apart() -> None:
     body = "l[get_local_id(0)] = a[i]; barrier(CLK_LOCAL_MEM_FENCE); b[i] = l[7 - get_local_id(0)];"
     counts = executed(body, local_bytes=(32,))
     assert counts.barriers == ITEMS
@@ -114,12 +100,7 @@ def test_barriers_count_per_work_item_and_local_memory_is_apart():
 
 
 @needs_oclgrind
-def test_invalid_access_is_an_error():
-    with pytest.raises(OclgrindError, match="Invalid"):
-        executed("b[i] = a[i + 1000];")
-
-
-@needs_oclgrind
-def test_build_failure_is_an_error():
-    with pytest.raises(OclgrindError, match="nonsense"):
-        executed("b[i] = nonsense;")
+@pytest.mark.parametrize(("body", "words"), [("b[i] = a[i + 1000];", "Invalid"), ("b[i] = nonsense;", "nonsense")])
+def test_an_invalid_access_and_a_build_failure_are_errors(body: str, words: str) -> None:
+    with pytest.raises(OclgrindError, match=words):
+        executed(body)

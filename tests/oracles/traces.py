@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import islpy as isl
 import numpy as np
 
-from .points import Ints, affine_values, fixed_at, integer_points
+from .points import Ints, elements, instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,37 +28,28 @@ def scop_trace(
 ) -> tuple[Ints, Any]:
     """Return line numbers and store flags of all accesses to global and local memory, in order of time.
 
-    Parameters
-    ----------
-    scop
-        The kernel. Subscripts that may be any element of an array are drawn at random.
-    sizes
-        Value of each size.
-    lanes
-        Work-items along axis 0 that go through inner loops in lock step.
-    line
-        Bytes of a cache line.
-    seed
-        Of random subscripts.
+    So many `lanes` along axis 0 go through inner loops in lock step; a cache line has so many bytes. Subscripts that
+    may be any element are drawn at random.
     """
     random = np.random.default_rng(seed)
     places = {array.name: number * _APART for number, array in enumerate(scop.arrays)}
     lines, stores, keys = [], [], []
     for number, statement in enumerate(scop.statements):
-        points = _points(statement, sizes)
+        points = instances(statement, sizes)
         key = _key(scop, statement, points, lanes)
         for position, access in enumerate(statement.accesses):
             array = scop.array(access.array)
             if array.space == "private":
                 continue
-            polynomials = array.strides if access.strides is None else access.strides
-            strides = [int(stride.evaluate(sizes)) for stride in polynomials]
-            extents = [int(extent.evaluate(sizes)) for extent in array.shape]
-            elements = _elements(access.relation, sizes, points, strides, extents, random)
-            lines.append((places[access.array] + array.itemsize * elements) // line)
-            stores.append(np.full(len(elements), access.direction == "store"))
+            if access.relation.is_single_valued():
+                touched = elements(scop, access, sizes, points)
+            else:
+                extent = int(np.prod([int(extent.evaluate(sizes)) for extent in array.shape]))
+                touched = random.integers(0, max(1, extent), len(points[0]))
+            lines.append((places[access.array] + array.itemsize * touched) // line)
+            stores.append(np.full(len(touched), access.direction == "store"))
             # All lanes of an access before the next access.
-            order = [*key[:-1], np.full(len(elements), number), np.full(len(elements), position), key[-1]]
+            order = [*key[:-1], np.full(len(touched), number), np.full(len(touched), position), key[-1]]
             keys.append(order)
     depth = max(len(order) for order in keys)
     columns = [
@@ -68,15 +58,6 @@ def scop_trace(
     ]
     sequence = np.lexsort(columns[::-1])
     return np.concatenate(lines)[sequence], np.concatenate(stores)[sequence]
-
-
-def _points(statement: Statement, sizes: Mapping[str, int]) -> list[Ints]:
-    names = [f"d{place}" for place in range(statement.domain.dim(isl.dim_type.set))]
-    domain = statement.domain
-    for place, name in enumerate(names):
-        domain = domain.set_dim_name(isl.dim_type.set, place, name)
-    found = integer_points(domain, names, sizes)
-    return [found[name] for name in names] or [found[""]]
 
 
 def _key(scop: Scop, statement: Statement, points: list[Ints], lanes: int) -> list[Ints]:
@@ -117,33 +98,3 @@ def _barriers(scop: Scop, statement: Statement) -> tuple[int, int]:
         place = [step for step in (mine[common : common + 1] + theirs[common : common + 1]) if isinstance(step, int)]
         before += len(place) == 2 and place[1] < place[0]
     return most, before
-
-
-def _elements(
-    relation: Any,
-    sizes: Mapping[str, int],
-    points: list[Ints],
-    strides: list[int],
-    extents: list[int],
-    random: np.random.Generator,
-) -> Ints:
-    count = len(points[0])
-    if not relation.is_single_valued():
-        return random.integers(0, max(1, int(np.prod(extents))), count)
-    total = np.zeros(count, np.int64)
-    cases: list[Any] = []
-    isl.PwMultiAff.from_map(fixed_at(relation, sizes)).foreach_piece(lambda *case: cases.append(case))
-    for subdomain, function in cases:
-        inside = np.zeros(count, bool)
-        for conjunction in subdomain.compute_divs().get_basic_sets():
-            holds = np.ones(count, bool)
-            for constraint in conjunction.get_constraints():
-                value = affine_values(constraint.get_aff(), points, count)
-                holds &= (value == 0) if constraint.is_equality() else (value >= 0)
-            inside |= holds
-        element = np.zeros(count, np.int64)
-        for axis, stride in enumerate(strides):
-            aff = function.get_at(axis)
-            element += stride * (affine_values(aff, points, count) // aff.get_denominator_val().to_python())
-        total = np.where(inside, element, total)
-    return total

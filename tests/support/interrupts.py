@@ -77,14 +77,9 @@ class TerminalCommand:
         self._terminal, theirs = pty.openpty()
         self._numbers, told = os.pipe()
         self._shell = subprocess.Popen(
-            [sys.executable, "-IS", "-c", _SHELL, str(told), "env", self._mark, *words],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=os.environ | variables,
-            pass_fds=[told],
-            start_new_session=True,
-        )
+            [sys.executable, "-IS", "-c", _SHELL, str(told), "env", self._mark, *words], stdin=theirs, stdout=theirs,
+            stderr=theirs, env=os.environ | variables, pass_fds=[told], start_new_session=True,
+        )  # fmt: skip
         os.close(theirs)
         os.close(told)
         self._output = b""

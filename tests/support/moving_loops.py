@@ -1,7 +1,7 @@
 """Random kernels of a CPU whose loops begin where outer loops say: tiles, windows, segments, bands, triangles.
 
-Each is a description from which the kernel is written in two forms (loops that begin where they do, or at 0 with the
-shift in the subscripts), and from which its accesses are enumerated one by one, without any of the project's code.
+Each is a description from which the kernel is written in two forms: loops that begin where they do, or at 0 with the
+shift in the subscripts.
 """
 
 from __future__ import annotations
@@ -11,17 +11,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .ecm_kernels import loopy_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import loopy as lp
-
-# Bytes between the first elements of two arrays.
-_APART = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -68,48 +61,6 @@ class MovingKernel:
         options = f"{{id=u, dep=, inames={order.replace(',', ':')}}}"
         code = f"{store} = {' + '.join([store, *loads] if self.update else loads)} {options}"
         return loopy_kernel(domain, code, self.shapes, order)
-
-    def trace(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the cache lines and store flags of all accesses, in order of time, and the iterations."""
-        places = {name: place * _APART for place, name in enumerate(self.shapes)}
-        accesses = [*([self.store] if self.update else []), *self.loads, self.store]
-        parts = [_address(access, self.shapes, places, self.n) for access in accesses]
-        rows = []
-        for point in self._rows(0, {"n": self.n}):
-            count = len(point[self.loops[-1].name])
-            rows.append(np.stack([np.broadcast_to(part(point), count) for part in parts], axis=1))
-        addresses = np.concatenate(rows)
-        stores = np.broadcast_to(np.arange(len(accesses)) == len(accesses) - 1, addresses.shape)
-        return (addresses // 64).ravel(), stores.ravel(), len(addresses)
-
-    def _rows(self, depth: int, point: dict[str, object]) -> Iterator[dict[str, object]]:
-        loop = self.loops[depth]
-        first = max(eval(start, {}, point) for start in loop.starts)
-        stop = min(eval(stop, {}, point) for stop in loop.stops)
-        if stop <= first:
-            return
-        if depth == len(self.loops) - 1:
-            yield {**point, loop.name: np.arange(first, stop)}
-        else:
-            for value in range(first, stop):
-                yield from self._rows(depth + 1, {**point, loop.name: value})
-
-
-def _address(
-    access: str, shapes: dict[str, str], places: dict[str, int], n: int
-) -> Callable[[dict[str, object]], np.ndarray]:
-    """Return the function from loops to the byte address of an access."""
-    name, subscript = access[:-1].split("[")
-    extents = [eval(extent, {}, {"n": n}) for extent in shapes[name].strip("()").split(",") if extent]
-    codes = [compile(text.strip(), access, "eval") for text in subscript.split(",")]
-
-    def address(point: dict[str, object]) -> np.ndarray:
-        element: object = 0
-        for code, extent in zip(codes, extents, strict=True):
-            element = element * extent + eval(code, {}, point)
-        return places[name] + 8 * np.asarray(element)
-
-    return address
 
 
 def random_moving_kernel(seed: int) -> MovingKernel:
@@ -264,19 +215,6 @@ def _skewed_time(rng: random.Random) -> MovingKernel:
 
 
 _KINDS = (
-    _tiled_stencil,
-    _tiled_stencil,
-    _tiled_columns,
-    _tiled_space,
-    _transposition,
-    _product,
-    _segments,
-    _windows,
-    _convolution,
-    _rows_of_windows,
-    _columns_of_windows,
-    _band,
-    _triangle,
-    _triangular_product,
-    _skewed_time,
-)
+    _tiled_stencil, _tiled_stencil, _tiled_columns, _tiled_space, _transposition, _product, _segments, _windows,
+    _convolution, _rows_of_windows, _columns_of_windows, _band, _triangle, _triangular_product, _skewed_time,
+)  # fmt: skip

@@ -17,13 +17,10 @@ def scaled(*, lsize: int, repeats: int, dead: int = 0) -> lp.TranslationUnit | N
         raise ValueError(msg)
     body = " * ".join(["x[i]"] * (repeats + 1))
     kernel = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        f"y[i] = {body}",
-        [lp.GlobalArg("x, y", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        name="scaled",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-    )
+        "{[i]: 0 <= i < n}", f"y[i] = {body}",
+        [lp.GlobalArg("x, y", np.float32, shape="n"), lp.ValueArg("n", np.int32)], name="scaled",
+        lang_version=(2018, 2), target=lp.PyOpenCLTarget(),
+    )  # fmt: skip
     kernel = lp.assume(kernel, f"n >= 1 and n mod {lsize} = 0")
     return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")
 
@@ -36,12 +33,9 @@ def small_space(**more: object) -> VariantSpace:
 def strided(*, lsize: int, stride: int) -> lp.TranslationUnit:
     """Every `stride`-th element of an array: of large strides, an array that no device holds."""
     kernel = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        f"y[{stride}*i] = 1",
-        [lp.GlobalArg("y", np.float32, shape=f"{stride}*n"), lp.ValueArg("n", np.int32)],
-        name="strided",
-        lang_version=(2018, 2),
-        target=lp.PyOpenCLTarget(),
-    )
+        "{[i]: 0 <= i < n}", f"y[{stride}*i] = 1",
+        [lp.GlobalArg("y", np.float32, shape=f"{stride}*n"), lp.ValueArg("n", np.int32)], name="strided",
+        lang_version=(2018, 2), target=lp.PyOpenCLTarget(),
+    )  # fmt: skip
     kernel = lp.assume(kernel, f"n >= 1 and n mod {lsize} = 0")
     return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")

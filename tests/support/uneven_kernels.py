@@ -35,17 +35,15 @@ class UnevenKernel:
     arrays: dict[str, tuple[int, ...]]
     parts: tuple[Part, ...]
     itemsize: int = 8
+    ordered: bool = False  # whether statements and their loops come in a stated order
 
     def scop(self) -> Scop:
         """Return it as perflex reads it."""
         return Scop(
-            self.name,
-            (),
-            isl.Set("{ : }"),
-            (Launch(tuple(map(QuasiPolynomial.constant, self.groups)), self.items),),
+            self.name, (), isl.Set("{ : }"), (Launch(tuple(map(QuasiPolynomial.constant, self.groups)), self.items),),
             tuple(self._array(name) for name in self.arrays),
-            tuple(self._statement(f"s{number}", part) for number, part in enumerate(self.parts)),
-        )
+            tuple(self._statement(number, part) for number, part in enumerate(self.parts)),
+        )  # fmt: skip
 
     def strides(self, array: str) -> list[int]:
         shape = self.arrays[array]
@@ -56,7 +54,7 @@ class UnevenKernel:
         constant = QuasiPolynomial.constant
         return Array(name, "global", DTYPES[self.itemsize], tuple(map(constant, shape)), tuple(map(constant, strides)))
 
-    def _statement(self, name: str, part: Part) -> Statement:
+    def _statement(self, number: int, part: Part) -> Statement:
         names = [*self.axes(), *(loop for loop, _ in part.loops)]
         where = f"[{', '.join(names)}]"
         limits = [f"0 <= {axis} < {extent}" for axis, extent in {**self.axes(), **dict(part.loops)}.items()]
@@ -65,7 +63,9 @@ class UnevenKernel:
             Access(array, direction, isl.Map(f"{{ {where} -> [{', '.join(index)}] }}"), text=f"{array}[{index}]")
             for array, direction, index in part.accesses
         )
-        return Statement(name, isl.Set(f"{{ {where} : {' and '.join(limits)} }}"), accesses)
+        domain = isl.Set(f"{{ {where} : {' and '.join(limits)} }}")
+        schedule = [number, *(step for loop, _ in part.loops for step in (loop, 0))] if self.ordered else ()
+        return Statement(f"s{number}", domain, accesses, schedule=tuple(schedule))
 
     def axes(self) -> dict[str, int]:
         """Return the extent of each group and local axis."""
@@ -122,6 +122,19 @@ def ragged_stencil(
     kind = "box" if box else "star"
     name = f"{kind} r={reach} {'x'.join(map(str, extents))} by {'x'.join(map(str, items))}"
     return UnevenKernel(name, groups, items, {"A": shape, "B": shape}, (part,), itemsize)
+
+
+def sweep(offsets: list[tuple[int, ...]], domain: tuple[int, int, int], items: tuple[int, int]) -> UnevenKernel:
+    """B[z, y, x] from A at offsets, where work-groups of the x-y plane go through all z."""
+    reach = max(max(map(abs, offset)) for offset in offsets)
+    x, y = (_axis(items, axis) for axis in range(2))
+    ordered = sorted(offsets, key=lambda offset: offset[::-1])
+    loads = [("A", "load", (f"z + {k + reach}", f"{y} + {j + reach}", f"{x} + {i + reach}")) for i, j, k in ordered]
+    store = ("B", "store", (f"z + {reach}", f"{y} + {reach}", f"{x} + {reach}"))
+    shape = tuple(extent + 2 * reach for extent in reversed(domain))
+    groups = (domain[0] // items[0], domain[1] // items[1])
+    part = Part((), (*loads, store), (("z", domain[2]),))
+    return UnevenKernel("sweep", groups, items, {"A": shape, "B": shape}, (part,), ordered=True)
 
 
 def ragged_vector(n: int, width: int, surplus: int = 0) -> UnevenKernel:

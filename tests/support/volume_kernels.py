@@ -65,25 +65,19 @@ def stencil(
     accesses = [access("A", "load", offset) for offset in loads]
     accesses += [access("B", "store", cell) for cell in cells]
     return Scop(
-        "stencil",
-        (),
-        isl.Set("{ : }"),
-        (Launch(tuple(map(QuasiPolynomial.constant, groups)), items),),
+        "stencil", (), isl.Set("{ : }"), (Launch(tuple(map(QuasiPolynomial.constant, groups)), items),),
         tuple(_array(name, shape, itemsize) for name in "AB"),
         (Statement("update", isl.Set(f"{{ {where} : {' and '.join(limits)} }}"), tuple(accesses)),),
-    )
+    )  # fmt: skip
 
 
 def _array(name: str, shape: Sequence[int], itemsize: int) -> Array:
     outer_first = tuple(reversed(shape))
     strides = [prod(outer_first[axis + 1 :]) for axis in range(len(shape))]
     return Array(
-        name,
-        "global",
-        DTYPES[itemsize],
-        tuple(map(QuasiPolynomial.constant, outer_first)),
+        name, "global", DTYPES[itemsize], tuple(map(QuasiPolynomial.constant, outer_first)),
         tuple(map(QuasiPolynomial.constant, strides)),
-    )
+    )  # fmt: skip
 
 
 def one_axis(domain: int, items: Sequence[int], stride: int, itemsize: int) -> Scop:
@@ -93,13 +87,10 @@ def one_axis(domain: int, items: Sequence[int], stride: int, itemsize: int) -> S
     limits = f"0 <= g0 < {-(-domain // width)} and 0 <= l0 < {width}"
     relation = isl.Map(f"{{ {where} -> [{stride} * ({width} g0 + l0)] }}")
     return Scop(
-        "strided",
-        (),
-        isl.Set("{ : }"),
-        (Launch((QuasiPolynomial.constant(-(-domain // width)),), (width,)),),
+        "strided", (), isl.Set("{ : }"), (Launch((QuasiPolynomial.constant(-(-domain // width)),), (width,)),),
         (_array("A", (max(stride, 1) * domain,), itemsize),),
         (Statement("load", isl.Set(f"{{ {where} : {limits} }}"), (Access("A", "load", relation, text="A[s*i]"),)),),
-    )
+    )  # fmt: skip
 
 
 def convolution(items: Sequence[int], tile: Sequence[int], *, size: int = 4096, half: int = 7) -> Scop:
@@ -145,12 +136,9 @@ def convolution(items: Sequence[int], tile: Sequence[int], *, size: int = 4096, 
         _array("image", (size + 2 * half, size + 2 * half), 4),
         _array("out", (size, size), 4),
         Array(
-            "tile",
-            "local",
-            "float32",
-            (QuasiPolynomial.constant(height), QuasiPolynomial.constant(width)),
+            "tile", "local", "float32", (QuasiPolynomial.constant(height), QuasiPolynomial.constant(width)),
             (QuasiPolynomial.constant(width), QuasiPolynomial.constant(1)),
         ),
-    )
+    )  # fmt: skip
     launch = Launch((QuasiPolynomial.constant(gx), QuasiPolynomial.constant(gy)), (bx, by))
     return Scop("convolution", (), isl.Set("{ : }"), (launch,), arrays, statements)

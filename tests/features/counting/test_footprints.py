@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from perflex.errors import NoMatchError
 from perflex.features import Footprint, ScopCounts, extract_scop, scop_from_yaml
 from sample_kernels import make, matmul
+from support.written_kernels import written
 
 STAR = [(0, 0, 0), *(tuple(s * (a == b) for b in range(3)) for a in range(3) for s in (1, -1))]
 BOX = list(itertools.product((-1, 0, 1), repeat=3))
@@ -25,17 +27,10 @@ def numbers(found: Footprint, **sizes: int) -> tuple[int, int, int, float]:
     return tuple(entry.evaluate(sizes) for entry in counted)
 
 
-def stencil(offsets: list[tuple[int, ...]]) -> lp.TranslationUnit:
+def stencil(offsets: list[tuple[int, ...]]) -> Any:
     loads = " + ".join(f"x[i + {a}, j + {b}, k + {c}]" for a, b, c in offsets)
-    kernel = lp.make_kernel(
-        "{[i,j,k]: 1<=i,j,k<n-1}",
-        f"out[i,j,k] = {loads}",
-        [lp.GlobalArg("x,out", np.float64, shape=("n", "n", "n")), ...],
-        target=lp.PyOpenCLTarget(),
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(lp.assume(kernel, "n >= 3"), "k", 8, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 4, outer_tag="g.1", inner_tag="l.1")
+    steps = "k/8: g.0, l.0; j/4: g.1, l.1"
+    return written("{[i,j,k]: 1<=i,j,k<n-1}", f"out[i,j,k] = {loads}", "x, out: float64[n,n,n]", steps, assume="n >= 3")
 
 
 def test_the_papers_matrix_multiplication() -> None:

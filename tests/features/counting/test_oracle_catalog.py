@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oracles import oclgrind
-from perflex.features import count_features, extract_scop
+from oracles.nasty.rows import counted_rows, executed_rows, mismatches
+from perflex.features import extract_scop, kernel_feature_values
 from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
@@ -165,47 +165,14 @@ SMALL = {
         "ny:3", "nz:3",
     ],
 }  # fmt: skip
-TOGETHER = 10
-WIDTH = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
-FUNCTIONS = ("sqrt", "rsqrt", "exp", "sin", "cos")
-# Oclgrind counts integer arithmetic together with that of subscripts and loops, so only kernels that do much of it
-# can be checked: what more iterations add (one long loop, so nearly nothing for the loop itself).
-INTEGER_OPCODES = {
-    "iops_add_pattern": {"add": ("add",)},
-    "iops_mul_pattern": {"mul": ("mul",)},
-    "iops_madd_pattern": {"madd": ("mul", "add")},
-    "iops_bit_pattern": {"bit": ("xor", "and")},
-    "iops_shift_pattern": {"shift": ("shl",)},
-}
+PROCESSES = 8
 
 
 def test_every_generator_is_checked() -> None:
     assert set(SMALL) == {generator.name for generator in ALL_GENERATORS}
 
 
-def counted(kernel) -> dict[str, int]:
-    """Executed instances by what Oclgrind can tell apart."""
-    entries = count_features(extract_scop(kernel.kernel), kernel.sizes, sub_group_size=1)
-    found = dict.fromkeys(("add", "mul", "madd", "div", "barrier", *FUNCTIONS), 0)
-    traffic = {(space, direction): [0, 0] for space in ("global", "local") for direction in ("load", "store")}
-    for entry in entries:
-        words = entry.identifier.split("_")
-        if entry.identifier.startswith("f_op_float"):
-            found[words[-1]] += int(entry.value)
-        elif entry.identifier.startswith("f_mem_access"):
-            space = next(word for word in words if word in {"global", "local"})
-            direction = next(word for word in words if word in {"load", "store"})
-            width = next(WIDTH[word] for word in words if word in WIDTH)
-            traffic[space, direction][0] += int(entry.value)
-            traffic[space, direction][1] += int(entry.value) * width
-        elif entry.identifier == "f_sync_barrier_local":
-            found["barrier"] += int(entry.value)
-    # The only exponentials are of negated variables, generated as exp(-1.0f * x): a sign, executed as a product.
-    found["mul"] += found["exp"]
-    return found | {f"{space} {direction}": tuple(pair) for (space, direction), pair in traffic.items()}
-
-
-def signs(kernel) -> tuple[int, int]:
+def signs(kernel: MeasurementKernel) -> tuple[int, int]:
     """Differences a - b: loopy writes a + -1.0f * b, which counts as an addition, and -1 as a sign.
 
     To Oclgrind, which does not optimise here, it is a product, or one with a sum. Returns how many it takes for the
@@ -214,10 +181,8 @@ def signs(kernel) -> tuple[int, int]:
     points = prod(kernel.sizes.values())
     if kernel.generator == "wave3d":  # 2 u - old
         return points, 0
-    if kernel.generator == "pirk":  # the same in each of four stages
-        return (
-            4 * points if kernel.arguments["problem"] == "wave3d" and kernel.arguments["kernel"] == "rhs_lc" else 0
-        ), 0
+    if kernel.generator == "pirk" and kernel.arguments["problem"] == "wave3d":  # the same in each of four stages
+        return 4 * points if kernel.arguments["kernel"] == "rhs_lc" else 0, 0
     if kernel.generator == "lbm_d3q15" and kernel.arguments["collide"] == "bgk":  # velocity, and diagonals
         return 0, 6 * points
     if kernel.generator == "nbody":  # three coordinates of each pair
@@ -225,71 +190,48 @@ def signs(kernel) -> tuple[int, int]:
     return 0, 0
 
 
-def executed(run: oclgrind.Executed, kernel) -> dict[str, object]:
-    """The same, as Oclgrind saw it: one instruction for all lanes of a vector, and signs as signs."""
+def differing(kernel: MeasurementKernel, run: oclgrind.Executed) -> dict[str, tuple[int, int, bool]]:
+    """Return what is not executed as often as it is counted."""
+    found = executed_rows(run)
     products, fused = signs(kernel)
-    lanes = int(kernel.arguments.get("width", 1))
-    madds = sum(count for name, count in run.calls.items() if "fmuladd" in name)
-    found: dict[str, object] = {
-        "add": run.adds * lanes + fused, "mul": run.muls * lanes - products, "madd": madds * lanes - fused,
-        "div": run.divs, "barrier": run.barriers,
-    }  # fmt: skip
-    found |= {function: run.called(function) for function in FUNCTIONS}
-    for space in ("global", "local"):
-        found[f"{space} load"] = (run.load(space).count * lanes, run.load(space).bytes)
-        found[f"{space} store"] = (run.store(space).count * lanes, run.store(space).bytes)
-    return found
+    for row in ("add", "mul", "global load", "global store", "local load", "local store"):
+        # One instruction for all lanes of a vector.
+        found[row] *= int(kernel.arguments.get("width", 1))
+    found["add"], found["madd"] = found["add"] + fused, found["madd"] - fused
+    # The only exponentials are of negated variables, generated as exp(-1.0f * x): a sign, executed as a product.
+    found["mul"] -= products + found["exp"]
+    return mismatches(counted_rows(extract_scop(kernel.kernel), kernel.sizes), found)
 
 
-def kernels_of(generator: str) -> list[MeasurementKernel]:
-    kernels = KernelCollection(ALL_GENERATORS).generate_kernels([generator, *SMALL[generator]])
-    return [kernel for kernel in kernels if kernel.generator == generator]
-
-
-@cache
-def runs_together(generators: tuple[str, ...]) -> dict[str, oclgrind.Executed]:
-    """What Oclgrind executed, by kernel name; one process for all, since starting one takes longer than the kernels."""
-    kernels = [kernel for generator in generators for kernel in kernels_of(generator)]
+def run_all(tags: dict[str, list[str]]) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
+    """Return kernels with what Oclgrind executed, all in one process, since starting one takes longer than they do."""
+    catalog = KernelCollection(ALL_GENERATORS)
+    kernels = [kernel for name, more in tags.items() for kernel in catalog.generate_kernels([name, *more])]
     runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels])
-    return {kernel.name: run for kernel, run in zip(kernels, runs, strict=True)}
-
-
-def runs_of(generator: str) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
-    """A generator's small kernels, each with what Oclgrind executed."""
-    names = list(SMALL)
-    start = names.index(generator) // TOGETHER * TOGETHER
-    try:
-        found = runs_together(tuple(names[start : start + TOGETHER]))
-    except oclgrind.OclgrindError:  # another generator's kernel may be to blame
-        found = runs_together((generator,))
-    return [(kernel, found[kernel.name]) for kernel in kernels_of(generator)]
+    return list(zip(kernels, runs, strict=True))
 
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-@pytest.mark.parametrize("generator", SMALL)
-def test_counts_are_what_oclgrind_executes(generator: str) -> None:
-    assert runs_of(generator)
-    for kernel, run in runs_of(generator):
-        assert counted(kernel) == executed(run, kernel), kernel.name
+@pytest.mark.parametrize("first", range(PROCESSES))
+def test_counts_are_what_oclgrind_executes(first: int) -> None:
+    found = run_all({name: SMALL[name] for name in list(SMALL)[first::PROCESSES]})
+    wrong = {kernel.name: different for kernel, run in found if (different := differing(kernel, run))}
+    assert wrong == {}
 
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-@pytest.mark.parametrize("generator", INTEGER_OPCODES)
-def test_integer_operations_are_what_more_iterations_execute(generator: str) -> None:
-    (few, before), (many, after) = runs_of(generator)
-    ((operation, opcodes),) = INTEGER_OPCODES[generator].items()
-    identifier = f"f_op_int32_{operation}"
-
-    def value(kernel) -> int:
-        entries = count_features(extract_scop(kernel.kernel), kernel.sizes, sub_group_size=1)
-        return next(int(e.value) for e in entries if e.identifier == identifier)
-
-    expected = value(many) - value(few)
-    assert expected == 256 * 16 * 64 * (2 if operation == "bit" else 1)
-    shared = len(opcodes) if operation == "bit" else 1
-    for opcode in opcodes:
-        more = after.instructions[opcode] - before.instructions[opcode]
-        # Counting the loop is one addition, and comparing one more, per work-item.
-        assert 0 <= more - expected // shared <= (2 * 256 if opcode == "add" else 0), opcode
+def test_integer_operations_are_what_more_iterations_execute() -> None:
+    """Oclgrind counts integer arithmetic together with that of subscripts and loops: one long loop does little."""
+    opcodes = {"add": ["add"], "mul": ["mul"], "madd": ["mul", "add"], "bit": ["xor", "and"], "shift": ["shl"]}
+    runs = run_all({f"iops_{operation}_pattern": SMALL[f"iops_{operation}_pattern"] for operation in opcodes})
+    for operation, (few, before), (many, after) in zip(opcodes, runs[::2], runs[1::2], strict=True):
+        name, shared = f"f_op_int32_{operation}", 2 if operation == "bit" else 1
+        values = [kernel_feature_values([name], kernel, kernel.sizes, 1)[name] for kernel in (few, many)]
+        expected = values[1] - values[0]
+        assert expected == 256 * 16 * 64 * shared
+        for opcode in opcodes[operation]:
+            more = after.instructions[opcode] - before.instructions[opcode]
+            # Counting the loop is one addition, and comparing one more, per work-item.
+            assert 0 <= more - expected // shared <= (2 * 256 if opcode == "add" else 0), opcode

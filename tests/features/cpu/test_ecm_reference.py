@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from oracles.star_stencil import StarStencil
 from perflex import estimate_ecm, load_machine
 from support.ecm_kernels import jacobi2d, jacobi3d, small_machine, wave3d
 
@@ -93,28 +92,6 @@ def test_the_cache_simulation_agrees_away_from_thresholds() -> None:
     assert compared == 26
 
 
-def test_block_limits_of_the_paper() -> None:
-    limits = table()["block_limits_wave3d"]
-    assert len(limits) == 8
-    for row in limits:
-        grids = StarStencil(3, 1, 1, row["r"])
-        assert grids.largest_block_z(row["s_i_B"]) == row["max_b_z_10a"]
-        assert grids.largest_square_block(row["s_i_B"]) == row["max_b_10b_with_by_eq_bz"]
-
-
-def test_volumes_of_the_paper_s_table_without_folding() -> None:
-    for row in table()["volumes_no_folding"]:
-        others = {"jacobi_7pt": (1, 1), "Wave3D": (3, 1)}[row["grid"]]
-        grids = StarStencil(*others, 1, row["r"])
-        sizes = [grids.y_reuse_bytes(100), grids.x_reuse_bytes(50, 100), grids.x_reuse_bytes(50, 100) + 1]
-        found = [grids.volume(s, (50, 100), (10**5, 500, 500), victim=row["w"] == 1) for s in sizes]
-        assert found == row["V"]
-        assert grids.volume(2**50, (50, 100), (10**5, 500, 500)) == 0
-        assert grids.volume(sizes[2], (50, 100), (10**5, 500, 500), victim=True, fits=True) == 2 * grids.volume(
-            sizes[2], (50, 100), (10**5, 500, 500), victim=True
-        )
-
-
 @pytest.mark.parametrize("radius", [1, 4])
 def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None:
     scop = wave3d(radius)
@@ -122,16 +99,10 @@ def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None
         along_x, along_y, _ = map(int, row["fold"].split(":"))
         if row["r"] != radius:
             continue
-        grids = StarStencil(3, 1, 1, radius, fold=(along_x, along_y))
-        assert grids.radii == (row["rx"], row["ry"])
-        assert (grids.y_reuse_bytes(1), grids.x_reuse_bytes(1, 1)) == (row["cond1_B"], row["cond2_B"])
         sizes = {"M": 4000, "n": 1000}
-        # Well below the first condition, between both, and above the second one.
-        caches = [
-            grids.y_reuse_bytes(sizes["n"]) // 3,
-            3 * grids.y_reuse_bytes(sizes["n"]),
-            2 * grids.x_reuse_bytes(sizes["n"], sizes["n"]),
-        ]
+        # Well below the first condition (a row is held), between both, and above the second one (a plane).
+        row_bytes, plane_bytes = row["cond1_B"] * sizes["n"], row["cond2_B"] * sizes["n"] ** 2
+        caches = [row_bytes // 3, 3 * row_bytes, 2 * plane_bytes]
         for cache, volume in zip(caches, row["V"], strict=True):
             fold = {"x": along_x, "y": along_y}
             found = estimate_ecm(scop, sizes, small_machine(cache), fold=fold, convention="paper")
@@ -147,7 +118,6 @@ def test_a_victim_cache_in_the_paper_s_convention() -> None:
     fitting = {"M": 150, "N": 60}
     inside = estimate_ecm(jacobi3d(), fitting, "clx", convention="paper")
     assert (inside.level("L3").bytes, inside.level("memory").bytes) == (32.0, 0.0)
-    assert StarStencil(1, 1, 1, 1).volume(2**20, (60, 60), (150, 60, 60), victim=True, fits=True) == 32
 
 
 def test_table_one_is_in_the_machine_files() -> None:

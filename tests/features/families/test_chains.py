@@ -1,4 +1,4 @@
-"""Dependence chains: which operations must wait for the previous iteration."""
+"""Dependence chains, and tests of guards in loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from perflex.features import Scop, Target, extract_scop, parse_feature
+from perflex.features.instructions.instruction_counts import instructions_of, spared_tests
 from sample_kernels import make, matmul
+from support.written_kernels import written
 
 N, M = 64, 10
 
@@ -104,3 +106,38 @@ def test_chains_begin_again_where_their_variable_is_set() -> None:
     scop = extract_scop(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"))
     beyond = parse_feature("f_chain_float32_add_after:4").value(scop, {"n": 64, "m": 10}, Target())
     assert beyond == 2 * 64 * (10 - 4)
+
+
+GROUPS, SUB_GROUPS = 4, 2
+"""64 work-items per group: two sub-groups each."""
+
+
+def spared(body: str, domain: str = "{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", **sizes: int) -> tuple[float, float]:
+    """Return comparisons and branches that are spared, per sub-group of 32 work-items."""
+    kernel = written(domain, body, "x, y: float32[p]; n, m, p: int32", "g: g.0; l: l.0")
+    scop = extract_scop(kernel)
+    comparisons, branches = spared_tests(scop, 32)
+    values = {name: {"p": 1 << 20, **sizes}[name] for name in scop.parameters}
+    number = GROUPS * SUB_GROUPS
+    return float(comparisons.evaluate(values)) / number, float(branches.evaluate(values)) / number
+
+
+def test_a_condition_on_work_items_alone_is_tested_before_the_loop() -> None:
+    body = """
+    for k
+        if l < m
+            y[64*g+l] = y[64*g+l] + x[k] {id=add}
+        end
+    end
+    """
+    # Tested in 100 iterations by both sub-groups; 1 test instead.
+    assert spared(body, n=100, m=40) == (99, 99)
+
+
+def test_no_kernel_is_left_with_fewer_than_no_tests() -> None:
+    domain, data = "{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", "x: float32[n]; y: float32[256]"
+    scop = extract_scop(written(domain, "y[64*g+l] = sum(k, x[k])", data, "g: g.0; l: l.0"))
+    comparisons, branches = (float(one.evaluate({"n": 100})) for one in spared_tests(scop, 32))
+    counted = {kind: float(one.evaluate({"n": 100})) for kind, one in instructions_of(scop, 32).items()}
+    assert 0 <= comparisons <= counted["int"]
+    assert 0 <= branches <= counted["control"]

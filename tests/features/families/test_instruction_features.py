@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import islpy as isl
 import pytest
 
 from oracles import oclgrind
+from oracles.transactions import accessed
 from perflex import load_machine
-from perflex.features import (
-    Array,
-    Launch,
-    QuasiPolynomial,
-    Scop,
-    Statement,
-    Target,
-    extract_scop,
-    parse_feature,
-)
+from perflex.features import Target, extract_scop, parse_feature
 from perflex.features.instructions.instruction_counts import instructions_of
 from sample_kernels import matmul
-from support.roofline_brute import executed, transactions
 from uipick import ALL_GENERATORS, KernelCollection
 
 V100 = Target(machine=load_machine("V100"))
-TXN = ("f_txn_global", "f_txn_local", "f_txn_l1", "f_txn_l2", "f_txn_dram")
+TXN = ("f_txn_global", "f_txn_local", "f_txn_l1")
 
 
 def one(*tags):
@@ -90,20 +80,17 @@ def test_accesses_and_transactions_point_by_point(tags) -> None:
     kernel = one(*tags)
     scop = scop_of(kernel)
     sizes = kernel.sizes
-    txn = {name: parse_feature(name).value(scop, sizes, V100) for name in TXN[:3]}
-    expected = transactions(scop, sizes)
-    assert (txn["f_txn_global"], txn["f_txn_local"]) == expected
-    assert txn["f_txn_l1"] == expected[0] + 4 * expected[1]
-    wanted = {"ldst_global": [0, 0], "ldst_local": [0, 0]}
-    for statement in scop.statements:
-        counts = executed(scop, sizes, statement)
-        for access in statement.accesses:
-            space = scop.array(access.array).space
-            if space != "private":
-                wanted[f"ldst_{space}"] = [a + b for a, b in zip(wanted[f"ldst_{space}"], counts, strict=True)]
-    for kind, (sub_groups, work_items) in wanted.items():
-        assert instructions_of(scop, 32)[kind].evaluate(sizes) == sub_groups
-        assert instructions_of(scop, None)[kind].evaluate(sizes) == work_items
+    txn = {name: parse_feature(name).value(scop, sizes, V100) for name in TXN}
+    transactions, executed = accessed(scop, sizes)
+    sums = dict.fromkeys(("global", "local"), 0)
+    for name, number in transactions.items():
+        sums[scop.array(name).space] += number
+    expected = (*sums.values(), sums["global"] + 4 * sums["local"])
+    assert tuple(txn.values()) == expected
+    for space in sums:
+        sub_groups, work_items = executed[space]
+        assert instructions_of(scop, 32)[f"ldst_{space}"].evaluate(sizes) == sub_groups
+        assert instructions_of(scop, None)[f"ldst_{space}"].evaluate(sizes) == work_items
 
 
 def test_a_guard_is_tested_by_all_and_passed_by_some() -> None:
@@ -135,23 +122,6 @@ def test_a_branch_that_every_other_work_item_takes() -> None:
         assert thread == 32 * warp / 2
     assert inst(scops[0], sizes, "predication") == inst(scops[2], sizes, "predication") == 1.0
     assert 0.5 < inst(scops[1], sizes, "predication") < 0.75
-
-
-def described(space: str, operations=()) -> Scop:
-    """32 work-items that load one element of an array each; the loop over it has no schedule."""
-    relation = isl.Map("{ [g, l, k] -> [l + k] }")
-    from perflex.features import Access
-
-    size = QuasiPolynomial.constant(64)
-    return Scop(
-        "described",
-        (),
-        isl.Set("{ : }"),
-        (Launch((QuasiPolynomial.constant(2),), (32,)),),
-        (Array("x", space, "float32", (size,), (QuasiPolynomial.constant(1),)),),
-        (Statement("s", isl.Set("{ [g, l, k] : 0 <= g < 2 and 0 <= l < 32 and 0 <= k < 40 }"),
-                   (Access("x", "load", relation),), operations),),
-    )  # fmt: skip
 
 
 @oclgrind.needs_oclgrind

@@ -1,8 +1,9 @@
-"""Features that need a machine: waves against plain arithmetic, volumes, and who gets which machine."""
+"""Features that need a machine: waves, volumes, cycles of caches, and who gets which machine."""
 
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from multiprocessing import get_context
@@ -11,7 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from perflex import Calibration, Model, RunOptions, calibrate, gather_feature_values, rank, using_machine
+from perflex import (
+    Calibration,
+    Model,
+    RunOptions,
+    calibrate,
+    estimate_ecm,
+    gather_feature_values,
+    load_machine,
+    rank,
+    using_machine,
+)
 from perflex.errors import MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, kernel_feature_values
 from perflex.testing import FakeDevice
@@ -20,6 +31,7 @@ from uipick import ALL_GENERATORS, KernelCollection
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 RESIDENCY = ("f_waves", "f_wave_quantisation", "f_occupancy", "f_su_imbalance")
 
@@ -43,20 +55,6 @@ def test_waves_of_a_tiled_matrix_product(n: int) -> None:
     assert found["f_wave_quantisation"] == pytest.approx(ceil(waves) / waves)
     assert found["f_occupancy"] == 1.0
     assert found["f_su_imbalance"] == pytest.approx(1 + 1 / ceil(waves))
-
-
-def test_values_belong_to_the_machine_and_registers_they_were_computed_for() -> None:
-    kernel, sizes = matmul(prefetch=False), {"n": 512}
-    first = values(kernel, sizes, "V100")
-    assert values(kernel, sizes, "RTX-2080-Ti") != first
-    with using_machine("V100", registers=128):
-        assert kernel_feature_values(RESIDENCY, kernel, sizes) != first
-    assert values(kernel, sizes, "V100") == first
-
-
-def test_without_a_machine_the_error_says_how_to_name_one() -> None:
-    with pytest.raises(MachineError, match=r"feature f_waves needs a machine; pass machine=NAME \(--machine NAME"):
-        kernel_feature_values(["f_waves"], matmul(prefetch=False), {"n": 512})
 
 
 def test_a_count_of_everything_has_the_residency_where_a_machine_is_chosen() -> None:
@@ -133,3 +131,48 @@ statements: []
 """
     with pytest.raises(UnsupportedKernelError, match="no work-groups at these sizes"):
         values(scop_from_yaml(text), {"n": 5}, "V100")
+
+
+VOLUMES = tuple(f"f_ecm_vol_{level}" for level in ("l1", "l2", "l3", "mem"))
+CYCLES = tuple(f"f_ecm_cycles_{level}" for level in ("l1", "l2", "l3", "mem"))
+
+
+def test_values_are_those_of_the_estimate_per_run() -> None:
+    kernel, sizes = matmul(prefetch=True), {"n": 2048}
+    found = kernel_feature_values((*VOLUMES, *CYCLES), kernel, sizes, machine="rome")
+    estimate = estimate_ecm(extract_scop(kernel), sizes, "rome")
+    for level, volume, cycles in zip(estimate.levels, VOLUMES, CYCLES, strict=True):
+        assert found[volume] == level.launch_bytes > 0
+        assert found[cycles] == level.launch_cycles > 0
+
+
+def test_what_is_missing_is_an_error() -> None:
+    kernel, sizes = matmul(prefetch=True), {"n": 512}
+    with pytest.raises(MachineError, match="f_ecm_vol_l2 needs a machine"):
+        kernel_feature_values(("f_ecm_vol_l2",), kernel, sizes)
+    with pytest.raises(MachineError, match=r"no level l9 .* l1, l2, l3, mem"):
+        kernel_feature_values(("f_ecm_vol_l9",), kernel, sizes, machine="clx")
+    with pytest.raises(MachineError, match="V100 has no cache levels"):
+        kernel_feature_values(("f_ecm_vol_l2",), kernel, sizes, machine="V100")
+    clx = load_machine("clx")
+    bare = replace(clx, levels=tuple(replace(level, load_bytes_per_cycle=None) for level in clx.levels))
+    with pytest.raises(MachineError, match="no load and store_bytes_per_cycle of l2"):
+        kernel_feature_values(("f_ecm_cycles_l2",), kernel, sizes, machine=bare)
+
+
+def test_a_model_of_cache_volumes_is_calibrated_on_the_machine_that_is_named() -> None:
+    tags = ["gmem_working_set", "dtype:float32"]
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[::3]
+    kernels += KernelCollection(ALL_GENERATORS).generate_kernels(["empty"])[:2]
+    model = Model(
+        "f_cl_wall_time_fake",
+        "p_launch * f_sync_kernel_launch + p_l1 * f_ecm_cycles_l1 + p_l2 * f_ecm_vol_l2 + p_l3 * f_ecm_vol_l3",
+    )
+    true = {"p_launch": 5e-6, "p_l1": 4e-10, "p_l2": 1 / 90e9, "p_l3": 1 / 40e9}
+    with using_machine("rome"):
+        seconds = {kernel.name: model.eval_with_kernel(true, kernel, {}) for kernel in kernels}
+        made = calibrate(model, kernels, device=FakeDevice(lambda label, _: seconds[label], name="x"))
+    assert made.machine == "EPYC-7452"
+    assert {name: made.params[name] for name in true} == pytest.approx(true, rel=1e-5)
+    units = {parameter.name: parameter.unit for parameter in made.fit.parameters}
+    assert (units["p_l1"], units["p_l3"]) == ("s per cycle", "s per B")

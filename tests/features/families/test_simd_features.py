@@ -18,11 +18,15 @@ def value(scop: Scop, name: str, target: Target = LANES, **sizes: int) -> float:
     return float(parse_feature(f"f_simd_{name}").value(scop, sizes, target))
 
 
-def scaled(width: int, *, fits: bool = True, dtype: type = np.float32, subscript: str = "i") -> Scop:
-    """Each of n work-items in groups of `width` loads, multiplies and stores one element."""
-    kernel = make("{[i]: 0<=i<n}", f"out[i] = 2*v[{subscript}]", {"v": dtype})
-    kernel = lp.assume(kernel, f"n mod {width} = 0 and n >= {width}" if fits else "n >= 1")
+def made(domain: Any, body: str, *, width: int = 16, **dtypes: Any) -> Scop:
+    """Each of n work-items in groups of `width` goes through a body."""
+    kernel = lp.assume(make(domain, body, dtypes), f"n mod {width} = 0 and n >= {width}")
     return extract_scop(lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0"))
+
+
+def scaled(width: int, subscript: str = "i") -> Scop:
+    """Each of n work-items in groups of `width` loads, multiplies and stores one element."""
+    return made("{[i]: 0<=i<n}", f"out[i] = 2*v[{subscript}]", width=width, v=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +85,7 @@ def test_what_lies_between_barriers_is_not_in_a_loop() -> None:
 
 
 def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
-    kernel = make("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, v[k])", {"v": np.float32})
-    kernel = lp.assume(kernel, "n mod 24 = 0 and n >= 24")
-    scop = extract_scop(lp.split_iname(kernel, "i", 24, outer_tag="g.0", inner_tag="l.0"))
+    scop = made("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, v[k])", width=24, v=np.float32)
     items = np.arange(96).reshape(4, 24)
     assert value(scop, "arith_vector_loop", n=96) == sum(row[:16].max() + 1 for row in items)
     assert value(scop, "arith_scalar_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
@@ -97,21 +99,15 @@ def loads(scop: Scop, pattern: str, **sizes: int) -> float:
     return found / (16 if pattern == "gather" else 1)
 
 
-def triangular(domain: Any, body: str, *, width: int = 16, **dtypes: type) -> Scop:
-    """Each of n work-items in groups of `width` runs through loops whose bounds depend on one another."""
-    kernel = lp.assume(make(domain, body, dtypes), f"n mod {width} = 0 and n >= {width}")
-    return extract_scop(lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0"))
-
-
 def test_a_load_before_a_loop_that_ends_at_the_work_item() -> None:
-    scop = triangular("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
+    scop = made("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     vectors = np.arange(64).reshape(4, 16)
     assert loads(scop, "contiguous", n=64) == len(vectors)
     assert loads(scop, "broadcast", n=64) == sum(items.max() + 1 for items in vectors)
 
 
 def test_a_load_before_a_loop_that_some_vectors_do_not_enter() -> None:
-    scop = triangular("{[i,k]: 0<=i<n and 20<=k<i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
+    scop = made("{[i,k]: 0<=i<n and 20<=k<i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     entered = [items for items in np.arange(64).reshape(4, 16) if items.max() > 20]
     assert loads(scop, "contiguous", n=64) == len(entered) == 3
 
@@ -120,7 +116,7 @@ def test_a_load_before_a_loop_that_some_vectors_do_not_enter() -> None:
 def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first: int) -> None:
     domain = f"{{[i,j,k,l]: 0<=i<n and 0<=j<40 and {first}<=k<j and k<=l<=j+2}}"
     body = "out[i] = sum([j,k,l], a[j,i]*b[k,i]*c[l,i]*d[i])"
-    scop = triangular(domain, body, a=np.float32, b=np.float32, c=np.float32, d=np.float32)
+    scop = made(domain, body, a=np.float32, b=np.float32, c=np.float32, d=np.float32)
     every = [(j, k, m) for j in range(40) for k in range(first, j) for m in range(k, j + 3)]
     expected = [len(every), len({(j, k) for j, k, _ in every}), len({j for j, _, _ in every}), 1]
     assert loads(scop, "contiguous", n=48) == 3 * sum(expected)
@@ -148,8 +144,7 @@ def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
     y = y * v[k] + v[k] {id=c,dep=b}
     out[i] = x + y {dep=a:c}
     """
-    kernel = lp.assume(make("{[i,k]: 0<=i<n and 0<=k<m}", body, {"v": np.float32}), "n mod 16 = 0 and n, m >= 1")
-    scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
+    scop = made("{[i,k]: 0<=i<n and 0<=k<m}", body, v=np.float32)
     assert value(scop, "chain_vector", n=32, m=100) == 2 * (2 * 100 - 32)
 
 

@@ -53,20 +53,14 @@ def test_table_1_access_to_footprint_ratios(n: int) -> None:
 def test_prefetching_counts(n: int, sub_group: int) -> None:
     scop = extract_scop(matmul(prefetch=True))
     expected = {
-        "f_op_float32_madd": n**3 / sub_group,
-        "f_op_float32_add": 0,
-        "f_op_float32_mul": 0,
-        "f_mem_access_global_float32_load": 2 * n**3 / 16,
-        "f_mem_access_global_float32_store": n**2,
+        "f_op_float32_madd": n**3 / sub_group, "f_op_float32_add": 0, "f_op_float32_mul": 0,
+        "f_mem_access_global_float32_load": 2 * n**3 / 16, "f_mem_access_global_float32_store": n**2,
         "f_mem_access_local_float32_load": 2 * n**3 / sub_group,
         "f_mem_access_local_float32_store": 2 * n**3 / 16 / sub_group,
-        "f_mem_access_local": (2 * n**3 + 2 * n**3 / 16) / sub_group,
-        "f_sync_barrier_local": 2 * n / 16,
-        "f_sync_kernel_launch": 1,
-        "f_thread_groups": (n / 16) ** 2,
-        "f_thread_items": n**2,
+        "f_mem_access_local": (2 * n**3 + 2 * n**3 / 16) / sub_group, "f_sync_barrier_local": 2 * n / 16,
+        "f_sync_kernel_launch": 1, "f_thread_groups": (n / 16) ** 2, "f_thread_items": n**2,
         "f_sub_groups": n**2 / sub_group,
-    }
+    }  # fmt: skip
     for identifier, value in expected.items():
         assert parse_feature(identifier).value(scop, {"n": n}, Target(sub_group)) == value, identifier
 

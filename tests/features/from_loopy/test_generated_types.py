@@ -13,12 +13,13 @@ from pymbolic import var
 
 from oracles import oclgrind
 from oracles.generated_types import as_arithmetic, typed_operations
-from oracles.nasty.collection import kernel as made
-from oracles.nasty.collection import per_element, pointwise
+from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop
+from support.written_kernels import written
 from uipick import ALL_GENERATORS
 
 DATA = "x, y, z: float32[n+4]; d, e: float64[n+4]; p: int32[n+4]; q: int64[n+4]; u: uint32[n+4]; b: uint8[n+4]"
+SCALARS = "; alpha: float32; beta: float64"
 # No subtractions: to LLVM a sign is a multiplication.
 TEXTS = [
     "y[i] = 0.2*x[i]",
@@ -48,7 +49,10 @@ TEXTS = [
     "p[i] = x[i]*2 + 3",
     "y[i] = alpha*x[i] + beta*0.1",
 ]  # fmt: skip
-SCALARS = "; alpha: float32; beta: float64"
+
+
+def pointwise(text: str, data: str = DATA + SCALARS) -> Any:
+    return written("{[i]: 0<=i<n}", text, data, "i/8: g.0, l.0", seq_dependencies=True)
 
 
 def operations(kernel: Any) -> Counter[tuple[str, str]]:
@@ -68,24 +72,11 @@ def compiled(kernels: list[Any]) -> list[str]:
         return oclgrind.compiled([lp.generate_code_v2(kernel).device_code() for kernel in kernels])
 
 
-@pytest.fixture(scope="module")
-def codes() -> dict[str, str]:
-    """LLVM code of all texts."""
-    return dict(zip(TEXTS, compiled([pointwise(text, DATA + SCALARS) for text in TEXTS]), strict=True))
-
-
-@pytest.mark.slow
-@oclgrind.needs_oclgrind
-@pytest.mark.parametrize("text", TEXTS)
-def test_types_are_those_of_the_compiled_code(text: str, codes: dict[str, str]) -> None:
-    assert operations(pointwise(text, DATA + SCALARS)) == typed_operations(codes[text])
-
-
 def typed(make: type, value: float) -> Any:
     """A product with a number that has a type, and one with the same number without."""
     x, i = var("x"), var("i")
     lines = [lp.Assignment("y[i]", x[i] * make(value) + x[i + 1] * value)]
-    return per_element(made("{[i]: 0<=i<n}", lines, DATA))
+    return written("{[i]: 0<=i<n}", lines, DATA, "i/8: g.0, l.0")
 
 
 NUMBERS = [
@@ -98,10 +89,11 @@ NUMBERS = [
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-def test_numbers_with_types_keep_them() -> None:
-    kernels = [typed(*number) for number in NUMBERS]
-    for number, kernel, code in zip(NUMBERS, kernels, compiled(kernels), strict=True):
-        assert operations(kernel) == typed_operations(code), number
+def test_types_are_those_of_the_compiled_code() -> None:
+    """Of texts, and of numbers with types, which keep them."""
+    kernels = [*map(pointwise, TEXTS), *(typed(*number) for number in NUMBERS)]
+    for name, kernel, code in zip([*TEXTS, *NUMBERS], kernels, compiled(kernels), strict=True):
+        assert operations(kernel) == typed_operations(code), name
 
 
 def inexact(expr: Any) -> Any:
@@ -134,8 +126,6 @@ def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:
 
 
 def test_code_that_loopy_cannot_write_is_refused() -> None:
-    from perflex.errors import UnsupportedKernelError
-
     kernel = pointwise("y[i] = x[i]", "x, y: float64[n]")
     entry = kernel.default_entrypoint
     (insn,) = entry.instructions
@@ -145,8 +135,6 @@ def test_code_that_loopy_cannot_write_is_refused() -> None:
 
 
 def test_arrays_without_element_types_are_refused_with_the_remedy() -> None:
-    from perflex.errors import UnsupportedKernelError
-
     kernel = lp.make_kernel("{[i]: 0 <= i < n}", "y[i] = 2*x[i]", lang_version=(2018, 2))
     with pytest.raises(UnsupportedKernelError, match=r"\(x\); .*lp\.add_dtypes"):
         extract_scop(kernel)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from typing import Any
 
 import pytest
 
 from oracles import brute, oclgrind
 from oracles.compare import SUB_GROUP, check_accesses
-from oracles.expressions import NotEnumerableError
 from oracles.nasty import NASTY
 from oracles.nasty.rows import counted_rows, executed_rows, mismatches
 from perflex.errors import UnsupportedKernelError
@@ -21,16 +18,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 COUNTED = [name for name, nasty in NASTY.items() if not nasty.refused]
 REFUSED = [name for name, nasty in NASTY.items() if nasty.refused]
-REASONS = {
-    "signs", "squares", "powers", "zeros and ones", "complex", "vectors", "empty",
+REASONS = {"signs", "squares", "powers", "zeros and ones", "complex", "vectors", "empty"}
+# What enumeration does not describe: calls, vectors, bits, several launches, and what data decide.
+NOT_ENUMERATED = {
+    "argmin_in_a_tree", "segmented_sum", "called_twice_two_levels", "vector_axis", "bits_and_shifts",
+    "unsigned_arithmetic", "saved_and_reloaded", "launches_in_a_host_loop", "three_launches_of_different_sizes",
+    "indirect_with_stand_in", "indirect_scatter", "computed_scalar_in_subscript", "nested_ifs",
+    "scalar_argument_decides", "mixed_conditions",
 }  # fmt: skip
-# Of processor time. Generous: most take some hundredths of a second.
-SLOW = 5.0
 PROCESSES = 8
-
-
-def translation_unit(kernel: Any) -> Any:
-    return kernel.translation_unit if isinstance(kernel, AnnotatedKernel) else kernel
 
 
 def test_there_are_many_and_every_difference_has_a_reason() -> None:
@@ -47,32 +43,22 @@ def test_counts_are_what_is_executed(first: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for those who mean to keep the kernel
         kernels = {name: NASTY[name].make() for name in COUNTED[first::PROCESSES]}
-    runs = oclgrind.run_each([(translation_unit(kernel), dict(NASTY[name].sizes)) for name, kernel in kernels.items()])
+    plain = [each.translation_unit if isinstance(each, AnnotatedKernel) else each for each in kernels.values()]
+    runs = oclgrind.run_jobs([(one, dict(NASTY[name].sizes)) for name, one in zip(kernels, plain, strict=True)])
     for (name, kernel), run in zip(kernels.items(), runs, strict=True):
-        assert isinstance(run, oclgrind.Executed), (name, run)
-        start = time.process_time()
         counted = counted_rows(extract_scop(kernel), NASTY[name].sizes)
-        assert time.process_time() - start < SLOW, name
         differing = mismatches(counted, executed_rows(run)).items()
         assert {row: pair[:2] for row, pair in differing} == NASTY[name].differs, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("name", [name for name in COUNTED if name not in NOT_ENUMERATED])
 def test_accesses_are_what_enumeration_finds(name: str) -> None:
     """Instances, sub-groups, footprints and strides of each access."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel = NASTY[name].make()
-        if isinstance(kernel, AnnotatedKernel):
-            pytest.skip("counted differently from what the kernel says")
-        sizes = dict(NASTY[name].sizes)
-        try:
-            counted = brute.count(kernel, sizes, SUB_GROUP)
-        except NotEnumerableError as error:
-            pytest.skip(f"not enumerable: {error}")
-        if counted.launches != 1:
-            pytest.skip("launches of different sizes are not enumerated")
+        kernel, sizes = NASTY[name].make(), dict(NASTY[name].sizes)
+        counted = brute.count(kernel, sizes, SUB_GROUP)
     check_accesses(counted, extract_scop(kernel), sizes)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import loopy as lp
-import numpy as np
 import pytest
 
 from perflex import InstructionCounts, annotate
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, extract_scop
+from support.written_kernels import written
 
 N = 50
 
@@ -28,33 +28,24 @@ class Gemv(lp.ScalarCallable):  # type: ignore[misc]
         return self.copy(arg_id_to_descr=arg_id_to_descr), clbl_inf_ctx
 
 
+def data(columns: int) -> str:
+    return f"A: float64[n, 8, {columns}]; x: float64[n, {columns}]; y: float64[n, 8]"
+
+
 def called(columns: int = 8) -> Any:
     """Return e products of a matrix of 8 rows and a vector, of which loopy sees the call only."""
-    kernel = lp.make_kernel(
-        f"{{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < {columns}}}",
-        "[i]: y[e, i] = gemv([i, j]: A[e, i, j], [j]: x[e, j]) {id=call}",
-        [
-            lp.GlobalArg("A", np.float64, shape=f"n, 8, {columns}"),
-            lp.GlobalArg("x", np.float64, shape=f"n, {columns}"),
-            lp.GlobalArg("y", np.float64, shape="n, 8"),
-            lp.ValueArg("n", np.int32),
-        ],
-        target=lp.CTarget(),
-        lang_version=(2018, 2),
-        assumptions="n >= 1",
-    )
+    domain = f"{{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < {columns}}}"
+    text = "[i]: y[e, i] = gemv([i, j]: A[e, i, j], [j]: x[e, j]) {id=call}"
+    kernel = written(domain, text, data(columns), target=lp.CTarget())
     return lp.register_callable(kernel, "gemv", Gemv(name="gemv"))
 
 
 def written_out() -> Any:
-    return lp.make_kernel(
+    domain, text = (
         "{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < 12}",
         "y[e, i] = sum(j, A[e, i, j]*x[e, j]) {id=call}",
-        [*called(12).default_entrypoint.args],
-        target=lp.CTarget(),
-        lang_version=(2018, 2),
-        assumptions="n >= 1",
     )
+    return written(domain, text, data(12), target=lp.CTarget())
 
 
 def counted(kernel: Any) -> dict[str, float]:
@@ -96,12 +87,7 @@ def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays() -> None:
 
 
 def test_any_instruction_may_be_stated() -> None:
-    kernel = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        "y[i] = exp(x[i])*x[i] + 1 {id=hard}",
-        [lp.GlobalArg("x, y", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
+    kernel = written("{[i]: 0 <= i < n}", "y[i] = exp(x[i])*x[i] + 1 {id=hard}", "x, y: float32[n]")
     plain = counted(kernel)
     table = counted(annotate(kernel, instructions={"hard": InstructionCounts.of({"float32_madd": 3})}))
     assert {name for name in plain if name.startswith("f_op")} == {"f_op_float32_exp", "f_op_float32_madd"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oracles import oclgrind
+from oracles.points import rows_of
 from perflex.features import source_kernel
 from perflex.isl import isl
 from support.source_samples import SAMPLES, Sample
@@ -19,20 +20,15 @@ if TYPE_CHECKING:
     from perflex.features import Scop
 
 
-def at_sizes(domain: isl.Set, sizes: Mapping[str, int]) -> int:
-    """Return how many points a set has."""
-    for name, size in sizes.items():
-        place = domain.find_dim_by_name(isl.dim_type.param, name)
-        if place >= 0:
-            domain = domain.fix_val(isl.dim_type.param, place, isl.Val(size))
-    return int(domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param)).count_val().to_python())
+def number_of(domain: isl.Set, sizes: Mapping[str, int]) -> int:
+    return len(rows_of(domain, {"unused": 0, **sizes}))
 
 
 def counted(scop: Scop, sizes: Mapping[str, int]) -> Counter[tuple[str, ...]]:
     """Return what is counted in Oclgrind's words."""
     found: Counter[tuple[str, ...]] = Counter()
     for statement in scop.statements:
-        times = at_sizes(statement.domain, sizes)
+        times = number_of(statement.domain, sizes)
         last = statement.domain.dim(isl.dim_type.set) - 1
         vector = statement.domain.get_dim_name(isl.dim_type.set, last) == "lane"
         lanes = int(statement.domain.dim_max_val(last).to_python()) + 1 if vector else 1
@@ -44,7 +40,7 @@ def counted(scop: Scop, sizes: Mapping[str, int]) -> Counter[tuple[str, ...]]:
             if operation.dtype == "float32":
                 # One instruction works on a whole vector; here vectors have four elements.
                 found["float", operation.kind] += times * max(operation.count // 4, 1 if operation.count < 4 else 0)
-    found["barrier",] = sum(at_sizes(barrier.domain, sizes) for barrier in scop.barriers)
+    found["barrier",] = sum(number_of(barrier.domain, sizes) for barrier in scop.barriers)
     return found
 
 
@@ -73,16 +69,11 @@ def shapes(sample: Sample) -> dict[str, int]:
 def test_counts_are_what_is_executed(*, numbers: bool) -> None:
     jobs = [
         oclgrind.SourceJob(
-            sample.source,
-            tuple(math.prod(pair) for pair in zip(sample.groups, sample.local, strict=True)),
-            sample.local,
-            sample.dtypes,
-            sample.local_bytes,
-            256,
-            tuple(sample.sizes.values()),
+            sample.source, tuple(math.prod(pair) for pair in zip(sample.groups, sample.local, strict=True)),
+            sample.local, sample.dtypes, sample.local_bytes, 256, tuple(sample.sizes.values()),
         )
         for sample in SAMPLES.values()
-    ]
+    ]  # fmt: skip
     wrong = {}
     for (name, sample), run in zip(SAMPLES.items(), oclgrind.run_jobs(jobs), strict=True):
         found, truth = counted(scop_of(sample, sample.source, numbers=numbers), sample.sizes), executed(run)

@@ -31,16 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Enumerated:
-    """What a launch does.
+    """What a launch does: statement instances of each work-group, and volumes summed over them.
 
-    Attributes
-    ----------
-    instances
-        Statement instances of each work-group.
-    volumes
-        Sums over the work-groups.
-    touched
-        For each direction and array: sorted distinct (work-group, granule), the rows of two arrays.
+    Touched are, for each direction and array, sorted distinct (work-group, granule): the rows of two arrays.
     """
 
     kernel: UnevenKernel

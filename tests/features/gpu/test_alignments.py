@@ -1,14 +1,17 @@
-"""Work-groups that differ by alignment alone are looked at together, with the results of looking at each."""
+"""Work-groups that differ by alignment alone are looked at together; accesses of vectors are coalesced together."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import loopy as lp
 import pytest
 
 from perflex import estimate_volumes, load_machine
-from perflex.features import extract_scop
-from perflex.features.gpu import l1, work_group_kinds
-from perflex.features.gpu.resolved_launch import accessing_launches
+from perflex.features import Scop, Target, extract_scop, parse_feature
+from perflex.features.gpu import l1
 from support.ecm_kernels import loopy_kernel, on_grid, star_offsets, terms
+from support.written_kernels import written
 
 
 def star(radius: int):
@@ -31,13 +34,55 @@ def test_volumes_are_those_of_each_alignment_by_itself(
     assert together == alone
 
 
-def test_accesses_that_move_differently_have_no_common_distance() -> None:
-    kernel = loopy_kernel("{[i]: 0<=i<n}", "b[i] = a[i] + a[2*i]", {"a": "(2*n)", "b": "(n)"})
-    scop = extract_scop(on_grid(kernel, i=(0, 16)))
-    ((_, launch),) = accessing_launches(scop, {"n": 64})
-    assert work_group_kinds.shifts(launch) is None
-    ((_, launch),) = accessing_launches(star(1), {"n": 64})
-    assert work_group_kinds.shifts(launch) == {
-        "a": (128, 4 * 8 * 66, 2 * 8 * 66**2),
-        "b": (128, 4 * 8 * 64, 2 * 8 * 64**2),
-    }
+ITEMS, GROUPS = 64, 8
+
+
+def copy(dtype: str, stride: int = 1) -> Any:
+    """Return a copy of whole vectors, ``stride`` apart."""
+    cltypes = pytest.importorskip("pyopencl.cltypes", reason="vector types come with pyopencl")
+    place = f"{stride}*({ITEMS}*g + l)"
+    vectors = [lp.GlobalArg("x,y", getattr(cltypes, dtype), shape=(f"{stride * ITEMS}*n",))]
+    domain = f"{{[g,l]: 0<=g<n and 0<=l<{ITEMS}}}"
+    return written(domain, f"y[{place}] = x[{place}]", "", "g: g.0; l: l.0", more=vectors)
+
+
+def value(kernel: Any, identifier: str) -> float:
+    scop = kernel if isinstance(kernel, Scop) else extract_scop(kernel)
+    return float(parse_feature(identifier).value(scop, {"n": GROUPS}, Target(32, load_machine("A100-40GB"))))
+
+
+def sectors(stride_bytes: int, width: int, pieces: int) -> int:
+    """Sectors of all sub-groups' instructions of one array, enumerated: `pieces` instructions of `width` bytes."""
+    total = 0
+    for first in range(0, ITEMS * GROUPS, 32):
+        for piece in range(pieces):
+            starts = [stride_bytes * item + piece * width for item in range(first, first + 32)]
+            total += len({byte // 32 for start in starts for byte in range(start, start + width)})
+    return total
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "width"),
+    [
+        ("float2", 8, 8), ("float4", 16, 16), ("double2", 16, 16), ("float8", 32, 16), ("char16", 16, 16),
+        ("float3", 16, 16),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stride", [1, 3])
+def test_sectors_are_those_of_wide_instructions(dtype: str, size: int, width: int, stride: int) -> None:
+    kernel = copy(dtype, stride)
+    assert value(kernel, "f_txn_global") == 2 * sectors(stride * size, width, size // width)
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("float2", 2), ("float4", 4), ("double2", 4), ("char16", 4)])
+def test_a_sub_group_moves_128_bytes_in_a_cycle(dtype: str, each: int) -> None:
+    assert value(copy(dtype), "f_l1_wavefronts") == 2 * GROUPS * (ITEMS // 32) * each
+
+
+def test_neighbours_in_a_loop_are_instructions_of_their_own() -> None:
+    place = f"4*({ITEMS}*g + l) + lane"
+    domain = f"{{[g,l,lane]: 0<=g<n and 0<=l<{ITEMS} and 0<=lane<4}}"
+    # A loop is no vector, whatever its name.
+    kernel = written(domain, f"y[{place}] = x[{place}]", f"x,y: float32[{4 * ITEMS}*n]", "g: g.0; l: l.0")
+    assert value(kernel, "f_inst_ldst_global") == 2 * 4 * GROUPS * (ITEMS // 32)
+    assert value(kernel, "f_txn_global") == 2 * sectors(16, 4, 4)

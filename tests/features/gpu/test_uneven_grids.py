@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
-from math import prod
 
 import numpy as np
 import pytest
@@ -13,9 +11,7 @@ from enumerated_waves import enumerated, true_parts
 from oracles.lru import lru_crossings
 from perflex import estimate_volumes, load_machine
 from perflex.features.gpu.l1 import l1_cycles
-from perflex.features.gpu.resolved_launch import resolve
-from perflex.features.gpu.waves import launch_residency, waves_of
-from perflex.features.gpu.work_group_kinds import guards_of, launch_instances, whole_grid
+from perflex.features.gpu.waves import launch_residency
 from support.uneven_kernels import (
     UnevenKernel,
     checkerboard,
@@ -143,24 +139,3 @@ def test_cold_and_warm_loads_are_those_of_a_cache_that_holds_all_or_little(kerne
         assert cold.dram_load == pytest.approx(64 * (once.loads - stored), rel=tolerance)
         expected = 64 * max(0, again - stored)
         assert warm.dram_load == pytest.approx(expected, rel=tolerance, abs=0.01 * everything)
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_weights_add_up_to_what_runs(kernel: UnevenKernel) -> None:
-    [launch] = resolve(kernel.scop(), {})
-    seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
-    assert np.array_equal(guards_of(launch).running(), seen.instances > 0)
-    assert sum(whole_grid(launch, 128).values()) == np.count_nonzero(seen.instances)
-    assert launch_instances(launch) == seen.instances.sum()
-    for resident in (1, 3, 7, 40, 10_000):
-        waves = waves_of(launch, resident, full_y_set=False)
-        if guards_of(launch).even and prod(launch.groups) > 12 * resident:
-            continue
-        assert sum(weight for _, weight in waves.members) == pytest.approx(
-            -(-np.count_nonzero(seen.instances) // resident)
-        )
-        for wave, _ in waves.members:
-            inside = [group for box in wave.now for group in product(*(range(low, high + 1) for low, high in box))]
-            assert len(inside) == len(set(inside))
-            numbers = np.ravel_multi_index(np.array(inside).T, launch.groups, order="F")
-            assert np.count_nonzero(seen.instances[numbers]) <= resident

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import loopy as lp
-import numpy as np
 import pytest
 
 from perflex.features import extract_scop, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel
+from support.written_kernels import written as written_in_loopy
 
 SCOP = """
 schema: perflex-scop/1
@@ -90,14 +89,9 @@ def test_what_was_moved_is_written_and_read_again(domain):
 
 
 def test_a_condition_that_loopy_knows_of_does_not_move_the_loop():
-    kernel = lp.make_kernel(
-        "{[i, j]: 0 <= i < n and 0 <= j < n}",
-        "if j > i\n    y[i] = y[i] + x[j] {inames=i:j}\nend",
-        [lp.GlobalArg(name, np.float32, shape="n") for name in "yx"] + [lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    scop = extract_scop(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
+    text = "if j > i\n    y[i] = y[i] + x[j] {inames=i:j}\nend"
+    domain = "{[i, j]: 0 <= i < n and 0 <= j < n}"
+    scop = extract_scop(written_in_loopy(domain, text, "x, y: float32[n]", "i/64: g.0, l.0"))
     expected = sum(N - 1 - start for start in range(0, N, LANES))
     for each in (scop, scop_from_yaml(scop_to_yaml(scop))):
         assert kernel_feature_values(["f_op_float32_add"], each, {"n": N}) == {"f_op_float32_add": expected}

@@ -18,10 +18,7 @@ from oracles.mended_loopy import mend
 
 mend()
 
-from . import arithmetic, conditions, domains, layouts, prefetches, programs, reductions, types, work_items  # noqa: E402 - they need a mended loopy
+from . import loops, memory, programs, statements  # noqa: E402 - they need a mended loopy
 from .collection import NASTY, NastyKernel  # noqa: E402
 
-__all__ = [
-    "NASTY", "NastyKernel", "arithmetic", "conditions", "domains", "layouts", "prefetches", "programs", "reductions",
-    "types", "work_items",
-]  # fmt: skip
+__all__ = ["NASTY", "NastyKernel", "loops", "memory", "programs", "statements"]

@@ -1,0 +1,121 @@
+"""Conditions, chains in branches, and loopy's check for missing barriers."""
+
+from __future__ import annotations
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features import Target, count_features, counts_of, extract_scop, parse_feature
+from perflex.features.from_loopy.extract import spare_race_check
+from sample_kernels import make
+from support.written_kernels import written
+
+N = 37
+
+
+def by_element(text):
+    return written("{[i]: 0 <= i < n}", text, "a, b, y, z: float32[n]", "i/8: g.0, l.0", seq_dependencies=True)
+
+
+def sums(annotated):
+    """Executed float operations by kind, accesses by direction, and whether all of these counts are exact."""
+    scop = extract_scop(annotated)
+    entries = count_features(scop, {"n": N}, sub_group_size=1)
+    found = {e.identifier.rpartition("_")[2]: e.value for e in entries if e.identifier.startswith("f_op_float32_")}
+    for direction in ("load", "store"):
+        items = [item for item in counts_of(scop).accesses if item.access.direction == direction]
+        found[direction] = sum(item.work_item_count.evaluate({"n": N}) for item in items)
+    relevant = [e for e in entries if e.identifier.startswith(("f_op_float32", "f_mem"))]
+    return {key: value for key, value in found.items() if value}, all(entry.exact for entry in relevant)
+
+
+def test_the_affine_part_of_a_condition_on_data_bounds_it():
+    found, exact = sums(by_element("y[i] = (a[i] + 1 if i < 9 and a[i] > 0.3 else b[i])"))
+    # One addition in the nine work-items of which some take the branch, a[i] compared there and loaded again.
+    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
+    assert not exact
+    found, _ = sums(by_element("y[i] = (a[i] + 1 if not (i >= 9 or a[i] > 0.3) else b[i])"))
+    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
+    found, _ = sums(by_element("if i % 4 == 0 and a[i] > 0.3\n y[i] = b[i]*b[i]\nend"))
+    assert (found["mul"], found["store"]) == (10, 10)
+
+
+def test_chains_are_those_of_the_branch():
+    """An update that a condition leaves out in most iterations waits for itself in the others only."""
+    text = """
+    for i
+        <float32> t = 0 {id=init}
+        for k
+            if k % 16 == 0
+                t = t + a[i, k] {id=update, dep=init}
+            end
+        end
+        y[i] = t {dep=update}
+    end"""
+    domain, data = "{[i, k]: 0 <= i < n and 0 <= k < 64}", "a: float32[n, 64]; y: float32[n]"
+    made = written(domain, text, data, "i/8: g.0, l.0")
+    chain = parse_feature("f_chain_float32_add")
+    assert chain.value(extract_scop(made), {"n": 64}, Target(8)) == 8 * 4
+
+
+def test_a_condition_on_another_argument_makes_it_a_size():
+    made = written("{[i]: 0 <= i < n}", "if i < m\n y[i] = a[i]\nend", "a, y: float32[n]", "i/8: g.0, l.0")
+    scop = extract_scop(made)
+    assert scop.parameters == ("m", "n")
+    store = next(item for item in counts_of(scop).accesses if item.access.direction == "store")
+    assert [store.work_item_count.evaluate({"n": N, "m": m}) for m in (-3, 0, 5, 100)] == [0, 0, 5, N]
+
+
+def rows(statements: list[str], arrays: str = "xy") -> lp.TranslationUnit:
+    """Statements one after the other, a work-item per i."""
+    kernel = make("{[i]: 0<=i<n}", "\n".join(statements), dict.fromkeys(arrays, np.float32), seq_dependencies=True)
+    kernel = lp.assume(kernel, "n >= 32 and n % 32 = 0")
+    return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def is_spared(kernel: lp.TranslationUnit) -> bool:
+    prepared = lp.preprocess_program(kernel)
+    entry = prepared.default_entrypoint
+    return bool(spare_race_check(entry, prepared.callables_table).options.disable_global_barriers)
+
+
+OWN = [f"y[i] = y[i]*{k}.5f + x[i]" for k in range(6)]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        OWN,
+        [f"y[{k}, i] = x[i] + {k}" for k in range(6)],
+        [f"y[i, {k}] = y[i, {k + 1}] + x[i + {k}]" for k in range(6)],
+        [f"y[2*i + 1] = x[i] + {k}" for k in range(6)],
+    ],
+)
+def test_elements_of_ones_own_need_no_check(statements: list[str]) -> None:
+    assert is_spared(rows(statements))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [*OWN, "z[i] = y[i + 1]"], [*OWN, "y[i // 2] = x[i]"], [*OWN, "z[i] = x[i] if y[n - 1 - i] > 0 else 0"],
+        [*OWN, "z[i] = x[i] {if=y[0] > 0}"], [f"y[i + {k}] = x[i]" for k in range(6)],
+        [f"y[0] = x[i] + {k}" for k in range(6)],
+    ],
+)  # fmt: skip
+def test_elements_of_others_are_checked(statements: list[str]) -> None:
+    kernel = rows(statements)
+    assert not is_spared(kernel)
+    with pytest.raises(UnsupportedKernelError, match="loopy cannot schedule kernel"):
+        extract_scop(kernel)
+
+
+def test_work_items_that_repeat_a_statement_are_checked() -> None:
+    kernel = make(
+        "{[i,j]: 0<=i<32 and 0<=j<8}",
+        "\n".join(["<> t = x[j]", *(f"y[i] = {k} {{id=a{k}}}" for k in range(6)), "z[i, j] = t"]),
+        {"x": np.float32},
+    )
+    assert not is_spared(lp.tag_inames(kernel, "i:l.0, j:g.0"))

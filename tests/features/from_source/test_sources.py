@@ -1,0 +1,227 @@
+"""Kernels in OpenCL C and CUDA C: conditions, chains, launches, templates, and sources that are damaged."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.features import count_features, scop_to_yaml, source_kernel
+from perflex.features.families.registry import parse_feature
+from perflex.features.target import Target
+from support.source_samples import SAMPLES
+
+SUMS = """
+__kernel void sums(__global float *a, __global float *c, int n) {{
+  int i = get_global_id(0);
+  for (int k = 0; k < n; k++) {{ {body} }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        ("c[i] += a[k];", 1), ("c[i] = a[k] * c[i] + 1.0f;", 1), ("c[i] = (c[i] + a[k]) * a[k + 1];", 2),
+        ("float t = c[i] + a[k]; c[i] = t;", 1), ("c[k] += a[i];", 0), ("c[i + 1] = c[i] + a[k];", 0),
+        ("c[i] = a[k] + a[k + 1];", 0),
+    ],
+)  # fmt: skip
+def test_an_element_that_each_iteration_updates(body: str, length: int) -> None:
+    kernel = source_kernel(SUMS.format(body=body), "sums", local=(32,), global_size=("n",))
+    found = {
+        kind: parse_feature(f"f_chain_float32_{kind}").value(kernel.scop(), {"n": 64}, Target(sub_group_size=32))
+        for kind in ("add", "mul", "madd")
+    }
+    assert sum(found.values()) == 2 * 64 * length
+
+
+def test_a_value_loaded_before_the_loop_is_no_update() -> None:
+    text = SUMS.format(body="c[i] = t + a[k];").replace("for (", "float t = c[i];\n  for (", 1)
+    kernel = source_kernel(text, "sums", local=(32,), global_size=("n",))
+    found = parse_feature("f_chain_float32_add").value(kernel.scop(), {"n": 64}, Target(sub_group_size=32))
+    assert found == 0
+
+
+KERNEL = """
+__global__ void f(float *a, float *m, const int *flag, int n) {{
+    int i = blockIdx.x * 64 + threadIdx.x;
+    {body}
+}}
+"""
+
+
+def stores(body: str) -> tuple[float, bool]:
+    """Stores of 256 work-items for 200 elements, and whether they are exact."""
+    kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4])
+    (found,) = count_features(kernel, {"n": 200}, identifiers=["f_mem_access_global_store"])
+    return float(found.value), found.exact
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ("if (flag[i] && i < n) a[i] = 1;", 200), ("if (i < n && flag[i]) a[i] = 1;", 200),
+        ("if (i < n && flag[i] && threadIdx.x < 3) a[i] = 1;", 12), ("if (!(i >= n || flag[i])) a[i] = 1;", 200),
+        ("if (i < n || flag[i]) a[i] = 1;", 256), ("if (i < n && flag[i]) {} else a[i] = 1;", 256),
+        ("if (i >= n || flag[i]) {} else a[i] = 1;", 200), ("if (i < 0 && flag[i]) a[i] = 1;", 0),
+    ],
+)  # fmt: skip
+def test_known_parts_bound_the_others(body: str, most: int) -> None:
+    # By truth tables: the most elements of any flags for which it stores.
+    assert stores(body)[0] == most
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("if (m != nullptr && i < n) a[i] = 1;", 200), ("if (threadIdx.x == 0 && m) a[i] = 1;", 4),
+        ("if (m == NULL) a[i] = 1;", 0), ("if (0 != m) a[i] = 1;", 256), ("if (!m) a[i] = 1;", 0),
+        ("if ((float *)0 == m || i < 8) a[i] = 1;", 8),
+    ],
+)  # fmt: skip
+def test_arguments_are_no_null_pointers(body: str, count: int) -> None:
+    assert stores(body) == (count, True)
+
+
+def test_the_warp_has_32_work_items() -> None:
+    assert stores("if (threadIdx.x % warpSize == 0) a[i] = 1;") == (8, True)
+
+
+COPY = """
+__kernel {attribute} void copy(__global const float *a, __global float *b, int n) {{
+    b[get_global_id(0) + n * get_global_id(1)] = a[get_global_id(0) + n * get_global_id(1)];
+}}
+"""
+REQUIRED = COPY.format(attribute="__attribute__((reqd_work_group_size(SIDE, 4, 1)))")
+
+
+def groups(kernel: object, n: int) -> tuple[int, int]:
+    """Work-groups and loads."""
+    names = ["f_thread_groups", "f_mem_access_global_load"]
+    found = {entry.identifier: entry.value for entry in count_features(kernel, {"n": n}, identifiers=names)}
+    return found["f_thread_groups"], found["f_mem_access_global_load"]
+
+
+def test_the_work_group_of_the_attribute_is_taken() -> None:
+    kernel = source_kernel(REQUIRED, "copy", global_size=["n", "n"], defines={"SIDE": 16})
+    assert kernel.local == (16, 4, 1)
+    assert groups(kernel, 64)[0] == 4 * 16
+
+
+def test_axes_that_are_left_out_have_one_work_item() -> None:
+    text = COPY.format(attribute="")
+    rows = source_kernel(text, "copy", local=[32], groups=["n/32", "n"])
+    whole = source_kernel(text, "copy", local=[32, 1], groups=["n/32", "n"])
+    assert groups(rows, 64) == groups(whole, 64) == (128, 64 * 64)
+
+
+@pytest.mark.parametrize(("formula", "expected"), [("ceil(n/24)", 3), ("ceil_div(n, 24)", 3), ("n/24", 2)])
+def test_quotients_are_rounded_up_where_asked(formula: str, expected: int) -> None:
+    kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
+    assert groups(kernel, 64)[0] == expected
+
+
+@pytest.mark.parametrize("formula", ["ceil(n/24 + 1)", "round(n/24)", "ceil(n)"])
+def test_other_roundings_are_refused(formula: str) -> None:
+    kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
+    with pytest.raises(UnsupportedKernelError, match="cannot read the formula"):
+        groups(kernel, 64)
+
+
+def test_a_missing_work_group_is_asked_for() -> None:
+    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group; give local"):
+        source_kernel(COPY.format(attribute=""), "copy", groups=["n"])
+    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group"):
+        source_kernel(REQUIRED, "copy", groups=["n"])
+
+
+@pytest.mark.parametrize("name", ["max", "mod", "exists", "größe", "NaN"])
+def test_sizes_of_names_that_formulas_cannot_have_are_numbers(name: str) -> None:
+    body = f"int i = get_global_id(0); if (i < {name}) a[i] = 1;"
+    text = f"__kernel void k(__global float *a, int {name}) {{ {body} }}\n"
+    kernel = source_kernel(text, "k", local=[16], groups=[4])
+    (found,) = count_features(kernel, {name: 40}, identifiers=["f_mem_access_global_store"])
+    assert found.value == 40
+    with pytest.raises(UnsupportedKernelError, match=f"size of the name '{name}'; give a number"):
+        kernel.scop()
+    launched = source_kernel(COPY.format(attribute=""), "copy", local=[16], groups=[f"{name}/16"])
+    with pytest.raises(UnsupportedKernelError, match=f"'{name}' is no name that a size can have"):
+        launched.scop()
+
+
+@pytest.mark.parametrize("name", ["max", "mod", "exists"])
+def test_arrays_can_have_any_name(name: str) -> None:
+    text = f"__kernel void k(__global float *{name}, int) {{ {name}[get_global_id(0)] = 1; }}\n"
+    kernel = source_kernel(text, "k", local=[16], groups=[4])
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_global_store"])
+    assert found.value == 64
+
+
+_TEMPLATE = """
+template <typename T, int ROWS, int WIDTH> __global__ void k(const T *x, T *y, int n)
+{
+  __shared__ T tile[ROWS][WIDTH];
+  T sum = 0;
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int r = 0; r < ROWS; ++r) tile[r][threadIdx.x] = x[r * n + i];
+  __syncthreads();
+  for (int r = 0; r < ROWS; ++r) sum += tile[r][31 - threadIdx.x];
+  y[i] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "short"])
+def test_an_instance_is_its_twin(dtype: str) -> None:
+    twin = _written_out(_TEMPLATE.replace("template <typename T, int ROWS, int WIDTH> ", ""), dtype)
+    launch = {"local": [32], "groups": ["n / 32"]}
+    instance = source_kernel(_TEMPLATE, f"k<{dtype}, 4, 35>", **launch).scop()
+    # Texts of accesses are as written.
+    assert _written_out(scop_to_yaml(instance), dtype) == scop_to_yaml(source_kernel(twin, "k", **launch).scop())
+    assert {array.itemsize for array in instance.arrays} == {{"float": 4, "double": 8, "short": 2}[dtype]}
+
+
+def _written_out(text: str, dtype: str) -> str:
+    for name, value in {"ROWS": "4", "WIDTH": "35", "T ": f"{dtype} "}.items():
+        text = text.replace(name, value)
+    return text
+
+
+_TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
+
+
+def mutated(source: str, chance: random.Random) -> str:
+    """Return a source with a token deleted, doubled, swapped with its neighbour, or replaced."""
+    tokens = _TOKENS.findall(source)
+    place = chance.randrange(len(tokens) - 1)
+    way = chance.randrange(4)
+    if way == 0:
+        del tokens[place]
+    elif way == 1:
+        tokens.insert(place, tokens[place])
+    elif way == 2:
+        tokens[place], tokens[place + 1] = tokens[place + 1], tokens[place]
+    else:
+        tokens[place] = chance.choice(["n", "x", "0", "-1", "*", "&", "(", "float4", "x[0]", "i", "goto", "1.5f", "&&"])
+    return "".join(tokens)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_damaged_sources_are_refused_in_one_line(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    described, refused = 0, []
+    for sample in SAMPLES.values():
+        for _ in range(3 if seed == 0 else 40):
+            source = mutated(sample.source, chance)
+            kernel = source_kernel(source + "\n", "k", local=sample.local, groups=sample.groups)
+            try:
+                kernel.scop(sample.sizes)
+                described += 1
+            except PerflexError as error:
+                refused.append(error.message)
+    assert described
+    assert refused
+    assert not [message for message in refused if "\n" in message]

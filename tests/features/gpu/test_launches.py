@@ -1,0 +1,233 @@
+"""Volumes of launches in loops, at the edge of what kernels do, and of triangles; the work-groups that are resident."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import islpy as isl
+import loopy as lp
+import pytest
+
+from perflex import estimate_ecm, estimate_volumes, load_machine, using_machine
+from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.features import (
+    Access,
+    Array,
+    QuasiPolynomial,
+    Scop,
+    Target,
+    extract_scop,
+    kernel_feature_values,
+    parse_feature,
+    scop_from_yaml,
+    scop_to_yaml,
+)
+from perflex.features.cpu.read_nests import read_nests
+from perflex.features.cpu.stream_groups import blocked_nests
+from perflex.features.polynomials.cardinality import TooManyOperationsError
+from support.uneven_kernels import Part, UnevenKernel
+from support.volume_kernels import one_axis
+from support.written_kernels import written
+
+if TYPE_CHECKING:
+    from perflex.features import Scop
+
+
+GRID, FITS = "i/128: g.0, l.0; k/128: g.0, l.0", "n mod 128 = 0 and n >= 128"
+
+
+def steps(number: int) -> Scop:
+    """Two launches with an own array each way, `number` times."""
+    text = """
+    for s
+        for i
+            y[i] = x[i]*2 {id=a}
+        end
+        ... gbarrier {id=bar, dep=a}
+        for k
+            z[k] = z[k] + y[n-1-k] {id=c, dep=bar}
+        end
+        ... gbarrier {id=again, dep=c}
+    end"""
+    domains = [f"{{[s]: 0<=s<{number}}}", "{[i]: 0<=i<n}", "{[k]: 0<=k<n}"]
+    return extract_scop(written(domains, text, "x, y, z: float32[n]", GRID, assume=FITS))
+
+
+def test_loops_that_cannot_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How often something is launched has to be a formula: the description holds nothing else."""
+
+    def too_many(*_: object) -> None:
+        raise TooManyOperationsError
+
+    monkeypatch.setattr("perflex.features.from_loopy.extract.card", too_many)
+    with pytest.raises(UnsupportedKernelError, match="the loops s around a launch are too complex to count; simplify"):
+        steps(7)
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_as_often_as_the_loop_runs(number: int) -> None:
+    one, many = steps(1), steps(number)
+    assert {launch.host_loops for launch in many.launches} == {("s",)}
+    assert scop_from_yaml(scop_to_yaml(many)).launches == many.launches
+    sizes = {"n": 8192}
+    once, often = (estimate_volumes(scop, sizes, load_machine("V100")).features() for scop in (one, many))
+    for identifier in ("f_l1_wavefronts", "f_vol_l2_l1_load", "f_vol_dram_load", "f_vol_dram_store"):
+        assert often[identifier] == pytest.approx(number * once[identifier])
+    target = Target(machine=load_machine("V100"))
+    for identifier in ("f_txn_global", "f_txn_l1", "f_txn_l2", "f_inst_ldst_global"):
+        feature = parse_feature(identifier)
+        assert feature.value(many, sizes, target) == pytest.approx(number * feature.value(one, sizes, target))
+    # 64 KiB of a launch do not stay in 32 KiB of L1; all three arrays do in L2.
+    once, often = (estimate_ecm(scop, sizes, "clx") for scop in (one, many))
+    assert often.iterations == number * once.iterations
+    for level in ("L1", "L2"):
+        assert often.level(level).launch_load_bytes == pytest.approx(number * once.level(level).launch_load_bytes)
+    assert often.level("L3").launch_load_bytes == 0
+
+
+def test_blocks_are_inside_of_the_loop_around_launches() -> None:
+    text = """
+    for s
+        for i, j
+            y[j, i] = x[j, i]*2 {id=a}
+        end
+        ... gbarrier {id=bar, dep=a}
+        for k, j
+            z[j, k] = z[j, k] + y[j, k] {id=c, dep=bar}
+        end
+        ... gbarrier {id=again, dep=c}
+    end"""
+    domains = ["{[s]: 0<=s<4}", "{[i, j]: 0<=i,j<n}", "{[k]: 0<=k<n}"]
+    kernel = written(domains, text, "x, y, z: float32[n, n]", GRID, assume=FITS)
+    scop = extract_scop(lp.duplicate_inames(kernel, "j", "id:c"))
+    nests = read_nests(scop)
+    assert [loop.name for loop in nests.nests[0].loops] == ["s", "gid0", "lid0", "j"]
+    first = blocked_nests(replace(nests, nests=nests.nests[:1]), ["j"]).nests[0]
+    assert [loop.name for loop in first.loops] == ["s", "gid0", "j_blocks", "lid0", "j"]
+
+
+V100 = load_machine("V100")
+FEW_UNITS = replace(V100, compute_units=2)
+ITEM = "64*g0 + l0"
+SLOW = (pytest.mark.slow,)
+
+
+def with_table(groups: int, *conditions: str, table: int = 8192) -> UnevenKernel:
+    """y = a table of which each work-group loads all."""
+    loads = tuple(("c", "load", (f"l0 + {start}",)) for start in range(0, table, 64))
+    part = Part(conditions, (*loads, ("y", "store", (ITEM,))))
+    return UnevenKernel("table", (groups,), (64,), {"c": (table,), "y": (64 * groups,)}, (part,))
+
+
+CONDITIONS = ("g0 < 2000", "g0 >= 18000", "g0 % 10 == 3")
+
+
+# Each condition and each machine stands in a test that is not slow.
+@pytest.mark.parametrize(
+    ("machine", "condition"),
+    [
+        *(pytest.param(V100, one, id=f"V100-{one}", marks=() if one in CONDITIONS[:2] else SLOW) for one in CONDITIONS),
+        *(pytest.param(FEW_UNITS, one, id=f"two units-{one}", marks=() if "%" in one else SLOW) for one in CONDITIONS),
+    ],
+)
+def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition: str) -> None:
+    runs = [estimate_volumes(with_table(20_000, condition).scop(), {}, machine)]
+    runs.append(estimate_volumes(with_table(2000).scop(), {}, machine))
+    assert runs[0].waves == pytest.approx(runs[1].waves)
+    some, alone = (run.total for run in runs)
+    assert alone.l2_l1_load < 0.5 * alone.l2_l1_compulsory
+    assert some.l2_l1_compulsory == pytest.approx(alone.l2_l1_compulsory)
+    assert some.l2_l1_load == pytest.approx(alone.l2_l1_load, rel=0.02)
+
+
+def test_what_a_launch_loads_crosses_into_l1_once_at_least() -> None:
+    total = estimate_volumes(with_table(100_000, table=64).scop(), {}, FEW_UNITS).total
+    assert 64 * 8 <= total.l2_l1_load < 0.01 * total.l2_l1_compulsory
+
+
+def test_a_value_that_a_long_loop_loads_and_stores_crosses_once_at_least() -> None:
+    part = Part((), (("a", "load", ("k", ITEM)), ("b", "load", (ITEM,)), ("b", "store", (ITEM,))), (("k", 20_000),))
+    kernel = UnevenKernel("sum", (100,), (64,), {"a": (20_000, 6400), "b": (6400,)}, (part,))
+    for machine in (V100, FEW_UNITS):
+        assert estimate_volumes(kernel.scop(), {}, machine).arrays["b"].l2_l1_load >= 6400 * 8
+
+
+def test_no_volume_is_negative() -> None:
+    offsets = [(j, i) for j in range(9) for i in range(9)]
+    loads = tuple(("x", "load", (f"16*g1 + l1 + {j}", f"16*g0 + l0 + {i}")) for j, i in offsets)
+    part = Part((), (*loads, ("y", "store", ("16*g1 + l1", "16*g0 + l0"))))
+    kernel = UnevenKernel("box", (40, 40), (16, 16), {"x": (700, 700), "y": (640, 640)}, (part,))
+    for machine in (V100, FEW_UNITS, load_machine("MI210")):
+        total = estimate_volumes(kernel.scop(), {}, machine).total
+        assert min(vars(total).values()) >= 0
+
+
+def test_elements_of_a_diagonal_lie_far_apart() -> None:
+    groups, row = 1 << 18, 1 << 26
+    part = Part((), (("x", "load", (ITEM, ITEM)), ("y", "store", (ITEM,))))
+    kernel = UnevenKernel("diagonal", (groups,), (64,), {"x": (row, row), "y": (row,)}, (part,))
+    found = estimate_volumes(kernel.scop(), {}, V100, caches="cold")
+    # No two of them share a sector.
+    assert found.arrays["x"].l2_l1_load == pytest.approx(groups * 64 * 32)
+
+
+def test_grids_of_any_size_without_guards_take_no_memory() -> None:
+    part = Part((), (("x", "load", (ITEM,)), ("y", "store", (ITEM,))))
+    kernel = UnevenKernel("copy", (1 << 40,), (64,), {"x": (1 << 46,), "y": (1 << 46,)}, (part,))
+    total = estimate_volumes(kernel.scop(), {}, V100, caches="cold").total
+    assert total.l2_l1_load == pytest.approx(2.0**49)
+    assert total.dram_load == pytest.approx(2.0**49)
+
+
+def matrix_times_vector(columns: str) -> Any:
+    domain, data = f"{{[i, j]: 0 <= i < n and {columns}}}", "L: float64[n, n]; x, y: float64[n]"
+    return written(domain, "y[i] = sum(j, L[i, j]*x[j])", data, "i/128: g.0, l.0")
+
+
+@pytest.mark.parametrize(("columns", "n"), [("0 <= j <= i", 2048), ("i <= j < n", 2048), ("0 <= j <= i", 16384)])
+def test_a_triangle_that_is_too_large_says_what_is_not(columns: str, n: int) -> None:
+    kernel = matrix_times_vector(columns)
+    with pytest.raises(UnsupportedKernelError, match=r"couple \d+ x 128 x \d+ = \d+ instances, as those of a tri") as e:
+        estimate_volumes(kernel, {"n": n}, "V100")
+    times = int(re.findall(r"sizes that are (\d+) times smaller", str(e.value))[0])
+    small = n // times
+    volumes = estimate_volumes(kernel, {"n": small}, "V100")
+    # By enumeration: a work-group has rows of its own, of whose elements it loads whole sectors of 32 B.
+    rows = [(0, i) if columns.startswith("0") else (i, small - 1) for i in range(small)]
+    sectors = sum((i * small + last) // 4 - (i * small + first) // 4 + 1 for i, (first, last) in enumerate(rows))
+    assert volumes.arrays["L"].l2_l1_compulsory == pytest.approx(32 * sectors, rel=0.01)
+    whole = estimate_volumes(matrix_times_vector("0 <= j < n"), {"n": small}, "V100").total.l2_l1_compulsory
+    assert whole > volumes.total.l2_l1_compulsory
+    assert estimate_volumes(matrix_times_vector("0 <= j < n"), {"n": n}, "V100").total.l2_l1_compulsory > whole
+
+
+def kernel(items: int, local_kib: int) -> Scop:
+    """Four work-groups, each with a local array that it writes once."""
+    scop = one_axis(4 * items, (items,), 1, 4)
+    if not local_kib:
+        return scop
+    extents = (QuasiPolynomial.constant(256 * local_kib),)
+    array = Array("tile", "local", "float32", extents, (QuasiPolynomial.constant(1),))
+    where = f"{{ [g0, l0] : 0 <= g0 < 4 and 0 <= l0 < {items} }}"
+    tile = Access("tile", "store", isl.Map("{ [g0, l0] -> [l0] }"), text="tile[l0]")
+    fill = replace(scop.statements[0], name="fill", domain=isl.Set(where), accesses=(tile,))
+    return replace(scop, arrays=(*scop.arrays, array), statements=(*scop.statements, fill))
+
+
+@pytest.mark.parametrize("name", ["K20", "V100", "H100-SXM", "MI250X", "W7800"])
+@pytest.mark.parametrize(("items", "kib", "registers"), [(64, 0, None), (96, 8, 40), (256, 32, 24), (512, 1, 64)])
+def test_waves_and_volumes_have_the_same_resident_work_groups(name: str, items: int, kib: int, registers: int) -> None:
+    scop, machine = kernel(items, kib), replace(load_machine(name), l1_rules="nvidia")
+    with using_machine(machine, registers=registers):
+        waves = kernel_feature_values(["f_waves"], scop, {})["f_waves"]
+    assert waves == estimate_volumes(scop, {}, machine, registers=registers).waves < 1
+
+
+def test_a_work_group_that_does_not_fit_is_refused_by_both_as_a_kernel_and_by_its_machine() -> None:
+    for refused in (UnsupportedKernelError, MachineError):
+        with pytest.raises(refused, match="65536 bytes of local memory"):
+            kernel_feature_values(["f_waves"], kernel(64, 64), {}, machine="K20")
+        with pytest.raises(refused, match="65536 bytes of local memory"):
+            estimate_volumes(kernel(64, 64), {}, "K20")

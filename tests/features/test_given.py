@@ -1,0 +1,236 @@
+"""What counts kernels takes: kernels of all kinds, sizes that are whole numbers, machines that are chosen."""
+
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from fractions import Fraction
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from perflex import (
+    estimate_ecm,
+    estimate_volumes,
+    gather_feature_values,
+    load_calibration,
+    load_machine,
+    machine_names,
+    using_machine,
+)
+from perflex.errors import CalibrationError, MachineError, MeasurementError, MissingSizeError, UnsupportedKernelError
+from perflex.features import (
+    SizedKernel,
+    Target,
+    annotate,
+    content_hash,
+    count_features,
+    counts_of,
+    extract_scop,
+    kernel_feature_values,
+    parse_feature,
+)
+from perflex.features.sized_kernel import sized_kernels
+from perflex.features.target import resolve_target
+from perflex.features.values import target_of
+from sample_kernels import matmul, pointwise
+from support.written_kernels import written
+from uipick import MeasurementKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+LARGE = {"n": 512}
+PRODUCT = matmul(prefetch=False)
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [
+        lambda kernel: estimate_volumes(kernel, LARGE, "V100"),
+        lambda kernel: estimate_ecm(kernel, LARGE, "Gold-6248"),
+        lambda kernel: count_features(kernel, LARGE),
+    ],
+    ids=["volumes", "ecm", "counts"],
+)
+def test_kernels_of_all_kinds(estimate: Callable[[Any], object]) -> None:
+    measured = MeasurementKernel(PRODUCT, LARGE, "mine", "matmul", {})
+    expected = str(estimate(extract_scop(PRODUCT)))
+    assert [str(estimate(kernel)) for kernel in (PRODUCT, measured)] == [expected, expected]
+
+
+NO_MACHINE, NO_SIZES = "given by its name, its file or a Machine, not by", r"needs a value for size n; pass {'n': 1024}"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes", "machine", "error", "words"),
+    [
+        (PRODUCT, LARGE, None, MachineError, NO_MACHINE),
+        (PRODUCT, LARGE, 3, MachineError, NO_MACHINE),
+        (PRODUCT, LARGE, PRODUCT, MachineError, NO_MACHINE),
+        (PRODUCT, None, ..., MissingSizeError, NO_SIZES),
+        (PRODUCT, 512, ..., MissingSizeError, NO_SIZES),
+        (PRODUCT.default_entrypoint, LARGE, ..., UnsupportedKernelError, r"t_unit\.with_entrypoints\('matmul'\)"),
+        ("my.cl", LARGE, ..., UnsupportedKernelError, r"source_kernel\('my.cl', \.\.\.\)"),
+        (None, LARGE, ..., UnsupportedKernelError, "expected a loopy TranslationUnit or a Scop"),
+    ],
+)
+def test_what_is_no_kernel_no_sizes_or_no_machine(kernel, sizes, machine, error, words) -> None:
+    for estimate, own in ((estimate_volumes, "V100"), (estimate_ecm, "Gold-6248")):
+        with pytest.raises(error, match=words):
+            estimate(kernel, sizes, own if machine is ... else machine)
+
+
+def test_what_needs_a_scop_says_how_to_make_one() -> None:
+    for function in (counts_of, content_hash):
+        with pytest.raises(UnsupportedKernelError, match=r"give extract_scop\(kernel\)"):
+            function(PRODUCT)
+
+
+WRONG = [
+    16.5, math.nan, math.inf, -math.inf, "16", None, True, np.True_, 16 + 0j, Fraction(33, 2), 2**63, 10**300, 1e300,
+    [16, 16.5], [16, 32], (16,), np.array([16, math.nan]), [[16], [16, 32]], [None], {"n": 16},
+]  # fmt: skip
+RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
+
+
+def kernel() -> Any:
+    return written(
+        "{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume="n >= 16 and n mod 16 = 0"
+    )
+
+
+CALIBRATION = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+USES: dict[str, Callable[[Any], object]] = {
+    "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(kernel()), {"n": n}, Target()),
+    "values": lambda n: kernel_feature_values(["f_thread_groups"], kernel(), {"n": n}),
+    "predict": lambda n: CALIBRATION.predict(kernel(), {"n": n}),
+    "interval": lambda n: CALIBRATION.predict_interval(kernel(), {"n": n}),
+    "gather": lambda n: gather_feature_values(["f_thread_groups"], [(kernel(), {"n": n})]),
+    "volumes": lambda n: estimate_volumes(extract_scop(kernel()), {"n": n}, load_machine("V100")),
+    "ecm": lambda n: estimate_ecm(extract_scop(kernel()), {"n": n}, load_machine("Gold-6248")),
+}
+
+
+@pytest.mark.filterwarnings("ignore::perflex.PerflexWarning")
+@pytest.mark.parametrize("use", USES)
+def test_what_is_no_whole_number_is_one_error(use: str) -> None:
+    for wrong in WRONG:
+        with pytest.raises(MissingSizeError, match=r"size n must be a whole number below 2\*\*63, such as 1024, not "):
+            USES[use](wrong)
+
+
+@pytest.mark.filterwarnings("ignore::perflex.PerflexWarning")
+@pytest.mark.parametrize("use", ["values", "predict"])
+def test_whole_numbers_of_any_type_are_the_same_size(use: str) -> None:
+    assert len({repr(USES[use](right)) for right in RIGHT}) == 1
+
+
+KERNEL = pointwise("x[i] * 2")
+
+
+def measurement(name: str) -> MeasurementKernel:
+    return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
+
+
+def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
+    rows = sized_kernels([(KERNEL, {"n": 64})] * 3)
+    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
+    mixed = [(KERNEL, {"n": 64}), measurement("knl(n=64) #2"), (KERNEL, {"n": 64})]
+    labels = [row.label for row in sized_kernels(mixed)]
+    assert len(set(labels)) == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [
+        (KERNEL, "TranslationUnit"), ("knl", "str"), (None, "NoneType"), ((KERNEL,), "tuple"), ((KERNEL, 64), "tuple"),
+        ((KERNEL, {"n": 64}, "label"), "tuple"), ([KERNEL, {"n": 64}], "list"),
+    ],
+)  # fmt: skip
+def test_entries_that_are_neither_are_named(entry: object, kind: str) -> None:
+    message = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {kind}"
+    with pytest.raises(CalibrationError, match=f"^{re.escape(message)}$"):
+        sized_kernels([(KERNEL, {"n": 64}), entry])
+
+
+def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
+    stated = annotate(KERNEL, trip_counts={"j": 2})
+    (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
+    assert plain.translation_unit is KERNEL
+    assert annotated.kernel is stated
+    assert annotated.translation_unit == KERNEL
+    assert not hasattr(annotated.translation_unit, "translation_unit")
+
+
+def test_of_a_scop_nothing_is_built() -> None:
+    with pytest.raises(MeasurementError, match="give a loopy kernel or source code instead") as caught:
+        _ = SizedKernel(extract_scop(KERNEL), {"n": 64}, "x").translation_unit
+    assert caught.value.kernel == "x"
+
+
+# Work-groups of 32 work-items: a K20 holds 16 on each of 13 units, an L40 24 on each of 142.
+WAVE = {"n": 32 * 16 * 13}
+
+
+def chosen() -> str | None:
+    machine = resolve_target().machine
+    return machine and machine.name
+
+
+@pytest.mark.parametrize("names", [["f_waves"], ["f_op_float32_mul", "f_waves"]])
+def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise(names: list[str]) -> None:
+    assert target_of(names, otherwise="V100").machine is load_machine("V100")
+    with using_machine("L40"):
+        assert target_of(names, otherwise="V100").machine is load_machine("L40")
+        assert target_of(names, 64, "K20", otherwise="V100") == Target(64, load_machine("K20"))
+    assert target_of(names, 16) == Target(16)
+
+
+def test_values_follow_the_machine() -> None:
+    def waves(machine: str | None = None) -> float:
+        return kernel_feature_values(["f_waves"], KERNEL, WAVE, machine=machine)["f_waves"]
+
+    with using_machine("K20"):
+        assert waves() == 1
+        assert waves("L40") == pytest.approx(16 * 13 / (24 * 142))
+    # 255 registers are 256 for each of 32 work-items: 2 sub-groups in each of four files of 16384, not 16 work-groups.
+    with using_machine("K20", registers=255):
+        assert waves() == 2
+        assert waves("K20") == 1
+    with pytest.raises(MachineError, match="feature f_waves needs a machine"):
+        waves()
+
+
+def test_the_error_names_the_feature_and_every_machine() -> None:
+    with pytest.raises(MachineError, match=r"^this needs a machine; ") as caught:
+        Target().need_machine()
+    assert all(name in caught.value.message for name in machine_names())
+    with pytest.raises(MachineError, match=r"^feature f_occupancy needs a machine; pass machine=NAME") as caught:
+        Target().need_machine("f_occupancy")
+    assert caught.value.feature == "f_occupancy"
+    assert Target(machine=load_machine("K20")).need_machine("f_waves") is load_machine("K20")
+
+
+def test_threads_do_not_see_one_anothers_machine() -> None:
+    names = ["K20", "V100", "L40", None]
+    together = Barrier(len(names), timeout=120)
+
+    def inside(name: str | None) -> tuple[str | None, str | None, str | None]:
+        before = chosen()
+        with using_machine(name):
+            together.wait()
+            here = chosen()
+            together.wait()
+        return before, here, chosen()
+
+    with using_machine("H200"), ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(inside, names)) == [(None, name, None) for name in names]
+        assert chosen() == "H200"
+        # A copied context brings the machine along, as asynchronous tasks do.
+        assert pool.submit(copy_context().run, chosen).result() == "H200"
