@@ -11,6 +11,7 @@ KIB, MIB = 1024, 1024**2
 # The tool knows no reserved local memory, no steps of it, and no parts of a register file; so does this machine.
 V100 = Machine(
     "v100", l1_rules="nvidia", compute_units=80, clock_hz=1.38e9, sub_group_size=32, l1_bytes=128 * KIB,
+    line_bytes=128, sector_bytes=32, l2_bytes=6 * MIB, l2_effective_bytes=6 * MIB,
     l2_bandwidth=2500e9, dram_bandwidth=790e9, local_bytes=96 * KIB, local_bytes_per_group=96 * KIB, local_banks=32,
     local_bank_bytes=4, max_items_per_unit=2048, max_groups_per_unit=32, max_items_per_group=1024,
     registers_per_unit=65536, registers_per_item_max=255, register_granularity=8,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isqrt
+from pathlib import Path
 
 import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import estimate_ecm, load_machine
+from perflex import estimate_ecm, load_machine, source_kernel
 from perflex.errors import FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
 from perflex.features import extract_scop
 from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small_machine, wave3d
