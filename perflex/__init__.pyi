@@ -6,7 +6,6 @@ from .calibration.calibration import Calibration as Calibration
 from .calibration.calibration import load_calibration as load_calibration
 from .calibration.diagnosis.judge import diagnose as diagnose
 from .calibration.gathering import gather_feature_values as gather_feature_values
-from .calibration.gathering import table_of_times as table_of_times
 from .calibration.times.csv_file import load_times as load_times
 from .calibration.times.csv_file import save_times as save_times
 from .calibration.times.table import TimedKernel as TimedKernel
@@ -18,7 +17,6 @@ from .devices.listing import list_devices as list_devices
 from .errors import PerflexError as PerflexError
 from .errors import PerflexWarning as PerflexWarning
 from .expression.model import Model as Model
-from .features.annotation import InstructionCounts as InstructionCounts
 from .features.annotation import annotate as annotate
 from .features.cpu.ecm_estimate import estimate_ecm as estimate_ecm
 from .features.from_source.source import source_kernel as source_kernel

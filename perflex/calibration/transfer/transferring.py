@@ -19,6 +19,8 @@ import numpy as np
 
 from perflex.calibration.calibrating import software_versions
 from perflex.calibration.calibration import Calibration
+from perflex.calibration.gathering import table_of_times
+from perflex.calibration.times.table import TimesTable
 from perflex.calibration.transfer.devices import (
     Sources,
     counted_samples,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 def transfer(
     sources: Sequence[Calibration],
-    samples: FeatureTable | None = None,
+    samples: FeatureTable | TimesTable | None = None,
     *,
     machine: str | Path | Machine | None = None,
     loss: Loss = "soft_l1",
@@ -70,7 +72,8 @@ def transfer(
         Calibrations of one model on other devices, with the rows that were fitted. The same kernel at the same sizes
         has the same label on all devices.
     samples
-        Rows of the device: the model's features and the measured time; None for none. Groups are programs.
+        Rows of the device: the model's features and the measured time, or kernels and their times; None for none.
+        Groups are programs.
     machine
         The device's machine, its name or file; by default the one that the samples' features were counted for. From its
         facts and the sources' follows which of them are similar.
@@ -98,7 +101,8 @@ def transfer(
         have them but with a probability of less than 1 %.
     """
     model = require_one_model(sources)
-    rows = _samples(model, samples, [source.table for source in sources])
+    counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
+    rows = _samples(model, counted, [source.table for source in sources])
     target = _machine(machine, rows)
     known = _known_sources(tuple(sources), target)
     everyone, number = list(range(len(sources))), len(sources)

@@ -7,9 +7,8 @@ from typing import Any
 import loopy as lp
 import pytest
 
-from perflex import InstructionCounts, annotate
 from perflex.errors import UnsupportedKernelError
-from perflex.features import count_features, extract_scop
+from perflex.features import InstructionCounts, annotate, count_features, extract_scop
 from support.written_kernels import written
 
 N = 50
