@@ -34,9 +34,6 @@ def faults(calibration: CalibrationRecord) -> list[str]:
     repeatability = repeatability_of(calibration)
     if repeatability is not None and repeatability > REPEATABILITY_LIMIT:
         found.append(f"the measured times repeat only to {100 * repeatability:.1f} %, {limit}")
-    drift = (calibration.options.get("drift_ratio") or 1.0) - 1
-    if drift >= REPEATABILITY_LIMIT and not calibration.options.get("drift_corrected"):
-        found.append(f"the device's speed drifted by {100 * drift:.0f} % meanwhile, {limit}")
     if _disturbed_share(calibration) >= DISTURBED_LIMIT:
         found.append(f"{_how_disturbed(calibration)}, the limit is {100 * DISTURBED_LIMIT:.0f} %")
     return found

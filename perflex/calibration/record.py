@@ -87,7 +87,7 @@ class CalibrationRecord:
     def timing(self) -> TimingSummary | None:
         """How measuring went; None where that is not known."""
         known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}
-        # Calibrations within a budget keep some of it: their batches have no drift and no precision in common.
+        # Calibrations within a budget keep some of it: their batches have no precision in common.
         return TimingSummary(**known) if "kernels_precise" in known else None
 
     @cached_property

@@ -342,9 +342,6 @@ def _timing(calibration: Calibration) -> list[str]:
         )
     if used:
         lines.append(f"kernels timed with disturbed samples for lack of others: {used} of {kernels_timed(calibration)}")
-    if timed is not None and timed.drift_ratio != 1.0:
-        done = "corrected" if timed.drift_corrected else "not corrected, as this would not reduce the spread"
-        lines.append(f"drift: reference kernels varied by {100 * (timed.drift_ratio - 1):.1f} % over time; {done}")
     return lines
 
 

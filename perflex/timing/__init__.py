@@ -1,1 +1,1 @@
-"""Code for a device, launches, samples, drift, isolation, executors. Only this room runs kernels."""
+"""Code for a device, launches, samples, isolation, executors. Only this room runs kernels."""

@@ -13,8 +13,8 @@ from perflex.devices.listing import device_of, find_device
 from perflex.errors import MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.features.values import EXECUTOR_FAULTS
-from perflex.timing.disturbance import assess_drift, full_use, used_samples
 from perflex.timing.disturbance import disturbed as disturbed_samples
+from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
@@ -155,9 +155,8 @@ def measure(
     """Time kernels on a device.
 
     All kernels are built and run once; then they are timed in rounds, each round in another random order, until the
-    time of each is known to the precision asked for or its trials or budget are spent. Reference kernels take part in
-    every round, and drift of the device's speed is reported, and corrected where that helps (see `Drift`). On real
-    devices kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
+    time of each is known to the precision asked for or its trials or budget are spent. On real devices
+    kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
@@ -199,7 +198,7 @@ def time_entries(
                 start(entry, backend, session)
             else:
                 entry.give_up(failed, "prepare", session)
-    time_in_rounds(entries, backend, session, lambda share, label: report(count + round(count * share), label))
+    time_in_rounds(entries, session, lambda share, label: report(count + round(count * share), label))
 
 
 def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:
@@ -244,21 +243,20 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
 
 
 def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str = "") -> Measured:
-    """Return what is known of the entries, after correction of drift if there is one; `affinity` as in `Measured`."""
+    """Return what is known of the entries, `affinity` as in `Measured`."""
     timed = [entry for entry in entries if entry.failure is None]
     full = full_use(entry.samples for entry in timed)
     chosen = [used_samples(entry.samples, full) for entry in timed]
-    corrected = assess_drift([entry.label for entry in timed], [used for used, _ in chosen])
     timings = {
-        id(entry): _timing(entry, values, options, disturbed=poor)
-        for entry, values, (_, poor) in zip(timed, corrected.samples, chosen, strict=True)
+        id(entry): _timing(entry, np.array([sample.seconds for sample in used]), options, disturbed=poor)
+        for entry, (used, poor) in zip(timed, chosen, strict=True)
     }
     outcomes = [entry.failure or timings[id(entry)] for entry in entries]
-    return Measured(outcomes, corrected.drift, sum(entry.resumed for entry in entries), affinity)
+    return Measured(outcomes, sum(entry.resumed for entry in entries), affinity)
 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:
-    """Summarize the samples of a kernel that are used, drift corrected if at all."""
+    """Summarize the samples of a kernel that are used."""
     found = estimate(values, level_of_look(options.trials))
     return Timing(
         label=entry.label,

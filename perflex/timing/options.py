@@ -15,7 +15,7 @@ class TimingOptions:
     ----------
     trials
         Most undisturbed timings of one kernel, disturbed ones included at most twice as many; 60 are the paper's
-        (Section 6.1.4). Reference kernels may get more.
+        (Section 6.1.4).
     min_trials
         Fewest timings of one kernel, whatever they cost.
     warmups

@@ -1,4 +1,4 @@
-"""What timing gives: a time or a failure per kernel, and whether the device's speed drifted meanwhile."""
+"""What timing gives: a time or a failure per kernel, and how measuring went."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class Timing:
     spread
         Interquartile range of the samples that are used, without outliers, divided by their median; nan for one sample.
     samples
-        Every timing in seconds per launch, in the order taken, outliers and disturbed ones included, without correction
-        of drift.
+        Every timing in seconds per launch, in the order taken, outliers and disturbed ones included.
     launches
         Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
     interval
@@ -87,45 +86,11 @@ class MeasurementFailure:
 
 
 @dataclass(frozen=True)
-class Drift:
-    """Whether the device became slower or faster while kernels were timed.
-
-    Attributes
-    ----------
-    found
-        Whether the reference kernels' times change from round to round in a way that noise does not.
-    size
-        Their longest time over their shortest, smoothed over rounds; 1 where too few rounds were needed to tell.
-    corrected
-        Whether all samples were divided by the reference kernels' relative time in their round. That is done
-        where it narrows the other kernels' spread.
-    rounds
-        How many rounds the reference kernels took part in.
-    references
-        Labels of the reference kernels.
-    held_out
-        The other kernels' spread after the correction over that before, the median of them; None where nothing was
-        tried.
-    """
-
-    found: bool = False
-    size: float = 1.0
-    corrected: bool = False
-    rounds: int = 0
-    references: tuple[str, ...] = ()
-    held_out: float | None = None
-
-
-@dataclass(frozen=True)
 class TimingSummary:
     """How timing many kernels went, all of them together.
 
     Attributes
     ----------
-    drift_ratio
-        The reference kernels' longest time over their shortest, smoothed over rounds; 1 where no drift was found.
-    drift_corrected
-        Whether the times are corrected for it.
     outliers
         How many samples of all kernels are outliers.
     kernels_precise
@@ -147,8 +112,6 @@ class TimingSummary:
         What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.said`).
     """
 
-    drift_ratio: float = 1.0
-    drift_corrected: bool = False
     outliers: int = 0
     kernels_precise: int = 0
     samples_resumed: int = 0
@@ -167,8 +130,6 @@ class Measured(list["Timing | MeasurementFailure"]):
     ----------
     outcomes
         One per kernel.
-    drift
-        Whether the device's speed drifted meanwhile.
     samples_resumed
         How many of the samples are of an earlier run that was cut short.
     affinity
@@ -178,12 +139,10 @@ class Measured(list["Timing | MeasurementFailure"]):
     def __init__(
         self,
         outcomes: Iterable[Timing | MeasurementFailure] = (),
-        drift: Drift | None = None,
         samples_resumed: int = 0,
         affinity: str = "",
     ) -> None:
         super().__init__(outcomes)
-        self.drift = drift or Drift()
         self.samples_resumed = samples_resumed
         self.affinity = affinity
 
@@ -197,8 +156,6 @@ class Measured(list["Timing | MeasurementFailure"]):
         timings = self.timings
         repeated = [timing.repeatability for timing in timings if math.isfinite(timing.repeatability)]
         return TimingSummary(
-            drift_ratio=self.drift.size if self.drift.found else 1.0,
-            drift_corrected=self.drift.corrected,
             outliers=sum(timing.outliers for timing in timings),
             kernels_precise=sum(timing.precise for timing in timings),
             samples_resumed=self.samples_resumed,

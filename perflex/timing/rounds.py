@@ -12,7 +12,7 @@ import numpy as np
 
 from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
-from perflex.timing.disturbance import disturbed, reference_count
+from perflex.timing.disturbance import disturbed
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.request import request_for
 from perflex.timing.results import MeasurementFailure
@@ -40,8 +40,6 @@ _LEAST_ON_HOST_S = 1e-3
 _MOST_ON_HOST = 200
 # Timings that were disturbed are taken again: so many times the trials and the budget all together at most.
 _RETAKEN = 2
-# Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
-_REFERENCE_S = (5e-4, 5e-3)
 
 
 @dataclass(frozen=True)
@@ -181,62 +179,25 @@ def _launches_for(wanted_s: float, seconds: float, resolution: float, most: int)
     return min(most, max(1, math.ceil(wanted_s / max(seconds, resolution, 1e-9))))
 
 
-def time_in_rounds(
-    entries: Sequence[Entry], backend: Backend, session: Session, progress: ShareReport | None = None
-) -> None:
+def time_in_rounds(entries: Sequence[Entry], session: Session, progress: ShareReport | None = None) -> None:
     """Time kernels in rounds, each in another random order, until all are known.
 
-    Kernels that are known drop out of later rounds. A few of them, the reference kernels, take part in every round
-    all the same, so that a change of the device's speed from round to round shows.
+    Kernels that are known drop out of later rounds.
     """
     options = session.options
     order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret
-    references: list[Entry] = []
     number = 0
     while due := [entry for entry in entries if entry.is_due(options)]:
-        references = _references(references, entries, backend, session)
         known = sum(entry not in due for entry in entries)
         # Either kernels become known one by one, or all of them together after the last trial.
         share = max(known / len(entries), min(number / options.trials, 1.0))
-        taking_part = due + [entry for entry in references if entry not in due]
         # In a fixed order the same kernel would always pay for what another leaves behind (caches, clock rate, heat).
-        order.shuffle(taking_part)
-        for entry in taking_part:
+        order.shuffle(due)
+        for entry in due:
             if progress is not None:
                 progress(share, entry.label)
             _time(entry, number, session)
         number += 1
-
-
-def _references(before: list[Entry], entries: Sequence[Entry], backend: Backend, session: Session) -> list[Entry]:
-    """Return the reference kernels: those before unless one failed; else the ones that suit best.
-
-    Those that took part in most rounds of earlier sessions come first among kernels of suitable length, so that this
-    session can be compared with them, even if they are known and have to be built for this only.
-    """
-    if before and all(entry.failure is None for entry in before):
-        return before
-    fit = [entry for entry in entries if entry.failure is None]
-    fit.sort(key=reference_suitability, reverse=True)
-    found: list[Entry] = []
-    for entry in fit:
-        if len(found) == reference_count(len(fit)):
-            break
-        if entry.runnable is None:
-            start(entry, backend, session)
-        if entry.failure is None:
-            found.append(entry)
-    return found
-
-
-def reference_suitability(entry: Entry) -> tuple[bool, int, float]:
-    """Return how well a kernel suits as a reference; the greatest suits best."""
-    shortest, longest = _REFERENCE_S
-    # Keeps the logarithm finite; only a fake device is faster.
-    seconds = max(entry.seconds, 1e-12)
-    rounds = len({(sample.session, sample.round) for sample in entry.samples})
-    # The range's geometric mean is its middle on a scale of ratios.
-    return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))
 
 
 def _time(entry: Entry, number: int, session: Session) -> None:

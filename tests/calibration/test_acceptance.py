@@ -97,7 +97,6 @@ def test_many_disturbed_samples_are_a_doubt() -> None:
             r"64 of 100 samples \(64 %\) were disturbed .*, used for 1 of 3 kernels for lack of .*, the limit is 50 %",
         ),
         ({"samples": 100, "disturbed_samples": 4, "kernels": 8, "kernels_disturbed": 4}, "for 4 of 8 .* is 50 %"),
-        ({"drift_ratio": 1.2, "drift_corrected": False}, "drifted by 20 % meanwhile, the limit is 15 %"),
     ],
 )
 def test_what_the_doctor_calls_not_fit_is_refused(options: dict[str, object], words: str, tmp_path: Path) -> None:
@@ -116,8 +115,6 @@ def test_what_the_doctor_calls_not_fit_is_refused(options: dict[str, object], wo
     [
         {"samples": 100, "disturbed_samples": 49},
         {"samples": 100, "disturbed_samples": 4, "kernels": 9, "kernels_disturbed": 4},
-        {"drift_ratio": 1.14, "drift_corrected": False},
-        {"drift_ratio": 1.5, "drift_corrected": True},
     ],
 )
 def test_what_is_below_the_limits_is_accepted(options: dict[str, object]) -> None:

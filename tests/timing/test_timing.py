@@ -21,7 +21,7 @@ from perflex.timing.fake import FakeBackend
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.launch.request import LaunchRequest, request_for
 from perflex.timing.measuring import measure, open_backend
-from perflex.timing.results import Drift, Measured, MeasurementFailure, Timing, TimingSummary
+from perflex.timing.results import Measured, MeasurementFailure, Timing, TimingSummary
 from support.scripted_device import ScriptedDevice, jobs, law
 
 EIGHT_TIMES = TimingOptions(trials=8, min_trials=8, warmups=0)
@@ -213,16 +213,6 @@ def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
     assert (len(spent.samples), spent.precise) == (30, False)
 
 
-def test_references_of_suitable_length_take_part_in_every_round() -> None:
-    sizes = (2, 1500, 90_000, 100, 900_001, 200)
-    outcomes = measure(jobs(*sizes), uneven(0.3, []), TimingOptions(warmups=0, trials=40, budget_s=100))
-    samples = {outcome.label: len(outcome.samples) for outcome in timings(outcomes)}
-    # 1.5 ms: known after eight rounds, and a reference.
-    assert (samples["n=900001"], samples["n=1500"], samples["n=90000"]) == (40, 40, 8)
-    assert outcomes.drift.rounds == 40
-    assert "n=1500" in outcomes.drift.references
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -265,17 +255,10 @@ def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
         outliers=5, kernels_precise=2, samples_resumed=12, samples=8, disturbed_samples=4, kernels=3,
         kernels_disturbed=1, repeatability=0.01,
     )  # fmt: skip
-    assert Measured([FAILED]).summary() == Measured().summary() == TimingSummary(1.0, drift_corrected=False)
+    assert Measured([FAILED]).summary() == Measured().summary() == TimingSummary()
     # Few kernels do not speak for all of how times repeat.
     assert Measured([FAST, SLOW]).summary().repeatability == 0.01
     assert Measured([FAST, SLOW, SLOW]).summary().repeatability is None
-
-
-def test_the_drift_counts_only_where_it_was_found() -> None:
-    for drift, ratio in ((Drift(found=True, size=1.25), 1.25), (Drift(size=1.25, rounds=9), 1.0)):
-        summary = Measured([FAST], drift).summary()
-        assert (summary.drift_ratio, summary.drift_corrected) == (ratio, False)
-    assert Measured([FAST], Drift(found=True, size=1.25, corrected=True)).summary().drift_corrected
 
 
 def test_devices_of_ones_own_bring_their_backends() -> None:

@@ -85,7 +85,6 @@ def test_interrupted_at_any_moment_ends_like_an_undisturbed_run(others: float) -
     assert (resumed.summary().disturbed_samples > 0) == (others > 0)
     again = measure(jobs(*sizes), closed(), options, recorder=kept)
     assert again == resumed
-    assert again.drift == resumed.drift
 
 
 def test_failures_are_recorded_and_crashes_are_not_tried_again() -> None:

@@ -5,8 +5,7 @@ large kernels loopy's code generation takes longer than building and timing what
 side in an executor's workers, if there is one.
 
 Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
-how much slower or faster the device has become. (`assess_drift` looks for a trend within one timing, which takes more
-rounds than a variant that is to be told apart from much slower ones.)
+how much slower or faster the device has become.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from perflex.search.spaces.space import candidates_of
 from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.timing.measuring import entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, MeasurementFailure, Timing
-from perflex.timing.rounds import Entry, Session, reference_suitability, start, time_in_rounds
+from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -325,6 +324,8 @@ def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerS
 
 # Several, because one may have been lucky in the beginning.
 _REFERENCES = 3
+# Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
+_REFERENCE_S = (5e-4, 5e-3)
 
 
 class VariantTimer:
@@ -355,7 +356,7 @@ class VariantTimer:
             start(entry, self._backend, session)
         # In the same rounds as the new variants: what slows the device down slows both.
         references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], self._backend, session)
+        time_in_rounds([*entries, *references], session)
         self._built |= {entry.label: entry for entry in entries if entry.failure is None}
         found = outcomes_of([*entries, *references], self._options)
         if not references:
@@ -363,20 +364,20 @@ class VariantTimer:
         times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
         ratios = [times[label] / first for label, first in self._references.items() if label in times]
         self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
-        return Measured(found[: len(entries)], found.drift)
+        return Measured(found[: len(entries)])
 
     def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
         timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        fit = sorted((entry for entry in entries if entry.label in timed), key=reference_suitability, reverse=True)
+        fit = sorted((entry for entry in entries if entry.label in timed), key=_suitability, reverse=True)
         # Slow ones would cost more than what they are timed with.
-        suitable = [entry for entry in fit if reference_suitability(entry)[0]]
+        suitable = [entry for entry in fit if _suitability(entry)[0]]
         self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
 
     def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
         """Time variants anew that were timed before, side by side and without building them."""
         session = Session(options, uuid.uuid4().hex, None)
         entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, self._backend, session)
+        time_in_rounds(entries, session)
         return outcomes_of(entries, options)
 
 
@@ -420,3 +421,13 @@ def _generated(
     # Returned, not raised: the code of the other variants is wanted all the same.
     except PerflexError as error:
         return error
+
+
+def _suitability(entry: Entry) -> tuple[bool, int, float]:
+    """Return how well a kernel suits as a reference; the greatest suits best."""
+    shortest, longest = _REFERENCE_S
+    # Keeps the logarithm finite; only a fake device is faster.
+    seconds = max(entry.seconds, 1e-12)
+    rounds = len({(sample.session, sample.round) for sample in entry.samples})
+    # The range's geometric mean is its middle on a scale of ratios.
+    return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))

@@ -224,7 +224,7 @@ def _time(entries: list[Entry], portion: Portion, session: Session) -> None:
         for entry in entries:
             if not entry.is_known(portion.options):
                 start(entry, backend, session)
-        time_in_rounds(entries, backend, session)
+        time_in_rounds(entries, session)
 
 
 def device_here(wanted: Device) -> Device:

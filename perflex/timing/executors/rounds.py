@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from perflex.errors import MeasurementError, PerflexError
-from perflex.timing.disturbance import reference_count
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
 from perflex.timing.isolation.affinity import affinity_of
@@ -18,7 +17,7 @@ from perflex.timing.key import with_affinity
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
 from perflex.timing.options import TimingOptions
-from perflex.timing.rounds import Session, reference_suitability
+from perflex.timing.rounds import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,10 +45,9 @@ def measure_on(
 ) -> Measured:
     """Time kernels on a device in the workers of an executor; arguments and result as `measure`.
 
-    Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. Each portion
-    also times reference kernels of earlier ones, so that drift, and a difference between machines with the same
-    device, shows in all of them together. The device is found by its names on the worker's machine and has to have the
-    same driver there. A lock for each device of a machine keeps workers there from timing at the same time.
+    Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. The device
+    is found by its names on the worker's machine and has to have the same driver there. A lock for each device of a
+    machine keeps workers there from timing at the same time.
 
     Samples and failures are written here, when a portion is done; workers never open the recorder's file. When a worker
     dies its portion is timed again, under a new session name; when it does so twice, its kernels are timed one by one,
@@ -88,7 +86,7 @@ class _KernelGroup:
 
 @dataclass(frozen=True, eq=False)
 class _Submitted:
-    """A group at work: its kernels and references, in the order in which results will come."""
+    """A group at work: its kernels, in the order in which results will come."""
 
     group: _KernelGroup
     entries: list[Entry]
@@ -104,7 +102,6 @@ class _Run:
     session: Session
     pool: Pool
     progress: Progress | None
-    known: list[Entry] = field(default_factory=list)
     waiting: deque[_KernelGroup] = field(default_factory=deque)
     running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
     one_at_a_time: bool = False
@@ -116,9 +113,8 @@ class _Run:
         wanted = []
         for number, entry in enumerate(self.entries):
             self._report(number, entry.label)
-            if entry.failure is None and entry.is_known(self.session.options):
-                self.known.append(entry)
-            elif entry.failure is None and self._generate(entry):
+            known = entry.failure is None and entry.is_known(self.session.options)
+            if entry.failure is None and not known and self._generate(entry):
                 wanted.append(entry)
         self.waiting.extend(map(_KernelGroup, divide(wanted, self.pool.width(1) if wanted else 1)))
 
@@ -138,13 +134,11 @@ class _Run:
 
     def _submit(self) -> None:
         width = self.pool.width(len(self.waiting) + len(self.running))
-        references = self._references() if self.waiting and len(self.running) < width else []
-        # The first portion goes alone: without references from it, drift between later ones would not show.
-        if self.one_at_a_time or not references:
+        if self.one_at_a_time:
             width = min(1, width)
         while self.waiting and len(self.running) < width:
             group = self.waiting.popleft()
-            entries = group.entries + ([] if group.alone else [one for one in references if one not in group.entries])
+            entries = group.entries
             session = Session(self.session.options, uuid.uuid4().hex, self.session.recorder)
             future = self.pool.submit(self._portion(entries, session.name))
             self.running[future] = _Submitted(group, entries, session)
@@ -157,13 +151,6 @@ class _Run:
 
         items = (Item(entry.job, tuple(entry.samples)) for entry in entries)
         return Portion(__version__, self.device, self.session.options, session, tuple(items))
-
-    def _references(self) -> list[Entry]:
-        """Return known kernels that suit best as references, those that served most before others."""
-        known = [one for one in self.known if one.failure is None]
-        known.sort(key=reference_suitability, reverse=True)
-        count = reference_count(len(self.entries))
-        return [one for one in known[:count] if self._generate(one)]
 
     def _collect(self, done: set[Future[PortionResult]]) -> None:
         """Take results; only then raise what went wrong with others."""
@@ -199,7 +186,6 @@ class _Run:
             if outcome.failure is not None:
                 kind, error = outcome.failure
                 entry.give_up(error, kind, submitted.session)
-        self.known += submitted.group.entries
 
     def _lost(self, submitted: _Submitted, error: BaseException, *, blamed: bool) -> None:
         group = submitted.group
