@@ -100,3 +100,40 @@ def test_evaluating_all_devices_of_a_machine_without_any_fails(
     assert main(["evaluate", "matmul", "-D", "all", "--out", str(tmp_path / "out")]) == 2
     assert "no usable device" in capfd.readouterr().err
     assert not list((tmp_path / "out").glob("*"))
+
+
+SPARSE = """
+import loopy as lp
+import numpy as np
+
+def product():
+    return lp.tag_inames(lp.split_iname(lp.make_kernel(
+        ["{[i]: 0<=i<n}", "{[j]: 0<=j<length}"],
+        \"\"\"
+        for i
+            <> start = rows[i]
+            <> length = rows[i+1] - start
+            y[i] = sum(j, values[start+j] * x[cols[start+j]])
+        end
+        \"\"\",
+        [lp.GlobalArg("rows,cols", np.int32, shape=lp.auto), lp.GlobalArg("values,x,y", np.float64, shape=lp.auto), ...],
+        assumptions="n>=1", lang_version=(2018, 2)), "i", 16), "i_outer:g.0,i_inner:l.0")
+"""
+
+
+def test_what_data_decide_is_stated_for_a_loopy_kernel(content, refused, tmp_path) -> None:
+    (tmp_path / "k.py").write_text(SPARSE, encoding="utf-8")
+    words = ("features", f"{tmp_path / 'k.py'}:product", "n=160", "--sub-group-size", "16")
+    assert "j" in refused(*words)
+    stated = (
+        "--state",
+        "j=7.5",
+        "--state",
+        "x[cols[start + j]]=anywhere",
+        "--state",
+        "values=anywhere",
+        "--state",
+        "cols=anywhere",
+    )
+    found = content(*words, *stated)
+    assert found["f_op_float64_madd"]["value"] == 10 * 7.5
