@@ -116,7 +116,8 @@ def product():
             y[i] = sum(j, values[start+j] * x[cols[start+j]])
         end
         \"\"\",
-        [lp.GlobalArg("rows,cols", np.int32, shape=lp.auto), lp.GlobalArg("values,x,y", np.float64, shape=lp.auto), ...],
+        [lp.GlobalArg("rows,cols", np.int32, shape=lp.auto),
+         lp.GlobalArg("values,x,y", np.float64, shape=lp.auto), ...],
         assumptions="n>=1", lang_version=(2018, 2)), "i", 16), "i_outer:g.0,i_inner:l.0")
 """
 

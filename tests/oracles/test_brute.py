@@ -11,6 +11,7 @@ from support.written_kernels import written
 
 from .brute import Counts, count
 from .expressions import NotEnumerableError
+from .mended_loopy import mend
 from .oclgrind import Executed, needs_oclgrind, run_jobs
 from .points import integer_points
 from .random_kernels import make_random_kernel
@@ -118,6 +119,7 @@ def summary_of_executed(executed: Executed) -> dict[str, int]:
 @needs_oclgrind
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 30), marks=pytest.mark.slow)], ids=["few", "many"])
 def test_brute_force_is_what_oclgrind_executes(seeds):
+    mend()
     jobs = [
         (matmul(prefetch=False), {"n": 32}),
         (lp.add_inames_for_unused_hw_axes(matmul(prefetch=True)), {"n": 32}),
