@@ -88,6 +88,7 @@ def tiles_summed(values: np.ndarray) -> np.ndarray:
 LINES, SQUARE, TILES, THOUSAND = (
     {"A": real(*shape), "B": real(*shape, seed=7)} for shape in ((300,), (40, 40), (64, 64), (1024,))
 )
+FLOATS = {name.lower(): array for name, array in SQUARE.items()}
 SIGNAL = {"x": real(150), "mask": np.float32([0.3, -0.2, 0.5, 0.1, 0.4])}
 IMAGE = {"x": real(29, 29, 2), "mask": real(5, 5, seed=7)}
 MATRICES, ROWS = {"a": whole(21, 21), "b": whole(21, 21).T.copy()}, {"a": whole(75, 75), "x": whole(75)}
@@ -108,8 +109,8 @@ def product(a: Arrays) -> np.ndarray:
 
 # Kernel, sizes that leave work-groups partly idle where it has guards, inputs, the output and its reference.
 CASES: dict[str, tuple[Any, dict[str, int], Arrays, str, Callable[[Arrays], np.ndarray]]] = {
-    "array_add": (partial(kernels.array_add, strided=False), {"n": 21}, MATRICES, "c", added),
-    "array_add_strided": (partial(kernels.array_add, strided=True), {"n": 21}, MATRICES, "c", added),
+    "array_add": (partial(kernels.array_add, strided=False), {"n": 40}, FLOATS, "c", added),
+    "array_add_strided": (partial(kernels.array_add, strided=True), {"n": 40}, FLOATS, "c", added),
     "conv1d": (partial(kernels.conv1d_plain, 64, guarded=True), {"n": 150, "w": 5}, SIGNAL, "y", smooth),
     "conv1d_unguarded": (partial(kernels.conv1d_plain, 64, guarded=False), {"n": 150, "w": 5}, SIGNAL, "y", smooth),
     "conv1d_tiled": (partial(kernels.conv1d_tiled, 64, 5), {"n": 150}, SIGNAL, "y", smooth),
