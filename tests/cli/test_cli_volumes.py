@@ -30,6 +30,9 @@ def test_machine_show(shown, content) -> None:
     found = content("machine", "show", "K20")
     assert found["facts"]["l2_bytes"]["value"] == 1310720
     assert found["facts"]["dram_bandwidth"]["source"].startswith("measured: Su")
+    cpu = shown("machine", "show", "Gold-6248")
+    assert "level L1: 32 KiB for 1 core(s), 8-way, 64 B lines; write-allocate, load 128 B/cycle, store 64" in cpu
+    assert re.search(r"memory copy: \S+ GB/s per domain \(1 loaded, 1 stored, 1 write-allocated\)", cpu)
 
 
 def test_volumes_are_those_of_the_library(content, shown) -> None:

@@ -107,6 +107,8 @@ def test_a_model_as_a_formula() -> None:
     assert "Parameters: p_a, p_b" in found.text
     assert latex in found.text
 
+    overlap = Model("f_cl_wall_time", "overlap(p_a * f_op_float32_add, p_b * f_sync_kernel_launch, p_edge) + 3 * p_a")
+    assert "\\tanh" in overlap._repr_latex_()
     # Braces in identifiers stay balanced, too.
     strided = Model("f_cl_wall_time", "p_a * f_mem_access_global_float32_load_lstrides:{0:1}")._repr_latex_()
     assert r"\{0:1\}" in strided

