@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WIDEST_TABLE = 100
-# Without docs/benchmarks/evaluation/report.md, which `perflex evaluate` wrote.
 BENCHMARKS = sorted((TOP / "docs" / "benchmarks").glob("*.md"))
 ADDRESS = re.compile(r"\bhttps?://[^\s<>()\[\]`\"'\\]+(?:\([^\s()]*\)[^\s<>()\[\]`\"']*)?")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)|```\{(?:figure|image)\} +(\S+)")
