@@ -1,7 +1,5 @@
 """What a kernel's description cannot tell and the user states: against Oclgrind, and against equivalent kernels."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 import pytest
@@ -9,14 +7,7 @@ import pytest
 from oracles import oclgrind
 from oracles._oclgrind_child import _input_array
 from perflex.errors import UnsupportedKernelError
-from perflex.features import (
-    InstructionCounts,
-    annotate,
-    count_features,
-    counts_of,
-    extract_scop,
-    kernel_feature_values,
-)
+from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop, kernel_feature_values
 from support.written_kernels import written
 
 N = 40
@@ -180,7 +171,7 @@ def test_annotations_add_up():
     assert counted(both)["f_op_float32_madd"].value == 2 * N
 
 
-def blocks_of_rows(inner: str) -> lp.TranslationUnit:
+def blocks_of_rows(inner):
     """Return a kernel whose loop j begins where an array says, with a loop k inside."""
     domains = ["{[i]: 0 <= i < n}", "[a, b] -> {[j]: a <= j < b}", f"[j, n] -> {{[k]: {inner}}}"]
     text = "<int32> a = start[i]\n<int32> b = start[i + 1]\ny[i] = sum(j, sum(k, v[k]*x[j]))"

@@ -1,7 +1,5 @@
 """Counting in an executor: the same values in the same order, failures kept apart."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle
@@ -9,29 +7,17 @@ import sqlite3
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from perflex import RunOptions, gather_feature_values, using_store
-from perflex.errors import (
-    CalibrationError,
-    ExecutorError,
-    MissingSizeError,
-    NoMatchError,
-    PerflexError,
-    PerflexWarning,
-)
+from perflex.errors import CalibrationError, ExecutorError, MissingSizeError, NoMatchError, PerflexError, PerflexWarning
 from perflex.features import register_feature, unregister_feature
 from perflex.progress import progress_bar
 from sample_kernels import pointwise
 from uipick import ALL_GENERATORS, KernelCollection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 FEATURES = [
     "f_op_float32_madd", "f_op_float32_add", "f_mem_access_global_float32",
@@ -43,8 +29,8 @@ FEATURES = [
 class HereExecutor(Executor):
     """The least an executor can be: does the work when it is handed in."""
 
-    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
-        future: Future = Future()
+    def submit(self, function, /, *arguments, **options):
+        future = Future()
         try:
             future.set_result(function(*arguments, **options))
         except PerflexError as error:
@@ -53,18 +39,18 @@ class HereExecutor(Executor):
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
+def processes():
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         yield pool
 
 
-def unknown(kernels: list) -> list:
+def unknown(kernels):
     """The same kernels as objects that nothing is remembered of; those that share an object still do."""
     copies = {id(one.kernel): pickle.loads(pickle.dumps(one.kernel)) for one in kernels}
     return [replace(one, kernel=copies[id(one.kernel)]) for one in kernels]
 
 
-def catalog() -> list:
+def catalog():
     """One kernel of every fourth generator."""
     kernels = [
         generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
@@ -73,13 +59,13 @@ def catalog() -> list:
     return unknown(kernels)
 
 
-def several() -> list:
+def several():
     tags = ["matmul_sq", "dtype:float32", "groups_fit:True", "n:64,96,128"]
     return unknown(KernelCollection(ALL_GENERATORS).generate_kernels(tags))
 
 
 @pytest.fixture(params=["threads", "here", "processes"])
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+def executor(request):
     if request.param == "processes":
         yield request.getfixturevalue("processes")
     else:
@@ -88,7 +74,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 
 @pytest.mark.slow
-def test_the_catalog_in_an_executor(executor: Executor, tmp_path: Path) -> None:
+def test_the_catalog_in_an_executor(executor, tmp_path):
     with using_store("off"):
         serial = gather_feature_values(FEATURES, catalog())
     place = str(tmp_path / "store.sqlite")
@@ -102,10 +88,10 @@ def test_the_catalog_in_an_executor(executor: Executor, tmp_path: Path) -> None:
     connection.close()
 
 
-def test_rows_come_back_in_order(executor: Executor) -> None:
+def test_rows_come_back_in_order(executor):
     kernels = several()
     mixed = [kernels[i] for i in np.random.default_rng(1).permutation(len(kernels))]
-    told: list[tuple[int, int, str]] = []
+    told = []
     options = RunOptions(executor, progress=lambda *step: told.append(step))
     table = gather_feature_values(FEATURES[:1], mixed, run=options)
     assert table.kernels == tuple(kernel.name for kernel in mixed)
@@ -117,7 +103,7 @@ def test_rows_come_back_in_order(executor: Executor) -> None:
 INDIRECT = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
 
 
-def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor: Executor) -> None:
+def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor):
     kernels = [(pointwise("x[i] * 2"), {"n": 64}), (INDIRECT, {"n": 64}), (pointwise("x[i] * 3"), {"n": 96})]
     with pytest.warns(PerflexWarning, match=r"^knl\(n=64\) #2 is left out: .*is indirect"):
         table = gather_feature_values(["f_op_float32_mul"], kernels, run=RunOptions(executor))
@@ -141,23 +127,23 @@ def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor: Executor) -
         ),
     ],
 )
-def test_errors_are_the_projects_own(executor: Executor, feature_name: str, kernels, error, words: str) -> None:
+def test_errors_are_the_projects_own(executor, feature_name, kernels, error, words):
     with pytest.raises(error, match=words):
         gather_feature_values([feature_name], kernels or several(), run=RunOptions(executor))
 
 
-def ends_its_process(scop: object, sizes: object) -> float:
+def ends_its_process(scop, sizes):
     os._exit(3)
 
 
 @pytest.fixture
-def feature() -> Iterator[Callable]:
+def feature():
     """Register the user's feature f_mine."""
     yield lambda name, function: register_feature(name)(function)
     unregister_feature("f_mine")
 
 
-def test_workers_that_die(feature: Callable) -> None:
+def test_workers_that_die(feature):
     feature("f_mine", ends_its_process)
     with (
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
@@ -166,7 +152,7 @@ def test_workers_that_die(feature: Callable) -> None:
         gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
 
 
-def test_features_that_cannot_be_sent(processes: ProcessPoolExecutor, feature: Callable) -> None:
+def test_features_that_cannot_be_sent(processes, feature):
     feature("f_mine", lambda *_: 1.0)
     with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
         gather_feature_values(["f_mine"], several(), run=RunOptions(processes))
@@ -175,15 +161,15 @@ def test_features_that_cannot_be_sent(processes: ProcessPoolExecutor, feature: C
     assert set(found.column("f_mine")) == {1.0}
 
 
-def test_an_executor_that_was_shut_down() -> None:
+def test_an_executor_that_was_shut_down():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(ExecutorError, match="takes no more work"):
         gather_feature_values(FEATURES[:1], several(), run=RunOptions(pool))
 
 
-def test_faults_of_features_are_not_the_executors(feature: Callable) -> None:
-    def faulty(*_: object) -> float:
+def test_faults_of_features_are_not_the_executors(feature):
+    def faulty(*_):
         msg = "a fault of the user's"
         raise TypeError(msg)
 
@@ -192,7 +178,7 @@ def test_faults_of_features_are_not_the_executors(feature: Callable) -> None:
         gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
 
 
-def test_the_bar_tells_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_tells_what_is_done(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     shown = io.StringIO()
     with progress_bar("gather:", Console(file=shown, force_terminal=True, width=100)) as show:

@@ -1,14 +1,11 @@
 """What counts kernels takes: kernels of all kinds, sizes that are whole numbers, machines that are chosen."""
 
-from __future__ import annotations
-
 import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from fractions import Fraction
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -41,10 +38,6 @@ from sample_kernels import matmul, pointwise
 from support.written_kernels import written
 from uipick import MeasurementKernel
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 LARGE = {"n": 512}
 PRODUCT = matmul(prefetch=False)
 
@@ -58,7 +51,7 @@ PRODUCT = matmul(prefetch=False)
     ],
     ids=["volumes", "ecm", "counts"],
 )
-def test_kernels_of_all_kinds(estimate: Callable[[Any], object]) -> None:
+def test_kernels_of_all_kinds(estimate):
     measured = MeasurementKernel(PRODUCT, LARGE, "mine", "matmul", {})
     expected = str(estimate(extract_scop(PRODUCT)))
     assert [str(estimate(kernel)) for kernel in (PRODUCT, measured)] == [expected, expected]
@@ -80,13 +73,13 @@ NO_MACHINE, NO_SIZES = "given by its name, its file or a Machine, not by", r"nee
         (None, LARGE, ..., UnsupportedKernelError, "expected a loopy TranslationUnit or a Scop"),
     ],
 )
-def test_what_is_no_kernel_no_sizes_or_no_machine(kernel, sizes, machine, error, words) -> None:
+def test_what_is_no_kernel_no_sizes_or_no_machine(kernel, sizes, machine, error, words):
     for estimate, own in ((estimate_volumes, "V100"), (estimate_ecm, "Gold-6248")):
         with pytest.raises(error, match=words):
             estimate(kernel, sizes, own if machine is ... else machine)
 
 
-def test_what_needs_a_scop_says_how_to_make_one() -> None:
+def test_what_needs_a_scop_says_how_to_make_one():
     for function in (counts_of, content_hash):
         with pytest.raises(UnsupportedKernelError, match=r"give extract_scop\(kernel\)"):
             function(PRODUCT)
@@ -99,14 +92,14 @@ WRONG = [
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
 
 
-def kernel() -> Any:
+def kernel():
     return written(
         "{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume="n >= 16 and n mod 16 = 0"
     )
 
 
 CALIBRATION = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
-USES: dict[str, Callable[[Any], object]] = {
+USES = {
     "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(kernel()), {"n": n}, Target()),
     "values": lambda n: kernel_feature_values(["f_thread_groups"], kernel(), {"n": n}),
     "predict": lambda n: CALIBRATION.predict(kernel(), {"n": n}),
@@ -119,7 +112,7 @@ USES: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.filterwarnings("ignore::perflex.PerflexWarning")
 @pytest.mark.parametrize("use", USES)
-def test_what_is_no_whole_number_is_one_error(use: str) -> None:
+def test_what_is_no_whole_number_is_one_error(use):
     for wrong in WRONG:
         with pytest.raises(MissingSizeError, match=r"size n must be a whole number below 2\*\*63, such as 1024, not "):
             USES[use](wrong)
@@ -127,18 +120,18 @@ def test_what_is_no_whole_number_is_one_error(use: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::perflex.PerflexWarning")
 @pytest.mark.parametrize("use", ["values", "predict"])
-def test_whole_numbers_of_any_type_are_the_same_size(use: str) -> None:
+def test_whole_numbers_of_any_type_are_the_same_size(use):
     assert len({repr(USES[use](right)) for right in RIGHT}) == 1
 
 
 KERNEL = pointwise("x[i] * 2")
 
 
-def measurement(name: str) -> MeasurementKernel:
+def measurement(name):
     return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
 
 
-def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
+def test_a_label_that_looks_numbered_is_not_taken_twice():
     rows = sized_kernels([(KERNEL, {"n": 64})] * 3)
     assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
     mixed = [(KERNEL, {"n": 64}), measurement("knl(n=64) #2"), (KERNEL, {"n": 64})]
@@ -153,13 +146,13 @@ def test_a_label_that_looks_numbered_is_not_taken_twice() -> None:
         ((KERNEL, {"n": 64}, "label"), "tuple"), ([KERNEL, {"n": 64}], "list"),
     ],
 )  # fmt: skip
-def test_entries_that_are_neither_are_named(entry: object, kind: str) -> None:
+def test_entries_that_are_neither_are_named(entry, kind):
     message = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {kind}"
     with pytest.raises(CalibrationError, match=f"^{re.escape(message)}$"):
         sized_kernels([(KERNEL, {"n": 64}), entry])
 
 
-def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
+def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone():
     stated = annotate(KERNEL, trip_counts={"j": 2})
     (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
     assert plain.translation_unit is KERNEL
@@ -168,7 +161,7 @@ def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone() -> None:
     assert not hasattr(annotated.translation_unit, "translation_unit")
 
 
-def test_of_a_scop_nothing_is_built() -> None:
+def test_of_a_scop_nothing_is_built():
     with pytest.raises(MeasurementError, match="give a loopy kernel or source code instead") as caught:
         _ = SizedKernel(extract_scop(KERNEL), {"n": 64}, "x").translation_unit
     assert caught.value.kernel == "x"
@@ -178,13 +171,13 @@ def test_of_a_scop_nothing_is_built() -> None:
 WAVE = {"n": 32 * 16 * 13}
 
 
-def chosen() -> str | None:
+def chosen():
     machine = resolve_target().machine
     return machine and machine.name
 
 
 @pytest.mark.parametrize("names", [["f_waves"], ["f_op_float32_mul", "f_waves"]])
-def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise(names: list[str]) -> None:
+def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise(names):
     assert target_of(names, otherwise="V100").machine is load_machine("V100")
     with using_machine("L40"):
         assert target_of(names, otherwise="V100").machine is load_machine("L40")
@@ -192,8 +185,8 @@ def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise
     assert target_of(names, 16) == Target(16)
 
 
-def test_values_follow_the_machine() -> None:
-    def waves(machine: str | None = None) -> float:
+def test_values_follow_the_machine():
+    def waves(machine=None):
         return kernel_feature_values(["f_waves"], KERNEL, WAVE, machine=machine)["f_waves"]
 
     with using_machine("K20"):
@@ -207,7 +200,7 @@ def test_values_follow_the_machine() -> None:
         waves()
 
 
-def test_the_error_names_the_feature_and_every_machine() -> None:
+def test_the_error_names_the_feature_and_every_machine():
     with pytest.raises(MachineError, match=r"^this needs a machine; ") as caught:
         Target().need_machine()
     assert all(name in caught.value.message for name in machine_names())
@@ -217,11 +210,11 @@ def test_the_error_names_the_feature_and_every_machine() -> None:
     assert Target(machine=load_machine("K20")).need_machine("f_waves") is load_machine("K20")
 
 
-def test_threads_do_not_see_one_anothers_machine() -> None:
+def test_threads_do_not_see_one_anothers_machine():
     names = ["K20", "V100", "L40", None]
     together = Barrier(len(names), timeout=120)
 
-    def inside(name: str | None) -> tuple[str | None, str | None, str | None]:
+    def inside(name):
         before = chosen()
         with using_machine(name):
             together.wait()

@@ -1,22 +1,15 @@
 """The public names of features, and what importing them costs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from perflex.features import parse_feature, register_family
 from perflex.features.families import registry
 
-if TYPE_CHECKING:
-    import pytest
 
-
-def test_a_family_of_ones_own_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_of_ones_own_is_asked_last(monkeypatch):
     class Family:
-        def parse(self, identifier: str) -> object:
+        def parse(self, identifier):
             return parse_feature("f_op_float32_add") if identifier in {"f_mine", "f_op_float32_mul"} else None
 
-        def examples(self) -> tuple[str, ...]:
+        def examples(self):
             return ("f_mine",)
 
     monkeypatch.setattr(registry, "_families", list(registry._families))

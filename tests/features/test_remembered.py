@@ -1,7 +1,5 @@
 """Descriptions and counts from the store are what would be counted, and only for what they were counted for."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -31,33 +29,29 @@ class CountedAgainError(Exception):
     """Something was extracted or counted that should have been remembered."""
 
 
-def _again(*_: object, **__: object) -> None:
+def _again(*_, **__):
     raise CountedAgainError
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "store.sqlite"
 
 
-def fresh(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
+def fresh(kernel):
     """An equal kernel that this process has not seen, as another process would make it."""
     return pickle.loads(pickle.dumps(kernel))
 
 
-def everything(kernel: lp.TranslationUnit, sizes: dict[str, int]) -> list:
+def everything(kernel, sizes):
     scop = extract_scop(kernel)
-    return [
-        count_features(scop),
-        count_features(scop, sizes),
-        count_features(scop, sizes, sub_group_size=1),
-    ]
+    return [count_features(scop), count_features(scop, sizes), count_features(scop, sizes, sub_group_size=1)]
 
 
 @pytest.mark.slow
 # One in five has each kind of statement, guard and loop that the catalog has.
 @pytest.mark.parametrize("generator", ALL_GENERATORS[::5], ids=lambda generator: generator.name)
-def test_remembered_is_counted(generator: object, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_is_counted(generator, path, monkeypatch):
     measurement = generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
     kernel, sizes = measurement.kernel, dict(measurement.sizes)
     with using_store("off"):
@@ -72,7 +66,7 @@ def test_remembered_is_counted(generator: object, path: Path, monkeypatch: pytes
         extract_scop(fresh(kernel))
 
 
-def test_a_scop_from_its_text_is_equal() -> None:
+def test_a_scop_from_its_text_is_equal():
     for kernel in (matmul(prefetch=True), pointwise("x[i // 2] + y[i % 4]")):
         scop = extract_scop(kernel)
         again = scop_from_text(scop_to_text(scop))
@@ -84,7 +78,7 @@ def test_a_scop_from_its_text_is_equal() -> None:
         assert repr(again) == repr(scop)
 
 
-def extracted(kernel: lp.TranslationUnit, path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+def extracted(kernel, path, monkeypatch):
     """Whether a kernel is extracted anew."""
     with monkeypatch.context() as patched, using_store(Store(path)):
         patched.setattr(_loopy_extract, "_linearized", _again)
@@ -95,10 +89,10 @@ def extracted(kernel: lp.TranslationUnit, path: Path, monkeypatch: pytest.Monkey
     return False
 
 
-def test_what_a_kernel_is_counted_by_is_part_of_its_key(path: Path) -> None:
+def test_what_a_kernel_is_counted_by_is_part_of_its_key(path):
     kernel = pointwise("x[i] + 1 if i % 16 == 0 else x[i]")
 
-    def additions(kernel: object) -> float:
+    def additions(kernel):
         return next(
             e.value for e in count_features(extract_scop(kernel), {"n": 64}) if e.identifier == "f_op_float32_add"
         )
@@ -110,7 +104,7 @@ def test_what_a_kernel_is_counted_by_is_part_of_its_key(path: Path) -> None:
             assert additions(stated) == 6
 
 
-def test_types_of_numbers_are_part_of_the_key() -> None:
+def test_types_of_numbers_are_part_of_the_key():
     from pymbolic import var
 
     keys = set()
@@ -123,7 +117,7 @@ def test_types_of_numbers_are_part_of_the_key() -> None:
     assert var("x") * 2 == var("x") * np.float32(2)  # to pymbolic they are equal
 
 
-def test_another_version_counts_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_counts_anew(path, monkeypatch):
     kernel = pointwise("x[i] + y[i]")
     with using_store(path):
         count_features(extract_scop(fresh(kernel)))
@@ -134,7 +128,7 @@ def test_another_version_counts_anew(path: Path, monkeypatch: pytest.MonkeyPatch
         assert kept_module.kept_counts(extract_scop(kernel)) == {}
 
 
-def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_follows_the_sources(tmp_path, monkeypatch):
     own = counting_version.__wrapped__()
     features, ground = tmp_path / "features", tmp_path / "isl.py"
     shutil.copytree(Path(kept_module.__file__).parent, features, ignore=shutil.ignore_patterns("__pycache__"))
@@ -155,7 +149,7 @@ def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(set(seen)) == len(seen) == 6
 
 
-def test_old_versions_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_versions_are_forgotten(path, monkeypatch):
     kernel = pointwise("x[i] + y[i]")
     for number in range(12):
         monkeypatch.setattr(kept_module, "counting_version", lambda number=number: f"version {number}")
@@ -185,11 +179,11 @@ CHANGES = {
 }
 
 
-def base() -> lp.TranslationUnit:
+def base():
     return make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float32})
 
 
-def test_everything_changes_the_key() -> None:
+def test_everything_changes_the_key():
     assert kernel_key(base()) == kernel_key(base()) == kernel_key(fresh(base()))
     keys = {kernel_key(make_changed()) for make_changed in CHANGES.values()}
     assert len(keys | {kernel_key(base())}) == len(CHANGES) + 1
@@ -206,7 +200,7 @@ for generator in ALL_GENERATORS:
 
 
 @pytest.mark.slow
-def test_keys_are_the_same_in_every_process() -> None:
+def test_keys_are_the_same_in_every_process():
     runs = [
         subprocess.Popen(
             [sys.executable, "-c", KEYS], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE
@@ -218,7 +212,7 @@ def test_keys_are_the_same_in_every_process() -> None:
     assert printed[0] == printed[1] == printed[2]
 
 
-def test_a_kernel_without_a_key_is_counted(path: Path) -> None:
+def test_a_kernel_without_a_key_is_counted(path):
     table = lp.TemporaryVariable(
         "table", initializer=np.arange(8.0), shape=(8,), read_only=True, address_space=lp.AddressSpace.GLOBAL
     )

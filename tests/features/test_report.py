@@ -1,24 +1,22 @@
 """Everything a kernel contains, as features, and what a model has no feature for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
-from perflex.features import CountedFeature, Target, count_features, extract_scop, parse_feature
+from perflex.features import Target, count_features, extract_scop, parse_feature
 from perflex.features.report import uncounted
 from sample_kernels import make, matmul, pointwise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
 
-def counted(kernel: object, sizes: dict | None, **options: object) -> dict[str, CountedFeature]:
+def counted(kernel, sizes, **options):
     return {entry.identifier: entry for entry in count_features(extract_scop(kernel), sizes, **options)}
 
 
-def test_all_that_is_listed_counts_itself() -> None:
+def test_all_that_is_listed_counts_itself():
     scop = extract_scop(matmul(prefetch=True))
     everything = counted(matmul(prefetch=True), {"n": 64})
     for identifier, entry in everything.items():
@@ -31,7 +29,7 @@ def test_all_that_is_listed_counts_itself() -> None:
     assert sum(entry.value for entry in memory) == total
 
 
-def test_symbolic_counts_need_no_sizes() -> None:
+def test_symbolic_counts_need_no_sizes():
     everything = counted(matmul(prefetch=True), None)
     assert all(entry.value is None for entry in everything.values())
     assert everything["f_op_float32_madd"].expression == "1/32 * n^3"
@@ -42,7 +40,7 @@ def test_symbolic_counts_need_no_sizes() -> None:
         counted(matmul(prefetch=True), None, identifiers=["f_mem_access_afr:>1"])
 
 
-def test_reuse_and_missing_strides_are_noted() -> None:
+def test_reuse_and_missing_strides_are_noted():
     everything = counted(matmul(prefetch=True), {"n": 64})
     assert "AFR n/16 = 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
     odd = counted(pointwise("x[i % 4] + y[i]"), {"n": 64})
@@ -52,7 +50,7 @@ def test_reuse_and_missing_strides_are_noted() -> None:
     assert odd["f_mem_access_array:x_global_float32_load_gstrides:{0:0}"].value == 64
 
 
-def test_conditions_make_bounds() -> None:
+def test_conditions_make_bounds():
     import numpy as np
 
     kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i] * 2\nend", {"x": np.float32})
@@ -61,7 +59,7 @@ def test_conditions_make_bounds() -> None:
     assert everything["f_thread_groups"].exact
 
 
-def test_picked_features() -> None:
+def test_picked_features():
     picked = counted(
         matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float64_add", "f_sub_groups"], sub_group_size=8
     )

@@ -1,10 +1,7 @@
 """Every variant of the any-kernel benchmark computes what its family says."""
 
-from __future__ import annotations
-
 import warnings
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,24 +10,17 @@ from pymbolic import evaluate
 
 from tests.bench.any_kernel_parts.families import families
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from tests.bench.any_kernel_parts.families import Family
-
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", families())
-def test_every_variant_gives_the_reference(name: str, contexts: list[Any]) -> None:
+def test_every_variant_gives_the_reference(name, contexts):
     for variant in families()[name].variants:
         check_variant(families()[name], variant, contexts[0])
 
 
 @pytest.mark.parametrize("name", families())
-def test_a_family_is_one_task_at_growing_sizes(name: str) -> None:
+def test_a_family_is_one_task_at_growing_sizes(name):
     family = families()[name]
     assert 6 <= len(family.variants) <= 12
     assert len(family.sizes) == 3
@@ -42,20 +32,20 @@ def test_a_family_is_one_task_at_growing_sizes(name: str) -> None:
     assert moved[0] < moved[1] < moved[2]
 
 
-def _arrays(kernel: Any) -> dict[str, tuple[Any, ...]]:
+def _arrays(kernel):
     arguments = [argument for argument in kernel.default_entrypoint.args if hasattr(argument, "shape")]
     return {str(a.name): (a.dtype.numpy_dtype, a.shape, a.is_input, a.is_output) for a in arguments}
 
 
-def _bytes(arrays: dict[str, tuple[Any, ...]], sizes: Any) -> int:
+def _bytes(arrays, sizes):
     elements = {name: prod(evaluate(extent, dict(sizes)) for extent in array[1]) for name, array in arrays.items()}
     return sum(int(count) * arrays[name][0].itemsize for name, count in elements.items())
 
 
-def inputs_of(arguments: list[Any], sizes: Mapping[str, int], seed: int = 3) -> dict[str, NDArray[Any]]:
+def inputs_of(arguments, sizes, seed=3):
     """Return a value of every array, indexed as in the kernel; arrays that are only stored to hold -77."""
     random = np.random.default_rng(seed)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays = {}
     for argument in sorted(arguments, key=lambda argument: str(argument.name)):
         shape = [int(evaluate(extent, dict(sizes))) for extent in argument.shape]
         dtype = argument.dtype.numpy_dtype
@@ -71,7 +61,7 @@ def inputs_of(arguments: list[Any], sizes: Mapping[str, int], seed: int = 3) -> 
     return arrays
 
 
-def check_variant(family: Family, variant: str, context: Any) -> None:
+def check_variant(family, variant, context):
     """Run a variant at the tiny size and compare every output with the family's reference.
 
     Raises
@@ -103,7 +93,7 @@ def check_variant(family: Family, variant: str, context: Any) -> None:
         np.testing.assert_allclose(result, value, rtol=family.tolerance, atol=family.tolerance, err_msg=name)
 
 
-def _from_outermost(array: Any) -> list[int]:
+def _from_outermost(array):
     """Axes of an array in the order of its layout, that with stride 1 last."""
     levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
     axes = list(range(len(array.shape)))

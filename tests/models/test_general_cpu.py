@@ -1,9 +1,5 @@
 """The general model of CPUs leaves nothing out that its features count."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -12,11 +8,6 @@ from perflex.features import Target, extract_scop, parse_feature
 from perflex.models import load_model, measurement_kernels
 from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from uipick import MeasurementKernel
 
 MODEL = Model("f_cl_wall_time", load_model("general_cpu").expression)
 # Costs of any size from 0.1 to 1 ns; the greater ones of what happens once.
@@ -35,7 +26,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("lanes", [8, 16, 64])
-def test_all_work_has_a_cost(name: str, lanes: int) -> None:
+def test_all_work_has_a_cost(name, lanes):
     scop = extract_scop(KERNELS[name])
     counted = parse_feature("f_simd_arith_vector_loop").inventory(scop)
     executed = {one for one in counted if parse_feature(one).value(scop, {"n": 64}, Target(lanes))}
@@ -43,12 +34,12 @@ def test_all_work_has_a_cost(name: str, lanes: int) -> None:
     assert executed <= set(MODEL.all_features())
 
 
-def test_costs_are_named_and_described() -> None:
+def test_costs_are_named_and_described():
     description = load_model("general_cpu")
     assert set(MODEL.params()) == set(description.parameters)
 
 
-def _contained(kernels: Sequence[MeasurementKernel]) -> tuple[str, ...]:
+def _contained(kernels):
     """Return the model's features that the kernels have; what runs in short loops or not depends on the lanes."""
     scops = [extract_scop(one.kernel) for one in kernels]
     target = Target(16, machine=load_machine("Gold-6248"))
@@ -60,7 +51,7 @@ def _contained(kernels: Sequence[MeasurementKernel]) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_known_costs_come_back() -> None:
+def test_known_costs_come_back():
     kernels = measurement_kernels(load_model("general_cpu"))
     contained = _contained(kernels)
     with using_machine("Gold-6248"):

@@ -1,7 +1,5 @@
 """The general model of CPUs with compiled code: all calls have a cost, accesses have those of general_cpu."""
 
-from __future__ import annotations
-
 import re
 
 from perflex import Model
@@ -13,11 +11,11 @@ DESCRIPTION = load_model("general_cpu_code")
 MODEL = Model("f_cl_wall_time", DESCRIPTION.expression)
 
 
-def test_costs_are_named_and_described() -> None:
+def test_costs_are_named_and_described():
     assert set(MODEL.params()) == set(DESCRIPTION.parameters)
 
 
-def test_all_calls_have_a_cost() -> None:
+def test_all_calls_have_a_cost():
     from perflex.features import extract_scop
 
     listed = parse_feature("f_code_cycles").inventory(extract_scop(matmul(prefetch=False)))
@@ -26,8 +24,8 @@ def test_all_calls_have_a_cost() -> None:
     assert calls <= set(MODEL.all_features())
 
 
-def test_accesses_and_transfers_are_those_of_general_cpu() -> None:
-    def chosen(name: str) -> set[str]:
+def test_accesses_and_transfers_are_those_of_general_cpu():
+    def chosen(name):
         return set(re.findall(r"f_(?:simd_(?:load|store|item|barrier)|traffic)_\w+", load_model(name).expression))
 
     # These two terms were chosen for counts alone, without a look at code.

@@ -1,7 +1,5 @@
 """The general model for GPUs: its measurement kernels determine its costs."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex import TimingOptions, calibrate, using_machine
@@ -24,7 +22,7 @@ TRUE = {
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_known_costs_come_back() -> None:
+def test_known_costs_come_back():
     ready = load_model("general_gpu")
     kernels = measurement_kernels(ready)
     model = ready.model()

@@ -1,9 +1,6 @@
 """Ready models: the files that come with perflex, and files of users."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +8,6 @@ import perflex.features
 from perflex import Model
 from perflex.errors import FileFormatError
 from perflex.models import FitSettings, KernelSet, ParameterDescription, TimingSettings, load_model, model_names
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = """\
 schema: perflex-model/1
@@ -34,17 +28,17 @@ measurement_kernels:
 
 
 @pytest.fixture(autouse=True)
-def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_feature(monkeypatch):
     monkeypatch.setattr(perflex.features, "parse_feature", lambda identifier: identifier, raising=False)
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def written(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_how_a_model_is_fitted_stands_in_its_file(tmp_path: Path) -> None:
+def test_how_a_model_is_fitted_stands_in_its_file(tmp_path):
     assert load_model(written(tmp_path, TEXT)).fit == FitSettings("squared", "error")
     chosen = load_model(written(tmp_path, TEXT + "fit: {loss: soft_l1, on_undetermined: warn}\n"))
     assert chosen.fit == FitSettings("soft_l1", "warn")
@@ -52,7 +46,7 @@ def test_how_a_model_is_fitted_stands_in_its_file(tmp_path: Path) -> None:
         load_model(written(tmp_path, TEXT + "fit: {on_undetermined: ignore}\n"))
 
 
-def test_a_general_models_file_says_how_its_kernels_are_timed(tmp_path: Path) -> None:
+def test_a_general_models_file_says_how_its_kernels_are_timed(tmp_path):
     plain = load_model(written(tmp_path, TEXT))
     assert (plain.general, plain.fixed_sizes, plain.timing) == (False, False, TimingSettings())
     stated = "general: true\nfixed_sizes: true\ntiming: {trials: 12, precision: 0.03}\n"
@@ -64,7 +58,7 @@ def test_a_general_models_file_says_how_its_kernels_are_timed(tmp_path: Path) ->
         assert load_model(name).fixed_sizes == (name != "general_gpu")
 
 
-def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_path: Path) -> None:
+def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_path):
     alike = load_model(written(tmp_path, TEXT + "like: general_cpu\n"))
     assert alike.fixed_sizes
     assert alike.timing == load_model("general_cpu").timing
@@ -85,12 +79,12 @@ def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_p
         ("fixed_sizes: true\nlike: fdiff_linear", "sizes that are fixed do not grow"),
     ],
 )
-def test_how_kernels_are_timed_is_checked(tmp_path: Path, line: str, says: str) -> None:
+def test_how_kernels_are_timed_is_checked(tmp_path, line, says):
     with pytest.raises(FileFormatError, match=re.escape(says)):
         load_model(written(tmp_path, f"{TEXT}{line}\n"))
 
 
-def test_a_users_file(tmp_path: Path) -> None:
+def test_a_users_file(tmp_path):
     description = load_model(written(tmp_path, TEXT))
     assert description.name == "mine"
     assert description.parameters["p_mem"] == ParameterDescription("cost of a load", "s per access")
@@ -104,7 +98,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert load_model(str(tmp_path / "mine.yaml")) == description
 
 
-def test_every_shipped_model_can_be_read() -> None:
+def test_every_shipped_model_can_be_read():
     names = model_names()
     assert "madd_only" in names
     assert names == sorted(names)
@@ -117,7 +111,7 @@ def test_every_shipped_model_can_be_read() -> None:
             assert parameter.unit
 
 
-def test_shipped_names_are_suggested() -> None:
+def test_shipped_names_are_suggested():
     with pytest.raises(FileFormatError, match="no model is called 'madd_onyl'; did you mean 'madd_only'"):
         load_model("madd_onyl")
     with pytest.raises(FileFormatError, match="no model is called 'generl'; did you mean 'general'"):
@@ -153,7 +147,7 @@ def test_shipped_names_are_suggested() -> None:
         ("output: f_cl_wall_time", "output: seconds", "the output must be one feature"),
     ],
 )
-def test_damage_is_named(tmp_path: Path, pattern: str, replacement: str, says: str) -> None:
+def test_damage_is_named(tmp_path, pattern, replacement, says):
     text, count = re.subn(pattern, lambda _: replacement, TEXT, count=1)
     assert count == 1
     with pytest.raises(FileFormatError, match=re.compile(says, re.DOTALL)):

@@ -1,13 +1,10 @@
 """Kernels of the data sets of GPUs' times: values against numpy, counts by hand, launch shapes against the data's."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,22 +13,16 @@ from perflex.features import Scop, Target, extract_scop, parse_feature
 from tests.bench.real_gpus_parts import gpuperf, histograms, nvbench, nvbench_chains
 from tests.bench.real_gpus_parts import nvbench_kernels as kernels
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Run = Callable[..., dict[str, np.ndarray]]
-    Arrays = Mapping[str, np.ndarray]
-
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "gpu_kernels"
 
 
 @pytest.fixture(scope="session")
-def run(contexts: list[Any]) -> Run:
+def run(contexts):
     """Run a kernel on a CPU device by loopy's own executor; arrays that are only stored begin with zeros."""
     import pyopencl as cl
     import pyopencl.array as cla
 
-    def launch(kernel: Any, sizes: Mapping[str, int], **arrays: np.ndarray) -> dict[str, np.ndarray]:
+    def launch(kernel, sizes, **arrays):
         queue = cl.CommandQueue(contexts[0])
         there = {
             argument.name: cla.to_device(queue, arrays.get(argument.name, zeros(argument, sizes)))
@@ -46,22 +37,22 @@ def run(contexts: list[Any]) -> Run:
     return launch
 
 
-def zeros(argument: Any, sizes: Mapping[str, int]) -> np.ndarray:
+def zeros(argument, sizes):
     from pymbolic import evaluate
 
     shape = tuple(int(evaluate(extent, dict(sizes))) for extent in argument.shape)
     return np.zeros(shape, argument.dtype.numpy_dtype)
 
 
-def whole(*shape: int, dtype: type = np.uint32, most: int = 1000) -> np.ndarray:
+def whole(*shape, dtype=np.uint32, most=1000):
     return np.random.default_rng(3).integers(0, most, shape).astype(dtype)
 
 
-def real(*shape: int, seed: int = 5) -> np.ndarray:
+def real(*shape, seed=5):
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
-def convolved(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def convolved(image, mask):
     """Return clamped sums of products around each element; axes of the mask are the first ones of the image."""
     padded = np.pad(image, [(extent // 2, extent // 2) for extent in mask.shape] + [(0, 0)] * (image.ndim - mask.ndim))
     total = np.zeros(image.shape)
@@ -71,17 +62,17 @@ def convolved(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.clip(total, 0, 1)
 
 
-def correlated(a: Arrays) -> np.ndarray:
+def correlated(a):
     """Return the outputs of a convolution in an image; what is not computed is 0, as before."""
     windows = np.lib.stride_tricks.sliding_window_view(a["img"].astype(np.float64), a["mask"].shape)
     return np.pad(np.einsum("ijkl,kl->ij", windows, a["mask"]), (0, len(a["mask"]) - 1))
 
 
-def divergent(a: Arrays) -> np.ndarray:
+def divergent(a):
     return a["A"] + a["B"] + np.where(np.arange(len(a["A"])) % 2 < 1, 0.0001 * sum(range(128)), 0)
 
 
-def tiles_summed(values: np.ndarray) -> np.ndarray:
+def tiles_summed(values):
     return values.astype(np.float64).reshape(-1, 512).sum(axis=1)
 
 
@@ -94,21 +85,21 @@ IMAGE = {"x": real(29, 29, 2), "mask": real(5, 5, seed=7)}
 MATRICES, ROWS = {"a": whole(21, 21), "b": whole(21, 21).T.copy()}, {"a": whole(75, 75), "x": whole(75)}
 
 
-def smooth(a: Arrays) -> np.ndarray:
+def smooth(a):
     return convolved(a["x"], a["mask"])
 
 
-def added(a: Arrays) -> np.ndarray:
+def added(a):
     return a["a"] + a["b"]
 
 
-def product(a: Arrays) -> np.ndarray:
+def product(a):
     left, right = a.values()
     return left @ right
 
 
 # Kernel, sizes that leave work-groups partly idle where it has guards, inputs, the output and its reference.
-CASES: dict[str, tuple[Any, dict[str, int], Arrays, str, Callable[[Arrays], np.ndarray]]] = {
+CASES = {
     "array_add": (partial(kernels.array_add, strided=False), {"n": 40}, FLOATS, "c", added),
     "array_add_strided": (partial(kernels.array_add, strided=True), {"n": 40}, FLOATS, "c", added),
     "conv1d": (partial(kernels.conv1d_plain, 64, guarded=True), {"n": 150, "w": 5}, SIGNAL, "y", smooth),
@@ -146,7 +137,7 @@ CASES: dict[str, tuple[Any, dict[str, int], Arrays, str, Callable[[Arrays], np.n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_values(name: str, run: Run) -> None:
+def test_values(name, run):
     make, sizes, given, output, reference = CASES[name]
     found = run(make() if make else gpuperf.programs()[name], sizes, **given)[output]
     expected = reference(given)
@@ -154,7 +145,7 @@ def test_values(name: str, run: Run) -> None:
     np.testing.assert_allclose(found[: len(expected)], expected, rtol=2e-4, atol=2e-5)
 
 
-def test_rgb_to_gray(run: Run) -> None:
+def test_rgb_to_gray(run):
     rgb = whole(21, 21, 3, dtype=np.uint8, most=256)
     gray = run(kernels.rgb_to_gray(), {"n": 21}, rgb=rgb)["gray"]
     exact = rgb @ np.array([0.21, 0.71, 0.07])
@@ -164,7 +155,7 @@ def test_rgb_to_gray(run: Run) -> None:
 
 # The others rely on the lanes of a warp being in step.
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_chains_of_reductions(run: Run, number: int) -> None:
+def test_chains_of_reductions(run, number):
     n = 3 * 512 * 512 // 2
     x = whole(n)
     expected, launched = int(x.sum(dtype=np.uint32)), 0
@@ -178,8 +169,8 @@ def test_chains_of_reductions(run: Run, number: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(nvbench_chains.SCANS))
 @pytest.mark.parametrize("n", [300, 9000])
-def test_chains_of_scans(run: Run, name: str, n: int) -> None:
-    def scanned(x: np.ndarray) -> np.ndarray:
+def test_chains_of_scans(run, name, n):
+    def scanned(x):
         results = run(nvbench_chains.SCANS[name][0](), {"n": len(x)}, x=x)
         y, totals = results["y"], results["totals"]
         if len(totals) > 1:
@@ -192,21 +183,21 @@ def test_chains_of_scans(run: Run, name: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("b", [32, 64])
-def test_histograms_count_each_element_once(b: int) -> None:
+def test_histograms_count_each_element_once(b):
     n, updates = 100 * b - 7, parse_feature("f_op_uint32_atomic")
     assert updates.value(histograms.histogram_global(b), {"n": n}, Target(1)) == n
     # All bins of all 100 work-groups are added to those in global memory.
     assert updates.value(histograms.histogram_shared(b), {"n": n}, Target(1)) == n + 100 * histograms.BINS
 
 
-def test_updates_of_one_address() -> None:
+def test_updates_of_one_address():
     # 256 work-items of a work-group update a bin in local memory each, then a bin of their own in global memory.
     updates = parse_feature("f_op_uint32_atomic")
     assert updates.value(histograms.histogram(), {"n": 512}, Target()) == 2 * 2 * 8
     assert updates.value(histograms.atomic_hotspot(), {"n": 512, "iters": 50}, Target()) == 16 * 50
 
 
-def test_double_precision_clamp() -> None:
+def test_double_precision_clamp():
     plain = kernels.conv2d_plain(16)
     counted = kernels.counted(plain, constant_mask=True)
     sizes = {"n": 32, "w": 3, "c": 2}
@@ -235,7 +226,7 @@ RTX 3060 Ti,scan_three_phase,size,20000,,,,512,1,5,1,16384,3,1e-4,0
 """.lstrip()
 
 
-def test_rows_have_the_launch_shapes_that_the_data_states(tmp_path: Path) -> None:
+def test_rows_have_the_launch_shapes_that_the_data_states(tmp_path):
     with gzip.open(tmp_path / "nvbench.csv.gz", "wt", encoding="utf-8") as file:
         file.write(NVBENCH)
     # The one of 64 elements is an anomaly of the data, the repeated one is there once.
@@ -263,7 +254,7 @@ def test_rows_have_the_launch_shapes_that_the_data_states(tmp_path: Path) -> Non
     ("file", "rows"),
     [("gpuperf/gpuperf.csv", gpuperf.rows), ("sgemm_variants/sgemm_a100.csv", gpuperf.rows_of_products)],
 )
-def test_grids_are_those_of_the_data(file: str, rows: Callable[[Path], Any]) -> None:
+def test_grids_are_those_of_the_data(file, rows):
     if not (DATA / file).is_file():
         pytest.skip("needs the data of gpu_kernels beside the project, in shared/data")
     with (DATA / file).open(newline="") as stream:

@@ -1,21 +1,14 @@
 """Tuning spaces of the hub data set: which configurations are drawn, of which GPUs, and how they were launched."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import shutil
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from perflex.errors import FileFormatError
 from tests.bench.real_gpus_parts import hub
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 CONVOLUTION = ("block_x", "block_y", "tile_x", "tile_y", "read_only", "use_padding")
 SOURCES = {
@@ -25,22 +18,22 @@ SOURCES = {
 BAT, WIDE = (8, 16, 112), (16, 112, 144)
 
 
-def write(path: Path, names: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
+def write(path, names, lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt", newline="") as stream:
         csv.writer(stream).writerows([names, *lines])
 
 
-def time_of(*settings: int) -> float:
+def time_of(*settings):
     return 1e-3 + 1e-6 * settings[0]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Spaces of three and three widths, two of which are in both; times of one GPU in ms, in a folder of their own."""
     names, found = ("device", *CONVOLUTION, "time_median_s"), tmp_path / "kernels" / "hub"
 
-    def lines(gpu: str, widths: Sequence[int]) -> list[list[Any]]:
+    def lines(gpu, widths):
         return [[gpu, x, 4, tile, 1, 0, 0, time_of(x)] for x, tile in product(widths, (1, 2))]
 
     two = [*lines("RTX 2080 Ti", BAT), *lines("RTX 3060 Laptop", BAT)[:-1]]
@@ -63,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.machine
-def test_a_drawn_configuration_has_the_time_of_every_gpu_that_ran_it(folder: Path) -> None:
+def test_a_drawn_configuration_has_the_time_of_every_gpu_that_ran_it(folder):
     found = {(row.gpu, row.label): row.seconds for row in hub.rows(folder, 99)}
     gpus = {"RTX 2080 Ti": BAT, "RTX 3060 Laptop": BAT, "MI50": WIDE, "A100 40GB": WIDE}
     label = "convolution block_x={} block_y=4 tile_x={} tile_y=1 read_only=0 use_padding=0"
@@ -79,7 +72,7 @@ def test_a_drawn_configuration_has_the_time_of_every_gpu_that_ran_it(folder: Pat
     assert found == expected
 
 
-def test_launches_are_those_that_ran(folder: Path) -> None:
+def test_launches_are_those_that_ran(folder):
     """4096 by 4096 outputs and 20 million points, in blocks of tiles; what is beyond the edge is launched, too."""
     groups = {
         (row.label.split()[0], *(int(part.partition("=")[2]) for part in row.label.split()[1:4])): int(
@@ -92,7 +85,7 @@ def test_launches_are_those_that_ran(folder: Path) -> None:
     assert groups["pnpoly", 64, 1, 0] == 312_500
 
 
-def test_sources_are_asked_for(folder: Path) -> None:
+def test_sources_are_asked_for(folder):
     shutil.rmtree(folder.parents[1] / "kernel_sources")
     with pytest.raises(FileFormatError, match="no folder kernel_sources/hub beside"):
         list(hub.rows(folder, 99))

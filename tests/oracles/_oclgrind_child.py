@@ -4,8 +4,6 @@ Arguments: the file with the pickled jobs (written by the parent a moment ago) a
 Each job's output is captured at the file-descriptor level, because the simulator prints from C++.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -13,7 +11,6 @@ import pickle
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 
@@ -21,7 +18,7 @@ import numpy as np
 OFFSET = 2
 
 
-def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _input_array(name, shape, dtype):
     """Small positive values, the same in every run, that stay in range under any of the operations tested."""
     count = int(np.prod(shape, dtype=np.int64))
     seed = sum(ord(letter) * (k + 1) for k, letter in enumerate(name))
@@ -29,11 +26,11 @@ def _input_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.
     return (values if dtype.kind in "iu" else values / 8).astype(dtype).reshape(shape)
 
 
-def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]:
+def _arguments(queue, t_unit, sizes):
     import loopy as lp
     from pymbolic import evaluate
 
-    arguments: dict[str, Any] = {}
+    arguments = {}
     for arg in t_unit.default_entrypoint.args:
         if isinstance(arg, lp.ValueArg):
             default = OFFSET if arg.dtype.numpy_dtype.kind in "iu" else 0.5
@@ -45,7 +42,7 @@ def _arguments(queue: Any, t_unit: Any, sizes: dict[str, int]) -> dict[str, Any]
     return arguments
 
 
-def _device_array(queue: Any, arg: Any, shape: tuple[int, ...], dtype: np.dtype[Any], sizes: dict[str, int]) -> Any:
+def _device_array(queue, arg, shape, dtype, sizes):
     """Return an array with the strides that the kernel expects, contiguous in some order or padded."""
     import pyopencl.array as cla
     from loopy.kernel.array import get_strides
@@ -63,7 +60,7 @@ def _device_array(queue: Any, arg: Any, shape: tuple[int, ...], dtype: np.dtype[
     return cla.Array(queue, shape, dtype, strides=strides, data=flat.data)
 
 
-def _is_column_major(arg: Any) -> bool:
+def _is_column_major(arg):
     nesting = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
     return len(nesting) > 1 and nesting == list(range(len(nesting)))
 
@@ -71,18 +68,18 @@ def _is_column_major(arg: Any) -> bool:
 class _Capture:
     """Everything that the process writes to one file descriptor while the block runs."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor):
         self.descriptor = descriptor
         self.text = ""
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         ctypes.CDLL(None).fflush(None)
         self.file = tempfile.TemporaryFile()
         self.saved = os.dup(self.descriptor)
         os.dup2(self.file.fileno(), self.descriptor)
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(self, *details):
         ctypes.CDLL(None).fflush(None)
         os.dup2(self.saved, self.descriptor)
         os.close(self.saved)
@@ -91,14 +88,14 @@ class _Capture:
         self.file.close()
 
 
-def _run_loopy(queue: Any, t_unit: Any, sizes: dict[str, int], options: list[str]) -> None:
+def _run_loopy(queue, t_unit, sizes, options):
     import loopy as lp
 
     t_unit = lp.set_options(lp.preprocess_program(t_unit), build_options=options, no_numpy=True)
     t_unit(queue, **_arguments(queue, t_unit, sizes))
 
 
-def _compiled(queue: Any, source: str, options: list[str]) -> str:
+def _compiled(queue, source, options):
     """Return what Oclgrind compiles a source to, in LLVM's language; it writes both under a name that nobody knows."""
     import pyopencl as cl
 
@@ -112,7 +109,7 @@ def _compiled(queue: Any, source: str, options: list[str]) -> str:
     return found
 
 
-def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]) -> None:
+def _run_source(queue, source, job, options):
     import pyopencl as cl
     import pyopencl.array as cla
 
@@ -127,7 +124,7 @@ def _run_source(queue: Any, source: str, job: dict[str, Any], options: list[str]
     kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local, *scalars)
 
 
-def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
+def _run_job(queue, job):
     error = code = ""
     with _Capture(1) as out, _Capture(2) as err:
         try:
@@ -143,7 +140,7 @@ def _run_job(queue: Any, job: dict[str, Any]) -> dict[str, str]:
     return {"stdout": out.text, "stderr": err.text, "error": error, "code": code}
 
 
-def main(jobs_path: str, results_path: str) -> None:
+def main(jobs_path, results_path):
     import pyopencl as cl
     from mended_loopy import mend
 

@@ -14,12 +14,10 @@ counted. Terms:
   fixed: absent when no two points differ in that axis only, None when it is not the same everywhere.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import loopy as lp
@@ -27,11 +25,8 @@ import numpy as np
 from loopy.kernel.data import AddressSpace, GroupInameTag, LocalInameTag, UnrollTag, VectorizeTag
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
-from .expressions import Contents, ExpressionReader, Guards, NotEnumerableError, evaluate_at
+from .expressions import ExpressionReader, NotEnumerableError, evaluate_at
 from .points import Ints, integer_points
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
 
@@ -58,7 +53,7 @@ class Access:
     shifted: bool
 
     @property
-    def uniform(self) -> bool:
+    def uniform(self):
         """Whether lid(0) does not change the address."""
         return self.local_strides.get(0, 0) == 0
 
@@ -75,31 +70,25 @@ class Counts:
     barriers: int
     launches: int
 
-    def operations(self, name: str, dtype: str | None = None, *, sub_group: bool = False) -> int:
+    def operations(self, name, dtype=None, *, sub_group=False):
         table = self.operations_per_sub_group if sub_group else self.operations_per_work_item
         return sum(count for (d, n), count in table.items() if n == name and dtype in {None, d})
 
-    def select(self, **wanted: str) -> list[Access]:
+    def select(self, **wanted):
         """Return the accesses whose attributes are those given, such as ``space="global"``."""
         return [a for a in self.accesses if all(getattr(a, name) == value for name, value in wanted.items())]
 
-    def accessed(self, space: str, direction: str) -> int:
+    def accessed(self, space, direction):
         """Executed accesses per work-item of one address space and direction."""
         return sum(access.per_work_item for access in self.select(space=space, direction=direction))
 
-    def footprint(self, array: str) -> int:
+    def footprint(self, array):
         """Distinct elements of an array that any access touches."""
         touched = [access.elements for access in self.select(array=array)]
         return len(np.unique(np.concatenate(touched))) if touched else 0
 
 
-def count(
-    t_unit: lp.TranslationUnit,
-    sizes: Mapping[str, int],
-    sub_group_size: int = 32,
-    *,
-    as_executed: bool = False,
-) -> Counts:
+def count(t_unit, sizes, sub_group_size=32, *, as_executed=False):
     """Count everything that one launch of a kernel does; what its printed C code does if `as_executed`.
 
     Raises
@@ -121,7 +110,7 @@ class _Instances:
     shifted: bool
     axes: dict[tuple[str, int], Ints]
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.group)
 
 
@@ -136,31 +125,31 @@ class _Counter:
     accesses: list[Access] = field(default_factory=list)
 
     @cached_property
-    def kernel(self) -> lp.LoopKernel:
+    def kernel(self):
         return self.t_unit.default_entrypoint
 
     @cached_property
-    def extents(self) -> dict[tuple[str, int], int]:
+    def extents(self):
         """Extent of every hardware axis."""
         every = frozenset(insn.id for insn in self.kernel.instructions)
         grid, group = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(every, self.t_unit.callables_table)
         point = {name: np.array([value]) for name, value in self.sizes.items()}
-        evaluated: dict[tuple[str, int], int] = {}
+        evaluated = {}
         for kind, extents in (("g", grid), ("l", group)):
             for axis, extent in enumerate(extents):
                 evaluated[kind, axis] = int(np.max(evaluate_at(extent, point)))
         return evaluated
 
     @cached_property
-    def scheduled(self) -> lp.LoopKernel:
+    def scheduled(self):
         return lp.get_one_linearized_kernel(self.kernel, self.t_unit.callables_table)
 
     @cached_property
-    def nests(self) -> dict[str, list[tuple[str, bool]]]:
+    def nests(self):
         """Loops around each instruction, outermost first, and whether there is a barrier in them."""
-        found: dict[str, list[tuple[str, bool]]] = {}
+        found = {}
         items = list(self.scheduled.linearization)
-        open_loops: list[tuple[str, bool]] = []
+        open_loops = []
         for place, item in enumerate(items):
             kind = type(item).__name__
             if kind == "EnterLoop":
@@ -173,7 +162,7 @@ class _Counter:
                 found[item.insn_id] = list(open_loops)
         return found
 
-    def run(self) -> Counts:
+    def run(self):
         for insn in self.kernel.instructions:
             if isinstance(insn, lp.Assignment):
                 self._assignment(insn)
@@ -187,10 +176,10 @@ class _Counter:
             barriers=barriers, launches=launches,
         )  # fmt: skip
 
-    def _extent(self, kind: str) -> int:
+    def _extent(self, kind):
         return int(np.prod([extent for (k, _), extent in self.extents.items() if k == kind], dtype=np.int64))
 
-    def _axis(self, iname: str) -> tuple[str, int] | None:
+    def _axis(self, iname):
         if self.kernel.iname_tags_of_type(iname, VectorizeTag):
             msg = f"vector axis {iname}"
             raise NotEnumerableError(msg)
@@ -199,7 +188,7 @@ class _Counter:
                 return kind, tag.axis
         return None
 
-    def _base(self, iname: str) -> int:
+    def _base(self, iname):
         """Value of a parallel loop in the first work-item or work-group along its axis."""
         base = get_hw_axis_base_for_codegen(self.kernel, iname)
         space = base.get_domain_space()
@@ -209,7 +198,7 @@ class _Counter:
             point = point.set_coordinate_val(isl.dim_type.param, position, isl.Val(int(self.sizes[name])))
         return int(base.to_pw_aff().project_domain_on_params().eval(point).to_python())
 
-    def _points(self, inames: frozenset[str]) -> dict[str, Ints]:
+    def _points(self, inames):
         domain = self.kernel.get_inames_domain(inames)
         known = {*self.sizes, *inames}
         count = domain.dim(isl.dim_type.param)
@@ -219,19 +208,19 @@ class _Counter:
             raise NotEnumerableError(msg)
         return integer_points(domain, sorted(inames), self.sizes)
 
-    def _steps(self, loop: str, around: Iterable[str], values: Mapping[str, Ints]) -> Ints:
+    def _steps(self, loop, around, values):
         """Return the numbers of a loop's iterations: its values less the first one at given values of those around."""
         if self.kernel.iname_tags_of_type(loop, UnrollTag):
             return values[loop]
         known = sorted({*around} & {*self.kernel.get_inames_domain(loop).get_var_names(isl.dim_type.set)})
         points = self._points(frozenset([loop, *known]))
-        first: dict[tuple[int, ...], int] = {}
+        first = {}
         for *outer, value in zip(*(points[name].tolist() for name in (*known, loop)), strict=True):
             first[tuple(outer)] = min(value, first.get(tuple(outer), value))
         outer = zip(*(values[name].tolist() for name in known), strict=True) if known else [()] * len(values[loop])
         return values[loop] - np.array([first[key] for key in outer], np.int64)
 
-    def _instances(self, inames: frozenset[str], nest: Sequence[tuple[str, bool]] = ()) -> _Instances:
+    def _instances(self, inames, nest=()):
         values = self._points(inames)
         axes = {axis: values[name] - self._base(name) for name in sorted(inames) if (axis := self._axis(name))}
         steps = {name: values[name] for name in sorted(inames) if self._axis(name) is None}
@@ -250,14 +239,14 @@ class _Counter:
         values |= {name: np.full(len(number), value, np.int64) for name, value in self.sizes.items()}
         return _Instances(values, self._flat(axes, "g", number), self._flat(axes, "l", number), number, shifted, axes)
 
-    def _flat(self, axes: Mapping[tuple[str, int], Ints], kind: str, like: Ints) -> Ints:
+    def _flat(self, axes, kind, like):
         flat, factor = np.zeros_like(like), 1
         for axis in sorted(key for key in self.extents if key[0] == kind):
             flat = flat + factor * axes[axis]
             factor *= self.extents[axis]
         return flat
 
-    def _assignment(self, insn: lp.Assignment) -> None:
+    def _assignment(self, insn):
         instances = self._instances(insn.within_inames, self.nests[insn.id])
         everyone = np.ones(len(instances), bool)
         active = everyone
@@ -268,32 +257,25 @@ class _Counter:
         self._record(insn, self._contents(insn.expression), instances, active)
         self._record(insn, self._contents(insn.assignee, stored=True), instances, active, "store")
 
-    def _contents(self, expr: Any, *, stored: bool = False) -> Contents:
+    def _contents(self, expr, *, stored=False):
         reader = ExpressionReader(self._dtype, self._is_memory, self.as_executed)
         (reader.access if stored else reader.read)(expr, ())
         return reader.contents
 
-    def _storage(self, name: str) -> Any:
+    def _storage(self, name):
         return self.kernel.arg_dict.get(name) or self.kernel.temporary_variables.get(name)
 
-    def _is_memory(self, name: str) -> bool:
+    def _is_memory(self, name):
         storage = self._storage(name)
         return storage is not None and not isinstance(storage, lp.ValueArg)
 
-    def _dtype(self, name: str) -> np.dtype[Any] | None:
+    def _dtype(self, name):
         storage = self._storage(name)
         if storage is None or name in self.sizes:
             return None
         return np.dtype(storage.dtype.numpy_dtype)
 
-    def _record(
-        self,
-        insn: lp.Assignment,
-        contents: Contents,
-        instances: _Instances,
-        active: Any,
-        direction: str = "load",
-    ) -> None:
+    def _record(self, insn, contents, instances, active, direction="load"):
         for (guards, dtype, name), times in contents.operations.items():
             mask = active & _true_at(guards, instances)
             self.per_item[dtype, name] += times * int(mask.sum())
@@ -302,11 +284,11 @@ class _Counter:
             mask = active & _true_at(guards, instances)
             self.accesses.append(self._access(insn, access, instances, mask, direction))
 
-    def _sub_groups(self, instances: _Instances, mask: Any) -> int:
+    def _sub_groups(self, instances, mask):
         columns = [instances.group, instances.local // self.sub_group_size, instances.sequential]
         return len(np.unique(_keys([column[mask] for column in columns], int(mask.sum()))))
 
-    def _access(self, insn: lp.Assignment, expr: Any, instances: _Instances, mask: Any, direction: str) -> Access:
+    def _access(self, insn, expr, instances, mask, direction):
         aggregate = getattr(expr, "aggregate", expr)
         storage = self._storage(aggregate.name)
         flat = self._flat_index(storage, getattr(expr, "index_tuple", ()), instances)[mask]
@@ -327,7 +309,7 @@ class _Counter:
             shifted=instances.shifted,
         )  # fmt: skip
 
-    def _flat_index(self, storage: Any, subscripts: tuple[Any, ...], instances: _Instances) -> Ints:
+    def _flat_index(self, storage, subscripts, instances):
         flat = np.zeros(len(instances), np.int64)
         point = {name: np.array([value]) for name, value in self.sizes.items()}
         for subscript, tag in zip(subscripts, storage.dim_tags or (), strict=True):
@@ -335,9 +317,9 @@ class _Counter:
             flat = flat + stride * evaluate_at(subscript, instances.values)
         return flat
 
-    def _synchronisation(self) -> tuple[int, int]:
+    def _synchronisation(self):
         """Return the local barriers passed by all work-items, and the launches."""
-        loops: list[str] = []
+        loops = []
         passed = launches = 0
         for item in self.scheduled.linearization:
             kind = type(item).__name__
@@ -351,14 +333,14 @@ class _Counter:
                 passed += len(self._instances(self._with_groups(loops)))
         return passed, launches
 
-    def _with_groups(self, loops: Iterable[str]) -> frozenset[str]:
+    def _with_groups(self, loops):
         """Add the parallel inames that the bounds of these loops may depend on."""
         inames = frozenset(loops)
         if not inames:
             return inames
         domain = self.kernel.get_inames_domain(inames)
         names = (domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set)))
-        by_axis: dict[tuple[str, int], str] = {}
+        by_axis = {}
         for name in names:
             axis = self._axis(name)
             if axis is not None:
@@ -366,18 +348,18 @@ class _Counter:
         return inames | frozenset(by_axis.values())
 
 
-def _true_at(guards: Guards, instances: _Instances) -> Any:
+def _true_at(guards, instances):
     mask = np.ones(len(instances), bool)
     for condition, wanted in guards:
         mask &= evaluate_at(condition, instances.values).astype(bool) == wanted
     return mask
 
 
-def _tiled(columns: Mapping[Any, Ints], times: int) -> dict[Any, Ints]:
+def _tiled(columns, times):
     return {key: np.tile(values, times) for key, values in columns.items()}
 
 
-def _keys(columns: list[Ints], length: int) -> Ints:
+def _keys(columns, length):
     """Return one number per row of some columns, equal only for equal rows."""
     keys = np.zeros(length, np.int64)
     for column in columns if length else []:
@@ -386,9 +368,7 @@ def _keys(columns: list[Ints], length: int) -> Ints:
     return keys
 
 
-def _strides(
-    axis: tuple[str, int], axes: Mapping[tuple[str, int], Ints], sequential: Ints, flat: Ints
-) -> list[int | None]:
+def _strides(axis, axes, sequential, flat):
     """Return the stride along an axis in a list, or an empty list where no two points tell it."""
     others = [values for other, values in sorted(axes.items()) if other != axis]
     block = _keys([*others, sequential], len(flat))

@@ -3,12 +3,9 @@
 Branches count where their conditions hold.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import numpy as np
@@ -16,18 +13,15 @@ import numpy as np
 from oracles import brute
 from perflex.features import Target, counts_of, extract_scop, parse_feature
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 __all__ = ["SUB_GROUP", "check_accesses", "check_counts", "in_python"]
 
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
 
 
-def operations(counted: Mapping[tuple[str, str], int]) -> dict[str, int]:
+def operations(counted):
     """Floating-point operations by kind; the type of a constant argument is loopy's affair."""
-    found: Counter[str] = Counter()
+    found = Counter()
     for (dtype, name), number in counted.items():
         if dtype.startswith("float"):
             # loopy numbers the versions of a function: max, max_0.
@@ -36,7 +30,7 @@ def operations(counted: Mapping[tuple[str, str], int]) -> dict[str, int]:
     return {kind: number for kind, number in found.items() if number}
 
 
-def symbolic(prefix: str, scop: Any, sizes: Mapping[str, int]) -> dict[str, int]:
+def symbolic(prefix, scop, sizes):
     """The same by symbolic counts, of features with a prefix."""
     kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
     found = {
@@ -49,7 +43,7 @@ def symbolic(prefix: str, scop: Any, sizes: Mapping[str, int]) -> dict[str, int]
     return {kind: number for kind, number in found.items() if number}
 
 
-def check_counts(drawn: Any) -> None:
+def check_counts(drawn):
     """Assert that operations, accesses, footprints and strides are what enumeration finds."""
     counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP)
     scop = extract_scop(drawn.kernel)
@@ -59,7 +53,7 @@ def check_counts(drawn: Any) -> None:
     assert parse_feature("f_thread_groups").value(scop, drawn.sizes, Target(SUB_GROUP)) == counted.groups
 
 
-def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -> None:
+def check_accesses(counted, scop, sizes):
     """Assert that instances, footprints and strides of all accesses are what enumeration finds."""
     counts = counts_of(scop)
     truth, found = defaultdict(list), defaultdict(list)
@@ -85,12 +79,12 @@ def check_accesses(counted: brute.Counts, scop: Any, sizes: Mapping[str, int]) -
             check_strides(found[key][0], accesses[0], sizes)
 
 
-def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
+def check_footprints(scop, counted, drawn):
     """Distinct elements and accesses of every array and tag, by direction, are those that enumeration finds."""
     accesses = counted.select(space="global")
     for direction in (None, "load", "store"):
         selected = [a for a in accesses if direction in {None, a.direction}]
-        groups: dict[str, list[brute.Access]] = defaultdict(list)
+        groups = defaultdict(list)
         for access in selected:
             for name in (f"array:{access.array}", *(f"tag:{tag}" for tag in access.tags)):
                 groups[name].append(access)
@@ -114,7 +108,7 @@ def check_footprints(scop: Any, counted: brute.Counts, drawn: Any) -> None:
                 check_formula(found.afr, drawn, ratio)
 
 
-def check_formula(ratio: Any, drawn: Any, expected: float) -> None:
+def check_formula(ratio, drawn, expected):
     """The text of a ratio, read as Python, is the ratio; sizes choose the case."""
     if not ratio.is_symbolic:
         return
@@ -124,7 +118,7 @@ def check_formula(ratio: Any, drawn: Any, expected: float) -> None:
     assert math.isclose(values[0], expected), (str(ratio), drawn)
 
 
-def holds(condition: str, sizes: dict[str, int]) -> bool:
+def holds(condition, sizes):
     """Return whether sizes fulfil a condition in isl's notation."""
     fixed = " and ".join(
         [*(f"{name} = {value}" for name, value in sizes.items()), *([f"({condition})"] if condition else [])]
@@ -132,12 +126,12 @@ def holds(condition: str, sizes: dict[str, int]) -> bool:
     return not isl.Set(f"[{', '.join(sizes)}] -> {{ : {fixed} }}").is_empty()
 
 
-def in_python(formula: str, sizes: dict[str, int]) -> float:
+def in_python(formula, sizes):
     """Return the value of a formula with ``^`` for powers at given sizes."""
     return float(eval(formula.replace("^", "**"), {"floor": math.floor, **sizes}))
 
 
-def check_strides(item: Any, access: Any, sizes: Mapping[str, int]) -> None:
+def check_strides(item, access, sizes):
     """A symbolic stride is the stride found at every pair of neighbours; absent pairs say nothing."""
     pairs = [(item.local_strides, access.local_strides)]
     # Work-groups do not run in lock step: which of their iterations go together is a convention.

@@ -15,22 +15,16 @@ With ``as_executed`` the rules are those of the printed C code without optimisat
 ``x**2`` evaluates x twice.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pymbolic import primitives as p
 from pymbolic.mapper import UnsupportedExpressionError
 from pymbolic.mapper.evaluator import EvaluationMapper, UnknownVariableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 Guards = tuple[tuple[Any, bool], ...]
 _AGAIN = object()  # the second factor of a square: a factor that costs no evaluation
@@ -60,7 +54,7 @@ class ExpressionReader:
     as_executed: bool = False
     contents: Contents = field(default_factory=Contents)
 
-    def read(self, expr: Any, guards: Guards = ()) -> None:
+    def read(self, expr, guards=()):
         if isinstance(expr, p.Sum):
             self._sum(expr, guards)
         elif isinstance(expr, p.Product):
@@ -85,7 +79,7 @@ class ExpressionReader:
         else:
             self._others(expr, guards)
 
-    def _others(self, expr: Any, guards: Guards) -> None:
+    def _others(self, expr, guards):
         if isinstance(expr, p.Quotient):
             self._count(expr, "div", 1, guards)
             self._all((expr.numerator, expr.denominator), guards)
@@ -105,17 +99,17 @@ class ExpressionReader:
             msg = f"{type(expr).__name__} in {expr}"
             raise NotEnumerableError(msg)
 
-    def _where(self, guards: Guards, condition: Any, *, holds: bool) -> Guards:
+    def _where(self, guards, condition, *, holds):
         """Add a condition to some; one that depends on data is not known to hold or not."""
         inner = ExpressionReader(self.dtype_of, self.is_memory)
         inner.read(condition)
         return (*guards, (condition, holds)) if not inner.contents.accesses else guards
 
-    def _all(self, parts: Sequence[Any], guards: Guards) -> None:
+    def _all(self, parts, guards):
         for part in parts:
             self.read(part, guards)
 
-    def access(self, expr: Any, guards: Guards) -> None:
+    def access(self, expr, guards):
         if isinstance(expr, p.Subscript):
             inner = ExpressionReader(self.dtype_of, self.is_memory)
             inner._all(expr.index_tuple, ())
@@ -124,11 +118,11 @@ class ExpressionReader:
                 raise NotEnumerableError(msg)
         self.contents.accesses.append((guards, expr))
 
-    def _count(self, expr: Any, name: str, count: int, guards: Guards) -> None:
+    def _count(self, expr, name, count, guards):
         if count:
             self.contents.operations[guards, self.dtype(expr), name] += count
 
-    def _power(self, expr: p.Power, guards: Guards) -> None:
+    def _power(self, expr, guards):
         if _is_square(expr):
             self._product(expr, guards)
         elif _is_number(expr.exponent) and expr.exponent in {0, 1}:
@@ -137,14 +131,14 @@ class ExpressionReader:
             self._count(expr, "pow", 1, guards)
             self._all((expr.base, expr.exponent), guards)
 
-    def _product(self, expr: p.Product | p.Power, guards: Guards) -> None:
+    def _product(self, expr, guards):
         factors = self._factors(expr)
         self._count(expr, "mul", len(factors) - 1, guards)
         self._all(factors, guards)
 
-    def _sum(self, expr: p.Sum, guards: Guards) -> None:
+    def _sum(self, expr, guards):
         terms = [self._factors(term) for term in _flattened(expr, p.Sum)]
-        counts: Counter[str] = Counter(mul=sum(len(factors) - 1 for factors in terms))
+        counts = Counter(mul=sum(len(factors) - 1 for factors in terms))
         left_is_product = len(terms[0]) > 1
         for factors in terms[1:]:
             if len(factors) > 1 or left_is_product:
@@ -158,9 +152,9 @@ class ExpressionReader:
         for factors in terms:
             self._all(factors, guards)
 
-    def _factors(self, expr: Any) -> list[Any]:
+    def _factors(self, expr):
         """Return the factors that count, one for anything that is not a product of several."""
-        factors: list[Any] = []
+        factors = []
         for factor in _flattened(expr, p.Product):
             if _is_square(factor):
                 factors += [factor.base, factor.base if self.as_executed else _AGAIN]
@@ -172,7 +166,7 @@ class ExpressionReader:
             factors = [factors[0] * factors[1], *factors[2:]]
         return factors
 
-    def dtype(self, expr: Any) -> str:
+    def dtype(self, expr):
         """Return the widest type among the values an expression reads.
 
         loopy widens ``fmax(a, 3)`` of a float32 to float64 because of the literal; this does not.
@@ -184,33 +178,33 @@ class ExpressionReader:
         return str(np.result_type(*(floating or found)))
 
 
-def _is_number(expr: Any) -> bool:
+def _is_number(expr):
     return bool(p.is_constant(expr)) and expr is not _AGAIN
 
 
-def _is_square(expr: Any) -> bool:
+def _is_square(expr):
     return isinstance(expr, p.Power) and _is_number(expr.exponent) and bool(expr.exponent == 2)
 
 
-def _flattened(expr: Any, kind: type) -> list[Any]:
+def _flattened(expr, kind):
     if not isinstance(expr, kind):
         return [expr]
     return [part for child in expr.children for part in _flattened(child, kind)]
 
 
-def _function_name(expr: p.Call) -> str:
+def _function_name(expr):
     function = expr.function
     return str(getattr(function, "name", function))
 
 
-def _names(expr: Any) -> set[str]:
+def _names(expr):
     """Names of the values an expression is computed from, those in subscripts excluded."""
     if isinstance(expr, p.Subscript):
         return {expr.aggregate.name}
     if isinstance(expr, p.Variable):
         return {expr.name}
     if isinstance(expr, p.Call):
-        parts: Sequence[Any] = expr.parameters
+        parts = expr.parameters
     elif isinstance(expr, p.If):
         parts = (expr.then, expr.else_)
     elif isinstance(expr, p.Quotient | p.FloorDiv | p.Remainder):
@@ -226,29 +220,29 @@ def _names(expr: Any) -> set[str]:
 class _AtAllPoints(EvaluationMapper):
     """Evaluates at many points at once what Python's own logic decides at one."""
 
-    def _folded(self, function: Any, expr: Any) -> Any:
+    def _folded(self, function, expr):
         return reduce(function, map(self.rec, expr.children))
 
-    def map_logical_and(self, expr: Any) -> Any:
+    def map_logical_and(self, expr):
         return self._folded(np.logical_and, expr)
 
-    def map_logical_or(self, expr: Any) -> Any:
+    def map_logical_or(self, expr):
         return self._folded(np.logical_or, expr)
 
-    def map_logical_not(self, expr: Any) -> Any:
+    def map_logical_not(self, expr):
         return np.logical_not(self.rec(expr.child))
 
-    def map_min(self, expr: Any) -> Any:
+    def map_min(self, expr):
         return self._folded(np.minimum, expr)
 
-    def map_max(self, expr: Any) -> Any:
+    def map_max(self, expr):
         return self._folded(np.maximum, expr)
 
-    def map_if(self, expr: Any) -> Any:
+    def map_if(self, expr):
         return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
 
 
-def evaluate_at(expr: Any, values: Mapping[str, NDArray[np.int64]]) -> NDArray[Any]:
+def evaluate_at(expr, values):
     """Evaluate an integer or logical expression, one result per point.
 
     Raises

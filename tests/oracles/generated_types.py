@@ -6,17 +6,11 @@ and ``a - b`` is ``a + -1.0f * b``, a multiply-add; compare `as_arithmetic` wher
 of subscripts and loops cannot be told from others, but are all of 32 bits; those of other widths are the data's.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from oracles.nasty.rows import FUNCTIONS
 from oracles.oclgrind import CALL_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["as_arithmetic", "integer_widths", "typed_operations"]
 
@@ -29,9 +23,9 @@ _CALL = re.compile(r"call [^@\n]*@([\w.]+)\((?:<\d+ x )?(half|float|double)\b")
 _POWER = re.compile(r"powf32|powf64|loopy_pow_\w+")
 
 
-def typed_operations(code: str) -> Counter[tuple[str, str]]:
+def typed_operations(code):
     """Return the floating-point operations in LLVM code of kernels, by (kind, type), each once."""
-    found: Counter[tuple[str, str]] = Counter()
+    found = Counter()
     for body in _KERNEL.findall(code):
         for opcode, dtype in _PLAIN.findall(body):
             found[_OPCODES[opcode], _TYPES[dtype]] += 1
@@ -41,14 +35,14 @@ def typed_operations(code: str) -> Counter[tuple[str, str]]:
     return found
 
 
-def integer_widths(code: str) -> Counter[tuple[str, int]]:
+def integer_widths(code):
     """Return the integer operations in LLVM code of kernels, by (opcode, bits)."""
     return Counter(
         (opcode, int(width[1:])) for body in _KERNEL.findall(code) for opcode, width in _INTEGER.findall(body)
     )
 
 
-def _function(name: str) -> str:
+def _function(name):
     if name.startswith("llvm.fmuladd"):
         return "madd"
     if _POWER.fullmatch(name):
@@ -57,7 +51,7 @@ def _function(name: str) -> str:
     return FUNCTIONS.get(mangled[2][: int(mangled[1])], "") if mangled else ""
 
 
-def as_arithmetic(operations: Mapping[tuple[str, str], int]) -> set[tuple[str, str]]:
+def as_arithmetic(operations):
     """Return which kinds there are in which types, additions, multiplications and multiply-adds as one kind."""
     merged = {"add": "arithmetic", "mul": "arithmetic", "madd": "arithmetic"}
     return {(merged.get(kind, kind), dtype) for (kind, dtype), number in operations.items() if number}

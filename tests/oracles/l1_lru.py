@@ -5,26 +5,20 @@ order of their ids, a unit takes the next one when one of its own has ended, and
 each.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["loads_below_l1"]
 
 
 class _Cache:
-    def __init__(self, capacity: int, line: int, sector: int) -> None:
+    def __init__(self, capacity, line, sector):
         self._room, self._ratio = capacity // line, line // sector
         self._lines: OrderedDict[int, set[int]] = OrderedDict()
 
-    def misses(self, sectors: Sequence[int]) -> int:
+    def misses(self, sectors):
         missed = 0
         for sector in sectors:
             held = self._lines.pop(sector // self._ratio, None)
@@ -38,17 +32,7 @@ class _Cache:
         return missed
 
 
-def loads_below_l1(
-    grid: Sequence[int],
-    loads_of: Callable[[tuple[int, ...]], list[np.ndarray]],
-    *,
-    units: int,
-    resident: int,
-    capacity: int,
-    lanes: int = 32,
-    line: int = 128,
-    sector: int = 32,
-) -> int:
+def loads_below_l1(grid, loads_of, *, units, resident, capacity, lanes=32, line=128, sector=32):
     """Return bytes that miss the L1 caches of so many units, each with so many work-groups resident at once.
 
     `loads_of` gives the byte addresses of a work-group's load instructions in program order, each of shape
@@ -56,7 +40,7 @@ def loads_below_l1(
     """
     waiting = iter([place[::-1] for place in product(*(range(extent) for extent in reversed(grid)))])
 
-    def started() -> list[list[list[int]]]:
+    def started():
         place = next(waiting, None)
         if place is None:
             return []
@@ -65,7 +49,7 @@ def loads_below_l1(
         return [[one.tolist() for one in steps[begin : begin + count]] for begin in range(0, len(steps), count)]
 
     caches = [_Cache(capacity, line, sector) for _ in range(units)]
-    running: list[list[list[list[list[int]]]]] = [[] for _ in range(units)]
+    running = [[] for _ in range(units)]
     for _, unit in product(range(resident), range(units)):
         running[unit].append(started())
     missed = 0

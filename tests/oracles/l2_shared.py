@@ -5,26 +5,20 @@ numbers, the next one where one has ended. They advance fairly, each one step be
 paces, which drift apart as far as the square root of their steps: real schedulers lie between.
 """
 
-from __future__ import annotations
-
 import random
 from collections import OrderedDict
 from operator import length_hint
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["chunks_loaded"]
 
 
 class _Cache:
-    def __init__(self, room: int, lru: bool, turn: random.Random) -> None:
+    def __init__(self, room, lru, turn):
         self._room, self._lru, self._turn = room, lru, turn
         self._held: OrderedDict[object, int] = OrderedDict()
         self._places: list[object] = []
 
-    def touch(self, chunk: object) -> bool:
+    def touch(self, chunk):
         """Return whether a chunk was there, and keep it."""
         if chunk in self._held:
             if self._lru:
@@ -40,9 +34,7 @@ class _Cache:
         return False
 
 
-def chunks_loaded(
-    groups: Sequence[Sequence[tuple[str, int]]], resident: int, room: int, *, lru: bool, fair: bool, stored: str = "out"
-) -> int:
+def chunks_loaded(groups, resident, room, *, lru, fair, stored="out"):
     """Return how many chunks come from DRAM; each work-group touches some in order, by array and number.
 
     `room` is the capacity in chunks. Those of array `stored` are written: they take room, and are not loaded.

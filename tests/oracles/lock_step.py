@@ -6,22 +6,18 @@ that are active at a condition take its branches together. What is stored in arr
 looked at.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import loopy as lp
 import numpy as np
 from pycparser import c_ast, c_parser
 
 from .mended_loopy import mend
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SECTOR = 32
 _QUALIFIERS = re.compile(r"__kernel|__global|__local|__restrict__|__attribute__ \(\(.*?\)\)\)")
@@ -40,7 +36,7 @@ class Executed:
     steps: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
 
-def execute(kernel: lp.TranslationUnit, sizes: Mapping[str, int], groups: tuple[int, ...], lanes: int) -> Executed:
+def execute(kernel, sizes, groups, lanes):
     """Run all sub-groups of so many `lanes` of a kernel's launch; it has one, and arrays of one dimension."""
     mend()
     code = lp.generate_code_v2(kernel).device_code()
@@ -60,7 +56,7 @@ def execute(kernel: lp.TranslationUnit, sizes: Mapping[str, int], groups: tuple[
     return done
 
 
-def _plain(code: str) -> str:
+def _plain(code):
     """Return OpenCL C without what C has not."""
     return re.sub(r"barrier\(.*?\);", ";", _QUALIFIERS.sub("", re.sub(r"/\*.*?\*/", "", code)))
 
@@ -73,11 +69,11 @@ class _SubGroup:
     group: tuple[int, ...]
     local: np.ndarray
 
-    def run(self, body: c_ast.Node) -> None:
+    def run(self, body):
         everyone = np.ones(self.local.shape[1], bool)
         self._execute(body, everyone)
 
-    def _execute(self, node: Any, active: np.ndarray) -> None:
+    def _execute(self, node, active):
         if node is None or isinstance(node, c_ast.EmptyStatement) or not active.any():
             return
         if isinstance(node, c_ast.Compound):
@@ -97,13 +93,13 @@ class _SubGroup:
         else:
             raise NotImplementedError(type(node).__name__)
 
-    def _assign(self, name: str, kind: list[str], value: Any, active: np.ndarray) -> None:
+    def _assign(self, name, kind, value, active):
         if kind == ["int"]:
             self.values[name] = self._value(value)
         else:
             self._statement(c_ast.ID(name), value, active)
 
-    def _loop(self, node: c_ast.For, active: np.ndarray) -> None:
+    def _loop(self, node, active):
         (declared,) = node.init.decls
         counter = np.broadcast_to(self._value(declared.init), active.shape).copy()
         while True:
@@ -114,14 +110,14 @@ class _SubGroup:
             self._execute(node.stmt, active)
             counter = counter + 1
 
-    def _statement(self, target: Any, value: Any, active: np.ndarray) -> None:
-        kinds: Counter[str] = Counter()
+    def _statement(self, target, value, active):
+        kinds = Counter()
         self._read(value, active, kinds)
         if isinstance(target, c_ast.ArrayRef):
             self._touch(target, active)
         self.done.operations.update(kinds)
 
-    def _read(self, node: Any, active: np.ndarray, kinds: Counter[str]) -> None:
+    def _read(self, node, active, kinds):
         """Count the operations and loads of an expression; a product that is added is one multiply-add."""
         if isinstance(node, c_ast.ArrayRef):
             self.done.loads[node.name.name] += 1
@@ -136,7 +132,7 @@ class _SubGroup:
         elif not isinstance(node, (c_ast.ID, c_ast.Constant)):
             raise NotImplementedError(type(node).__name__)
 
-    def _touch(self, node: c_ast.ArrayRef, active: np.ndarray) -> None:
+    def _touch(self, node, active):
         name = node.name.name
         index = np.broadcast_to(self._value(node.subscript), active.shape)
         if name not in self.arrays:
@@ -145,9 +141,9 @@ class _SubGroup:
         both = active[1:] & active[:-1] & (np.diff(self.local[0]) == 1)
         self.done.steps[name] |= set(np.diff(index)[both].tolist())
 
-    def _value(self, node: Any) -> Any:
+    def _value(self, node):
         if isinstance(node, c_ast.Constant):
-            found: Any = np.int64(int(node.value))
+            found = np.int64(int(node.value))
         elif isinstance(node, c_ast.ID):
             found = self.values[node.name]
         elif isinstance(node, c_ast.UnaryOp):
@@ -160,14 +156,14 @@ class _SubGroup:
             found = _OPERATORS[node.op](self._value(node.left), self._value(node.right))
         return found
 
-    def _called(self, name: str, arguments: list[Any]) -> Any:
+    def _called(self, name, arguments):
         if name in {"lid", "gid"}:
             axis = int(arguments[0])
             return self.local[axis] if name == "lid" else np.int64(self.group[axis])
         return _FUNCTIONS[re.sub(r"loopy_|_?(pos_b)?_?u?int\d+$", "", name)](*arguments)
 
 
-def _quotient(left: Any, right: Any) -> Any:
+def _quotient(left, right):
     return np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))
 
 

@@ -1,25 +1,18 @@
 """Counts of a kernel, and the instances that its Scop has, against what its printed code executes in lock step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from oracles.lock_step import execute
 from oracles.transactions import accessed
 from perflex.features import counts_of, extract_scop, kernel_feature_values
 
-if TYPE_CHECKING:
-    from oracles.shifted_kernels import ShiftedKernel
-
 SUB_GROUP = 32
 
 
-def differences(drawn: ShiftedKernel) -> list[str]:
+def differences(drawn):
     """Return what differs, in words: operations, loads, strides and sectors."""
     done = execute(drawn.kernel, drawn.sizes, drawn.groups, SUB_GROUP)
     scop = extract_scop(drawn.kernel)
     counts = counts_of(scop)
-    expected: dict[str, float] = {}
+    expected = {}
     for kind in ("add", "madd"):
         expected[f"f_op_float32_{kind}"] = done.operations[kind]
     if drawn.plain:

@@ -3,14 +3,7 @@
 An oracle for cache volumes that knows nothing of reuse distances: loops are run, addresses are looked up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 __all__ = ["Crossing", "lru_crossings", "steady_crossings"]
 
@@ -26,12 +19,12 @@ class Crossing:
 class _Cache:
     """Sets of lines; a dictionary keeps the order of use, the oldest first."""
 
-    def __init__(self, capacity: int, line: int, ways: int | None) -> None:
+    def __init__(self, capacity, line, ways):
         self._ways = capacity // line if ways is None else ways
         self._sets: list[dict[int, bool]] = [{} for _ in range(capacity // line // self._ways)]
         self.loads = self.evicts = 0
 
-    def run(self, lines: np.ndarray, stores: np.ndarray) -> None:
+    def run(self, lines, stores):
         sets, ways, count = self._sets, self._ways, len(self._sets)
         loads = evicts = 0
         for address, store in zip(lines.tolist(), stores.tolist(), strict=True):
@@ -46,13 +39,11 @@ class _Cache:
         self.loads, self.evicts = self.loads + loads, self.evicts + evicts
 
     @property
-    def dirty(self) -> int:
+    def dirty(self):
         return sum(sum(held.values()) for held in self._sets)
 
 
-def lru_crossings(
-    lines: np.ndarray, stores: np.ndarray, capacity: int, line: int = 64, ways: int | None = None
-) -> Crossing:
+def lru_crossings(lines, stores, capacity, line=64, ways=None):
     """Return the lines that cross below a cache of so many bytes, for a cache that is empty at first.
 
     Dirty lines that are left at the end count as evicted. Without `ways`, the cache is fully associative; with them,
@@ -63,9 +54,7 @@ def lru_crossings(
     return Crossing(cache.loads, cache.evicts + cache.dirty)
 
 
-def steady_crossings(
-    lines: np.ndarray, stores: np.ndarray, first: int, capacity: int, ways: int | None = None
-) -> Crossing:
+def steady_crossings(lines, stores, first, capacity, ways=None):
     """Return the lines of 64 B that cross after the first accesses of a trace, which fill the cache.
 
     Dirty lines that the rest of the trace leaves behind count as evicted, those that it found do not.

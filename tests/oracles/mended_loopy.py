@@ -3,22 +3,18 @@
 Imported by the Oclgrind process, too, so nothing of perflex is used.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import islpy as isl
 
 
-def _as_set(method: str) -> Any:
-    def call(basic_set: Any, *arguments: Any) -> Any:
+def _as_set(method):
+    def call(basic_set, *arguments):
         others = [isl.Set.from_basic_set(a) if isinstance(a, isl.BasicSet) else a for a in arguments]
         return getattr(isl.Set.from_basic_set(basic_set), method)(*others)
 
     return call
 
 
-def mend() -> None:
+def mend():
     """Add them, where they are missing."""
     if not hasattr(isl.Aff, "is_equal"):
         isl.Aff.is_equal = isl.Aff.plain_is_equal

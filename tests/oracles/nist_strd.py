@@ -6,20 +6,14 @@ of the U.S. government, in the public domain. Each holds its data, its two start
 parameters, standard deviations and residual sum of squares, in 11 digits, computed by NIST with 128-bit numbers.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import mpmath
 import numpy as np
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 FOLDER = Path(__file__).parents[1] / "fit" / "nist_strd"
 # Certified values have 11 digits: more cannot be confirmed.
@@ -64,7 +58,7 @@ NAMES = tuple(_MODELS)
 
 
 @cache
-def _compiled(text: str) -> CodeType:
+def _compiled(text):
     return compile(text, "model", "eval")
 
 
@@ -86,7 +80,7 @@ class Certified:
     deviations: tuple[float, ...]
     squares: float
 
-    def formula(self, module: Any, *values: Any) -> Any:
+    def formula(self, module, *values):
         """Return the model's value, by numpy or mpmath, from the predictors and the parameters."""
         names = [f"f_x{i + 1}" for i in range(len(self.predictors))] + [f"p_{i + 1}" for i in range(len(self.values))]
         known = {name: getattr(module, name) for name in ("exp", "sin", "cos", "pi")}
@@ -94,32 +88,32 @@ class Certified:
         return eval(_compiled(self.text), {"__builtins__": {}}, {**known, **dict(zip(names, values, strict=True))})
 
     @property
-    def y(self) -> np.ndarray:
+    def y(self):
         """The response, shape (m,); Nelson's model is one of its logarithm."""
         values = np.array([float(text) for text in self.response])
         return np.log(values) if self.name == "Nelson" else values
 
     @property
-    def x(self) -> tuple[np.ndarray, ...]:
+    def x(self):
         """The predictors, shape (m,) each."""
         return tuple(np.array([float(text) for text in column]) for column in self.predictors)
 
-    def named(self, values: tuple[float, ...]) -> dict[str, float]:
+    def named(self, values):
         """Return parameter values under their names in the model string."""
         return {f"p_{i + 1}": value for i, value in enumerate(values)}
 
-    def residual(self, at: np.ndarray) -> np.ndarray:
+    def residual(self, at):
         """Return the residual of the formula, shape (m,)."""
         with np.errstate(all="ignore"):
             return np.asarray(self.formula(np, *self.x, *at), dtype=np.float64) - self.y
 
-    def exact_residual(self, at: np.ndarray) -> np.ndarray:
+    def exact_residual(self, at):
         """Return the residual of the file's decimals, rounded only at its end, shape (m,)."""
         with mpmath.workdps(40):
             point = [mpmath.mpf(float(value)) for value in at]
             return np.array([float(-difference) for difference in _differences(self, point)])
 
-    def jacobian(self, at: np.ndarray) -> np.ndarray:
+    def jacobian(self, at):
         """Return its derivatives to full precision, shape (m, n), by complex steps."""
         columns = []
         for index in range(len(at)):
@@ -131,7 +125,7 @@ class Certified:
 
 
 @cache
-def load(name: str) -> Certified:
+def load(name):
     """Read a problem from NIST's file."""
     text = (FOLDER / f"{name}.dat").read_text(encoding="ascii")
     level = re.search(r"(Lower|Average|Higher) Level of Difficulty", text)
@@ -150,7 +144,7 @@ def load(name: str) -> Certified:
     )  # fmt: skip
 
 
-def _points(problem: Certified) -> list[tuple[tuple[Any, ...], Any]]:
+def _points(problem):
     """Return predictors and response of each row in the digits that mpmath works with."""
     response = [mpmath.mpf(text) for text in problem.response]
     response = [mpmath.log(value) for value in response] if problem.name == "Nelson" else response
@@ -158,11 +152,11 @@ def _points(problem: Certified) -> list[tuple[tuple[Any, ...], Any]]:
     return list(zip(predictors, response, strict=True))
 
 
-def _differences(problem: Certified, at: list[Any]) -> list[Any]:
+def _differences(problem, at):
     return [y - problem.formula(mpmath, *x, *at) for x, y in _points(problem)]
 
 
-def high_precision(problem: Certified) -> tuple[list[float], list[float], float]:
+def high_precision(problem):
     """Return parameters, standard deviations and sum of squares by Gauss-Newton in 50 digits."""
     with mpmath.workdps(50):
         points = _points(problem)
@@ -185,7 +179,7 @@ def high_precision(problem: Certified) -> tuple[list[float], list[float], float]
         return [float(v) for v in at], [float(v) for v in deviations], float(squares)
 
 
-def digits(found: Any, certified: Any) -> float:
+def digits(found, certified):
     """Return the digits in which all numbers agree: the least -log10 of the relative difference, at most 11."""
     error = np.max(np.abs(np.asarray(found) / np.asarray(certified) - 1))
     if not np.isfinite(error):

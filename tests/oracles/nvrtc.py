@@ -1,22 +1,15 @@
 """NVIDIA's compiler without a GPU: CUDA C++ to machine code, and what ptxas says of registers and spills."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sysconfig
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from perflex.machines.residency import resources_in_log
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.machines.residency import Resources
+from perflex.machines.residency import Resources, resources_in_log
 
 __all__ = ["Compiled", "compile_cuda", "loads_in_ptx", "nvrtc_library"]
 
@@ -31,7 +24,7 @@ class Compiled:
 
 
 @lru_cache(maxsize=1)
-def nvrtc_library() -> ctypes.CDLL | None:
+def nvrtc_library():
     """Return NVRTC from the Python environment or CUDA's own folder, None where there is none."""
     site = Path(sysconfig.get_path("purelib"), "nvidia")
     folders = [*sorted(site.glob("*/lib")), Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
@@ -44,19 +37,19 @@ def nvrtc_library() -> ctypes.CDLL | None:
     return None
 
 
-def compile_cuda(source: str, arch: str) -> Compiled:
+def compile_cuda(source, arch):
     """Compile; RuntimeError with the log where that fails."""
     log, binary = _compiled(source, [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"], "CUBIN")
     return Compiled(resources_in_log(log), log, binary)
 
 
-def loads_in_ptx(source: str, arch: str = "compute_75") -> Counter[str]:
+def loads_in_ptx(source, arch="compute_75"):
     """Return how many loads of global and shared memory stand in the optimised code, those in loops once."""
     _, code = _compiled(source, [f"--gpu-architecture={arch}"], "PTX")
     return Counter(re.findall(r"\bld\.(global|shared)\b", code.rstrip(b"\0").decode()))
 
 
-def _compiled(source: str, options: list[str], what: str) -> tuple[str, bytes]:
+def _compiled(source, options, what):
     library = nvrtc_library()
     assert library is not None
     program = ctypes.c_void_p()
@@ -74,7 +67,7 @@ def _compiled(source: str, options: list[str], what: str) -> tuple[str, bytes]:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _text(size_of: object, get: object, program: ctypes.c_void_p) -> bytes:
+def _text(size_of, get, program):
     size = ctypes.c_size_t()
     _check(size_of(program, ctypes.byref(size)))  # type: ignore[operator]
     buffer = ctypes.create_string_buffer(size.value)
@@ -82,7 +75,7 @@ def _text(size_of: object, get: object, program: ctypes.c_void_p) -> bytes:
     return buffer.raw
 
 
-def _check(code: int) -> None:
+def _check(code):
     if code:
         msg = f"NVRTC error {code}"
         raise RuntimeError(msg)

@@ -25,8 +25,6 @@ Systematic differences between what a kernel says and what Oclgrind counts, each
 * *Constant memory* is an address space of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -35,17 +33,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import loopy as lp
 
 UNOPTIMISED = ("-cl-opt-disable",)
 ICD_PATHS = (
@@ -86,38 +79,38 @@ class Executed:
     loads: Mapping[str, Traffic] = field(default_factory=dict)
     stores: Mapping[str, Traffic] = field(default_factory=dict)
 
-    def load(self, space: str) -> Traffic:
+    def load(self, space):
         return self.loads.get(space, Traffic())
 
-    def store(self, space: str) -> Traffic:
+    def store(self, space):
         return self.stores.get(space, Traffic())
 
-    def madds(self, dtype: str | None = None) -> int:
+    def madds(self, dtype=None):
         """Multiply-adds of one dtype, or of all."""
         dtypes = _MADD_SUFFIX if dtype is None else (dtype,)
         return sum(self.calls.get(f"llvm.fmuladd.{_MADD_SUFFIX[name]}", 0) for name in dtypes)
 
     @property
-    def adds(self) -> int:
+    def adds(self):
         """Floating-point additions and subtractions of any width."""
         return self.instructions.get("fadd", 0) + self.instructions.get("fsub", 0)
 
     @property
-    def muls(self) -> int:
+    def muls(self):
         """Floating-point multiplications of any width."""
         return self.instructions.get("fmul", 0)
 
     @property
-    def divs(self) -> int:
+    def divs(self):
         """Floating-point divisions of any width."""
         return self.instructions.get("fdiv", 0)
 
     @property
-    def barriers(self) -> int:
+    def barriers(self):
         """Barriers passed, summed over work-items."""
         return self.called("barrier")
 
-    def called(self, function: str, dtype: str | None = None) -> int:
+    def called(self, function, dtype=None):
         """Calls of a built-in function, optionally only those whose first argument has a dtype."""
         total = 0
         for mangled, count in self.calls.items():
@@ -146,26 +139,25 @@ class SourceJob:
 
 
 @cache
-def find_icd() -> str | None:
+def find_icd():
     """Return the path of Oclgrind's ICD library, or None; ``OCLGRIND_ICD`` overrides the search."""
     named = os.environ.get("OCLGRIND_ICD")
     return next((path for path in ([named] if named else ICD_PATHS) if Path(path).is_file()), None)
 
 
 needs_oclgrind = pytest.mark.skipif(
-    find_icd() is None,
-    reason="Oclgrind is not installed (Debian package oclgrind, or OCLGRIND_ICD=path of its ICD)",
+    find_icd() is None, reason="Oclgrind is not installed (Debian package oclgrind, or OCLGRIND_ICD=path of its ICD)"
 )
 
-Job: TypeAlias = "tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob"
+Job = "tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob"
 
 
-def run(kernel: lp.TranslationUnit, sizes: Mapping[str, int], options: Sequence[str] = UNOPTIMISED) -> Executed:
+def run(kernel, sizes, options=UNOPTIMISED):
     """Run one kernel once; see `run_jobs`."""
     return run_jobs([(kernel, sizes)], options)[0]
 
 
-def run_jobs(jobs: Sequence[Job], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0) -> list[Executed]:
+def run_jobs(jobs, options=UNOPTIMISED, timeout=300.0):
     """Run all jobs in one process and return what each executed.
 
     Raises
@@ -180,12 +172,10 @@ def run_jobs(jobs: Sequence[Job], options: Sequence[str] = UNOPTIMISED, timeout:
     return [result for result in results if isinstance(result, Executed)]
 
 
-def run_each(
-    jobs: Sequence[Job], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0
-) -> list[Executed | OclgrindError]:
+def run_each(jobs, options=UNOPTIMISED, timeout=300.0):
     """Run all jobs in one process; an error takes the place of the counts of a job that failed."""
     described = [vars(job) if isinstance(job, SourceJob) else {"kernel": job[0], "sizes": dict(job[1])} for job in jobs]
-    found: list[Executed | OclgrindError] = []
+    found = []
     for number, result in enumerate(_in_a_child([job | {"options": list(options)} for job in described], timeout)):
         complaint = result["error"] or _complaint(result["stderr"])
         error = OclgrindError(f"job {number} on Oclgrind: {complaint}")
@@ -193,7 +183,7 @@ def run_each(
     return found
 
 
-def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeout: float = 300.0) -> list[str]:
+def compiled(sources, options=UNOPTIMISED, timeout=300.0):
     """Return what Oclgrind compiles OpenCL C to, in LLVM's language.
 
     Raises
@@ -209,7 +199,7 @@ def compiled(sources: Sequence[str], options: Sequence[str] = UNOPTIMISED, timeo
     return [result["code"] for result in results]
 
 
-def _in_a_child(jobs: list[dict[str, Any]], timeout: float) -> list[dict[str, str]]:
+def _in_a_child(jobs, timeout):
     icd = find_icd()
     assert icd is not None, "Oclgrind is not installed; install the Debian package oclgrind"
     with tempfile.TemporaryDirectory(prefix="oclgrind") as name:
@@ -232,21 +222,20 @@ def _in_a_child(jobs: list[dict[str, Any]], timeout: float) -> list[dict[str, st
         if done.returncode != 0 or not results_path.exists():
             msg = f"the Oclgrind process ended with code {done.returncode}: {done.stderr[-2000:]}"
             raise OclgrindError(msg)
-        results: list[dict[str, str]] = json.loads(results_path.read_text(encoding="utf-8"))
-    return results
+        return json.loads(results_path.read_text(encoding="utf-8"))
 
 
-def _complaint(text: str) -> str:
+def _complaint(text):
     found = re.search(r"(Invalid|Error|error|divergence|race|Unaligned)", text)
     return text.strip() if found else ""
 
 
-def parse_counts(text: str) -> Executed:
+def parse_counts(text):
     """Read the instruction histograms that Oclgrind prints, one per launch, and add them up."""
-    launches: list[str] = []
-    plain: Counter[str] = Counter()
-    calls: Counter[str] = Counter()
-    traffic: dict[str, dict[str, Traffic]] = {"load": {}, "store": {}}
+    launches = []
+    plain = Counter()
+    calls = Counter()
+    traffic = {"load": {}, "store": {}}
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
         if header is not None:

@@ -8,10 +8,7 @@ The paper's tool is cruder than the paper in three points, where its numbers and
   edge cuts a work-group.
 """
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,13 +21,6 @@ from perflex.features.gpu.volume_rules import L1Loads, Oversubscription, Parts, 
 from perflex.features.gpu.waves import launch_residency, waves_of
 from perflex.features.gpu.work_group_kinds import guards_of, whole_grid
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.gpu.volume_result import Volumes
-    from perflex.machines.machine import Machine
-
 # Bytes from which on addresses share no wavefront: Section 4.2 chose it and found no exact value.
 _FAR = 1024
 # The curves of the paper's tool at the time of the paper; the first and fourth predict misses, the others hits.
@@ -41,31 +31,30 @@ _PAPER_LOAD_MISS = (0.5, 13.0, 1.8)
 _STORE_HIT = (1.0, 0.044, -0.61)
 
 
-def paper_estimate(scop: Any, machine: Machine, registers: int, offsets: Mapping[str, int]) -> Volumes:
+def paper_estimate(scop, machine, registers, offsets):
     """Return the volumes of a Scop of one launch without sizes; arguments as `perflex.estimate_volumes`."""
     ((number, launch),) = accessing_launches(scop, {})
     resident = launch_residency(scop, number, {}, machine, registers).groups_per_unit
     return paper_volumes(launch, machine, resident, dict(offsets))
 
 
-def first_groups(wave: Sequence[tuple[int, int]], most: int) -> dict[tuple[int, ...], int]:
+def first_groups(wave, most):
     """Return the grid's first work-groups, along each axis up to so many and no more than a wave has, with weight 1."""
     axes = [range(min(most, end + 1 - start)) for start, end in wave]
     return dict.fromkeys(product(*axes), 1)
 
 
-def paper_cycles(addresses: np.ndarray, itemsize: int) -> np.ndarray:
+def paper_cycles(addresses, itemsize):
     """Return the cycles of each iteration's instructions (Section 4.2).
 
     A half sub-group takes as many as there are addresses on one of 16 banks of 8 bytes, or segments of 1024 bytes.
     """
     halves = addresses.reshape(len(addresses), -1, addresses.shape[-1] // 2)
     conflicts = bank_conflicts(halves, 16, 8, itemsize)
-    cycles: np.ndarray = np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
-    return cycles
+    return np.maximum(conflicts, distinct(halves, _FAR)).sum(axis=-1)
 
 
-def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int]) -> Volumes:
+def paper_volumes(launch, machine, resident, offsets):
     """Return the volumes of one launch by the rules of the paper; arguments as `current_volumes`."""
     lines = Lines.of(machine)
     units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
@@ -101,6 +90,6 @@ def paper_volumes(launch: ResolvedLaunch, machine: Machine, resident: int, offse
     return as_volumes(launch, parts, below_l1, rates, over, resident=resident, units=units)
 
 
-def _clamped(oversubscription: float) -> float:
+def _clamped(oversubscription):
     """Return the argument of the curves of overlaps; 0.1 stands for no set."""
     return min(max(oversubscription, 0.01), 10.0) if oversubscription else 0.1

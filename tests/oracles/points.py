@@ -1,24 +1,15 @@
 """Integer points of an isl set as numpy arrays, by testing every point of its bounding box, and what they access."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.features import Access, Scop, Statement
 
 Ints = NDArray[np.int64]
 
 MAX_BOX = 20_000_000
 
 
-def integer_points(domain: Any, names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, Ints]:
+def integer_points(domain, names, sizes):
     """Return the distinct values of the named dimensions of a set, others projected out, at sizes of its parameters.
 
     Under the name ``""`` stands an array of zeros, so that their length is there without any name.
@@ -36,7 +27,7 @@ def integer_points(domain: Any, names: Sequence[str], sizes: Mapping[str, int]) 
     return {name: rows[:, column] for column, name in enumerate(order)} | {"": rows.sum(axis=1) * 0}
 
 
-def rows_of(domain: isl.Set, sizes: Mapping[str, int]) -> Ints:
+def rows_of(domain, sizes):
     """Return the distinct points of a set at sizes of its parameters, one per row."""
     fixed = fixed_at(domain, sizes)
     rank = fixed.dim(isl.dim_type.set)
@@ -45,17 +36,17 @@ def rows_of(domain: isl.Set, sizes: Mapping[str, int]) -> Ints:
     return np.unique(rows, axis=0) if len(pieces) > 1 and rank else rows[: None if rank else 1]
 
 
-def instances(statement: Statement, sizes: Mapping[str, int]) -> list[Ints]:
+def instances(statement, sizes):
     """Return all instances of a statement of a Scop: one array for each dimension of its domain."""
     rows = rows_of(statement.domain, sizes)
     return list(rows.T) if rows.shape[1] else [rows.sum(axis=1)]
 
 
-def elements(scop: Scop, access: Access, sizes: Mapping[str, int], points: list[Ints]) -> Ints:
+def elements(scop, access, sizes, points):
     """Return the flat index of the element that an access touches at each instance; it must be one element."""
     polynomials = scop.array(access.array).strides if access.strides is None else access.strides
     total = np.zeros(len(points[0]), np.int64)
-    cases: list[Any] = []
+    cases = []
     isl.PwMultiAff.from_map(fixed_at(access.relation, sizes)).foreach_piece(lambda *case: cases.append(case))
     for subdomain, function in cases:
         element = np.zeros_like(total)
@@ -67,7 +58,7 @@ def elements(scop: Scop, access: Access, sizes: Mapping[str, int], points: list[
     return total
 
 
-def executions(scop: Scop, statement: Statement, points: list[Ints], lanes: int) -> Ints:
+def executions(scop, statement, points, lanes):
     """Return by which sub-group and in which iteration each instance is executed: rows of numbers, one per instance."""
     launch = scop.launches[statement.launch]
     groups, axes = len(launch.groups), len(launch.groups) + len(launch.items)
@@ -77,7 +68,7 @@ def executions(scop: Scop, statement: Statement, points: list[Ints], lanes: int)
     return np.stack([*points[:groups], flat // lanes, *points[axes:]], axis=1)
 
 
-def fixed_at(domain: Any, sizes: Mapping[str, int]) -> Any:
+def fixed_at(domain, sizes):
     """Return a set or map at given sizes, without its parameters."""
     for index in range(domain.dim(isl.dim_type.param)):
         name = domain.get_dim_name(isl.dim_type.param, index)
@@ -85,11 +76,11 @@ def fixed_at(domain: Any, sizes: Mapping[str, int]) -> Any:
     return domain.project_out(isl.dim_type.param, 0, domain.dim(isl.dim_type.param))
 
 
-def affine_values(aff: isl.Aff, grid: Sequence[Ints], count: int) -> Ints:
+def affine_values(aff, grid, count):
     """Evaluate the numerator of an affine form, with its divisions rounded down, at all points."""
     denominator = aff.get_denominator_val().to_python()
 
-    def scaled(value: isl.Val) -> int:
+    def scaled(value):
         return int((value * isl.Val(denominator)).to_python())
 
     total = np.full(count, scaled(aff.get_constant_val()), np.int64)
@@ -103,11 +94,11 @@ def affine_values(aff: isl.Aff, grid: Sequence[Ints], count: int) -> Ints:
     return total
 
 
-def _dim_names(domain: isl.Set) -> list[str]:
+def _dim_names(domain):
     return [domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set))]
 
 
-def _in_box(piece: isl.BasicSet) -> Ints:
+def _in_box(piece):
     rank = piece.dim(isl.dim_type.set)
     if piece.is_empty():
         return np.zeros((0, rank), np.int64)
@@ -124,12 +115,12 @@ def _in_box(piece: isl.BasicSet) -> Ints:
     return columns[_holds(piece, grid, len(columns))]
 
 
-def _inside(domain: isl.Set, points: Sequence[Ints], count: int) -> NDArray[np.bool_]:
+def _inside(domain, points, count):
     pieces = [_holds(piece, points, count) for piece in domain.compute_divs().get_basic_sets()]
     return np.logical_or.reduce([np.zeros(count, bool), *pieces])
 
 
-def _holds(piece: isl.BasicSet, points: Sequence[Ints], count: int) -> NDArray[np.bool_]:
+def _holds(piece, points, count):
     holds = np.ones(count, bool)
     for constraint in piece.get_constraints():
         value = affine_values(constraint.get_aff(), points, count)

@@ -8,23 +8,17 @@ quasi-affine subscripts with ``//`` and ``%``; prefetches; row- and column-major
 `make_random_kernel` draws from a seed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
 from loopy.check import pre_codegen_checks
 from loopy.diagnostic import CannotBranchDomainTree, LoopyError
 from pytools.graph import CycleError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _INNER_BOUNDS = (
     "0 <= j < m", "0 <= j < m", "0 <= j <= i", "i <= j < n", "0 <= j and i - 2 <= j <= i + 2 and j < n",
@@ -51,11 +45,11 @@ class RandomKernel:
     sizes: dict[str, int]
     text: str
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"{self.text}\nat {self.sizes}"
 
 
-def _single(text: str) -> str:
+def _single(text):
     """With its inexact numbers in single precision.
 
     loopy takes a reduction or a function of a number that is not exact in double precision, and so products in them
@@ -64,7 +58,7 @@ def _single(text: str) -> str:
     return re.sub(r"\b(0\.2|0\.3333333333333333|1e-3|1\.7)\b", r"\1f", text)
 
 
-def _floating(text: str) -> str:
+def _floating(text):
     """With an integer, loopy takes the maximum in double precision, whatever the kernel's type."""
     return f"{text}.0" if text.isdecimal() else text
 
@@ -86,13 +80,13 @@ class _Draft:
     prefetched: bool = False
     steps: list[str] = field(default_factory=list)
 
-    def one_of(self, options: Sequence[str]) -> str:
+    def one_of(self, options):
         return options[self.choices.randint(0, len(options) - 1)]
 
-    def chance(self, percent: int) -> bool:
+    def chance(self, percent):
         return self.choices.randint(1, 100) <= percent
 
-    def subscript(self, loops: Sequence[str]) -> str:
+    def subscript(self, loops):
         x = self.one_of(loops)
         y = self.one_of(loops)
         forms = (x, x, x, f"{x} + 1", f"2*{x}", f"{x} // 2", f"{x} % 4", f"{x} + {y}", f"3*{x} + {y} + 2")
@@ -101,7 +95,7 @@ class _Draft:
         )  # fmt: skip
         return self.one_of(rare) if self.chance(20) else self.one_of(forms)
 
-    def leaf(self, loops: Sequence[str]) -> str:
+    def leaf(self, loops):
         kind = self.choices.randint(0, 9)
         if kind == 0 and self.scalars:
             return self.one_of(self.scalars)
@@ -112,10 +106,10 @@ class _Draft:
         tag = self.one_of(("", "$first", "$second"))
         return f"{self.one_of(('u', 'v'))}{tag}[{self.subscript(loops)}, {self.subscript(loops)}]"
 
-    def access(self, loops: Sequence[str]) -> str:
+    def access(self, loops):
         return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
 
-    def expression(self, loops: Sequence[str], depth: int = 2) -> str:
+    def expression(self, loops, depth=2):
         kind = self.choices.randint(0, 9) if depth else 0
         first = self.access(loops) if depth == 0 or kind == 0 else self.expression(loops, depth - 1)
         second = self.leaf(loops)
@@ -129,7 +123,7 @@ class _Draft:
             return f"({first} - {second}*{self.access(loops)} + {self.leaf(loops)})"
         return self._nonlinear(kind, first, second, loops)
 
-    def _nonlinear(self, kind: int, first: str, second: str, loops: Sequence[str]) -> str:
+    def _nonlinear(self, kind, first, second, loops):
         if kind == 5:
             return f"{second}*{first}"
         if kind == 6:
@@ -147,15 +141,15 @@ class _Draft:
         guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
         return f"({self.access(loops)} if {guard} else {first})"
 
-    def _typed(self, text: str) -> str:
+    def _typed(self, text):
         return text if self.dtype == "float64" else _single(text)
 
-    def add(self, line: str, loops: Sequence[str], options: str = "") -> None:
+    def add(self, line, loops, options=""):
         number = len([entry for entry in self.lines if "{id=" in entry])
         after = f", dep=s{number - 1}" if number else ""
         self.lines.append(f"{line} {{id=s{number}, inames={':'.join(loops)}{after}{options}}}")
 
-    def statement(self) -> None:
+    def statement(self):
         deep = self.nested and (self.inner_parallel or self.chance(60))
         loops = ["i", "j"] if deep else ["i"]
         kind = self.choices.randint(0, 9)
@@ -168,12 +162,12 @@ class _Draft:
         else:
             self._plain(loops)
 
-    def output(self, loops: Sequence[str]) -> str:
+    def output(self, loops):
         name = f"out{len(self.outputs)}"
         self.outputs[name] = len(loops)
         return f"{name}[{', '.join(loops)}]"
 
-    def _plain(self, loops: list[str]) -> None:
+    def _plain(self, loops):
         target = self.output(loops)
         value = self.expression(loops)
         if self.chance(30):
@@ -186,7 +180,7 @@ class _Draft:
         if self.chance(30):
             self.add(f"{target} = {target} + {self.expression(loops, 1)}", loops)
 
-    def _scalar(self, loops: list[str]) -> None:
+    def _scalar(self, loops):
         name = f"t{len(self.lines)}"
         if "j" in loops and not self.inner_parallel:
             # A scalar set inside a sequential loop is used at once, in the same loop.
@@ -196,7 +190,7 @@ class _Draft:
         self.add(f"<{self.dtype}> {name} = {self.expression(loops, 1)}", loops)
         self.scalars.append(name)
 
-    def _reduction(self, loops: list[str]) -> None:
+    def _reduction(self, loops):
         k = f"k{len(self.loops)}"
         self.loops.append((k, self.one_of(_REDUCED_BOUNDS).format(k=k)))
         if "j" in loops:
@@ -213,7 +207,7 @@ class _Draft:
         reduced = f"reduce({operation}, {k}, {self._typed(body)})"
         self.add(f"{self.output(loops)} = {reduced}{self.one_of(('', ' + ' + self.leaf(loops)))}", loops)
 
-    def _private_array(self, loops: list[str]) -> None:
+    def _private_array(self, loops):
         name = f"w{len(self.private_arrays)}"
         self.private_arrays.append(name)
         p, q = f"p{len(self.loops)}", f"q{len(self.loops)}"
@@ -221,14 +215,14 @@ class _Draft:
         self.add(f"{name}[{p}] = {self.access([*loops, p])}", [*loops, p])
         self.add(f"{self.output(loops)} = sum({q}, {name}[3 - {q}]*{self.access(loops)})", loops)
 
-    def prefetched_statement(self) -> None:
+    def prefetched_statement(self):
         terms = [f"f[i + {shift}]" for shift in range(self.choices.randint(1, 3))]
         loops = ["i", "j"] if self.inner_parallel else ["i"]
         self.add(f"{self.output(loops)} = {' + '.join(terms)} + {self.access(loops)}", loops)
         self.prefetched = True
 
 
-def _draft(choices: random.Random) -> _Draft:
+def _draft(choices):
     draft = _Draft(choices)
     draft.dtype = draft.one_of(("float32", "float64"))
     draft.nested = draft.chance(70)
@@ -250,7 +244,7 @@ def _draft(choices: random.Random) -> _Draft:
     return draft
 
 
-def _choose_steps(draft: _Draft) -> None:
+def _choose_steps(draft):
     size = draft.one_of(("2", "3", "4", "8"))
     inner_size = draft.one_of(("2", "3", "4"))
     if draft.inner_parallel:
@@ -265,7 +259,7 @@ def _choose_steps(draft: _Draft) -> None:
         draft.steps.append(f"j:+:{inner_size}")
 
 
-def _apply(kernel: lp.TranslationUnit, draft: _Draft) -> lp.TranslationUnit:
+def _apply(kernel, draft):
     for step in draft.steps:
         iname, tags, size = step.split(":")
         if "+" in tags:
@@ -279,7 +273,7 @@ def _apply(kernel: lp.TranslationUnit, draft: _Draft) -> lp.TranslationUnit:
     return kernel
 
 
-def _domain(iname: str, bounds: str, below_inner: bool) -> str:
+def _domain(iname, bounds, below_inner):
     parameters = ["n", "m"]
     if iname != "i" and re.search(r"\bi\b", bounds):
         parameters.append("i")
@@ -289,7 +283,7 @@ def _domain(iname: str, bounds: str, below_inner: bool) -> str:
     return f"[{', '.join(parameters)}] -> {{ [{iname}]: {bounds} }}"
 
 
-def _build(draft: _Draft) -> RandomKernel:
+def _build(draft):
     text = "\n".join(draft.lines)
     dtype = np.dtype(draft.dtype)
     extent = "4*n + 4*m + 16"
@@ -314,7 +308,7 @@ def _build(draft: _Draft) -> RandomKernel:
     return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))
 
 
-def _attempt(choices: random.Random) -> RandomKernel | None:
+def _attempt(choices):
     """Draw a kernel; None when loopy cannot put it in order, which is not our subject."""
     draft = _draft(choices)
     try:
@@ -327,7 +321,7 @@ def _attempt(choices: random.Random) -> RandomKernel | None:
     return drawn
 
 
-def make_random_kernel(seed: int) -> RandomKernel:
+def make_random_kernel(seed):
     """Return the kernel of a seed, drawing again (deterministically) while loopy refuses."""
     choices = random.Random(seed)  # noqa: S311 - not for secrets
     drawn = None

@@ -4,8 +4,6 @@ Bands, triangles, windows (also clipped to the array), segments, tiles with abso
 these; one or two axes of work-items; a reduction, or statements of which a condition leaves out some iterations.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 
@@ -36,11 +34,11 @@ class ShiftedKernel:
     text: str
     plain: bool  # Whether no compiler keeps a value in a register that another iteration needs
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"{self.text}\nat {self.sizes}"
 
 
-def make_shifted_kernel(seed: int) -> ShiftedKernel:
+def make_shifted_kernel(seed):
     """Return the kernel of a seed, drawing again while loopy refuses."""
     mend()
     choices = random.Random(seed)  # noqa: S311 - not for secrets
@@ -53,7 +51,7 @@ def make_shifted_kernel(seed: int) -> ShiftedKernel:
         return drawn
 
 
-def _draw(choices: random.Random) -> ShiftedKernel:
+def _draw(choices):
     axes = ["i", "q"][: choices.choice((1, 1, 1, 2))]
     loops = ["j", "k", "l"][: choices.choice((1, 1, 2, 2, 3))]
     n = choices.randint(5, 20 if len(loops) > 2 else 40)

@@ -1,7 +1,5 @@
 """The brute-force counts against hand-computed numbers and against executed instructions."""
 
-from __future__ import annotations
-
 import islpy as isl
 import loopy as lp
 import pytest
@@ -9,10 +7,10 @@ import pytest
 from sample_kernels import matmul
 from support.written_kernels import written
 
-from .brute import Counts, count
+from .brute import count
 from .expressions import NotEnumerableError
 from .mended_loopy import mend
-from .oclgrind import Executed, needs_oclgrind, run_jobs
+from .oclgrind import needs_oclgrind, run_jobs
 from .points import integer_points
 from .random_kernels import make_random_kernel
 
@@ -94,7 +92,7 @@ def test_indirect_access_is_refused():
         count(kernel, {"n": 4})
 
 
-def summary_of_counts(counts: Counts) -> dict[str, int]:
+def summary_of_counts(counts):
     names = ("madd", "add", "mul", "div", "exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")
     floats = {name: sum(counts.operations(name, dtype) for dtype in FLOATS) for name in names}
     floats["fmax"] += sum(counts.operations("max", dtype) for dtype in FLOATS)
@@ -106,7 +104,7 @@ def summary_of_counts(counts: Counts) -> dict[str, int]:
     return floats | moved | {"barriers": counts.barriers}
 
 
-def summary_of_executed(executed: Executed) -> dict[str, int]:
+def summary_of_executed(executed):
     called = {name: executed.called(name) for name in ("exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")}
     plain = {
         "madd": executed.madds(), "add": executed.adds, "mul": executed.muls, "div": executed.divs,

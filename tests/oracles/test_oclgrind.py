@@ -1,27 +1,17 @@
 """Each systematic difference named in `oracles.oclgrind`, proved on a small hand-written kernel."""
 
-from __future__ import annotations
-
 import pytest
 
-from .oclgrind import (
-    Executed,
-    OclgrindError,
-    SourceJob,
-    Traffic,
-    needs_oclgrind,
-    parse_counts,
-    run_jobs,
-)
+from .oclgrind import OclgrindError, SourceJob, Traffic, needs_oclgrind, parse_counts, run_jobs
 
 ITEMS = 16
 
 
-def executed(body: str, *, optimise: bool = False, **job: object) -> Executed:
+def executed(body, *, optimise=False, **job):
     return executed_together([body], optimise=optimise, **job)[0]
 
 
-def executed_together(bodies: list[str], *, optimise: bool = False, **job: object) -> list[Executed]:
+def executed_together(bodies, *, optimise=False, **job):
     """Return what each body executes; all run in one process, whose start takes most of the time."""
     dtype = job.get("dtypes", ("float32", "float32"))[0]
     name = {"float32": "float", "float64": "double"}[dtype]
@@ -77,7 +67,7 @@ PER_ITEM = {
 
 
 @needs_oclgrind
-def test_what_is_executed_from_left_to_right() -> None:
+def test_what_is_executed_from_left_to_right():
     for (body, (madds, adds, muls, *more)), counts in zip(
         PER_ITEM.items(), executed_together([*PER_ITEM]), strict=True
     ):
@@ -92,7 +82,7 @@ def test_what_is_executed_from_left_to_right() -> None:
 
 
 @needs_oclgrind
-def test_barriers_count_per_work_item_and_local_memory_is_apart() -> None:
+def test_barriers_count_per_work_item_and_local_memory_is_apart():
     body = "l[get_local_id(0)] = a[i]; barrier(CLK_LOCAL_MEM_FENCE); b[i] = l[7 - get_local_id(0)];"
     counts = executed(body, local_bytes=(32,))
     assert counts.barriers == ITEMS
@@ -101,6 +91,6 @@ def test_barriers_count_per_work_item_and_local_memory_is_apart() -> None:
 
 @needs_oclgrind
 @pytest.mark.parametrize(("body", "words"), [("b[i] = a[i + 1000];", "Invalid"), ("b[i] = nonsense;", "nonsense")])
-def test_an_invalid_access_and_a_build_failure_are_errors(body: str, words: str) -> None:
+def test_an_invalid_access_and_a_build_failure_are_errors(body, words):
     with pytest.raises(OclgrindError, match=words):
         executed(body)

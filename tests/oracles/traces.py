@@ -6,26 +6,15 @@ work-items (axis 0 fastest), other sequential loops. Work-items of axis 0 go thr
 at a time. Nothing here knows of nests, windows or distances of reuse.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from .points import Ints, elements, instances
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features import Scop, Statement
+from .points import elements, instances
 
 # Bytes between the first elements of two arrays.
 _APART = 1 << 30
 
 
-def scop_trace(
-    scop: Scop, sizes: Mapping[str, int], *, lanes: int = 1, line: int = 64, seed: int = 0
-) -> tuple[Ints, Any]:
+def scop_trace(scop, sizes, *, lanes=1, line=64, seed=0):
     """Return line numbers and store flags of all accesses to global and local memory, in order of time.
 
     So many `lanes` along axis 0 go through inner loops in lock step; a cache line has so many bytes. Subscripts that
@@ -60,7 +49,7 @@ def scop_trace(
     return np.concatenate(lines)[sequence], np.concatenate(stores)[sequence]
 
 
-def _key(scop: Scop, statement: Statement, points: list[Ints], lanes: int) -> list[Ints]:
+def _key(scop, statement, points, lanes):
     """Return columns by which instances come one after the other; the last one is the lane."""
     launch = scop.launches[statement.launch]
     axes, items = len(launch.groups), len(launch.items)
@@ -83,7 +72,7 @@ def _key(scop: Scop, statement: Statement, points: list[Ints], lanes: int) -> li
     return [*key, lane]
 
 
-def _barriers(scop: Scop, statement: Statement) -> tuple[int, int]:
+def _barriers(scop, statement):
     """Return how many loops of a statement hold barriers, and how many barriers are before it in these."""
     if not scop.launches[statement.launch].items:
         return len(statement.loops), 0

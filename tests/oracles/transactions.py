@@ -1,29 +1,21 @@
 """Sub-groups, work-items and memory transactions of a Scop, counted instance by instance."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .points import elements, executions, instances
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features import Scop
-
 WARP = 32
 
 
-def accessed(scop: Scop, sizes: Mapping[str, int]) -> tuple[Counter[str], dict[str, list[int]]]:
+def accessed(scop, sizes):
     """Return transactions of each array, and the sub-groups and work-items that execute accesses of each address space.
 
     Of global memory, transactions are sectors of 32 bytes; of local memory, accesses with their replays in 32 banks of
     4 bytes.
     """
-    transactions: Counter[str] = Counter()
+    transactions = Counter()
     executed = {space: [0, 0] for space in ("global", "local", "private")}
     for statement in scop.statements:
         points = instances(statement, sizes)

@@ -1,7 +1,5 @@
 """Described spaces with times of a known model, for tests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from perflex import DescribedSpace, load_description

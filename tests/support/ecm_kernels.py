@@ -1,10 +1,7 @@
 """Kernels and machines for the tests of cache volumes on CPUs."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
 import loopy as lp
 import numpy as np
@@ -13,13 +10,8 @@ from perflex import Machine
 from perflex.features import extract_scop
 from perflex.machines.machine import CacheLevel, MemoryStream
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from perflex.features import Scop
-
-
-def small_machine(*sizes: int, **changes: object) -> Machine:
+def small_machine(*sizes, **changes):
     """A CPU with caches of these sizes, without associativity."""
     levels = tuple(
         CacheLevel(f"L{number}", size, 1, 64, None, True, False, 32.0, 16.0, True, "sum")
@@ -29,16 +21,7 @@ def small_machine(*sizes: int, **changes: object) -> Machine:
     return Machine(name="small", kind="cpu", clock_hz=2e9, levels=levels, memory_streams=streams, **changes)
 
 
-def loopy_kernel(
-    domain: str,
-    code: str,
-    arrays: Mapping[str, str],
-    order: str = "",
-    *,
-    dtype: type = np.float64,
-    name: str = "k",
-    indices: str = "",
-) -> lp.TranslationUnit:
+def loopy_kernel(domain, code, arrays, order="", *, dtype=np.float64, name="k", indices=""):
     """A kernel of sequential loops, outermost first in `order`; arrays by name with their shapes.
 
     The array `indices` is of 32-bit integers.
@@ -56,14 +39,14 @@ def loopy_kernel(
     return lp.prioritize_loops(kernel, order) if order else kernel
 
 
-def on_grid(kernel: lp.TranslationUnit, **blocks: tuple[str, int]) -> lp.TranslationUnit:
+def on_grid(kernel, **blocks):
     """The kernel with loops on an OpenCL grid: name=(axis, work-items)."""
     for iname, (axis, items) in blocks.items():
         kernel = lp.split_iname(kernel, iname, items, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
     return kernel
 
 
-def star_offsets(dimensions: int, radius: int) -> list[tuple[int, ...]]:
+def star_offsets(dimensions, radius):
     """Offsets of a star without its centre, outermost axis first."""
     return [
         tuple(step if axis == moved else 0 for axis in range(dimensions))
@@ -73,7 +56,7 @@ def star_offsets(dimensions: int, radius: int) -> list[tuple[int, ...]]:
     ]
 
 
-def terms(array: str, inames: str, offsets: list[tuple[int, ...]]) -> str:
+def terms(array, inames, offsets):
     """A sum of accesses at offsets from the inames."""
     return " + ".join(
         f"{array}[{', '.join(f'{iname}+{step}' for iname, step in zip(inames, offset, strict=True))}]"
@@ -82,7 +65,7 @@ def terms(array: str, inames: str, offsets: list[tuple[int, ...]]) -> str:
 
 
 @cache
-def jacobi2d() -> Scop:
+def jacobi2d():
     """kerncraft's 2d-5pt."""
     code = f"b[j,i] = 0.25*({terms('a', 'ji', star_offsets(2, 1))})"
     return extract_scop(
@@ -91,7 +74,7 @@ def jacobi2d() -> Scop:
 
 
 @cache
-def jacobi3d() -> Scop:
+def jacobi3d():
     """kerncraft's 3d-7pt."""
     code = f"b[k,j,i] = 0.25*({terms('a', 'kji', star_offsets(3, 1))})"
     domain = "{[k,j,i]: 1<=k<M-1 and 1<=j<N-1 and 1<=i<N-1}"
@@ -99,7 +82,7 @@ def jacobi3d() -> Scop:
 
 
 @cache
-def wave3d(radius: int) -> Scop:
+def wave3d(radius):
     """Wave3D of YaskSite (Eq. 5), four grids."""
     around = terms("u", "xyz", [(0, 0, 0), *star_offsets(3, radius)])
     code = f"w[x,y,z] = 2*u[x,y,z] - p[x,y,z] + v[x,y,z]*({around})"

@@ -1,18 +1,9 @@
 """The values of all features that a kernel has."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 from perflex import estimate_ecm, load_machine
 from perflex.errors import PerflexError
 from perflex.features import Target, parse_feature
 from perflex.features.families import registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from perflex.features import Scop
 
 TARGETS = (
     Target(sub_group_size=32, machine=load_machine("V100")),
@@ -20,7 +11,7 @@ TARGETS = (
 )
 
 
-def everything(scop: Scop, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+def everything(scop, sizes):
     """Yield the value of every feature that a kernel has."""
     examples = [example for family in registry._families for example in family.examples()]
     for target in TARGETS:
@@ -36,7 +27,7 @@ def everything(scop: Scop, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]
             yield f"{target.sub_group_size} {name}", value
 
 
-def caches(scop: Scop, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+def caches(scop, sizes):
     """Yield what a CPU's caches load."""
     for lanes in (1, 8):
         try:

@@ -1,7 +1,5 @@
 """Reads HTML as strictly as a reader of its source would: tags closed in order, identifiers unique, tables whole."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -15,14 +13,14 @@ class Table:
     values: list[list[str | None]] = field(default_factory=list)
 
     @property
-    def head(self) -> list[str]:
+    def head(self):
         return self.rows[0]
 
-    def column(self, heading: str) -> list[str]:
+    def column(self, heading):
         place = self.head.index(heading)
         return [row[place] for row in self.rows[1:]]
 
-    def numbers(self, heading: str) -> list[float | None]:
+    def numbers(self, heading):
         place = self.head.index(heading)
         return [None if row[place] is None else float(row[place]) for row in self.values[1:]]
 
@@ -30,7 +28,7 @@ class Table:
 class Document(HTMLParser):
     """A parsed page, or a piece of one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
         self.errors: list[str] = []
@@ -46,7 +44,7 @@ class Document(HTMLParser):
         self.close()
         self.errors += [f"<{tag}> is never closed" for tag in self.open]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         given = dict(attrs)
         if len(given) < len(attrs):
             self.errors.append(f"<{tag}> has an attribute twice")
@@ -66,12 +64,12 @@ class Document(HTMLParser):
         elif tag in {"td", "th"}:
             self.tables[-1].values[-1].append(given.get("data-value"))
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.handle_starttag(tag, attrs)
         if tag not in VOID:
             self.handle_endtag(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if not self.open or self.open[-1] != tag:
             self.errors.append(f"</{tag}> closes {self.open[-1:]}, line {self.getpos()[0]}")
             return
@@ -88,22 +86,22 @@ class Document(HTMLParser):
         elif tag in {"h1", "h2", "h3"}:
             self.headings.append((tag, inside))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._within:
             self._within[-1].append(data)
         if not {"style", "script"} & set(self.open):
             self.texts.append(data)
 
     @property
-    def text(self) -> str:
+    def text(self):
         return "".join(self.texts)
 
-    def table(self, caption: str) -> Table:
+    def table(self, caption):
         (found,) = [table for table in self.tables if table.caption.startswith(caption)]
         return found
 
 
-def checked(text: str) -> Document:
+def checked(text):
     """Return a document that is well formed, and loads nothing."""
     found = Document(text)
     assert found.errors == []

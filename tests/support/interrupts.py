@@ -1,7 +1,5 @@
 """Commands in a terminal of their own that are interrupted, and what is left of them."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -14,10 +12,6 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _MARK = "PERFLEX_INTERRUPTED_RUN"
 # Beside other work a command takes many times as long to begin.
@@ -72,7 +66,7 @@ class TerminalCommand:
         Environment variables beside this process's.
     """
 
-    def __init__(self, words: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, words, variables):
         self._mark = f"{_MARK}={uuid.uuid4().hex}"
         self._terminal, theirs = pty.openpty()
         self._numbers, told = os.pipe()
@@ -85,7 +79,7 @@ class TerminalCommand:
         self._output = b""
         self.pid = self._number()
 
-    def close(self) -> None:
+    def close(self):
         """Kill all that is left."""
         for pid in self._running():
             with suppress(ProcessLookupError):
@@ -95,7 +89,7 @@ class TerminalCommand:
         os.close(self._terminal)
         os.close(self._numbers)
 
-    def comes_to(self, words: str, count: int = 1) -> bool:
+    def comes_to(self, words, count=1):
         """Wait until so many of its processes have words in their command lines; return whether it came to that."""
         end = time.monotonic() + _START_S
         while sum(words in line for line in self._running().values()) < count:
@@ -104,19 +98,19 @@ class TerminalCommand:
                 return False
         return True
 
-    def shown(self) -> str:
+    def shown(self):
         """Return what stands in the terminal."""
         self._read(0)
         return self._output.decode(errors="replace")
 
-    def runs_for(self, seconds: float) -> bool:
+    def runs_for(self, seconds):
         """Let it run; return whether it still does."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self._has_ended():
             self._read(min(left, 0.1))
         return not self._has_ended()
 
-    def interrupt(self, number: signal.Signals, times: int = 1) -> Ending:
+    def interrupt(self, number, times=1):
         """Press Ctrl-C, or send another signal to the command's main process, and look for its end."""
         self._read(0)
         shown, known = len(self._output), self._running()
@@ -133,22 +127,22 @@ class TerminalCommand:
         code = self._number() if self.pid not in running else 0
         return Ending(code, seconds, tuple(words[-150:] for words in running.values()), _lines(self._output[shown:]))
 
-    def _has_ended(self) -> bool:
+    def _has_ended(self):
         return bool(select.select([self._numbers], [], [], 0)[0])
 
-    def _number(self) -> int:
+    def _number(self):
         """Return the next number that the shell says: the command's process, then its exit code."""
         text = b""
         while not text.endswith(b"\n"):
             text += os.read(self._numbers, 1)
         return int(text)
 
-    def _read(self, limit_s: float) -> None:
+    def _read(self, limit_s):
         while select.select([self._terminal], [], [], limit_s)[0]:
             self._output += os.read(self._terminal, 1 << 16)
             limit_s = 0
 
-    def _running(self) -> dict[int, str]:
+    def _running(self):
         """Return the processes with the command's mark and all that they started, with their command lines."""
         parents = _parents()
         found = {pid for pid in parents if self._mark.encode() in _of(pid, "environ").split(b"\0")}
@@ -157,7 +151,7 @@ class TerminalCommand:
         return {pid: _words(pid) for pid in found}
 
 
-def _parents() -> dict[int, int]:
+def _parents():
     """Return the parent of each process of this machine that has not ended."""
     found = {}
     for place in Path("/proc").iterdir():
@@ -168,22 +162,22 @@ def _parents() -> dict[int, int]:
     return found
 
 
-def _still(known: Mapping[int, str]) -> dict[int, str]:
+def _still(known):
     parents = _parents()
     return {pid: words for pid, words in known.items() if pid in parents and _words(pid) == words}
 
 
-def _words(pid: int) -> str:
+def _words(pid):
     return _of(pid, "cmdline").replace(b"\0", b" ").decode()
 
 
-def _of(pid: int, what: str) -> bytes:
+def _of(pid, what):
     with suppress(OSError):
         return Path(f"/proc/{pid}/{what}").read_bytes()
     return b""
 
 
-def _lines(shown: bytes) -> tuple[str, ...]:
+def _lines(shown):
     text = _CONTROL.sub(b"", shown).replace(b"^C", b"").replace(b"\r\n", b"\n").decode(errors="replace")
     # What stands behind the last carriage return has overwritten the rest.
     return tuple(line.rpartition("\r")[2] for line in text.split("\n") if line.rpartition("\r")[2].strip())

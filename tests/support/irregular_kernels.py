@@ -1,9 +1,6 @@
 """Kernels whose loops, guards and subscripts are irregular, small enough to follow access by access."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,16 +8,13 @@ from perflex.features import annotate
 
 from .ecm_kernels import loopy_kernel, on_grid
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 A, AB = {"a": "(n,n)"}, {"a": "(n,n)", "b": "(n,n)"}
 ABC = {**AB, "c": "(n,n)"}
 XY = {"x": "(n)", "y": "(n)"}
 LONG = {"x": "(2*n)", "y": "(n)"}
 
 
-def _made(domain: str, code: str, arrays: dict[str, str], grid: str, *, data: str = "", **options: Any) -> Any:
+def _made(domain, code, arrays, grid, *, data="", **options):
     """Make a kernel: of loops in an order such as "i,j", or on a grid of "tiles" or "lines" of work-items.
 
     Of an array that `data` names, any element may be accessed.
@@ -33,7 +27,7 @@ def _made(domain: str, code: str, arrays: dict[str, str], grid: str, *, data: st
     return annotate(kernel, accesses={data: "anywhere"}) if data else kernel
 
 
-def _table(rows: dict[str, tuple[Any, ...]]) -> dict[str, Callable[[], Any]]:
+def _table(rows):
     return {name: partial(_made, *row[:4], **(row[4] if len(row) > 4 else {})) for name, row in rows.items()}
 
 

@@ -1,14 +1,12 @@
 """Kernels that several tests of launches share."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 
 __all__ = ["two_programs"]
 
 
-def two_programs() -> lp.TranslationUnit:
+def two_programs():
     """Return a kernel of two device programs: one scales, the other adds both ends, a global barrier between."""
     kernel = lp.make_kernel(
         "{[i,j]: 0<=i,j<n}",

@@ -1,7 +1,5 @@
 """Machine facts as the reference outputs used them (the paper's tool); RTX 2080 Ti from its data sheet."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from perflex import Machine

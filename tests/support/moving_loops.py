@@ -4,17 +4,11 @@ Each is a description from which the kernel is written in two forms: loops that 
 shift in the subscripts.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .ecm_kernels import loopy_kernel
-
-if TYPE_CHECKING:
-    import loopy as lp
 
 
 @dataclass(frozen=True)
@@ -39,11 +33,11 @@ class MovingKernel:
     shapes: dict[str, str] = field(hash=False)
     update: bool = False  # whether the stored element is loaded before
 
-    def loopy(self, *, shifted: bool) -> lp.TranslationUnit:
+    def loopy(self, *, shifted):
         """Return the kernel, with loops that begin at 0 and the shift in the subscripts if `shifted`."""
         moved = {loop.name: f"({loop.shift} + {loop.name})" for loop in self.loops if shifted and loop.shift}
 
-        def text(expression: str) -> str:
+        def text(expression):
             # Shifts may have loops in them that are shifted themselves.
             for name in reversed([loop.name for loop in self.loops]):
                 if name in moved:
@@ -63,17 +57,17 @@ class MovingKernel:
         return loopy_kernel(domain, code, self.shapes, order)
 
 
-def random_moving_kernel(seed: int) -> MovingKernel:
+def random_moving_kernel(seed):
     """Return a kernel of any kind."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     return rng.choice(_KINDS)(rng)
 
 
-def _whole(name: str, first: int = 0, last: int = 0) -> MovingLoop:
+def _whole(name, first=0, last=0):
     return MovingLoop(name, (str(first),), (f"n-{last}" if last else "n",))
 
 
-def _tiles(rng: random.Random, names: str, n: int, first: int, last: int) -> tuple[list[MovingLoop], list[MovingLoop]]:
+def _tiles(rng, names, n, first, last):
     """Return loops over tiles and in them, with absolute indices that stop at the array's end."""
     outer, inner = [], []
     for name in names:
@@ -86,15 +80,15 @@ def _tiles(rng: random.Random, names: str, n: int, first: int, last: int) -> tup
     return outer, inner
 
 
-def _offsets(rng: random.Random, axes: int, radius: int) -> list[tuple[int, ...]]:
+def _offsets(rng, axes, radius):
     return sorted({tuple(rng.randint(-radius, radius) for _ in range(axes)) for _ in range(rng.randint(1, 5))})
 
 
-def _at(array: str, names: str, offsets: tuple[int, ...]) -> str:
+def _at(array, names, offsets):
     return f"{array}[{', '.join(f'{name}{step:+d}' for name, step in zip(names, offsets, strict=True))}]"
 
 
-def _tiled_stencil(rng: random.Random) -> MovingKernel:
+def _tiled_stencil(rng):
     n, radius = rng.randint(90, 210), rng.choice([1, 1, 2])
     outer, inner = _tiles(rng, "ji", n, radius, radius)
     rng.shuffle(outer)
@@ -102,7 +96,7 @@ def _tiled_stencil(rng: random.Random) -> MovingKernel:
     return MovingKernel("tiled stencil", n, (*outer, *inner), "b[j,i]", tuple(loads), {"a": "(n,n)", "b": "(n,n)"})
 
 
-def _tiled_columns(rng: random.Random) -> MovingKernel:
+def _tiled_columns(rng):
     n, radius = rng.randint(90, 210), rng.choice([1, 2])
     (outer,), (inner,) = _tiles(rng, "i", n, radius, radius)
     loads = [_at("a", "ji", offset) for offset in _offsets(rng, 2, radius)]
@@ -110,7 +104,7 @@ def _tiled_columns(rng: random.Random) -> MovingKernel:
     return MovingKernel("columns", n, loops, "b[j,i]", tuple(loads), {"a": "(n,n)", "b": "(n,n)"})
 
 
-def _tiled_space(rng: random.Random) -> MovingKernel:
+def _tiled_space(rng):
     n = rng.randint(28, 44)
     outer, inner = _tiles(rng, "ji", n, 1, 1)
     loads = [_at("a", "kji", offset) for offset in _offsets(rng, 3, 1)]
@@ -118,7 +112,7 @@ def _tiled_space(rng: random.Random) -> MovingKernel:
     return MovingKernel("tiled space", n, loops, "b[k,j,i]", tuple(loads), {"a": "(n,n,n)", "b": "(n,n,n)"})
 
 
-def _transposition(rng: random.Random) -> MovingKernel:
+def _transposition(rng):
     n = rng.randint(90, 250)
     outer, inner = _tiles(rng, "ji", n, 0, 0)
     return MovingKernel(
@@ -126,7 +120,7 @@ def _transposition(rng: random.Random) -> MovingKernel:
     )  # fmt: skip
 
 
-def _product(rng: random.Random) -> MovingKernel:
+def _product(rng):
     n = rng.randint(36, 60)
     (outer,), (inner,) = _tiles(rng, rng.choice("kj"), n, 0, 0)
     loops = [outer, *(inner if name == inner.name else _whole(name) for name in rng.choice(["ikj", "ijk", "kij"]))]
@@ -135,7 +129,7 @@ def _product(rng: random.Random) -> MovingKernel:
     )  # fmt: skip
 
 
-def _segments(rng: random.Random) -> MovingKernel:
+def _segments(rng):
     n, width = rng.randint(60, 900), rng.choice([5, 16, 33, 64])
     skip = width + rng.choice([0, 0, 3, 40])
     loops = [_whole("i"), MovingLoop("j", (f"{skip}*i",), (f"{skip}*i+{width}",), f"{skip}*i")]
@@ -145,7 +139,7 @@ def _segments(rng: random.Random) -> MovingKernel:
     return MovingKernel("segments", n, tuple(loops), "y[i]", ("x[j]",), shapes, update=True)
 
 
-def _windows(rng: random.Random) -> MovingKernel:
+def _windows(rng):
     n, step = rng.randint(60, 300), rng.choice([1, 1, 2, 5, 16])
     width = rng.choice([20, 64, 150, 400])
     loads = ["x[j]", *(["h[j]"] if rng.random() < 0.5 else [])]
@@ -155,28 +149,28 @@ def _windows(rng: random.Random) -> MovingKernel:
     return MovingKernel("windows", n, loops, "y[i]", tuple(loads), {"y": "(n)", "x": size, "h": size}, update=True)
 
 
-def _convolution(rng: random.Random) -> MovingKernel:
+def _convolution(rng):
     n, width = rng.randint(100, 300), rng.choice([20, 64, 150])
     loops = (_whole("i"), MovingLoop("j", ("i",), (f"i+{width}",), "i"))
     shapes = {"y": "(n)", "x": f"(n+{width})", "h": f"({width})"}
     return MovingKernel("convolution", n, loops, "y[i]", ("x[j]", "h[j-i]"), shapes, update=True)
 
 
-def _rows_of_windows(rng: random.Random) -> MovingKernel:
+def _rows_of_windows(rng):
     n, width = rng.randint(60, 150), rng.choice([8, 20, 40])
     shapes = {"b": "(n,n)", "a": f"(n,n+{width})"}
     loops = (_whole("r"), _whole("i"), MovingLoop("j", ("i",), (f"i+{width}",), "i"))
     return MovingKernel("rows of windows", n, loops, "b[r,i]", ("a[r,j]",), shapes, update=True)
 
 
-def _columns_of_windows(rng: random.Random) -> MovingKernel:
+def _columns_of_windows(rng):
     n, width = rng.randint(30, 60), rng.choice([4, 8, 12])
     shapes = {"b": "(n,n)", "a": f"(n+{width},n)"}
     loops = (_whole("i"), MovingLoop("j", ("i",), (f"i+{width}",), "i"), _whole("r"))
     return MovingKernel("columns of windows", n, loops, "b[i,r]", ("a[j,r]",), shapes, update=True)
 
 
-def _band(rng: random.Random) -> MovingKernel:
+def _band(rng):
     n, below, above = rng.randint(120, 400), rng.randint(0, 40), rng.randint(4, 60)
     shift = f"i-{below}"
     inner = MovingLoop("j", ("0", shift) if below else (shift,), ("n", f"i+{above}"), shift)
@@ -185,7 +179,7 @@ def _band(rng: random.Random) -> MovingKernel:
     return MovingKernel("band", n, (_whole("i"), inner), "y[i]", (matrix, "x[j]"), shapes, update=True)
 
 
-def _triangle(rng: random.Random) -> MovingKernel:
+def _triangle(rng):
     n = rng.randint(100, 230)
     shift = rng.choice(["i", "i+1"])
     loops = (_whole("i"), MovingLoop("j", (shift,), ("n",), shift))
@@ -197,7 +191,7 @@ def _triangle(rng: random.Random) -> MovingKernel:
     return MovingKernel("triangle", n, loops, "y[i]", (matrix, "x[j]"), shapes, update=True)
 
 
-def _triangular_product(rng: random.Random) -> MovingKernel:
+def _triangular_product(rng):
     n = rng.randint(36, 60)
     loops = {"i": _whole("i"), "k": MovingLoop("k", ("i",), ("n",), "i"), "j": _whole("j")}
     order = rng.choice(["ikj", "ijk"])
@@ -207,7 +201,7 @@ def _triangular_product(rng: random.Random) -> MovingKernel:
     )  # fmt: skip
 
 
-def _skewed_time(rng: random.Random) -> MovingKernel:
+def _skewed_time(rng):
     n, steps = rng.randint(300, 2500), rng.randint(3, 9)
     loops = (MovingLoop("t", ("0",), (str(steps),)), MovingLoop("i", ("t",), ("n+t",), "t"))
     shapes = {"b": "(n+2)", "a": "(n+2)"}

@@ -1,7 +1,5 @@
 """A model file of a user's own without measurement kernels, and kernels to time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"

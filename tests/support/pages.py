@@ -1,7 +1,5 @@
 """What users read: pages, their blocks of code, and the commands shown in them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,42 +27,42 @@ class Block:
     caption: str = ""
 
     @property
-    def place(self) -> str:
+    def place(self):
         return f"{self.page}:{self.line}"
 
     @property
-    def untested(self) -> bool:
+    def untested(self):
         return self.rest.startswith("no-test")
 
     @property
-    def reason(self) -> str:
+    def reason(self):
         return self.rest.partition("no-test:")[2].strip()
 
     @property
-    def file_name(self) -> str:
+    def file_name(self):
         """Return the file that the block shows: its caption, or a first line such as ``# kernel.py``."""
         first = re.match(r"# ([\w./-]+\.(?:py|ya?ml))\n", self.code)
         name = self.caption.strip("`") or (first[1] if first else "")
         return name if re.fullmatch(r"(?!/)(?!.*\.\.)[\w./-]+\.\w+", name) else ""
 
 
-def pages() -> list[Path]:
+def pages():
     """Return README.md and all pages of docs/ that are kept in the repository."""
     made = {"_build", "generated", "jupyter_execute"}
     found = [path for path in sorted((TOP / "docs").rglob("*.md")) if not made & set(path.relative_to(TOP).parts)]
     return [TOP / "README.md", *found]
 
 
-def is_notebook(page: Path) -> bool:
+def is_notebook(page):
     return page.read_text(encoding="utf-8").startswith("---\nfile_format: mystnb")
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks(page):
     """Return the blocks of code of a page in their order; those within directives such as tabs, too."""
     name = str(page.relative_to(TOP)) if page.is_relative_to(TOP) else page.name
     lines = page.read_text(encoding="utf-8").splitlines()
-    found: list[Block] = []
-    around: list[str] = []
+    found = []
+    around = []
     position = 0
     while position < len(lines):
         opening = _FENCE.match(lines[position])
@@ -87,7 +85,7 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def _block(page: str, line: int, info: str, directive: re.Match[str] | None, body: list[str]) -> Block:
+def _block(page, line, info, directive, body):
     options = {}
     if directive:
         while body and (option := _OPTION.match(body[0])):
@@ -102,20 +100,20 @@ def _block(page: str, line: int, info: str, directive: re.Match[str] | None, bod
     return Block(page, line, language, rest.strip(), code, is_cell, options.get("caption", ""))
 
 
-def python_source(block: Block) -> str:
+def python_source(block):
     """Return a block's Python without what only notebooks understand: magics and shell commands."""
     if re.match(r"\s*%%(?!time)", block.code):
         return ""
     return re.sub(r"(?m)^(\s*)[!%].*$", r"\1pass", block.code)
 
 
-def commands(block: Block) -> list[str]:
+def commands(block):
     """Return the shell commands of a block: after prompts on consoles, after ``!`` in cells."""
     if block.is_cell:
         return re.findall(r"(?m)^\s*!(.+)$", block.code)
     if block.language != "console":
         return []
-    found: list[str] = []
+    found = []
     continued = False
     for line in block.code.splitlines():
         text = line.removeprefix("> ") if continued else _PROMPT.sub("", line)

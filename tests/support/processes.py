@@ -1,12 +1,10 @@
 """Whether processes are still there."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
 
-def gone(pid: int, within_s: float = 5.0) -> bool:
+def gone(pid, within_s=5.0):
     """Return whether a process ends in time; one that nobody waits for has ended."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:

@@ -1,17 +1,11 @@
 """Files for reports with numbers that are known: a pruning, an evaluation, a roofline."""
 
-from __future__ import annotations
-
 import csv
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STAMP = {"perflex": "0.1.0", "date": "2026-01-02T03:04:05+00:00"}
 
 
-def pruning_content(name: str = "wide") -> dict[str, Any]:
+def pruning_content(name="wide"):
     """What ``perflex prune --json`` prints: six variants, two kept, four timed."""
     rows = []
     for rank, (predicted, measured) in enumerate(
@@ -38,7 +32,7 @@ def pruning_content(name: str = "wide") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def roofline_content(name: str = "tiled") -> dict[str, Any]:
+def roofline_content(name="tiled"):
     """What ``perflex roofline --json`` prints of two kernels; times are twice the least."""
     kernels = []
     for kernel, transactions, local in (
@@ -75,7 +69,7 @@ def roofline_content(name: str = "tiled") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def evaluation_folder(folder: Path, name: str = "a device") -> Path:
+def evaluation_folder(folder, name="a device"):
     """Write what ``perflex evaluate`` does: one study, two models, one baseline, two variants at two sizes."""
     folder.mkdir(parents=True, exist_ok=True)
     methods = {"linear": ("timing", True, False, 0.2, 0.1), "overlap": ("reduced kernels", False, True, 0.1, 0.0),

@@ -4,17 +4,14 @@
 written first.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 
-from support.pages import Block, blocks, commands  # noqa: E402
+from support.pages import blocks, commands  # noqa: E402
 
 # The tests have a folder called uipick, too. What a page imports comes from its own folder, or is installed.
 sys.path[0] = str(Path.cwd())
@@ -25,14 +22,14 @@ MAY_END_WITH_1 = ("perflex doctor",)
 MEASURING = ("perflex demo ", "perflex calibrate ", "perflex evaluate ")
 
 
-def write_shown_file(block: Block) -> None:
+def write_shown_file(block):
     if block.file_name:
         path = Path(block.file_name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.code, encoding="utf-8")
 
 
-def run_command(command: str) -> None:
+def run_command(command):
     # Tests run beside other work; a reader measures alone.
     done = _shell(f"{command} --accept-noise" if command.startswith(MEASURING) else command)
     if done.returncode and not (done.returncode == 1 and command.startswith(MAY_END_WITH_1)):
@@ -40,14 +37,14 @@ def run_command(command: str) -> None:
         raise SystemExit(msg)
 
 
-def _shell(command: str) -> subprocess.CompletedProcess[str]:
+def _shell(command):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     shell = ["bash", "-e", "-o", "pipefail", "-c", command]
     return subprocess.run(shell, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
 
 
-def run(page: Path) -> None:
-    namespace: dict[str, Any] = {"__name__": "__page__"}
+def run(page):
+    namespace = {"__name__": "__page__"}
     for block in blocks(page):
         if block.untested or block.is_cell:
             continue

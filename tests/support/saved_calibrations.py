@@ -1,7 +1,5 @@
 """Shipped calibrations as this version writes them, for tests that read a file of their own."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -10,7 +8,7 @@ from perflex import load_calibration
 
 
 @cache
-def saved_text(name: str) -> str:
+def saved_text(name):
     """Return the file of a shipped calibration; reading and writing it takes as long as some commands do."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "calibration.yaml")

@@ -1,37 +1,33 @@
 """A fake device that follows a test's script, jobs for it, and a recorder of samples in memory."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 __all__ = ["Kept", "ScriptedDevice", "jobs", "law"]
 
 # The fake device never looks at the kernel.
-KERNEL: Any = None
+KERNEL = None
 
 
-def law(_: str, sizes: Mapping[str, int]) -> float:
+def law(_, sizes):
     return 1e-6 * sizes["n"]
 
 
-def jobs(*sizes: int, kernel: Any = KERNEL) -> list[SizedKernel]:
+def jobs(*sizes, kernel=KERNEL):
     return [SizedKernel(kernel, {"n": n}, f"n={n}") for n in sizes]
 
 
-def _nothing_before(_: SizedKernel) -> None:
+def _nothing_before(_):
     pass
 
 
-def _by_the_law(_: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+def _by_the_law(_, launches, run):
     return run(launches)
 
 
@@ -53,11 +49,11 @@ class ScriptedDevice(FakeDevice):
     on_run: Callable[[SizedKernel, int, Callable[[int], Any]], Any] = _by_the_law
     kind: str = ""
 
-    def backend(self) -> Any:
+    def backend(self):
         """Return what "runs" kernels by the script."""
         plain = super().backend()
 
-        def build(request: SizedKernel) -> Any:
+        def build(request):
             self.on_build(request)
             run = plain.build(request).run
             return SimpleNamespace(run=lambda launches: self.on_run(request, launches, run))
@@ -68,24 +64,24 @@ class ScriptedDevice(FakeDevice):
 class Kept:
     """A recorder in memory, which can be interrupted: after `left` more samples, if that is a number."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.samples: dict[Any, list[Any]] = defaultdict(list)
         self.failures: dict[Any, list[Any]] = defaultdict(list)
         self.labels: Counter[str] = Counter()
         self.left: int | None = None
 
-    def earlier(self, key: Any) -> tuple[Any, ...]:
+    def earlier(self, key):
         return tuple(self.samples.get(key, ()))
 
-    def failure(self, key: Any) -> Any:
+    def failure(self, key):
         return next(reversed(self.failures.get(key, [])), None)
 
-    def add(self, key: Any, sample: Any, label: str = "") -> None:
+    def add(self, key, sample, label=""):
         if self.left == 0:
             raise KeyboardInterrupt
         self.left = self.left and self.left - 1
         self.samples[key].append(sample)
         self.labels[label] += 1
 
-    def fail(self, key: Any, failure: Any, label: str = "") -> None:  # noqa: ARG002
+    def fail(self, key, failure, label=""):  # noqa: ARG002
         self.failures[key].append(failure)

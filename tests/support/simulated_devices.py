@@ -1,16 +1,11 @@
 """Simulated devices: one model, parameters drawn from a log-normal, residuals that devices have in common."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perflex import Calibration, FeatureTable, FitOptions, Model, fit_model
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 OUTPUT = "f_cl_wall_time"
 INPUTS = ("f_op_float32_madd", "f_op_float64_madd", "f_mem_access_local_float32", "f_sync_kernel_launch")
@@ -49,14 +44,12 @@ class SimulatedDevices:
     tables: tuple[FeatureTable, ...]
     parameters: NDArray[np.float64]
 
-    def calibrations(self, count: int) -> list[Calibration]:
+    def calibrations(self, count):
         """Return calibrations of the first devices, from all their rows."""
         return [calibrated(table, f"device {place}") for place, table in enumerate(self.tables[:count])]
 
 
-def simulated_devices(
-    seed: int, count: int, world: World = World(), *, programs: int = 12, kernels: int = 10
-) -> SimulatedDevices:
+def simulated_devices(seed, count, world=World(), *, programs=12, kernels=10):
     """Return devices of a world."""
     rng = np.random.default_rng(seed)
     rows = programs * kernels
@@ -78,6 +71,6 @@ def simulated_devices(
     return SimulatedDevices(tuple(tables), np.array(drawn))
 
 
-def calibrated(table: FeatureTable, name: str) -> Calibration:
+def calibrated(table, name):
     """Return the calibration of a device from its rows."""
     return Calibration(MODEL, fit_model(MODEL, table, FitOptions(loss="soft_l1")), table, {"name": name})

@@ -1,18 +1,12 @@
 """Small kernels in OpenCL C that are launched, with what numpy says that they compute."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perflex.features import source_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from perflex.features import SourceKernel
+from perflex.features import SourceKernel, source_kernel
 
 __all__ = ["AXPY", "LAUNCHED", "Launched", "axpy", "kernel"]
 
@@ -27,14 +21,14 @@ __kernel void axpy(int n, float a, __global const float *x, __global float *y)
 """
 
 
-def kernel(body: str, arguments: str, **launch: Any) -> SourceKernel:
+def kernel(body, arguments, **launch):
     """Return the kernel ``k``."""
     return source_kernel(
         f"\n__kernel void k({arguments}) {{ {body} }}", "k", **{"local": [16], "groups": [2], **launch}
     )
 
 
-def axpy(items: int = 64) -> SourceKernel:
+def axpy(items=64):
     """Return a kernel that updates an array."""
     return source_kernel(AXPY, "axpy", local=[items], global_size=["n"])
 
@@ -73,7 +67,7 @@ __kernel void matmul(__global const float *a, __global const float *b, __global 
 """
 
 
-def _product(arrays: Arrays) -> Arrays:
+def _product(arrays):
     a, b = (arrays[name].astype(float).reshape(37, 37) for name in "ab")
     return {"c": (a @ b).ravel()}
 
@@ -89,7 +83,7 @@ __kernel void stencil(__global const double *u, __global double *v, uint nx, uin
 """
 
 
-def _stencil(arrays: Arrays) -> Arrays:
+def _stencil(arrays):
     u, v, c = arrays["u"].reshape(19, 21), arrays["v"].copy(), arrays["c"]
     inner = c[0] * u[1:-1, 1:-1] + c[1] * (u[1:-1, :-2] + u[1:-1, 2:] + u[:-2, 1:-1] + u[2:, 1:-1])
     at = [y * 21 + x for y in range(1, 18) for x in range(1, 20)]
@@ -103,7 +97,7 @@ __kernel void points(__global const Point *p, __global float *r, short n)
 { int i = get_global_id(0); if (i < n) r[i] = p[i].x * p[i].x + p[i].z; }
 """
 
-LAUNCHED: dict[str, Launched] = {
+LAUNCHED = {
     "axpy": Launched(
         axpy(), {"n": 1000, "a": 0.5}, {"x": 1000, "y": 1000}, lambda of: {"y": of["y"] + 0.5 * of["x"]}
     ),

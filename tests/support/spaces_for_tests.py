@@ -1,14 +1,12 @@
 """Small kernels with parameters, as functions of a module: worker processes can be sent them."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 
 from perflex import VariantSpace
 
 
-def scaled(*, lsize: int, repeats: int, dead: int = 0) -> lp.TranslationUnit | None:
+def scaled(*, lsize, repeats, dead=0):
     """Powers of an array's elements by `repeats` multiplications; `dead` changes nothing, or builds nothing."""
     if dead == 7:
         return None
@@ -25,12 +23,12 @@ def scaled(*, lsize: int, repeats: int, dead: int = 0) -> lp.TranslationUnit | N
     return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")
 
 
-def small_space(**more: object) -> VariantSpace:
+def small_space(**more):
     """Nine variants."""
     return VariantSpace(scaled, {"lsize": (16, 32, 64), "repeats": (1, 2, 4), **more}, name="scaled")
 
 
-def strided(*, lsize: int, stride: int) -> lp.TranslationUnit:
+def strided(*, lsize, stride):
     """Every `stride`-th element of an array: of large strides, an array that no device holds."""
     kernel = lp.make_kernel(
         "{[i]: 0 <= i < n}", f"y[{stride}*i] = 1",

@@ -1,32 +1,22 @@
 """Records of timings, and a fake device beside other work, as tests of how times are made of samples need them."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 from perflex.timing.launch.launch_times import LaunchTimes
 from support.scripted_device import ScriptedDevice, law
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from perflex.features import SizedKernel
-
 __all__ = ["Failure", "MeasurementKey", "Sample", "SystemActivity", "device_beside_others"]
 
 
-def device_beside_others(
-    disturbs: Callable[[int], bool], noise: float = 0.0, law: Callable[[str, Mapping[str, int]], float] = law
-) -> ScriptedDevice:
+def device_beside_others(disturbs, noise=0.0, law=law):
     """Return a device beside other work: disturbed samples take twice as long, and the system says that they waited.
 
     `disturbs` says of each sample's number whether it is disturbed.
     """
-    runs: Counter[str] = Counter()
+    runs = Counter()
 
-    def on_run(request: SizedKernel, launches: int, run: Callable[[int], Any]) -> LaunchTimes:
+    def on_run(request, launches, run):
         # The two launches to begin with are no samples.
         number = runs[request.label] - 2
         runs[request.label] += 1

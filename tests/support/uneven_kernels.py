@@ -1,7 +1,5 @@
 """Kernels whose statements run in parts of the grid, each as a Scop and, work-item by work-item, as numpy arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 
@@ -37,7 +35,7 @@ class UnevenKernel:
     itemsize: int = 8
     ordered: bool = False  # whether statements and their loops come in a stated order
 
-    def scop(self) -> Scop:
+    def scop(self):
         """Return it as perflex reads it."""
         return Scop(
             self.name, (), isl.Set("{ : }"), (Launch(tuple(map(QuasiPolynomial.constant, self.groups)), self.items),),
@@ -45,16 +43,16 @@ class UnevenKernel:
             tuple(self._statement(number, part) for number, part in enumerate(self.parts)),
         )  # fmt: skip
 
-    def strides(self, array: str) -> list[int]:
+    def strides(self, array):
         shape = self.arrays[array]
         return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
-    def _array(self, name: str) -> Array:
+    def _array(self, name):
         shape, strides = self.arrays[name], self.strides(name)
         constant = QuasiPolynomial.constant
         return Array(name, "global", DTYPES[self.itemsize], tuple(map(constant, shape)), tuple(map(constant, strides)))
 
-    def _statement(self, number: int, part: Part) -> Statement:
+    def _statement(self, number, part):
         names = [*self.axes(), *(loop for loop, _ in part.loops)]
         where = f"[{', '.join(names)}]"
         limits = [f"0 <= {axis} < {extent}" for axis, extent in {**self.axes(), **dict(part.loops)}.items()]
@@ -67,12 +65,12 @@ class UnevenKernel:
         schedule = [number, *(step for loop, _ in part.loops for step in (loop, 0))] if self.ordered else ()
         return Statement(f"s{number}", domain, accesses, schedule=tuple(schedule))
 
-    def axes(self) -> dict[str, int]:
+    def axes(self):
         """Return the extent of each group and local axis."""
         found = {f"g{axis}": extent for axis, extent in enumerate(self.groups)}
         return found | {f"l{axis}": extent for axis, extent in enumerate(self.items)}
 
-    def points(self, part: Part) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def points(self, part):
         """Return values of shape (work-groups, iterations, work-items) that broadcast, and which points run."""
         numbers = np.unravel_index(np.arange(prod(self.groups)), self.groups, order="F")
         lanes = np.unravel_index(np.arange(prod(self.items)), self.items, order="F")
@@ -87,19 +85,17 @@ class UnevenKernel:
             runs &= eval(condition, {}, values)
         return values, runs
 
-    def addresses(self, array: str, index: tuple[str, ...], values: dict[str, np.ndarray]) -> np.ndarray:
+    def addresses(self, array, index, values):
         """Return byte addresses in an array."""
         parts = [stride * eval(text, {}, values) for stride, text in zip(self.strides(array), index, strict=True)]
         return np.asarray(sum(parts)) * self.itemsize
 
 
-def _axis(kernel_items: tuple[int, ...], axis: int) -> str:
+def _axis(kernel_items, axis):
     return f"{kernel_items[axis]}*g{axis} + l{axis}"
 
 
-def ragged_stencil(
-    extents: tuple[int, ...], items: tuple[int, ...], reach: int, *, box: bool = False, itemsize: int = 8
-) -> UnevenKernel:
+def ragged_stencil(extents, items, reach, *, box=False, itemsize=8):
     """B = stencil of A on a grid of `extents`; the guard leaves out a border of `reach` points."""
     dims = len(extents)
     shape = tuple(-(-extent // 32) * 32 if axis == 0 else extent for axis, extent in enumerate(extents))[::-1]
@@ -124,7 +120,7 @@ def ragged_stencil(
     return UnevenKernel(name, groups, items, {"A": shape, "B": shape}, (part,), itemsize)
 
 
-def sweep(offsets: list[tuple[int, ...]], domain: tuple[int, int, int], items: tuple[int, int]) -> UnevenKernel:
+def sweep(offsets, domain, items):
     """B[z, y, x] from A at offsets, where work-groups of the x-y plane go through all z."""
     reach = max(max(map(abs, offset)) for offset in offsets)
     x, y = (_axis(items, axis) for axis in range(2))
@@ -137,7 +133,7 @@ def sweep(offsets: list[tuple[int, ...]], domain: tuple[int, int, int], items: t
     return UnevenKernel("sweep", groups, items, {"A": shape, "B": shape}, (part,), ordered=True)
 
 
-def ragged_vector(n: int, width: int, surplus: int = 0) -> UnevenKernel:
+def ragged_vector(n, width, surplus=0):
     """y = x of n elements, with so many work-groups more than are needed."""
     i = f"{width}*g0 + l0"
     part = Part((f"{i} < {n}",), (("x", "load", (i,)), ("y", "store", (i,))))
@@ -145,7 +141,7 @@ def ragged_vector(n: int, width: int, surplus: int = 0) -> UnevenKernel:
     return UnevenKernel(f"vector n={n} surplus={surplus}", groups, (width,), {"x": (n,), "y": (n,)}, (part,))
 
 
-def triangle(n: int, items: tuple[int, int], *, upper: bool = True) -> UnevenKernel:
+def triangle(n, items, *, upper=True):
     """b[j, i] = a[j, i] + v[i] where i <= j (or i >= j)."""
     i, j = (_axis(items, axis) for axis in range(2))
     accesses = (("a", "load", (j, i)), ("v", "load", (i,)), ("b", "store", (j, i)))
@@ -155,14 +151,14 @@ def triangle(n: int, items: tuple[int, int], *, upper: bool = True) -> UnevenKer
     return UnevenKernel(name, groups, items, {"a": (n, n), "v": (n,), "b": (n, n)}, (part,))
 
 
-def triangular_loop(n: int, width: int, depth: int) -> UnevenKernel:
+def triangular_loop(n, width, depth):
     """y[i] sums a[k, i] over k with width*k <= i: work-groups at the end do more."""
     i = f"{width}*g0 + l0"
     part = Part((f"{n // depth}*k <= {i}",), (("a", "load", ("k", i)), ("y", "store", (i,))), (("k", depth),))
     return UnevenKernel(f"triangular loop n={n}", (n // width,), (width,), {"a": (depth, n), "y": (n,)}, (part,))
 
 
-def halves(groups: tuple[int, ...], items: tuple[int, ...], axis: int, at: int) -> UnevenKernel:
+def halves(groups, items, axis, at):
     """c = a up to a position of an axis of the grid, and d = b, with a wide halo, beyond."""
     index = tuple(_axis(items, a) for a in range(len(groups)))[::-1]
     shape = tuple(g * width for g, width in zip(groups, items, strict=True))[::-1]
@@ -176,7 +172,7 @@ def halves(groups: tuple[int, ...], items: tuple[int, ...], axis: int, at: int) 
     return UnevenKernel(f"halves of axis {axis} at {at} of {groups[axis]}", groups, items, arrays, parts)
 
 
-def with_border(groups: tuple[int, ...], items: tuple[int, ...], axis: int, *, only: bool = False) -> UnevenKernel:
+def with_border(groups, items, axis, *, only=False):
     """b = a everywhere (unless `only`), and at the lower end of an axis b = c + d as well."""
     index = tuple(_axis(items, a) for a in range(len(groups)))[::-1]
     shape = tuple(g * width for g, width in zip(groups, items, strict=True))[::-1]
@@ -186,7 +182,7 @@ def with_border(groups: tuple[int, ...], items: tuple[int, ...], axis: int, *, o
     return UnevenKernel(name, groups, items, dict.fromkeys("abcd", shape), (border,) if only else (inner, border))
 
 
-def checkerboard(groups: tuple[int, int], items: tuple[int, int], colours: int = 2) -> UnevenKernel:
+def checkerboard(groups, items, colours=2):
     """b = a in work-groups of one colour, b = c + d in those of another."""
     index = (_axis(items, 1), _axis(items, 0))
     shape = (groups[1] * items[1], groups[0] * items[0])
@@ -197,7 +193,7 @@ def checkerboard(groups: tuple[int, int], items: tuple[int, int], colours: int =
     return UnevenKernel(f"checkerboard {colours} colours {groups}", groups, items, dict.fromkeys("abcd", shape), parts)
 
 
-def strided(groups: int, width: int, stride: int, every: int) -> UnevenKernel:
+def strided(groups, width, stride, every):
     """y = x[stride*i] in every so many-th work-group."""
     i = f"{width}*g0 + l0"
     part = Part((f"g0 % {every} == 0",), (("x", "load", (f"{stride}*({i})",)), ("y", "store", (i,))))
@@ -206,7 +202,7 @@ def strided(groups: int, width: int, stride: int, every: int) -> UnevenKernel:
     return UnevenKernel(name, (groups,), (width,), {"x": (stride * n,), "y": (n,)}, (part,))
 
 
-def product_of_matrices(n: int, side: int) -> UnevenKernel:
+def product_of_matrices(n, side):
     """c[i, j] sums a[i, k] * b[k, j], one element for each work-item."""
     i, j = f"{side}*g1 + l1", f"{side}*g0 + l0"
     loads = Part((), (("a", "load", (i, "k")), ("b", "load", ("k", j))), (("k", n),))

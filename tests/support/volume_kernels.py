@@ -1,22 +1,16 @@
 """Hand-written kernels for the data-volume estimators."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 DTYPES = {4: "float32", 8: "float64"}
 
 
-def star(dims: int, reach: int) -> list[tuple[int, ...]]:
+def star(dims, reach):
     """Offsets (x, y, z) of a star."""
     found = [(0,) * dims]
     for axis in range(dims):
@@ -26,20 +20,11 @@ def star(dims: int, reach: int) -> list[tuple[int, ...]]:
     return found
 
 
-def box(dims: int, reach: int) -> list[tuple[int, ...]]:
+def box(dims, reach):
     return list(product(range(-reach, reach + 1), repeat=dims))
 
 
-def stencil(
-    offsets: Iterable[tuple[int, ...]],
-    domain: Sequence[int],
-    items: Sequence[int],
-    *,
-    fold: Sequence[int] = (1, 1, 1),
-    shape: Sequence[int] | None = None,
-    shift: Sequence[int] | None = None,
-    itemsize: int = 8,
-) -> Scop:
+def stencil(offsets, domain, items, *, fold=(1, 1, 1), shape=None, shift=None, itemsize=8):
     """B[x, y, z] from A at offsets; folded cells are unrolled, duplicate loads merged; sizes are in (x, y, z) order.
 
     Work-items outside the domain do nothing. `shift` is added to all subscripts.
@@ -58,7 +43,7 @@ def stencil(
         tuple(c + o for c, o in zip(cell, offset, strict=True)) for cell in cells for offset in offsets
     )
 
-    def access(array: str, direction: str, offset: tuple[int, ...]) -> Access:
+    def access(array, direction, offset):
         index = [f"{fold[a]} * ({items[a]} g{a} + l{a}) + {offset[a] + shift[a]}" for a in reversed(range(dims))]
         return Access(array, direction, isl.Map(f"{{ {where} -> [{', '.join(index)}] }}"), text=f"{array}[{offset}]")
 
@@ -71,7 +56,7 @@ def stencil(
     )  # fmt: skip
 
 
-def _array(name: str, shape: Sequence[int], itemsize: int) -> Array:
+def _array(name, shape, itemsize):
     outer_first = tuple(reversed(shape))
     strides = [prod(outer_first[axis + 1 :]) for axis in range(len(shape))]
     return Array(
@@ -80,7 +65,7 @@ def _array(name: str, shape: Sequence[int], itemsize: int) -> Array:
     )  # fmt: skip
 
 
-def one_axis(domain: int, items: Sequence[int], stride: int, itemsize: int) -> Scop:
+def one_axis(domain, items, stride, itemsize):
     """A load of A[stride * (global x)] from work-groups along x."""
     width = items[0]
     where = "[g0, l0]"
@@ -93,7 +78,7 @@ def one_axis(domain: int, items: Sequence[int], stride: int, itemsize: int) -> S
     )  # fmt: skip
 
 
-def convolution(items: Sequence[int], tile: Sequence[int], *, size: int = 4096, half: int = 7) -> Scop:
+def convolution(items, tile, *, size=4096, half=7):
     """Filter of (2 half + 1)^2 points through a tile in local memory, single precision.
 
     Work-items copy the tile with its halo in strides of the work-group, then compute tile[0] x tile[1] outputs spaced
@@ -112,7 +97,7 @@ def convolution(items: Sequence[int], tile: Sequence[int], *, size: int = 4096, 
     second = "[g0, g1, l0, l1, u, v, a, b]"
     third = "[g0, g1, l0, l1, u, v]"
 
-    def access(array: str, direction: str, where: str, index: str) -> Access:
+    def access(array, direction, where, index):
         return Access(array, direction, isl.Map(f"{{ {where} -> [{index}] }}"), text=f"{array}[{index}]")
 
     statements = (

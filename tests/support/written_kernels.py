@@ -1,9 +1,6 @@
 """loopy kernels in a short notation: texts of arrays, and of splits and tags of loops."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -11,17 +8,7 @@ import numpy as np
 __all__ = ["arrays", "stepped", "written"]
 
 
-def written(
-    domains: str | list[str],
-    text: Any,
-    data: str,
-    steps: str = "",
-    *,
-    more: Any = (),
-    assume: str = "n >= 1",
-    name: str = "written",
-    **options: Any,
-) -> lp.TranslationUnit:
+def written(domains, text, data, steps="", *, more=(), assume="n >= 1", name="written", **options):
     """Make a kernel with arrays as of `arrays` and ``more``, and take steps as of `stepped`.
 
     Integers ``n`` and ``m`` are declared where they are used.
@@ -37,7 +24,7 @@ def written(
     return stepped(made, steps)
 
 
-def stepped(t_unit: lp.TranslationUnit, steps: str) -> lp.TranslationUnit:
+def stepped(t_unit, steps):
     """Return a kernel after steps such as ``i/8: g.0, l.0; j: unr``: i split in two with tags, j tagged."""
     for step in filter(None, steps.split(";")):
         loop, _, tags = (part.strip() for part in step.partition(":"))
@@ -50,9 +37,9 @@ def stepped(t_unit: lp.TranslationUnit, steps: str) -> lp.TranslationUnit:
     return t_unit
 
 
-def arrays(text: str) -> list[Any]:
+def arrays(text):
     """Return arguments from texts such as ``x, y: float32[n + 1, 4]; s: int32`` (a value)."""
-    found: list[Any] = []
+    found = []
     for part in filter(None, map(str.strip, text.split(";"))):
         names, _, kind = part.partition(":")
         dtype, bracket, shape = kind.strip().partition("[")

@@ -1,10 +1,7 @@
 """Run measurement kernels on real devices through loopy's own executor, independent of perflex."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import count
-from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -14,17 +11,12 @@ from truth import UNTOUCHED
 
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from uipick import MeasurementKernel
-
 
 @pytest.fixture
-def one() -> Callable[..., MeasurementKernel]:
+def one():
     """Make the only kernel that the tags describe."""
 
-    def make(*tags: str) -> MeasurementKernel:
+    def make(*tags):
         (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
         return kernel
 
@@ -32,7 +24,7 @@ def one() -> Callable[..., MeasurementKernel]:
 
 
 @pytest.fixture
-def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
+def run(contexts, request):
     """Run a kernel on every platform, which must agree, or, if that is slow, on one; returns the one output array."""
     import pyopencl as cl
     import pyopencl.array as cla
@@ -40,7 +32,7 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
     slow = request.node.get_closest_marker("slow") is not None
     turn = count(crc32(request.node.name.encode()))
 
-    def run_on(context: Any, kernel: Any, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run_on(context, kernel, sizes, inputs):
         queue = cl.CommandQueue(context)
         (output,) = (a for a in kernel.default_entrypoint.args if getattr(a, "is_output", False))
         shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
@@ -55,7 +47,7 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
             kernel.executor(context)(queue, **sizes, **on_device, **{output.name: result.transpose(back)})
         return result.get().transpose(back)
 
-    def run_everywhere(kernel: Any, sizes: Mapping[str, int], **inputs: np.ndarray) -> np.ndarray:
+    def run_everywhere(kernel, sizes, **inputs):
         # Slow kernels are many enough to spread them over the platforms.
         chosen = [contexts[next(turn) % len(contexts)]] if slow else contexts
         results = [run_on(context, kernel, sizes, inputs) for context in chosen]
@@ -66,19 +58,19 @@ def run(contexts: list[Any], request: pytest.FixtureRequest) -> Callable[..., np
     return run_everywhere
 
 
-def _from_outermost(array: Any) -> list[int]:
+def _from_outermost(array):
     """Axes of an array in the order of its layout, that with stride 1 last."""
     levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
     axes = list(range(len(array.shape)))
     return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])
 
 
-def _evaluate(expression: Any, sizes: Mapping[str, int]) -> int:
+def _evaluate(expression, sizes):
     from pymbolic import evaluate
 
     return evaluate(expression, dict(sizes))
 
 
 @pytest.fixture
-def random() -> np.random.Generator:
+def random():
     return np.random.default_rng(20)

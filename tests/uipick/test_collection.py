@@ -1,7 +1,5 @@
 """Tags, arguments and constraints choose among generators, and the kernels that each makes."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Confined loads: what is refused, and what stays as it was."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 import pytest
@@ -12,13 +10,13 @@ from support.written_kernels import written
 from uipick import confine_loads
 
 
-def _kernel(update: str, domain: str = "{[i]: 0<=i<n}") -> lp.TranslationUnit:
+def _kernel(update, domain="{[i]: 0<=i<n}"):
     source = lp.GlobalArg("x", np.float32, shape="n", is_input=True)
     fits = "n >= 1 and n mod 16 = 0"
     return written(domain, update, "y: float32[n]", "i/16: g.0, l.0", more=[source], assume=fits, name="line")
 
 
-def test_counts_stay_and_the_footprint_of_loads_shrinks() -> None:
+def test_counts_stay_and_the_footprint_of_loads_shrinks():
     kernel = _kernel("y[i] = 2*x[i] + 1")
     near = confine_loads(kernel, 3)
     assert near.default_entrypoint.name == "line_core"
@@ -40,6 +38,6 @@ def test_counts_stay_and_the_footprint_of_loads_shrinks() -> None:
         (lambda: _kernel("y[i] = x[i]"), 0, "at least 1, not 0"),
     ],
 )
-def test_what_cannot_be_confined(kernel, groups, words) -> None:
+def test_what_cannot_be_confined(kernel, groups, words):
     with pytest.raises(UnsupportedKernelError, match=words):
         confine_loads(kernel(), groups)

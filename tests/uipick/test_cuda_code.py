@@ -1,7 +1,5 @@
 """The kernels of every generator compile for NVIDIA's GPUs, and fit there."""
 
-from __future__ import annotations
-
 import struct
 import warnings
 from math import prod

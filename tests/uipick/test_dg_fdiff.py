@@ -1,7 +1,5 @@
 """DG differentiation and finite differences are the paper's: access patterns and tags."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex.features import Target, counts_of, extract_scop, parse_feature

@@ -1,7 +1,5 @@
 """The generated OpenCL has the paper's shape, and building it raises no warning."""
 
-from __future__ import annotations
-
 import re
 import warnings
 
@@ -72,7 +70,7 @@ def test_patterns_keep_32_variables_and_no_update_depends_on_the_last_four(one, 
 def _check_updates(updates, form, unroll):
     assert len(updates) == unroll * 32
     assert len({line.split(" = ")[0] for line in updates}) == 32
-    latest: list[str] = []
+    latest = []
     for line in updates:
         target, expression = line.rstrip(";").split(" = ")
         assert re.fullmatch(form, expression), line

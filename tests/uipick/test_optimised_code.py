@@ -3,11 +3,9 @@
 What kernels execute as written is compared with the symbolic counts of the whole catalog in `test_oracle_catalog.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 
-from oracles.oclgrind import Executed, needs_oclgrind, run_jobs
+from oracles.oclgrind import needs_oclgrind, run_jobs
 from uipick import ALL_GENERATORS, KernelCollection, remove_work
 from uipick.generators.dg_diff import DG_DIFF_TAGS
 
@@ -27,12 +25,12 @@ DG_LOADS = {tag: EVERY for tags in DG_DIFF_TAGS.values() for tag in tags[:2]} | 
 }  # fmt: skip
 
 
-def moved(load: float, store: float, local_load: float = 0, local_store: float = 0, **more: float) -> dict[str, float]:
+def moved(load, store, local_load=0, local_store=0, **more):
     """Return loads and stores of global and local memory, and what else is executed."""
     return {"load": load, "store": store, "local load": local_load, "local store": local_store} | more
 
 
-def summed(loads: float, stores: float) -> dict[str, float]:
+def summed(loads, stores):
     """Return what a kernel with work removed executes: loads, a sum of them, and stores."""
     return moved(loads, stores, add=loads)
 
@@ -161,7 +159,7 @@ EXECUTED = {
 }  # fmt: skip
 
 
-def counted(run: Executed) -> dict[str, int]:
+def counted(run):
     return {
         "load": run.load("global").count, "store": run.store("global").count, "launches": len(run.launches),
         "local load": run.load("local").count, "local store": run.store("local").count, "barrier": run.barriers,
@@ -171,12 +169,12 @@ def counted(run: Executed) -> dict[str, int]:
     }  # fmt: skip
 
 
-def kernel_of(tags: str):
+def kernel_of(tags):
     dtype = [] if tags.startswith(("empty", "iops")) else ["dtype:float32"]
     return KernelCollection(ALL_GENERATORS).generate_kernels([*tags.split(), *dtype])[0]
 
 
-def test_optimised_code_executes_what_is_measured() -> None:
+def test_optimised_code_executes_what_is_measured():
     kernels = [kernel_of(tags) for tags in EXECUTED]
     runs = run_jobs([(kernel.kernel, kernel.sizes) for kernel in kernels], options=[], timeout=600.0)
     wrong = {}
@@ -193,7 +191,7 @@ def test_optimised_code_executes_what_is_measured() -> None:
 INTEGERS = {"add": ["add"], "mul": ["mul"], "madd": ["mul", "add"], "bit": ["xor", "and"], "shift": ["shl"]}
 
 
-def test_integer_operations_are_executed() -> None:
+def test_integer_operations_are_executed():
     kernels = [kernel_of(f"iops_{op}_pattern groups_fit:True {PLACE} m:64 dtype:int32 nvars:16") for op in INTEGERS]
     runs = run_jobs([(kernel.kernel, kernel.sizes) for kernel in kernels], options=[])
     for opcodes, run in zip(INTEGERS.values(), runs, strict=True):
@@ -203,7 +201,7 @@ def test_integer_operations_are_executed() -> None:
         assert run.adds == run.muls == run.madds() == 0
 
 
-def test_work_removal_keeps_the_loads_of_the_guarded_kernel() -> None:
+def test_work_removal_keeps_the_loads_of_the_guarded_kernel():
     kernel = kernel_of("matmul_sq prefetch:False groups_fit:False n:21")
     (found,) = run_jobs([(remove_work(kernel.kernel, keep_tags=["bLD"]), kernel.sizes)])
     assert (found.load("global").count, found.store("global").count) == (21**3, 21**2)

@@ -1,17 +1,14 @@
 """Kernels of every generator against numpy on each platform, the features they are made for, and what is refused."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import product
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import truth_applications
 import truth_patterns
-from truth import UNTOUCHED, Truth, rolled
+from truth import UNTOUCHED, rolled
 from truth_applications import DIRECTIONS, SHARES, equilibrium, inside, laplacian, streamed
 from truth_patterns import INTS, OPERATIONS, UPDATES, pattern, repeated, started
 
@@ -21,29 +18,24 @@ from support.building import built
 from uipick import ALL_GENERATORS, KernelCollection
 from uipick.generators.grids import CORRECTIONS, PIRK_IMPLEMENTATIONS, STAGES, STEP, radau_iia
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from uipick import MeasurementKernel
-
 KERNELS = truth_patterns.KERNELS | truth_applications.KERNELS
 TOLERANCES = {"float32": 1e-5, "float64": 1e-11}
 
 
-def rows() -> Iterator[Any]:
+def rows():
     for reference, lines in KERNELS.items():
         for number, tags in enumerate(lines):
             yield pytest.param(reference, tags, id=tags, marks=[pytest.mark.slow] if number else [])
 
 
-def truths(reference: Callable[..., Truth], tags: str) -> Iterator[tuple[MeasurementKernel, Truth]]:
+def truths(reference, tags):
     for kernel in KernelCollection(ALL_GENERATORS).generate_kernels(tags.split()):
         arguments = SimpleNamespace(generator=kernel.generator, sizes=kernel.sizes, **kernel.arguments)
         yield kernel, reference(arguments, np.random.default_rng(20))
 
 
 @pytest.mark.parametrize(("reference", "tags"), list(rows()))
-def test_results_are_numpy_s(run, reference, tags) -> None:
+def test_results_are_numpy_s(run, reference, tags):
     for kernel, truth in truths(reference, tags):
         found, wanted = run(rolled(kernel.kernel), kernel.sizes, **truth.inputs), np.asarray(truth.result)
         if found.dtype.kind == "i":
@@ -56,13 +48,13 @@ def test_results_are_numpy_s(run, reference, tags) -> None:
 
 
 @pytest.mark.parametrize(("reference", "tags"), list(rows()))
-def test_features_are_those_promised(reference, tags) -> None:
+def test_features_are_those_promised(reference, tags):
     for kernel, truth in truths(reference, tags):
         found = kernel_feature_values(list(truth.features), kernel, kernel.sizes, 1)
         assert found == truth.features, kernel.name
 
 
-def test_every_generator_is_run() -> None:
+def test_every_generator_is_run():
     run = {tags.split()[0] for lines in KERNELS.values() for tags in lines}
     plain = {generator.name for generator in ALL_GENERATORS if not generator.name.endswith(("_mem", "_core"))}
     # An empty kernel has no results.
@@ -70,7 +62,7 @@ def test_every_generator_is_run() -> None:
 
 
 @pytest.mark.parametrize("operation", [*truth_patterns.FLOATS, *INTS])
-def test_more_steps_of_a_chain_are_more_operations(one, operation) -> None:
+def test_more_steps_of_a_chain_are_more_operations(one, operation):
     dtype = "float64" if operation in truth_patterns.FLOATS else "int64"
     tags = (f"operation:{operation}", f"dtype:{dtype}", "lsize_0:8", "chains:3", "nitems:16")
     feature = f"f_op_{dtype}_{operation}"
@@ -81,7 +73,7 @@ def test_more_steps_of_a_chain_are_more_operations(one, operation) -> None:
     assert many - few == 4 * 3 * 16
 
 
-def test_an_unrolled_pattern(one, run) -> None:
+def test_an_unrolled_pattern(one, run):
     tags = ("dtype:float32", "groups_fit:True", "lid_stride_1:32", "nvars:16", "nelements:1024", "m:128")
     kernel = one("flops_div_pattern", *tags)
     wanted = pattern(SimpleNamespace(generator="flops_div_pattern", **kernel.arguments), None).result
@@ -97,7 +89,7 @@ def test_an_unrolled_pattern(one, run) -> None:
         *product(("add", "mul", "madd", "bit"), ["int64"]),
     ],
 )
-def test_values_of_patterns_stay_harmless_for_any_number_of_iterations(operation, dtype) -> None:
+def test_values_of_patterns_stay_harmless_for_any_number_of_iterations(operation, dtype):
     item = np.arange(1024)
     x = started(operation, item % 16, item // 16, 32, dtype)
     with np.errstate(all="raise"):
@@ -109,7 +101,7 @@ def test_values_of_patterns_stay_harmless_for_any_number_of_iterations(operation
 
 
 @pytest.mark.parametrize("name", truth_patterns.FLOATS)
-def test_values_of_chains_stay_harmless(name) -> None:
+def test_values_of_chains_stay_harmless(name):
     """Denormal, infinite or undefined values would take another time than usual ones."""
     values = np.arange(1.0, 1002.0)
     for _ in range(300):
@@ -118,7 +110,7 @@ def test_values_of_chains_stay_harmless(name) -> None:
     assert (np.abs(values[values != 0]) > 1e-30).all()
 
 
-def test_empty_is_launched(one, contexts) -> None:
+def test_empty_is_launched(one, contexts):
     import pyopencl as cl
 
     kernel = one("empty", "ngroups:16")
@@ -130,7 +122,7 @@ def test_empty_is_launched(one, contexts) -> None:
         assert outputs == ()
 
 
-def test_programs_of_several_launches_can_be_timed(one, default_device) -> None:
+def test_programs_of_several_launches_can_be_timed(one, default_device):
     from perflex.timing.launch.opencl import OpenCLBackend
 
     backend = OpenCLBackend(default_device)
@@ -141,7 +133,7 @@ def test_programs_of_several_launches_can_be_timed(one, default_device) -> None:
     backend.close()
 
 
-def test_the_directions_and_weights_are_a_lattice() -> None:
+def test_the_directions_and_weights_are_a_lattice():
     corners_and_axes = {c for c in product((-1, 0, 1), repeat=3) if np.count_nonzero(c) != 2}
     assert {tuple(map(int, c)) for c in DIRECTIONS} == corners_and_axes
     assert SHARES.sum() == pytest.approx(1)
@@ -150,7 +142,7 @@ def test_the_directions_and_weights_are_a_lattice() -> None:
 
 
 @pytest.mark.slow
-def test_collisions_conserve_mass_and_momentum_and_leave_an_equilibrium(one, run, random) -> None:
+def test_collisions_conserve_mass_and_momentum_and_leave_an_equilibrium(one, run, random):
     tags = ("collide:bgk", "dtype:float64", "lsize_0:8", "lsize_1:4", "nx:8", "ny:4", "nz:4")
     kernel, shares = one("lbm_d3q15", *tags), SHARES[:, None, None, None]
     f = shares * (1 + 0.2 * random.random((15, 6, 6, 10)))
@@ -165,7 +157,7 @@ def test_collisions_conserve_mass_and_momentum_and_leave_an_equilibrium(one, run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("radius", [1, 4])
-def test_a_wave_that_finite_differences_solve_exactly(one, run, radius) -> None:
+def test_a_wave_that_finite_differences_solve_exactly(one, run, radius):
     """(x - t/4)^2 + 2 (y + t/4)^2 + z solves the wave equation with c = 1/16 in grid and time steps."""
     tags = (f"radius:{radius}", "speed:constant", "variant:plain", "dtype:float64", "lsize_0:8", "lsize_1:4")
     kernel = one("wave3d", *tags, "nx:8", "ny:4", "nz:4")
@@ -175,7 +167,7 @@ def test_a_wave_that_finite_differences_solve_exactly(one, run, radius) -> None:
     np.testing.assert_allclose(inside(found, radius), inside(new, radius), rtol=1e-13)
 
 
-def test_radau_iia_is_the_textbook_s_with_two_stages_and_meets_the_order_conditions_with_four() -> None:
+def test_radau_iia_is_the_textbook_s_with_two_stages_and_meets_the_order_conditions_with_four():
     matrix, nodes = radau_iia(2)
     np.testing.assert_allclose(matrix, [[5 / 12, -1 / 12], [3 / 4, 1 / 4]], rtol=1e-13)
     np.testing.assert_allclose(nodes, [1 / 3, 1], rtol=1e-13)
@@ -188,7 +180,7 @@ def test_radau_iia_is_the_textbook_s_with_two_stages_and_meets_the_order_conditi
 
 
 @pytest.mark.slow
-def test_a_time_step_of_both_implementations_solves_the_heat_equation(one, run, random) -> None:
+def test_a_time_step_of_both_implementations_solves_the_heat_equation(one, run, random):
     """Heat3D is linear: its solution after one step is the exponential of the matrix of F times the step size."""
     linalg = pytest.importorskip("scipy.linalg")
     start = np.pad(random.random((2, 2, 4)), 1)
@@ -203,12 +195,12 @@ def test_a_time_step_of_both_implementations_solves_the_heat_equation(one, run, 
         np.testing.assert_allclose(inside(_time_step(one, run, implementation, start), 1).ravel(), exact, atol=1e-7)
 
 
-def _time_step(one, run, implementation: str, start: np.ndarray) -> np.ndarray:
+def _time_step(one, run, implementation, start):
     """One time step, by as many launches of each kernel as the implementation says."""
     launches = dict.fromkeys(PIRK_IMPLEMENTATIONS[implementation], 0)
     tags = ("problem:heat3d", "radius:1", "dtype:float64", "lsize_0:4", "lsize_1:2", "nx:4", "ny:2", "nz:2")
 
-    def launch(name: str, **inputs: np.ndarray) -> np.ndarray:
+    def launch(name, **inputs):
         launches[name] += 1
         kernel = one("pirk", f"kernel:{name}", *tags)
         found = run(kernel.kernel, kernel.sizes, **inputs)
@@ -302,6 +294,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("tags", REFUSED)
-def test_what_cannot_be_made_is_refused_with_the_cause(tags) -> None:
+def test_what_cannot_be_made_is_refused_with_the_cause(tags):
     with pytest.raises(TagError, match=REFUSED[tags]):
         KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())

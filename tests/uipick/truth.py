@@ -1,7 +1,5 @@
 """What a generator's kernel computes, as numpy says, and features that its docstring promises."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +20,7 @@ class Truth:
     rtol: float = 0.0
 
 
-def rolled(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
+def rolled(kernel):
     """Return a kernel without the unrolling that takes seconds to build and changes nothing of what it computes."""
     entry = kernel.default_entrypoint
     return (
@@ -30,7 +28,7 @@ def rolled(kernel: lp.TranslationUnit) -> lp.TranslationUnit:
     )
 
 
-def places(rows: int, columns: int, lsize: tuple[int, int] = (16, 16)) -> tuple[np.ndarray, np.ndarray]:
+def places(rows, columns, lsize=(16, 16)):
     """Return the local ids of the work-items of a grid, axis 0 along columns."""
     j, i = np.indices((rows, columns))
     return i % lsize[0], j % lsize[1]

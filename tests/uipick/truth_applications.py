@@ -1,10 +1,7 @@
 """Matrices, vectors, particles, images and grids: tags of small kernels, and what they compute."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import factorial
-from typing import Any
 
 import numpy as np
 from truth import UNTOUCHED, Truth
@@ -12,7 +9,7 @@ from truth import UNTOUCHED, Truth
 from uipick.generators.grids import STAGES, STEP, radau_iia
 
 
-def matmul(a: Any, random: Any) -> Truth:
+def matmul(a, random):
     left, right = random.random((2, a.n, a.n)).astype(a.dtype)
     near = np.arange(a.n)
     if a.generator == "matmul_sq_core":  # work-groups go on in the places of the first `confined`
@@ -20,7 +17,7 @@ def matmul(a: Any, random: Any) -> Truth:
     return Truth({"a": left, "b": right}, left[near] @ right[:, near])
 
 
-def matmul_sq_mem(a: Any, random: Any) -> Truth:
+def matmul_sq_mem(a, random):
     """Each work-item sums what it loads: with prefetching, one element of each tile."""
     left, right = random.random((2, a.n, a.n))
     i, j = np.indices((a.n, a.n))
@@ -33,52 +30,52 @@ def matmul_sq_mem(a: Any, random: Any) -> Truth:
     return Truth(inputs, np.zeros((a.n, a.n)) + sum(sums[name] for name in inputs))
 
 
-def matmul_batch(a: Any, random: Any) -> Truth:
+def matmul_batch(a, random):
     left, right = random.random((2, a.nbatch, a.order, a.order))
     return Truth({"a": left, "b": right}, left @ right)
 
 
-def transpose(a: Any, random: Any) -> Truth:
+def transpose(a, random):
     source = random.random((a.n, a.n)).astype(a.dtype)
     return Truth({"a": source}, source.T)
 
 
-def gemv(a: Any, random: Any) -> Truth:
+def gemv(a, random):
     matrix, x = random.random((a.n, a.m)), random.random(a.m)
     return Truth({"a": np.asarray(matrix, order="F" if a.layout == "columns" else "C"), "x": x}, matrix @ x)
 
 
-def axpy(a: Any, random: Any) -> Truth:
+def axpy(a, random):
     x = random.random(a.n)
     return Truth({"x": x}, 0.5 * x + UNTOUCHED)
 
 
-def dot(a: Any, random: Any) -> Truth:
+def dot(a, random):
     x, y = random.random((2, a.n)).astype(a.dtype)
     return Truth({"x": x, "y": y}, [x.astype(float) @ y])
 
 
-def nbody(a: Any, random: Any) -> Truth:
+def nbody(a, random):
     body = (0.5 + random.random((4, a.n))).astype(a.dtype)
     distance = body[:3, None, :] - body[:3, :, None]
     pull = body[3] / ((distance**2).sum(axis=0) + 0.0625**2) ** 1.5
     return Truth({"body": body}, (pull * distance).sum(axis=2), rtol=1e-3 if a.dtype == "float32" else 1e-10)
 
 
-def dg_diff(a: Any, random: Any) -> Truth:
+def dg_diff(a, random):
     matrices = random.random((a.nmatrices, a.nunit_nodes, a.nunit_nodes)).astype(a.dtype)
     u = random.random((a.nelements, a.nunit_nodes)).astype(a.dtype)
     given = np.asfortranarray(u) if a.variant.endswith("transposed") else u
     return Truth({"diff_mat": matrices, "u": given}, np.einsum("mij,kj->mki", matrices, u))
 
 
-def fdiff(a: Any, random: Any) -> Truth:
+def fdiff(a, random):
     u = random.random((a.n + 2, a.n + 2)).astype(a.dtype)
     inner = u[1:-1, 1:-1]
     return Truth({"u": u}, u[:-2, 1:-1] + u[1:-1, :-2] - 4 * inner + u[1:-1, 2:] + u[2:, 1:-1])
 
 
-def conv2d(a: Any, random: Any) -> Truth:
+def conv2d(a, random):
     side = a.filter_size
     image = random.random((a.ny + side - 1, a.nx + side - 1)).astype(a.dtype)
     weights = random.random((side, side)).astype(a.dtype)
@@ -90,38 +87,38 @@ def conv2d(a: Any, random: Any) -> Truth:
 WEIGHTS = (0.5, 0.0625, 0.03125, 0.015625, 0.0078125)
 
 
-def with_halo(values: np.ndarray, radius: int) -> np.ndarray:
+def with_halo(values, radius):
     """Return what an output array holds, of which leading axes have no halo."""
     space = 3 if values.ndim > 2 else 2
     return np.pad(values, [(0, 0)] * (values.ndim - space) + [(radius, radius)] * space, constant_values=UNTOUCHED)
 
 
-def inside(array: np.ndarray, radius: int) -> np.ndarray:
+def inside(array, radius):
     return array[(..., *(slice(radius, -radius),) * 3)]
 
 
-def grid(a: Any, random: Any, radius: int, *more: int) -> np.ndarray:
+def grid(a, random, radius, *more):
     """Return a random array on the grid with its halo."""
     extents = (a.nz, a.ny, a.nx) if hasattr(a, "nz") else (a.ny, a.nx)
     return random.random((*more, *(extent + 2 * radius for extent in extents))).astype(a.dtype)
 
 
-def neighbour(u: np.ndarray, radius: int, steps: tuple[int, ...]) -> np.ndarray:
+def neighbour(u, radius, steps):
     """Return an array moved by steps along x, y (and z), on the interior points."""
     return u[tuple(slice(radius + s, n - radius + s) for s, n in zip(reversed(steps), u.shape, strict=True))]
 
 
-def swept(u: np.ndarray, radius: int, groups: list[list[tuple[int, ...]]]) -> np.ndarray:
+def swept(u, radius, groups):
     """Return the sum over groups of neighbours with one weight each."""
     sums = [sum(neighbour(u, radius, steps) for steps in group) for group in groups]
     return sum(weight * total for weight, total in zip(WEIGHTS, sums, strict=False))
 
 
-def cube(radius: int, dimensions: int) -> list[tuple[int, ...]]:
+def cube(radius, dimensions):
     return list(product(range(-radius, radius + 1), repeat=dimensions))
 
 
-def stencil2d(a: Any, random: Any) -> Truth:
+def stencil2d(a, random):
     square, radius = cube(a.radius, 2), a.radius
     if a.shape == "star":
         groups = [[(x, y) for x, y in square if abs(x) + abs(y) == d and not (x and y)] for d in range(radius + 1)]
@@ -131,7 +128,7 @@ def stencil2d(a: Any, random: Any) -> Truth:
     return Truth({"u": u}, with_halo(swept(u, radius, groups), radius))
 
 
-def stencil3d(a: Any, random: Any) -> Truth:
+def stencil3d(a, random):
     radius = 4 if a.points == 25 else 1
     if a.points in (7, 25):
         stars = [p for p in cube(radius, 3) if np.count_nonzero(p) <= 1]
@@ -143,7 +140,7 @@ def stencil3d(a: Any, random: Any) -> Truth:
     return Truth({"u": u}, with_halo(swept(u, radius, groups), radius))
 
 
-def stencil3d_mem(a: Any, random: Any) -> Truth:
+def stencil3d_mem(a, random):
     """Each work-item sums what it loads for its chunk of planes."""
     axes = {"uCLD": [], "uXLD": [0], "uYLD": [1], "uZLD": [2]}
     wanted = [axes[tag] for tag in a.keep.split("_") if tag in axes]
@@ -155,14 +152,14 @@ def stencil3d_mem(a: Any, random: Any) -> Truth:
     return Truth({"u": u}, np.array([planes[k : k + a.chunk].sum(axis=0) for k in range(0, a.nz, a.chunk)]))
 
 
-def second_derivative(radius: int) -> np.ndarray:
+def second_derivative(radius):
     """Return weights of u(x - radius), ..., u(x + radius), from the Taylor series."""
     steps = np.arange(-radius, radius + 1)
     series = np.array([steps**p / factorial(p) for p in range(2 * radius + 1)])
     return np.linalg.solve(series, np.arange(2 * radius + 1) == 2)
 
 
-def laplacian(u: np.ndarray, radius: int) -> np.ndarray:
+def laplacian(u, radius):
     steps = [
         tuple(step if axis == moved else 0 for axis in range(3))
         for moved in range(3)
@@ -172,7 +169,7 @@ def laplacian(u: np.ndarray, radius: int) -> np.ndarray:
     return sum(weight * neighbour(u, radius, step) for weight, step in zip(weights, steps, strict=True))
 
 
-def wave3d(a: Any, random: Any) -> Truth:
+def wave3d(a, random):
     u, old, speed = grid(a, random, a.radius, 3)
     inputs = {"u": u, "old": old} | ({"speed": speed} if a.speed == "array" else {})
     applied = inside(speed, a.radius) if a.speed == "array" else 1 / 16
@@ -180,7 +177,7 @@ def wave3d(a: Any, random: Any) -> Truth:
     return Truth(inputs, with_halo(result, a.radius))
 
 
-def gsrb(a: Any, random: Any) -> Truth:
+def gsrb(a, random):
     u, f = grid(a, random, 1, 2)
     centre = inside(u, 1)
     neighbours = sum(neighbour(u, 1, s) for s in cube(1, 3) if np.count_nonzero(s) == 1)
@@ -200,13 +197,13 @@ DIRECTIONS = np.array([(0, 0, 0), *(np.multiply(sign, c) for c in FORWARD for si
 SHARES = np.array([{0: 2 / 9, 1: 1 / 9, 3: 1 / 72}[np.count_nonzero(c)] for c in DIRECTIONS])
 
 
-def streamed(f: np.ndarray) -> np.ndarray:
+def streamed(f):
     """Return each cell's values from the cells that the directions come from."""
     moved = [np.roll(values, c[::-1], axis=(0, 1, 2)) for values, c in zip(f, DIRECTIONS, strict=True)]
     return inside(np.array(moved), 1)
 
 
-def equilibrium(f: np.ndarray) -> np.ndarray:
+def equilibrium(f):
     rho = f.sum(axis=0)
     velocity = np.einsum("qi,qzyx->izyx", DIRECTIONS, f) / rho
     along = np.einsum("qi,izyx->qzyx", DIRECTIONS, velocity)
@@ -214,7 +211,7 @@ def equilibrium(f: np.ndarray) -> np.ndarray:
     return SHARES[:, None, None, None] * rho * (1 + 3 * along + 4.5 * along**2 - 1.5 * square)
 
 
-def lbm_d3q15(a: Any, random: Any) -> Truth:
+def lbm_d3q15(a, random):
     f = (SHARES[:, None, None, None] * (1 + 0.2 * grid(a, random, 1, 15))).astype(a.dtype)
     result = streamed(f.astype(float))
     if a.collide == "bgk":
@@ -222,14 +219,14 @@ def lbm_d3q15(a: Any, random: Any) -> Truth:
     return Truth({"f": f}, with_halo(result, 1))
 
 
-def pirk(a: Any, random: Any) -> Truth:
+def pirk(a, random):
     """What the equation of each kernel of a PIRK method says."""
     matrix, _ = radau_iia(STAGES)
     f, stage = grid(a, random, a.radius, 2, STAGES)
     y, dy, prev, speed = grid(a, random, a.radius, 4)
     extra = {"prev": prev, "speed": speed} if a.problem == "wave3d" else {}
 
-    def right_hand_side(at: np.ndarray) -> np.ndarray:
+    def right_hand_side(at):
         if a.problem == "heat3d":
             return laplacian(at, a.radius) / 16
         return 2 * inside(at, a.radius) - inside(prev, a.radius) + inside(speed, a.radius) * laplacian(at, a.radius)

@@ -1,9 +1,6 @@
 """Patterns of memory accesses, arithmetic and launches: tags of small kernels, and what they compute."""
 
-from __future__ import annotations
-
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 from truth import UNTOUCHED, Truth, places
@@ -17,7 +14,7 @@ UPDATES = {
 }  # fmt: skip
 
 
-def started(operation: str, i: Any, j: Any, nvars: int, dtype: str = "float64") -> list[np.ndarray]:
+def started(operation, i, j, nvars, dtype="float64"):
     """Return the variables of a pattern before its first round, for work-items (i, j)."""
     item, odd = i + 16 * j, (i + j) % 2
     sign, one = 1 - 2 * odd, 0 * item + 1
@@ -34,7 +31,7 @@ def started(operation: str, i: Any, j: Any, nvars: int, dtype: str = "float64") 
     return [np.asarray(values[v % len(values)]).astype(dtype) for v in range(nvars)]
 
 
-def repeated(operation: str, x: list[np.ndarray], rounds: int) -> list[np.ndarray]:
+def repeated(operation, x, rounds):
     offsets, function = UPDATES[operation]
     for _ in range(rounds):
         for v in range(len(x)):
@@ -42,7 +39,7 @@ def repeated(operation: str, x: list[np.ndarray], rounds: int) -> list[np.ndarra
     return x
 
 
-def pattern(a: Any, _: Any) -> Truth:
+def pattern(a, _):
     kind, operation, _ = a.generator.split("_")
     rows, columns = a.nelements // a.lid_stride_1, a.lid_stride_1
     x = started(operation, *places(rows, columns), a.nvars, a.dtype if kind == "iops" else "float64")
@@ -51,7 +48,7 @@ def pattern(a: Any, _: Any) -> Truth:
     return Truth({}, result, rtol=2e-5 if a.dtype == "float32" else 1e-12)
 
 
-def flops_chain(a: Any, _: Any) -> Truth:
+def flops_chain(a, _):
     i, j = places(a.nelements // a.lid_stride_1, a.lid_stride_1)
     item = (i + 16 * j).ravel()
     return Truth({}, sum(item + c + a.m * (1 + item % 2) for c in range(a.chains)))
@@ -72,14 +69,14 @@ MAPS = {
 }  # fmt: skip
 
 
-def op_chain(a: Any, _: Any) -> Truth:
+def op_chain(a, _):
     values = (1 + np.arange(a.nitems)[:, None] % 997 + np.arange(a.chains)).astype(a.dtype)
     for _ in range(a.m):
         values = OPERATIONS[a.operation](values)
     return Truth({}, values.sum(axis=1), {"f_mem_access_tag:resST": a.nitems}, rtol=1e-4)
 
 
-def op_map(a: Any, random: Any) -> Truth:
+def op_map(a, random):
     x, y = 0.5 + random.random((2, a.nitems))
     arrays = {"x": x, "y": y} if a.operation in {"madd", "div", "pow", "min", "max"} else {"x": x}
     result = x
@@ -92,7 +89,7 @@ def op_map(a: Any, random: Any) -> Truth:
     return Truth(arrays, result, features, rtol=1e-10)
 
 
-def gmem_pattern(a: Any, random: Any) -> Truth:
+def gmem_pattern(a, random):
     inputs = random.random((a.n_arrays, a.nelements)).astype(a.dtype)
     large, small = max(a.lid_stride_0, a.lid_stride_1), min(a.lid_stride_0, a.lid_stride_1)
     j, i = np.indices((a.nelements // large, large // small))
@@ -106,7 +103,7 @@ def gmem_pattern(a: Any, random: Any) -> Truth:
     return Truth(named, np.where(touched, inputs.sum(axis=0), UNTOUCHED), features)
 
 
-def gmem_load(a: Any, random: Any) -> Truth:
+def gmem_load(a, random):
     items = a.nelements // a.m // a.lid_stride_0
     source = random.random((a.m // a.chains, a.chains, items, a.lid_stride_0)).astype(a.dtype)
     features = {
@@ -118,7 +115,7 @@ def gmem_load(a: Any, random: Any) -> Truth:
     return Truth({"in0": source}, source[..., 0].sum(axis=(0, 1)), features)
 
 
-def gmem_store(a: Any, _: Any) -> Truth:
+def gmem_store(a, _):
     items = a.nelements // a.m // a.lid_stride_0
     result = np.full((a.m, items, a.lid_stride_0), float(UNTOUCHED))
     result[:, :, 0] = np.arange(items)
@@ -127,7 +124,7 @@ def gmem_store(a: Any, _: Any) -> Truth:
     )
 
 
-def gmem_stream(a: Any, random: Any) -> Truth:
+def gmem_stream(a, random):
     x, y = random.random((2, a.nelements // a.width, a.width)[: 3 if a.width > 1 else 2]).astype(a.dtype)
     operation = a.generator.removeprefix("gmem_")
     result = {"copy": x, "scale": 3 * x, "add": x + y, "triad": x + 3 * y}[operation]
@@ -136,7 +133,7 @@ def gmem_stream(a: Any, random: Any) -> Truth:
     return Truth(inputs, result, {accesses: (len(inputs) + 1) * a.nelements})
 
 
-def gmem_reuse(a: Any, random: Any) -> Truth:
+def gmem_reuse(a, random):
     items = a.nelements // a.m
     source = random.random((a.m // 4, 4, items)).astype(a.dtype)
     # Four chains start at the place among those that share the elements.
@@ -150,7 +147,7 @@ def gmem_reuse(a: Any, random: Any) -> Truth:
     )
 
 
-def gmem_uniform(a: Any, random: Any) -> Truth:
+def gmem_uniform(a, random):
     own = a.by == "groups"
     source = random.random((a.ngroups, a.m // a.chains, a.chains) if own else (a.m // a.chains, a.chains))
     source = source.astype(a.dtype)
@@ -163,7 +160,7 @@ def gmem_uniform(a: Any, random: Any) -> Truth:
     return Truth({"in0": source}, sums + start + np.zeros((a.ngroups, 1)), features)
 
 
-def gmem_working_set(a: Any, random: Any) -> Truth:
+def gmem_working_set(a, random):
     rows = a.working_set // (a.lsize_0 * a.lid_stride_0 * a.chains)
     shape = (rows, a.chains, a.lsize_0, a.lid_stride_0)
     source = random.random(shape if a.shared else (a.ngroups, *shape)).astype(a.dtype)
@@ -175,13 +172,13 @@ def gmem_working_set(a: Any, random: Any) -> Truth:
     return Truth({"in0": source}, result, features)
 
 
-def gmem_gather(a: Any, random: Any) -> Truth:
+def gmem_gather(a, random):
     source = random.random(a.window).astype(a.dtype)
     where = (a.spread * np.arange(a.nitems)[:, None] + a.step * np.arange(a.m)) % a.window
     return Truth({"in0": source}, source[where].sum(axis=1), {"f_mem_access_tag:inLD": a.nitems * a.m})
 
 
-def grid_scale(a: Any, random: Any) -> Truth:
+def grid_scale(a, random):
     shape = (a.ny, a.nx)
     inputs = {f"u{number}": random.random(shape) for number in range(a.n_arrays)}
     if a.store == "update":
@@ -194,7 +191,7 @@ def grid_scale(a: Any, random: Any) -> Truth:
     return Truth(inputs, result, features | dict.fromkeys(("f_mem_access_tag:u0LD", "f_mem_access_tag:vST"), points))
 
 
-def loop_sum(a: Any, random: Any) -> Truth:
+def loop_sum(a, random):
     columns, item = a.layout == "columns", a.factor == "item"
     x = random.random((a.m, a.nitems) if columns else (a.nitems, a.m))
     s = random.random(a.nitems if item else a.m)
@@ -203,7 +200,7 @@ def loop_sum(a: Any, random: Any) -> Truth:
     return Truth({"a": x, "s": s}, result, {"f_mem_access_tag:yST": stores, "f_op_float64_madd": a.nitems * a.m})
 
 
-def lmem_exchange(a: Any, _: Any) -> Truth:
+def lmem_exchange(a, _):
     values = np.arange(a.lsize_0)[:, None] + np.arange(a.nvars, dtype=np.float64)
     tile = np.zeros(a.lsize_0 + a.halo)
     tile[a.halo :] = values[:, 0]
@@ -214,7 +211,7 @@ def lmem_exchange(a: Any, _: Any) -> Truth:
     return Truth({}, np.broadcast_to(values.sum(axis=1), (a.ngroups, a.lsize_0)), features)
 
 
-def lmem_load(a: Any, _: Any) -> Truth:
+def lmem_load(a, _):
     outer, inner = a.sizes["m_outer"], a.sizes["m_inner"]
     assert outer * inner * a.chains == a.m
     contents = np.arange(inner)[:, None] + np.arange(a.chains) + 1
@@ -228,7 +225,7 @@ def lmem_load(a: Any, _: Any) -> Truth:
     return Truth({}, result, features)
 
 
-def lmem_broadcast(a: Any, _: Any) -> Truth:
+def lmem_broadcast(a, _):
     outer, inner = a.sizes["m_outer"], a.sizes["m_inner"]
     assert outer * inner * a.chains == a.m
     result = a.chains * np.arange(a.lsize_0) + outer * np.arange(inner * a.chains).sum() + np.zeros((a.ngroups, 1))
@@ -236,7 +233,7 @@ def lmem_broadcast(a: Any, _: Any) -> Truth:
     return Truth({}, result, {loads: a.m * result.size, "f_sync_barrier_local": 1})
 
 
-def lmem_move(a: Any, _: Any) -> Truth:
+def lmem_move(a, _):
     outer, inner = a.sizes["m_outer"], a.sizes["m_inner"]
     assert outer * inner == a.m
     # Large work-groups have fewer rows.
@@ -245,20 +242,20 @@ def lmem_move(a: Any, _: Any) -> Truth:
     return Truth({}, (i + a.lsize_0 * j + inner - 1).ravel())
 
 
-def lmem_madd(a: Any, _: Any) -> Truth:
+def lmem_madd(a, _):
     i, j = places(a.nelements // a.lid_stride_1, a.lid_stride_1)
     column = a.depth // 16 * (16 * i + 16 * np.arange(16).sum())
     return Truth({}, (i + 16 * j + (column if a.m % 2 else 0)).ravel())
 
 
-def overlap_ratio(a: Any, random: Any) -> Truth:
+def overlap_ratio(a, random):
     assert a.sizes["m_outer"] * a.sizes["m_inner"] == a.m
     assert a.sizes["m_inner"] == min(a.m, 8)
     source = random.random(a.nelements)
     return Truth({"in0": source}, source)
 
 
-def overlap_madd(a: Any, random: Any) -> Truth:
+def overlap_madd(a, random):
     n, matrices = a.n, dict(zip("ab", random.random((2, a.n, a.n)), strict=True))
     i, j = np.indices((n, n))
     x = [16.0 * (i % 16) + j % 16 + chain for chain in range(a.chains)]
@@ -273,7 +270,7 @@ def overlap_madd(a: Any, random: Any) -> Truth:
     return Truth(inputs, sum(x))
 
 
-def barrier_local(a: Any, _: Any) -> Truth:
+def barrier_local(a, _):
     i, j = places(a.nelements // a.lid_stride_1, a.lid_stride_1)
     features = {
         "f_sync_barrier_local": a.m,
@@ -283,12 +280,12 @@ def barrier_local(a: Any, _: Any) -> Truth:
     return Truth({}, (i + 16 * j).ravel(), features)
 
 
-def launches(a: Any, _: Any) -> Truth:
+def launches(a, _):
     items = np.arange(a.ngroups * a.lsize_0).reshape(a.ngroups, a.lsize_0)
     return Truth({}, np.broadcast_to(items, (a.stages, *items.shape)), {"f_sync_kernel_launch": a.stages})
 
 
-def small_groups(a: Any, _: Any) -> Truth:
+def small_groups(a, _):
     features = {"f_thread_groups": a.nitems // a.lsize_0, "f_mem_access_tag:resST": a.nitems}
     return Truth({}, np.arange(a.nitems), features)
 

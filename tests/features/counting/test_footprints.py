@@ -1,16 +1,13 @@
 """Footprints of several accesses together: by array, access tag and direction."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
 from perflex.errors import NoMatchError
-from perflex.features import Footprint, ScopCounts, extract_scop, scop_from_yaml
+from perflex.features import ScopCounts, extract_scop, scop_from_yaml
 from sample_kernels import make, matmul
 from support.written_kernels import written
 
@@ -18,30 +15,26 @@ STAR = [(0, 0, 0), *(tuple(s * (a == b) for b in range(3)) for a in range(3) for
 BOX = list(itertools.product((-1, 0, 1), repeat=3))
 
 
-def counts(kernel: object) -> ScopCounts:
+def counts(kernel):
     return ScopCounts(extract_scop(kernel))
 
 
-def numbers(found: Footprint, **sizes: int) -> tuple[int, int, int, float]:
+def numbers(found, **sizes):
     counted = (found.accesses, found.elements, found.bytes, found.afr)
     return tuple(entry.evaluate(sizes) for entry in counted)
 
 
-def stencil(offsets: list[tuple[int, ...]]) -> Any:
+def stencil(offsets):
     loads = " + ".join(f"x[i + {a}, j + {b}, k + {c}]" for a, b, c in offsets)
     steps = "k/8: g.0, l.0; j/4: g.1, l.1"
     return written("{[i,j,k]: 1<=i,j,k<n-1}", f"out[i,j,k] = {loads}", "x, out: float64[n,n,n]", steps, assume="n >= 3")
 
 
-def test_the_papers_matrix_multiplication() -> None:
+def test_the_papers_matrix_multiplication():
     found = counts(matmul(prefetch=True))
     for array in "ab":
         together = found.footprint_of(array=array)
-        assert [str(count) for count in (together.elements, together.bytes, together.afr)] == [
-            "n^2",
-            "4 * n^2",
-            "n/16",
-        ]
+        assert [str(count) for count in (together.elements, together.bytes, together.afr)] == ["n^2", "4 * n^2", "n/16"]
         assert numbers(together, n=64) == (64**3 / 16, 64**2, 4 * 64**2, 4)
         assert together.exact
     assert str(counts(matmul(prefetch=False)).footprint_of(array="a").afr) == "n"
@@ -52,7 +45,7 @@ def test_the_papers_matrix_multiplication() -> None:
 
 @pytest.mark.parametrize("offsets", [STAR, BOX], ids=["star", "box"])
 @pytest.mark.parametrize("n", [3, 4, 11])
-def test_stencils(offsets: list[tuple[int, int, int]], n: int) -> None:
+def test_stencils(offsets, n):
     inside = list(itertools.product(range(1, n - 1), repeat=3))
     touched = {tuple(np.add(point, offset)) for point in inside for offset in offsets}
     found = counts(stencil(offsets)).footprint_of(array="x")
@@ -62,7 +55,7 @@ def test_stencils(offsets: list[tuple[int, int, int]], n: int) -> None:
     assert not found.elements.deferred
 
 
-def test_triangular_domains() -> None:
+def test_triangular_domains():
     kernel = make("{[i,j]: 0<=j<=i<n}", "out[i,j] = a[i,j] + a[j,i]*x[i - j]", {"a": np.float32, "x": np.float32})
     found = counts(lp.assume(kernel, "n >= 1"))
     for n in (1, 2, 9):
@@ -73,7 +66,7 @@ def test_triangular_domains() -> None:
     assert str(found.footprint_of(array="x").afr) == "(n + 1)/2"
 
 
-def test_a_bound_covered_by_what_is_certain_is_exact() -> None:
+def test_a_bound_covered_by_what_is_certain_is_exact():
     kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i]*y[i]\nend", {"x": np.float32, "y": np.float32})
     found = counts(lp.assume(kernel, "n >= 1"))
     x, y = found.footprint_of(array="x"), found.footprint_of(array="y")
@@ -108,7 +101,7 @@ statements:
 
 
 @pytest.mark.parametrize(("stated", "relation"), [("", "="), (", stated: anywhere", "~")])
-def test_elements_that_are_not_known(stated: str, relation: str) -> None:
+def test_elements_that_are_not_known(stated, relation):
     found = ScopCounts(scop_from_yaml(MIXED.replace("STATED", stated)))
     y = found.footprint_of(array="y")
     assert numbers(y, n=9) == (9, 9, 36, 1)
@@ -140,12 +133,12 @@ statements:
 """
 
 
-def test_index_tuples_that_may_be_one_element_make_a_bound() -> None:
+def test_index_tuples_that_may_be_one_element_make_a_bound():
     found = ScopCounts(scop_from_yaml(TWO_WAYS.replace("DISTINCT", "false")))
     assert [item.footprint_exact for item in found.accesses] == [True, False]
 
 
-def test_unknown_names_are_told() -> None:
+def test_unknown_names_are_told():
     found = counts(matmul(prefetch=True))
     with pytest.raises(NoMatchError, match="has no global array 'aa'; did you mean 'a'"):
         found.footprint_of(array="aa")

@@ -1,7 +1,5 @@
 """Operations found in expressions: kinds, types, multiply-adds."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import loopy as lp
@@ -9,14 +7,14 @@ import numpy as np
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features import Scop, Target, extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 from sample_kernels import make, pointwise
 from support.written_kernels import written
 
 
-def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
-    scop: Scop = extract_scop(kernel)
-    found: Counter[str] = Counter()
+def operations(kernel):
+    scop = extract_scop(kernel)
+    found = Counter()
     for statement in scop.statements:
         for operation in statement.operations:
             found[f"{operation.dtype}_{operation.kind}"] += operation.count
@@ -41,12 +39,12 @@ def operations(kernel: lp.TranslationUnit) -> dict[str, int]:
         ("x[i] * y[i] if x[i] < y[i] else x[i] + y[i]", {"cmp": 1, "mul": 1, "add": 1}), ("x[i]", {}),
     ],
 )  # fmt: skip
-def test_kinds(expression: str, expected: dict[str, int]) -> None:
+def test_kinds(expression, expected):
     assert operations(pointwise(expression)) == {f"float32_{kind}": count for kind, count in expected.items()}
 
 
 @pytest.mark.parametrize("realized", [False, True])
-def test_reductions_before_and_after_realization(realized: bool) -> None:
+def test_reductions_before_and_after_realization(realized):
     kernel = make("{[i,k]: 0<=i<n and 0<=k<m}", "out[i] = sum(k, x[i,k]*y[k])", {"x": np.float32, "y": np.float32})
     kernel = lp.split_iname(
         lp.assume(kernel, "n mod 32 = 0 and n >= 32 and m >= 1"), "i", 32, outer_tag="g.0", inner_tag="l.0"
@@ -59,7 +57,7 @@ def test_reductions_before_and_after_realization(realized: bool) -> None:
     assert parse_feature("f_op_float32_madd").value(scop, {"n": 64, "m": 10}, Target()) == 2 * 10
 
 
-def test_literal_code_is_refused_by_name() -> None:
+def test_literal_code_is_refused_by_name():
     raw = lp.CInstruction(("i",), "out[i] = 3;", read_variables=frozenset(), assignees=("out[i]",), id="raw")
     kernel = written("{[i]: 0<=i<n}", [raw], "out: float32[n]")
     with pytest.raises(UnsupportedKernelError, match="instruction 'raw' is literal code") as caught:

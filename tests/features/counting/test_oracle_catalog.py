@@ -1,9 +1,6 @@
 """Every generator of the catalog: counts per work-item against what Oclgrind executes."""
 
-from __future__ import annotations
-
 from math import prod
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +8,6 @@ from oracles import oclgrind
 from oracles.nasty.rows import counted_rows, executed_rows, mismatches
 from perflex.features import extract_scop, kernel_feature_values
 from uipick import ALL_GENERATORS, KernelCollection
-
-if TYPE_CHECKING:
-    from uipick import MeasurementKernel
 
 # Tags that make one or more small kernels of each generator.
 SMALL = {
@@ -168,11 +162,11 @@ SMALL = {
 PROCESSES = 8
 
 
-def test_every_generator_is_checked() -> None:
+def test_every_generator_is_checked():
     assert set(SMALL) == {generator.name for generator in ALL_GENERATORS}
 
 
-def signs(kernel: MeasurementKernel) -> tuple[int, int]:
+def signs(kernel):
     """Differences a - b: loopy writes a + -1.0f * b, which counts as an addition, and -1 as a sign.
 
     To Oclgrind, which does not optimise here, it is a product, or one with a sum. Returns how many it takes for the
@@ -190,7 +184,7 @@ def signs(kernel: MeasurementKernel) -> tuple[int, int]:
     return 0, 0
 
 
-def differing(kernel: MeasurementKernel, run: oclgrind.Executed) -> dict[str, tuple[int, int, bool]]:
+def differing(kernel, run):
     """Return what is not executed as often as it is counted."""
     found = executed_rows(run)
     products, fused = signs(kernel)
@@ -203,7 +197,7 @@ def differing(kernel: MeasurementKernel, run: oclgrind.Executed) -> dict[str, tu
     return mismatches(counted_rows(extract_scop(kernel.kernel), kernel.sizes), found)
 
 
-def run_all(tags: dict[str, list[str]]) -> list[tuple[MeasurementKernel, oclgrind.Executed]]:
+def run_all(tags):
     """Return kernels with what Oclgrind executed, all in one process, since starting one takes longer than they do."""
     catalog = KernelCollection(ALL_GENERATORS)
     kernels = [kernel for name, more in tags.items() for kernel in catalog.generate_kernels([name, *more])]
@@ -214,7 +208,7 @@ def run_all(tags: dict[str, list[str]]) -> list[tuple[MeasurementKernel, oclgrin
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("first", range(PROCESSES))
-def test_counts_are_what_oclgrind_executes(first: int) -> None:
+def test_counts_are_what_oclgrind_executes(first):
     found = run_all({name: SMALL[name] for name in list(SMALL)[first::PROCESSES]})
     wrong = {kernel.name: different for kernel, run in found if (different := differing(kernel, run))}
     assert wrong == {}
@@ -222,7 +216,7 @@ def test_counts_are_what_oclgrind_executes(first: int) -> None:
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-def test_integer_operations_are_what_more_iterations_execute() -> None:
+def test_integer_operations_are_what_more_iterations_execute():
     """Oclgrind counts integer arithmetic together with that of subscripts and loops: one long loop does little."""
     opcodes = {"add": ["add"], "mul": ["mul"], "madd": ["mul", "add"], "bit": ["xor", "and"], "shift": ["shl"]}
     runs = run_all({f"iops_{operation}_pattern": SMALL[f"iops_{operation}_pattern"] for operation in opcodes})

@@ -1,7 +1,5 @@
 """Symbolic counts of random kernels against brute-force enumeration."""
 
-from __future__ import annotations
-
 import pytest
 
 from oracles.compare import check_counts
@@ -11,5 +9,5 @@ from oracles.random_kernels import make_random_kernel
 # Some have footprints that take minutes symbolically; those are counted at the given sizes.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_random_kernel(seed: int) -> None:
+def test_random_kernel(seed):
     check_counts(make_random_kernel(seed))

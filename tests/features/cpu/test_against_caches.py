@@ -1,7 +1,5 @@
 """Cache volumes of kernels against all their accesses, enumerated one by one and run through a cache."""
 
-from __future__ import annotations
-
 import random
 
 import loopy as lp
@@ -14,7 +12,7 @@ from perflex import estimate_ecm
 from perflex.features import extract_scop
 from support.ecm_kernels import loopy_kernel, on_grid, small_machine, star_offsets, terms
 from support.irregular_kernels import IRREGULAR, TRIANGULAR
-from support.moving_loops import MovingKernel, random_moving_kernel
+from support.moving_loops import random_moving_kernel
 
 # Not near to sizes of arrays or rows.
 CACHES = (1280, 2560, 5120, 10240, 24576)
@@ -27,7 +25,7 @@ WITHIN, NOTED, LEAST = 1.12, 1.6, 0.25
 FURTHER = 1.35
 
 
-def wrong(scop, sizes, caches, tolerance=WITHIN, traced=None, together=False, **options) -> list[str]:
+def wrong(scop, sizes, caches, tolerance=WITHIN, traced=None, together=False, **options):
     """What of the estimates is wrong, for those caches that do not hold all data: of loads and stores, or of both."""
     lines, stores = scop_trace(scop, sizes, lanes=options.get("lanes", 1)) if traced is None else traced
     found = []
@@ -56,7 +54,7 @@ SQUARES = {"a": "(n,n)", "b": "(n,n)"}
 PRODUCT = {**SQUARES, "c": "(n,n)"}
 
 
-def star(dimensions: int, radius: int) -> list[tuple[int, ...]]:
+def star(dimensions, radius):
     return [(0,) * dimensions, *star_offsets(dimensions, radius)]
 
 
@@ -135,21 +133,21 @@ QUICK = ("star", "product i,k,j", "planes (16, 4)", "tiles of 4 float64", "a loo
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS]
 )
-def test_volumes_are_those_of_the_simulation(name: str) -> None:
+def test_volumes_are_those_of_the_simulation(name):
     make, sizes, caches, options = KERNELS[name]
     assert wrong(extract_scop(make()), sizes, caches, 1.15 if "planes" in name else WITHIN, **options) == []
 
 
 @pytest.mark.parametrize("lanes", [pytest.param(1, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize("name", WINDOWS)
-def test_volumes_of_work_items_that_have_windows_of_their_own(name: str, lanes: int) -> None:
+def test_volumes_of_work_items_that_have_windows_of_their_own(name, lanes):
     bounds, code, arrays, n = WINDOWS[name]
     kernel = loopy_kernel(f"{{[i,j]: 0<=i<n and {bounds}}}", code, arrays, dtype=np.float32)
     assert wrong(extract_scop(on_grid(kernel, i=(0, 64))), {"n": n}, (2560, 10240), lanes=lanes) == []
 
 
 @pytest.mark.parametrize("size", [{"j": 124, "i": 20}, {"j": 10, "i": 30}])
-def test_blocked_loops_are_those_of_a_kernel_that_is_split(size: dict[str, int]) -> None:
+def test_blocked_loops_are_those_of_a_kernel_that_is_split(size):
     shifted = [tuple(step + 2 for step in offset) for offset in star(2, 2)]
     code = f"b[j,i] = {terms('a', 'ji', shifted)}"
     kernel, other = (loopy_kernel("{[j,i]: 0<=i,j<n-4}", code, SQUARES, order) for order in ("j,i", ""))
@@ -160,7 +158,7 @@ def test_blocked_loops_are_those_of_a_kernel_that_is_split(size: dict[str, int])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_random_stencils_in_either_order_of_loops(seed: int) -> None:
+def test_random_stencils_in_either_order_of_loops(seed):
     rng = random.Random(seed)  # noqa: S311 - no secret
     offsets = sorted({(rng.randint(-2, 2), rng.randint(-2, 2)) for _ in range(rng.randint(2, 6))})
     order = rng.choice(["j,i", "i,j"]) if seed else "i,j"
@@ -178,7 +176,7 @@ APPROXIMATED = {"gathered", "scattered", "skewed", "diagonal", "two divisors", "
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize("name", [*TRIANGULAR, *IRREGULAR])
-def test_volumes_of_irregular_kernels(name: str, lanes: int) -> None:
+def test_volumes_of_irregular_kernels(name, lanes):
     scop = extract_scop((TRIANGULAR | IRREGULAR)[name]())
     sizes = dict.fromkeys(scop.parameters, SIZES.get(name, 128))
     assert bool(estimate_ecm(scop, sizes, small_machine(1280), lanes=lanes).approximated) == (name in APPROXIMATED)
@@ -186,7 +184,7 @@ def test_volumes_of_irregular_kernels(name: str, lanes: int) -> None:
     assert wrong(scop, sizes, CACHES[:4], NOTED if name == "lu" else FURTHER, together=True, lanes=lanes) == []
 
 
-def check(kernel: MovingKernel, caches: tuple[int, ...]) -> list[str]:
+def check(kernel, caches):
     """What of the estimates is further off than `WITHIN`, but not further than `FURTHER`."""
     plain, shifted = (extract_scop(kernel.loopy(shifted=shifted)) for shifted in (False, True))
     sizes = {"n": kernel.n}
@@ -203,19 +201,19 @@ def check(kernel: MovingKernel, caches: tuple[int, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_volumes_of_moving_loops_are_those_of_the_simulation(seed: int) -> None:
+def test_volumes_of_moving_loops_are_those_of_the_simulation(seed):
     kernel = random_moving_kernel(seed)
     assert check(kernel, (2560, 10240)) == [], kernel
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 1100, 25))
-def test_volumes_of_100_kernels_with_moving_loops(first: int) -> None:
+def test_volumes_of_100_kernels_with_moving_loops(first):
     off = [seed for seed in range(first, first + 25) if check(random_moving_kernel(seed), CACHES)]
     assert len(off) <= 2
 
 
-def test_tiles_that_stop_at_the_end_of_the_array_stream_it_once() -> None:
+def test_tiles_that_stop_at_the_end_of_the_array_stream_it_once():
     bounds = "1<=j<n-1 and 1<=i<n-1 and 16*jo<=j<16*jo+16 and 64*io<=i<64*io+64"
     domain = f"{{[jo,io,j,i]: 0<=jo and 0<=io and {bounds}}}"
     code = f"b[j,i] = {terms('a', 'ji', star(2, 1))} {{inames=jo:io:j:i}}"
@@ -228,7 +226,7 @@ def test_tiles_that_stop_at_the_end_of_the_array_stream_it_once() -> None:
     assert not found.approximated
 
 
-def test_a_guard_on_every_other_work_item_counts_all_lines() -> None:
+def test_a_guard_on_every_other_work_item_counts_all_lines():
     code = "if i % 2 == 0\n    b[i] = a[i]\nend"
     kernel = on_grid(loopy_kernel("{[i]: 0<=i<n}", code, {"a": "(n)", "b": "(n)"}), i=(0, 64))
     found = estimate_ecm(extract_scop(kernel), {"n": 1 << 20}, "clx")
@@ -238,7 +236,7 @@ def test_a_guard_on_every_other_work_item_counts_all_lines() -> None:
     assert "leaves out iterations" in found.approximated[0]
 
 
-def test_accesses_that_data_decide_hit_with_the_part_that_the_cache_holds() -> None:
+def test_accesses_that_data_decide_hit_with_the_part_that_the_cache_holds():
     scop = extract_scop(IRREGULAR["scattered"]())
     beyond = [
         estimate_ecm(scop, {"n": 1 << 16}, small_machine(capacity)).levels[1].launch_load_bytes

@@ -1,7 +1,5 @@
 """Conflict misses against a set-associative cache simulated access by access, and what is said of them."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
@@ -21,7 +19,7 @@ from support.ecm_kernels import loopy_kernel, terms
 CACHES = ((4096, 4), (32768, 8))
 
 
-def machine(*, hashed: bool = False) -> Machine:
+def machine(*, hashed=False):
     levels = tuple(
         CacheLevel(f"L{number}", size, 1, 64, ways, True, False, None, None, True, "sum", hashed=hashed)
         for number, (size, ways) in enumerate(CACHES, start=1)
@@ -34,7 +32,7 @@ def transposition():
     return extract_scop(loopy_kernel(domain, "b[i,j] = a[j,i]", {"a": "(n,N)", "b": "(m,N)"}, "i,j"))
 
 
-def simulated(scop, sizes, rows, warm, cache) -> float:
+def simulated(scop, sizes, rows, warm, cache):
     """Bytes per iteration that cross below a cache after the first rows, of a kernel with so many."""
     lines, stores = scop_trace(scop, sizes)
     found = steady_crossings(lines, stores, len(lines) * warm // rows, *cache)
@@ -43,7 +41,7 @@ def simulated(scop, sizes, rows, warm, cache) -> float:
 
 
 @pytest.mark.parametrize("pitch", [120, 126, 128, 136, 256, 264, 500, 512, 520, 1024])
-def test_transpositions_at_powers_of_two_and_beside_them(pitch: int) -> None:
+def test_transpositions_at_powers_of_two_and_beside_them(pitch):
     found = estimate_ecm(transposition(), {"m": pitch, "n": 48, "N": pitch}, machine())
     for number, cache in enumerate(CACHES):
         wanted = simulated(transposition(), {"m": 64, "n": 48, "N": pitch}, 64, 16, cache)
@@ -52,7 +50,7 @@ def test_transpositions_at_powers_of_two_and_beside_them(pitch: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_random_stencils_with_pitches_near_powers_of_two(seed: int) -> None:
+def test_random_stencils_with_pitches_near_powers_of_two(seed):
     rng = random.Random(seed)  # noqa: S311 - no secret
     pitch = rng.choice([256, 512, 1024]) + rng.choice([0, 0, 8, -8, 24])
     offsets = sorted({(rng.randint(-4, 4), rng.randint(-2, 2)) for _ in range(rng.randint(4, 9))})
@@ -65,7 +63,7 @@ def test_random_stencils_with_pitches_near_powers_of_two(seed: int) -> None:
         assert 1 / 1.3 < found.levels[number + 1].bytes / wanted < 1.3
 
 
-def test_all_data_in_a_large_cache_conflict_as_well() -> None:
+def test_all_data_in_a_large_cache_conflict_as_well():
     columns = {"m": 16, "n": 48, "N": 512}
     code = "s[i] = s[i] + a[j,i] {id=u, dep=}"
     kernel = loopy_kernel("{[i,j]: 0<=i<m and 0<=j<n and N>=16}", code, {"a": "(n,N)", "s": "(m)"}, "i,j")
@@ -78,7 +76,7 @@ def test_all_data_in_a_large_cache_conflict_as_well() -> None:
     assert padded.level("memory").bytes == 0
 
 
-def test_a_warning_names_array_stride_cache_and_padding_that_helps() -> None:
+def test_a_warning_names_array_stride_cache_and_padding_that_helps():
     sizes = {"m": 500, "n": 48, "N": 512}
     (first,) = [one for one in estimate_ecm(transposition(), sizes, machine()).conflicts if one.level == "L1"]
     assert (first.array, first.stride_bytes, first.lines, first.sets, first.ways) == ("a", 4096, 48, 1, 4)
@@ -90,7 +88,7 @@ def test_a_warning_names_array_stride_cache_and_padding_that_helps() -> None:
     assert estimate_ecm(transposition(), padded, machine()).conflicts == ()
 
 
-def small_stencil(pitch: int, blocks: int):
+def small_stencil(pitch, blocks):
     """Five points in blocks of 8 rows and `blocks` columns, as work-groups go through a grid."""
     domain = f"{{[J,I,i,j]: 0<=J<4 and 0<=I<m and 0<=i<{blocks} and 0<=j<8 and N>=16}}"
     code = "v[8*J+j+1,B*I+i+1] = u[8*J+j+1,B*I+i] + u[8*J+j+1,B*I+i+2] + u[8*J+j,B*I+i+1] + u[8*J+j+2,B*I+i+1]"
@@ -99,7 +97,7 @@ def small_stencil(pitch: int, blocks: int):
 
 
 @pytest.mark.parametrize("pitch", [513, 514, 1026, 2049])
-def test_the_distance_is_that_of_the_rows_that_meet_and_padding_it_helps(pitch: int) -> None:
+def test_the_distance_is_that_of_the_rows_that_meet_and_padding_it_helps(pitch):
     sizes = {"m": 32, "N": 16}
     conflicts = estimate_ecm(small_stencil(pitch, 16), sizes, machine()).conflicts
     # Rows a few bytes more than a way apart: any number of them could reach all sets, ten or eight are in few.
@@ -113,15 +111,15 @@ def test_the_distance_is_that_of_the_rows_that_meet_and_padding_it_helps(pitch: 
 
 
 @pytest.mark.parametrize("neighbours", [2, 3])
-def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours: int) -> None:
-    def rows(pitch: int):
+def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours):
+    def rows(pitch):
         loads = " + ".join(f"u[{pitch}*j+i+{number}]" for number in range(neighbours))
         arrays = {"u": "(600*n)", "s": "(m)"}
         return extract_scop(
             loopy_kernel("{[i,j]: 0<=i<m and 0<=j<n}", f"s[i] = s[i] + {loads} {{id=a, dep=}}", arrays, "i,j")
         )
 
-    def conflicts(pitch: int):
+    def conflicts(pitch):
         return estimate_ecm(rows(pitch), {"m": 16, "n": 48}, machine()).conflicts
 
     (first,) = [one for one in conflicts(512) if one.level == "L1"]
@@ -138,7 +136,7 @@ def test_rows_of_a_flattened_array_are_as_far_apart_as_they_begin(neighbours: in
 
 
 @pytest.mark.parametrize("changes", [{"hashed": True}, {"ways": None}])
-def test_hashed_caches_and_those_of_unknown_ways_have_no_conflicts(changes: dict) -> None:
+def test_hashed_caches_and_those_of_unknown_ways_have_no_conflicts(changes):
     plain = machine()
     levels = tuple(replace(level, **changes) for level in plain.levels)
     found = estimate_ecm(transposition(), {"m": 500, "n": 48, "N": 512}, replace(plain, levels=levels))
@@ -146,7 +144,7 @@ def test_hashed_caches_and_those_of_unknown_ways_have_no_conflicts(changes: dict
     assert found.level("L2").bytes == pytest.approx(24, rel=0.02)
 
 
-def test_doubts_of_products_at_powers_of_two() -> None:
+def test_doubts_of_products_at_powers_of_two():
     scop = extract_scop(matmul(prefetch=False))
     (doubt,) = conflict_doubts(scop, {"n": 1024})
     assert "L2: 1024 lines of array 'b'" in doubt

@@ -1,7 +1,5 @@
 """The estimator of cache volumes: options, arrays of sizes, cycles, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import isqrt
 from pathlib import Path
@@ -18,7 +16,7 @@ from support.ecm_kernels import jacobi2d, jacobi3d, loopy_kernel, on_grid, small
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:
+def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side():
     sizes = np.array([20, 60, 150, 400, 800])
     blocks = {"j": np.array([5, 50, 7, 40, 800]), "i": np.array([20, 10, 150, 64, 33])}
     together = estimate_ecm(jacobi3d(), {"M": 200, "N": sizes}, "rome", cores=4, blocks=blocks)
@@ -35,7 +33,7 @@ def test_arrays_of_sizes_and_blocks_are_single_estimates_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"M": 90, "N": 40}, {"M": 500, "N": 300}, {"M": 30, "N": 5000}])
-def test_the_polynomials_of_conditions_have_the_values_that_decide(sizes: dict[str, int]) -> None:
+def test_the_polynomials_of_conditions_have_the_values_that_decide(sizes):
     found = estimate_ecm(jacobi3d(), sizes, "clx")
     for condition in found.conditions:
         assert condition.met == (
@@ -47,7 +45,7 @@ def test_the_polynomials_of_conditions_have_the_values_that_decide(sizes: dict[s
             assert condition.met == (sizes[condition.symbol] <= condition.largest)
 
 
-def test_cycles_follow_duplex_and_the_stream_that_fits() -> None:
+def test_cycles_follow_duplex_and_the_stream_that_fits():
     machine = small_machine(1024, 8192)
     sizes = {"M": 10**5, "N": 10**4}
     # The rows are too long for either cache: 32 B of a, 8 B allocated for b, 8 B evicted.
@@ -66,7 +64,7 @@ def test_cycles_follow_duplex_and_the_stream_that_fits() -> None:
     assert estimate_ecm(jacobi2d(), sizes, replace(bare, dram_bandwidth=10e9)).level("mem").cycles == pytest.approx(8.0)
 
 
-def test_blocks_restore_reuse_that_the_whole_loop_loses() -> None:
+def test_blocks_restore_reuse_that_the_whole_loop_loses():
     scop, sizes = wave3d(4), {"M": 1000, "n": 800}
     machine = load_machine("clx-snc-off")
     plain = estimate_ecm(scop, sizes, machine, cores=20)
@@ -80,7 +78,7 @@ def test_blocks_restore_reuse_that_the_whole_loop_loses() -> None:
     assert larger.level("memory").bytes > 100.0
 
 
-def test_launches_and_repeats_add_up() -> None:
+def test_launches_and_repeats_add_up():
     arrays = {"a": "(n,n)", "b": "(n,n)"}
     one = loopy_kernel("{[i,j]: 0<=i,j<n}", "b[i,j] = 2*a[i,j]", arrays, "i,j")
     code = "b[i,j] = 2*a[i,j] {id=p}\n... gbarrier {id=g, dep=p}\nc[x,y] = b[y,x] {dep=g}"
@@ -91,7 +89,7 @@ def test_launches_and_repeats_add_up() -> None:
     assert both == pytest.approx(2 * alone, rel=0.02)
 
 
-def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache() -> None:
+def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache():
     code = """
     for i
         for j
@@ -117,16 +115,14 @@ def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache() ->
         ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, "loop in two subscripts"),
     ],
 )  # fmt: skip
-def test_accesses_that_are_followed_approximately_are_said(
-    domain: str, code: str, arrays: dict[str, str], words: str
-) -> None:
+def test_accesses_that_are_followed_approximately_are_said(domain, code, arrays, words):
     scop = extract_scop(loopy_kernel(domain, code, arrays))
     (note,) = estimate_ecm(scop, dict.fromkeys(scop.parameters, 100), "clx").approximated
     assert words in note
     assert note.startswith("access a[")
 
 
-def test_wrong_arguments_are_named() -> None:
+def test_wrong_arguments_are_named():
     sizes = {"M": 100, "N": 100}
     with pytest.raises(MachineError, match="V100 has no cache levels"):
         estimate_ecm(jacobi3d(), sizes, "V100")
@@ -155,7 +151,7 @@ def test_wrong_arguments_are_named() -> None:
         estimate_ecm(empty, {}, "clx")
 
 
-def test_rows_of_a_pointer_are_those_of_a_matrix() -> None:
+def test_rows_of_a_pointer_are_those_of_a_matrix():
     """A kernel in OpenCL C has one subscript, `row * n + k`, where loopy's has two."""
     loopy = lp.make_kernel(
         "{[i, j, k]: 0 <= i, j, k < n}",

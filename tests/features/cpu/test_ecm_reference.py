@@ -1,10 +1,7 @@
 """Layer conditions and cache volumes against kerncraft's and the paper's numbers, where these data are there."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +15,7 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 KERNELS = {"2d-5pt": jacobi2d, "3d-7pt": jacobi3d}
 
 
-def rows_of(name: str) -> list[dict[str, str]]:
+def rows_of(name):
     path = DATA / "ecm_reference" / name
     if not path.is_file():
         pytest.skip(f"needs the data of {name} beside the project, in shared/data")
@@ -26,14 +23,14 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def table() -> dict[str, Any]:
+def table():
     path = DATA / "paper_tables" / "yasksite2021.yaml"
     if not path.is_file():
         pytest.skip("needs the tables of YaskSite beside the project, in shared/data")
     return yaml.safe_load(path.read_text())
 
 
-def test_every_layer_condition_is_the_reference_s() -> None:
+def test_every_layer_condition_is_the_reference_s():
     rows = [row for row in rows_of("layer_conditions.csv") if row["condition"] != "True"]
     assert len(rows) == 60
     for row in rows:
@@ -51,7 +48,7 @@ def test_every_layer_condition_is_the_reference_s() -> None:
             assert condition.loop == "all"
 
 
-def test_conditions_come_in_the_reference_s_order() -> None:
+def test_conditions_come_in_the_reference_s_order():
     rows = rows_of("layer_conditions.csv")
     wanted = [
         row["condition"] for row in rows if (row["kernel"], row["machine"], row["cores"]) == ("3d-7pt", "clx", "1")
@@ -60,7 +57,7 @@ def test_conditions_come_in_the_reference_s_order() -> None:
     assert [condition.inequality for condition in found] == [text for text in wanted if text != "True"]
 
 
-def test_every_volume_and_every_cycle_is_the_reference_s() -> None:
+def test_every_volume_and_every_cycle_is_the_reference_s():
     rows = rows_of("data_volumes_lc.csv")
     assert len(rows) == 320
     for row in rows:
@@ -76,7 +73,7 @@ def test_every_volume_and_every_cycle_is_the_reference_s() -> None:
         assert 8 * found.memory_penalty == pytest.approx(float(row["penalty_cy_per_CL"]), abs=1e-3)
 
 
-def test_the_cache_simulation_agrees_away_from_thresholds() -> None:
+def test_the_cache_simulation_agrees_away_from_thresholds():
     rows = rows_of("data_volumes_sim.csv")
     compared = 0
     for row in rows:
@@ -93,7 +90,7 @@ def test_the_cache_simulation_agrees_away_from_thresholds() -> None:
 
 
 @pytest.mark.parametrize("radius", [1, 4])
-def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None:
+def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius):
     scop = wave3d(radius)
     for row in table()["volumes_folded"]:
         along_x, along_y, _ = map(int, row["fold"].split(":"))
@@ -109,7 +106,7 @@ def test_folded_volumes_of_the_paper_from_the_kernel_itself(radius: int) -> None
             assert found.level("memory").bytes == pytest.approx(volume, abs=1e-9)
 
 
-def test_a_victim_cache_in_the_paper_s_convention() -> None:
+def test_a_victim_cache_in_the_paper_s_convention():
     sizes = {"M": 10**6, "N": 150}
     reference = estimate_ecm(jacobi3d(), sizes, "clx")
     paper = estimate_ecm(jacobi3d(), sizes, "clx", convention="paper")
@@ -120,7 +117,7 @@ def test_a_victim_cache_in_the_paper_s_convention() -> None:
     assert (inside.level("L3").bytes, inside.level("memory").bytes) == (32.0, 0.0)
 
 
-def test_table_one_is_in_the_machine_files() -> None:
+def test_table_one_is_in_the_machine_files():
     told = table()["table_I"]
     for name, key in (("clx-snc-off", "CLX"), ("rome", "ROME")):
         machine, row = load_machine(name), told[key]

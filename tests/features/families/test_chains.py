@@ -1,12 +1,10 @@
 """Dependence chains, and tests of guards in loops."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.features import Scop, Target, extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 from perflex.features.instructions.instruction_counts import instructions_of, spared_tests
 from sample_kernels import make, matmul
 from support.written_kernels import written
@@ -14,7 +12,7 @@ from support.written_kernels import written
 N, M = 64, 10
 
 
-def looped(*updates: str, variables: str = "xy") -> Scop:
+def looped(*updates, variables="xy"):
     """Each of 64 work-items repeats the updates M times; ``v[k]`` is a global load."""
     body = [f"<float32> {name} = 0 {{id=init_{name}}}" for name in variables]
     first = ":".join(f"init_{name}" for name in variables)
@@ -28,7 +26,7 @@ def looped(*updates: str, variables: str = "xy") -> Scop:
     return extract_scop(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"))
 
 
-def chain(scop: Scop, kind: str) -> float:
+def chain(scop, kind):
     return float(parse_feature(f"f_chain_float32_{kind}").value(scop, {"n": N, "m": M}, Target())) / (N / 32)
 
 
@@ -52,13 +50,13 @@ def chain(scop: Scop, kind: str) -> float:
         (["x = y + v[k]"], {}),
     ],
 )
-def test_chain_lengths(updates: list[str], expected: dict[str, int]) -> None:
+def test_chain_lengths(updates, expected):
     scop = looped(*updates)
     for kind in ("add", "mul", "madd", "exp"):
         assert chain(scop, kind) == expected.get(kind, 0), kind
 
 
-def test_barriers_end_chains() -> None:
+def test_barriers_end_chains():
     feature = parse_feature("f_chain_float32_madd")
     without, with_barriers = extract_scop(matmul(prefetch=False)), extract_scop(matmul(prefetch=True))
     assert feature.value(without, {"n": 64}, Target()) == 64**3 / 32
@@ -73,10 +71,10 @@ def test_barriers_end_chains() -> None:
     assert feature.value(without, {"n": sizes}, Target()).tolist() == [16**3 / 32, 64**3 / 32]
 
 
-def test_operations_beyond_the_first_of_each_chain() -> None:
+def test_operations_beyond_the_first_of_each_chain():
     scop = extract_scop(matmul(prefetch=False))
 
-    def value(after: str, n: int) -> float:
+    def value(after, n):
         return float(parse_feature(f"f_chain_float32_madd{after}").value(scop, {"n": n}, Target()))
 
     runs = 64 * 64 / 32
@@ -90,7 +88,7 @@ def test_operations_beyond_the_first_of_each_chain() -> None:
     assert float(parse_feature("f_chain_float32_add_after:5").value(two, {"n": N, "m": M}, Target())) == 2 * (2 * M - 5)
 
 
-def test_chains_begin_again_where_their_variable_is_set() -> None:
+def test_chains_begin_again_where_their_variable_is_set():
     kernel = make(
         "{[i,j,k]: 0<=i<n and 0<=j<n and 0<=k<m}",
         """
@@ -112,7 +110,7 @@ GROUPS, SUB_GROUPS = 4, 2
 """64 work-items per group: two sub-groups each."""
 
 
-def spared(body: str, domain: str = "{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", **sizes: int) -> tuple[float, float]:
+def spared(body, domain="{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", **sizes):
     """Return comparisons and branches that are spared, per sub-group of 32 work-items."""
     kernel = written(domain, body, "x, y: float32[p]; n, m, p: int32", "g: g.0; l: l.0")
     scop = extract_scop(kernel)
@@ -122,7 +120,7 @@ def spared(body: str, domain: str = "{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", 
     return float(comparisons.evaluate(values)) / number, float(branches.evaluate(values)) / number
 
 
-def test_a_condition_on_work_items_alone_is_tested_before_the_loop() -> None:
+def test_a_condition_on_work_items_alone_is_tested_before_the_loop():
     body = """
     for k
         if l < m
@@ -134,7 +132,7 @@ def test_a_condition_on_work_items_alone_is_tested_before_the_loop() -> None:
     assert spared(body, n=100, m=40) == (99, 99)
 
 
-def test_no_kernel_is_left_with_fewer_than_no_tests() -> None:
+def test_no_kernel_is_left_with_fewer_than_no_tests():
     domain, data = "{[g,l,k]: 0<=g<4 and 0<=l<64 and 0<=k<n}", "x: float32[n]; y: float32[256]"
     scop = extract_scop(written(domain, "y[64*g+l] = sum(k, x[k])", data, "g: g.0; l: l.0"))
     comparisons, branches = (float(one.evaluate({"n": 100})) for one in spared_tests(scop, 32))

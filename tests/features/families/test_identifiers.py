@@ -1,7 +1,5 @@
 """Identifiers of features, of accesses and of footprints, and what they select."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,7 +29,7 @@ from sample_kernels import make, matmul, pointwise
         "f_mem_access_local_lstrides:{0:<=n}", "f_mem_access_gstrides:{1:16*n}_afr:>=2",
     ],
 )  # fmt: skip
-def test_canonical_identifiers_round_trip(identifier: str) -> None:
+def test_canonical_identifiers_round_trip(identifier):
     assert parse_feature(identifier).identifier == identifier
 
 
@@ -57,13 +55,13 @@ def test_canonical_identifiers_round_trip(identifier: str) -> None:
         ("", "unknown feature"),
     ],
 )
-def test_bad_identifiers_say_what_is_wrong(identifier: str, message: str) -> None:
+def test_bad_identifiers_say_what_is_wrong(identifier, message):
     with pytest.raises(UnknownFeatureError, match=message):
         parse_feature(identifier)
 
 
 @given(st.text(alphabet="f_memaccsglobdtin3264:{};<>=.*0 ", max_size=40))
-def test_any_text_is_a_feature_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_feature_or_an_error_of_ours(text):
     try:
         feature = parse_feature("f_" + text)
     except PerflexError:
@@ -71,7 +69,7 @@ def test_any_text_is_a_feature_or_an_error_of_ours(text: str) -> None:
     assert feature.identifier.startswith("f_")
 
 
-def selected(pattern: str, n: int = 64) -> set[str]:
+def selected(pattern, n=64):
     scop = extract_scop(matmul(prefetch=True))
     return {item.access.text.partition("[")[0] for item in parse_feature(pattern).selected(scop, {"n": n})}
 
@@ -91,7 +89,7 @@ def selected(pattern: str, n: int = 64) -> set[str]:
         ("f_mem_access_tag:aLD", set()),
     ],
 )  # fmt: skip
-def test_constraints_select_accesses(pattern: str, arrays: set[str]) -> None:
+def test_constraints_select_accesses(pattern, arrays):
     if "}_global" in pattern:
         with pytest.raises(UnknownFeatureError):
             parse_feature(pattern)
@@ -99,9 +97,9 @@ def test_constraints_select_accesses(pattern: str, arrays: set[str]) -> None:
         assert selected(pattern) == arrays
 
 
-def test_user_features() -> None:
+def test_user_features():
     @register_feature("f_my_statements", unit="statement")
-    def statements(scop: object, sizes: object) -> float:
+    def statements(scop, sizes):
         return len(scop.statements)
 
     try:
@@ -126,7 +124,7 @@ def test_user_features() -> None:
 N = 64
 
 
-def value(identifier: str, kernel: object = None, n: int = N) -> float:
+def value(identifier, kernel=None, n=N):
     return parse_feature(identifier).value(extract_scop(kernel or matmul(prefetch=True)), {"n": n}, Target())
 
 
@@ -142,12 +140,12 @@ def value(identifier: str, kernel: object = None, n: int = N) -> float:
         ("f_mem_access_array:a_fetch_local_store", N**3 / 16 / 32), ("f_mem_access_array:none", 0),
     ],
 )  # fmt: skip
-def test_values(identifier: str, expected: float) -> None:
+def test_values(identifier, expected):
     assert parse_feature(identifier).identifier == identifier
     assert value(identifier) == expected
 
 
-def test_tags_and_arrays_together() -> None:
+def test_tags_and_arrays_together():
     kernel = matmul(prefetch=False)
     assert value("f_mem_footprint_tag:aLD", kernel) == N**2
     assert value("f_mem_footprint_array:a_tag:aLD_load", kernel) == N**2
@@ -155,7 +153,7 @@ def test_tags_and_arrays_together() -> None:
     assert value("f_mem_access_array:b_tag:bLD", kernel) == N**3
 
 
-def test_names_that_end_in_words_of_the_pattern() -> None:
+def test_names_that_end_in_words_of_the_pattern():
     kernel = make(
         "{[i]: 0<=i<n}",
         "out[i] = u$in_load[i] + u_load[2*i] + w_local_load[3*i + i]",
@@ -176,7 +174,7 @@ def test_names_that_end_in_words_of_the_pattern() -> None:
         assert parse_feature(identifier).matches(scop, {"n": N}), identifier
 
 
-def _selected(identifier: str, kernel: object) -> list:
+def _selected(identifier, kernel):
     return list(parse_feature(identifier).selected(extract_scop(kernel), {"n": N}))
 
 
@@ -191,12 +189,12 @@ def _selected(identifier: str, kernel: object) -> list:
         ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),
     ],
 )
-def test_bad_identifiers(identifier: str, message: str) -> None:
+def test_bad_identifiers(identifier, message):
     with pytest.raises(UnknownFeatureError, match=message):
         parse_feature(identifier)
 
 
-def test_model_strings() -> None:
+def test_model_strings():
     text = "p_a * f_mem_footprint_array:a_load + p_b*f_mem_access_array:b_tag:bLD_lstrides:{0:1}"
     assert [token.text for token in tokenize(text) if token.text.startswith("f_")] == [
         "f_mem_footprint_array:a_load",
@@ -210,7 +208,7 @@ def test_model_strings() -> None:
     assert (table.info["f_mem_footprint_array:a"].amount, table.info["f_mem_footprint_array:a"].amount_unit) == (4, "B")
 
 
-def test_the_report_lists_arrays_directions_and_tags() -> None:
+def test_the_report_lists_arrays_directions_and_tags():
     kernel = make("{[i]: 0<=i<n}", "out[i] = out[i] + x$xLD[i]*x[i + 1]", {"x": np.float32, "out": np.float32})
     entries = {
         entry.identifier.removeprefix("f_mem_footprint_"): entry
@@ -225,7 +223,7 @@ def test_the_report_lists_arrays_directions_and_tags() -> None:
     assert all(entry.exact and entry.unit == "element" for entry in entries.values())
 
 
-def test_bounds_are_marked() -> None:
+def test_bounds_are_marked():
     kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i]*y[i]\nend", {"x": np.float32, "y": np.float32})
     (entry,) = count_features(extract_scop(kernel), None, identifiers=["f_mem_footprint_array:y"])
     quantities = (entry.elements, entry.accesses, entry.bytes, entry.afr)

@@ -1,7 +1,5 @@
 """Static instructions and transactions: by hand, point by point, and against what Oclgrind executes."""
 
-from __future__ import annotations
-
 import pytest
 
 from oracles import oclgrind
@@ -29,7 +27,7 @@ def inst(scop, sizes, name, lanes=32):
     return parse_feature(f"f_inst_{name}").value(scop, sizes, Target(lanes))
 
 
-def test_a_matrix_product_by_hand() -> None:
+def test_a_matrix_product_by_hand():
     # Two tiles of 16 x 16 in local memory; 8 sub-groups in each work-group; the inner loop of 16 is unrolled.
     scop, n = extract_scop(matmul(prefetch=True)), 64
     sub_groups = (n // 16) ** 2 * 8
@@ -46,7 +44,7 @@ def test_a_matrix_product_by_hand() -> None:
     assert inst(scop, sizes, "total") == sum(sums)
 
 
-def test_address_arithmetic_by_hand() -> None:
+def test_address_arithmetic_by_hand():
     # a[32 gid1 + lid1, 32 gid0 + lid0] to out[32 gid0 + lid1, 32 gid1 + lid0]: four indices and two axes each.
     naive = one("transpose", "variant:naive", "lsize:8", "dtype:float32", "groups_fit:True", "n:64")
     scop = scop_of(naive)
@@ -76,7 +74,7 @@ def test_address_arithmetic_by_hand() -> None:
     ],
     ids=["tiled", "padded", "convolution", "branch", "stride2"],
 )  # fmt: skip
-def test_accesses_and_transactions_point_by_point(tags) -> None:
+def test_accesses_and_transactions_point_by_point(tags):
     kernel = one(*tags)
     scop = scop_of(kernel)
     sizes = kernel.sizes
@@ -93,7 +91,7 @@ def test_accesses_and_transactions_point_by_point(tags) -> None:
         assert instructions_of(scop, None)[f"ldst_{space}"].evaluate(sizes) == work_items
 
 
-def test_a_guard_is_tested_by_all_and_passed_by_some() -> None:
+def test_a_guard_is_tested_by_all_and_passed_by_some():
     # 100 work-items in four work-groups of 32: in the last one 4 pass. One comparison and branch; the end is a branch.
     kernel = one("axpy", "dtype:float32", "lsize_0:32", "groups_fit:False", "n:100")
     scop = scop_of(kernel)
@@ -111,7 +109,7 @@ def test_a_guard_is_tested_by_all_and_passed_by_some() -> None:
     assert inst(scop_of(quarter), {"n": 128}, "predication") == 0.25
 
 
-def test_a_branch_that_every_other_work_item_takes() -> None:
+def test_a_branch_that_every_other_work_item_takes():
     common = ["gsrb", "colour:0", "dtype:float64", "lsize_0:32", "lsize_1:4", "lsize_2:1", "chunk:8",
               "groups_fit:True", "nx:64", "ny:64", "nz:64"]  # fmt: skip
     fp, branch, pairs = (one(*common, f"variant:{name}") for name in ("fp", "branch", "stride2"))
@@ -125,7 +123,7 @@ def test_a_branch_that_every_other_work_item_takes() -> None:
 
 
 @oclgrind.needs_oclgrind
-def test_classes_against_executed_instructions() -> None:
+def test_classes_against_executed_instructions():
     """Arithmetic and memory instructions are Oclgrind's; of integers and branches it executes more.
 
     It executes LLVM's intermediate code as it comes, with address arithmetic that is neither shared between accesses

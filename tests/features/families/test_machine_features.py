@@ -1,13 +1,10 @@
 """Features that need a machine: waves, volumes, cycles of caches, and who gets which machine."""
 
-from __future__ import annotations
-
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import ceil
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -29,10 +26,6 @@ from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 RESIDENCY = ("f_waves", "f_wave_quantisation", "f_occupancy", "f_su_imbalance")
 
 
@@ -47,7 +40,7 @@ def values(kernel, sizes, machine, names=RESIDENCY):
 
 
 @pytest.mark.parametrize("n", [16, 512, 4096, 4112])
-def test_waves_of_a_tiled_matrix_product(n: int) -> None:
+def test_waves_of_a_tiled_matrix_product(n):
     # 16 x 16 work-items and two tiles of 16 x 16 floats: 8 work-groups on each of 80 compute units.
     found = values(matmul(prefetch=True), {"n": n}, "V100")
     waves = (n // 16) ** 2 / (8 * 80)
@@ -57,7 +50,7 @@ def test_waves_of_a_tiled_matrix_product(n: int) -> None:
     assert found["f_su_imbalance"] == pytest.approx(1 + 1 / ceil(waves))
 
 
-def test_a_count_of_everything_has_the_residency_where_a_machine_is_chosen() -> None:
+def test_a_count_of_everything_has_the_residency_where_a_machine_is_chosen():
     scop = extract_scop(matmul(prefetch=False))
     without = [entry.identifier for entry in count_features(scop, {"n": 512})]
     with using_machine("V100"):
@@ -75,7 +68,7 @@ def device_of(kernels, name="Tesla K20c"):
     return FakeDevice(lambda label, _: seconds[label], name=name)
 
 
-def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path: Path) -> None:
+def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path):
     kernels = stencils("64,128,256")
     made = calibrate(MODEL, kernels, device=device_of(kernels))
     assert made.machine == "K20"
@@ -97,7 +90,7 @@ def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path: Pat
     )
 
 
-def test_an_unknown_device_needs_a_machine() -> None:
+def test_an_unknown_device_needs_a_machine():
     kernels = stencils("64,128")
     device = device_of(kernels, name="Some GPU")
     with pytest.raises(MachineError, match="no machine is called 'Some GPU'"):
@@ -107,7 +100,7 @@ def test_an_unknown_device_needs_a_machine() -> None:
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, partial(ProcessPoolExecutor, mp_context=get_context("spawn"))])
-def test_the_machine_reaches_an_executors_workers(pool) -> None:
+def test_the_machine_reaches_an_executors_workers(pool):
     kernels = stencils("64,128")
     with using_machine("K20"), pool(2) as executor:
         here = gather_feature_values(["f_waves", "f_su_v_l2"], kernels)
@@ -116,7 +109,7 @@ def test_the_machine_reaches_an_executors_workers(pool) -> None:
     assert here.machine == there.machine == "K20"
 
 
-def test_no_work_groups_are_refused() -> None:
+def test_no_work_groups_are_refused():
     from perflex.features import scop_from_yaml
 
     text = """
@@ -137,7 +130,7 @@ VOLUMES = tuple(f"f_ecm_vol_{level}" for level in ("l1", "l2", "l3", "mem"))
 CYCLES = tuple(f"f_ecm_cycles_{level}" for level in ("l1", "l2", "l3", "mem"))
 
 
-def test_values_are_those_of_the_estimate_per_run() -> None:
+def test_values_are_those_of_the_estimate_per_run():
     kernel, sizes = matmul(prefetch=True), {"n": 2048}
     found = kernel_feature_values((*VOLUMES, *CYCLES), kernel, sizes, machine="rome")
     estimate = estimate_ecm(extract_scop(kernel), sizes, "rome")
@@ -146,7 +139,7 @@ def test_values_are_those_of_the_estimate_per_run() -> None:
         assert found[cycles] == level.launch_cycles > 0
 
 
-def test_what_is_missing_is_an_error() -> None:
+def test_what_is_missing_is_an_error():
     kernel, sizes = matmul(prefetch=True), {"n": 512}
     with pytest.raises(MachineError, match="f_ecm_vol_l2 needs a machine"):
         kernel_feature_values(("f_ecm_vol_l2",), kernel, sizes)
@@ -160,7 +153,7 @@ def test_what_is_missing_is_an_error() -> None:
         kernel_feature_values(("f_ecm_cycles_l2",), kernel, sizes, machine=bare)
 
 
-def test_a_model_of_cache_volumes_is_calibrated_on_the_machine_that_is_named() -> None:
+def test_a_model_of_cache_volumes_is_calibrated_on_the_machine_that_is_named():
     tags = ["gmem_working_set", "dtype:float32"]
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[::3]
     kernels += KernelCollection(ALL_GENERATORS).generate_kernels(["empty"])[:2]

@@ -1,7 +1,5 @@
 """Times at the peaks of a machine, and the traffic of all cores: by hand and by enumeration of addresses."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from itertools import product
@@ -14,7 +12,7 @@ import pytest
 
 from perflex import load_machine
 from perflex.errors import MachineError
-from perflex.features import Scop, Target, extract_scop, kernel_feature_values, parse_feature
+from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
 from perflex.features.families.peaks import PEAK_FAMILY
 from sample_kernels import make
 from uipick import ALL_GENERATORS, KernelCollection
@@ -23,12 +21,12 @@ ALL = PEAK_FAMILY.examples()
 SIMULATED = Path(__file__).parents[4] / "shared" / "data" / "gpu_kernels" / "simulated_gpu" / "simulated_gpu.csv"
 
 
-def kernel(*tags: str):
+def kernel(*tags):
     (found,) = KernelCollection(ALL_GENERATORS).generate_kernels(list(tags))
     return found
 
 
-def copy(nelements: int):
+def copy(nelements):
     return kernel("gmem_copy", "dtype:float32", "lsize_0:256", "width:1", "groups_fit:True", f"nelements:{nelements}")
 
 
@@ -36,7 +34,7 @@ def values(one, machine="V100", names=ALL, **options):
     return kernel_feature_values(names, one, one.sizes, 32, machine=machine, **options)
 
 
-def test_a_copy_by_hand() -> None:
+def test_a_copy_by_hand():
     n = 1 << 24
     found = values(copy(n))
     groups, clock = n // 256, 1.38e9
@@ -53,7 +51,7 @@ def test_a_copy_by_hand() -> None:
         assert found[f"f_peak_{absent}"] == 0
 
 
-def test_fewer_work_groups_than_units_use_only_so_many() -> None:
+def test_fewer_work_groups_than_units_use_only_so_many():
     tags = ("op_chain", "operation:madd", "dtype:float32", "lsize_0:128", "chains:8", "m:256")
     alone, one_each, one_more = (
         values(kernel(*tags, f"nitems:{128 * groups}"))["f_peak_fp32"] for groups in (1, 80, 81)
@@ -64,7 +62,7 @@ def test_fewer_work_groups_than_units_use_only_so_many() -> None:
     assert one_more == pytest.approx(2 * alone)
 
 
-def test_integer_products_take_longer_where_they_are_made_of_others() -> None:
+def test_integer_products_take_longer_where_they_are_made_of_others():
     one = kernel("op_chain", "operation:mul", "dtype:int32", "lsize_0:128", "chains:8", "nitems:65536", "m:64")
     v100, p100 = (values(one, machine)["f_peak_int32"] for machine in ("V100", "P100"))
     # Three instructions of 16 bits for each product, and fewer units at a lower clock.
@@ -75,7 +73,7 @@ def test_integer_products_take_longer_where_they_are_made_of_others() -> None:
     ("feature", "fact"),
     [("f_peak_l2", "l2_bandwidth"), ("f_peak_group", "group_start_rate"), ("f_peak_issue", "clock_hz")],
 )
-def test_a_missing_fact_is_named(feature: str, fact: str) -> None:
+def test_a_missing_fact_is_named(feature, fact):
     lacking = replace(load_machine("V100"), **{fact: None})
     with pytest.raises(MachineError, match=fact):
         values(copy(1 << 20), lacking, [feature])
@@ -83,7 +81,7 @@ def test_a_missing_fact_is_named(feature: str, fact: str) -> None:
 
 @pytest.mark.skipif(not SIMULATED.exists(), reason=f"no {SIMULATED}")
 @pytest.mark.slow
-def test_a_simulators_sectors_and_instructions() -> None:
+def test_a_simulators_sectors_and_instructions():
     machine, name = load_machine("GPGPU-Sim-QV100-20SM"), "gpgpusim_20sm"
     with SIMULATED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["device"] == name and "cal" in row["role"]]
@@ -110,11 +108,11 @@ ONE_CORE = Target(sub_group_size=16, machine=replace(GOLD, cores=1))
 LINE = 64
 
 
-def value(scop: Scop, name: str, target: Target = TARGET, **sizes: int) -> float:
+def value(scop, name, target=TARGET, **sizes):
     return float(parse_feature(f"f_traffic_{name}").value(scop, sizes, target))
 
 
-def copied(wide: int, high: int) -> Scop:
+def copied(wide, high):
     """Copy a matrix of n rows and m columns, in groups of so many columns and rows."""
     kernel = make("{[i,j]: 0<=i<n and 0<=j<m}", "out[i,j] = v[i,j]", {"v": np.float32})
     kernel = lp.assume(kernel, f"n mod {high} = 0 and m mod {wide} = 0 and n >= {high} and m >= {wide}")
@@ -122,7 +120,7 @@ def copied(wide: int, high: int) -> Scop:
     return extract_scop(lp.split_iname(kernel, "i", high, outer_tag="g.1", inner_tag="l.1"))
 
 
-def pieces_by_enumeration(rows: int, columns: int, wide: int, high: int) -> int:
+def pieces_by_enumeration(rows, columns, wide, high):
     """Return how often the address jumps when a matrix is walked group by group, row by row in each."""
     groups = product(range(rows // high), range(columns // wide), range(high), range(wide))
     addresses = np.array([(gi * high + i) * columns + gj * wide + j for gi, gj, i, j in groups])
@@ -130,7 +128,7 @@ def pieces_by_enumeration(rows: int, columns: int, wide: int, high: int) -> int:
 
 
 @pytest.mark.parametrize(("wide", "high"), [(16, 16), (32, 4), (64, 2), (256, 1)])
-def test_pieces_of_a_copy(wide: int, high: int) -> None:
+def test_pieces_of_a_copy(wide, high):
     scop, rows, columns = copied(wide, high), 256, 1024
     # Loads, lines fetched for stores, and lines written back.
     assert value(scop, "bytes_l2", n=rows, m=columns) == pytest.approx(3 * 4 * rows * columns)
@@ -140,14 +138,14 @@ def test_pieces_of_a_copy(wide: int, high: int) -> None:
     assert value(scop, "store_streams_l2", n=rows, m=columns) == pytest.approx(expected / 3, rel=0.05)
 
 
-def test_data_that_fit_the_caches_together_stay_there() -> None:
+def test_data_that_fit_the_caches_together_stay_there():
     scop = copied(64, 4)
     # 20 cores have 20 MiB of second levels together.
     assert value(scop, "bytes_l3", n=1024, m=2048) == 0  # 16 MiB
     assert value(scop, "bytes_l3", n=2048, m=2048) == pytest.approx(3 * 4 * 2048**2)  # 32 MiB
 
 
-def test_one_work_group_has_the_caches_of_one_core() -> None:
+def test_one_work_group_has_the_caches_of_one_core():
     kernel = make("{[i,j]: 0<=i<256 and 0<=j<n}", "out[256*j + i] = v[256*j + i]", {"v": np.float32})
     scop = extract_scop(lp.tag_inames(kernel, {"i": "l.0"}))
     assert value(scop, "bytes_l3", n=256) == 0  # 0.5 MiB
@@ -157,13 +155,13 @@ def test_one_work_group_has_the_caches_of_one_core() -> None:
     assert found.tolist() == pytest.approx([0, 3 * 4 * 256 * 4096])
 
 
-def column_sums() -> Scop:
+def column_sums():
     kernel = make("{[i,j]: 0<=i<n and 0<=j<m}", "out[j] = sum(i, v[i,j])", {"v": np.float32})
     kernel = lp.assume(kernel, "n >= 1 and m mod 64 = 0 and m >= 64")
     return extract_scop(lp.split_iname(kernel, "j", 64, outer_tag="g.0", inner_tag="l.0"))
 
 
-def test_walks_down_columns_jump_at_each_vector() -> None:
+def test_walks_down_columns_jump_at_each_vector():
     scop, rows, columns = column_sums(), 4096, 4096
     lines = rows * columns * 4 // LINE
     # A vector of 16 floats is a line: each row that it walks over is another piece (and few for the sums).
@@ -171,7 +169,7 @@ def test_walks_down_columns_jump_at_each_vector() -> None:
     assert value(scop, "bytes_l2", n=rows, m=columns) == pytest.approx(lines * LINE, rel=0.01)
 
 
-def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb() -> None:
+def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb():
     scop, columns = column_sums(), 2048
     # A row is two pages. 1024 of them are in the TLB for the next vector, of 4096 each step is another page.
     few, many = (value(scop, "pages", ONE_CORE, n=rows, m=columns) for rows in (1024, 4096))
@@ -180,7 +178,7 @@ def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb() -> None:
     assert few < 0.1 * 1024 * vectors
 
 
-def test_bytes_stream_beyond_what_the_tlb_maps() -> None:
+def test_bytes_stream_beyond_what_the_tlb_maps():
     scop = copied(64, 4)
     # The pages of 8 MiB stay mapped; with 20 cores, those of 160 MiB. Second levels are smaller.
     assert value(scop, "bytes_tlb", ONE_CORE, n=1024, m=512) == 0  # 4 MiB

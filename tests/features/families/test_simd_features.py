@@ -1,39 +1,32 @@
 """Work by vectors of work-items along axis 0 and one by one, against counts by hand and by enumeration."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.features import Scop, Target, extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature
 from sample_kernels import make, matmul
 
 LANES = Target(sub_group_size=16)
 
 
-def value(scop: Scop, name: str, target: Target = LANES, **sizes: int) -> float:
+def value(scop, name, target=LANES, **sizes):
     return float(parse_feature(f"f_simd_{name}").value(scop, sizes, target))
 
 
-def made(domain: Any, body: str, *, width: int = 16, **dtypes: Any) -> Scop:
+def made(domain, body, *, width=16, **dtypes):
     """Each of n work-items in groups of `width` goes through a body."""
     kernel = lp.assume(make(domain, body, dtypes), f"n mod {width} = 0 and n >= {width}")
     return extract_scop(lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0"))
 
 
-def scaled(width: int, subscript: str = "i") -> Scop:
+def scaled(width, subscript="i"):
     """Each of n work-items in groups of `width` loads, multiplies and stores one element."""
     return made("{[i]: 0<=i<n}", f"out[i] = 2*v[{subscript}]", width=width, v=np.float32)
 
 
-@pytest.mark.parametrize(
-    ("width", "wide", "narrow"),
-    [(16, 12, 0), (64, 12, 0), (24, 8, 64), (8, 0, 192), (1, 0, 192)],
-)
-def test_whole_vectors_and_what_is_left(width: int, wide: int, narrow: int) -> None:
+@pytest.mark.parametrize(("width", "wide", "narrow"), [(16, 12, 0), (64, 12, 0), (24, 8, 64), (8, 0, 192), (1, 0, 192)])
+def test_whole_vectors_and_what_is_left(width, wide, narrow):
     scop = scaled(width)
     # 24*gid(0) + lid(0) is no subscript that compilers know to be next to each other.
     accesses = () if width == 24 else ("load_contiguous", "store_contiguous")
@@ -49,14 +42,14 @@ def test_whole_vectors_and_what_is_left(width: int, wide: int, narrow: int) -> N
     ("subscript", "pattern", "each"),
     [("i", "contiguous", 1), ("0", "broadcast", 1), ("2*i", "gather", 16), ("i//2", "gather", 16)],
 )
-def test_patterns_along_the_first_axis(subscript: str, pattern: str, each: int) -> None:
+def test_patterns_along_the_first_axis(subscript, pattern, each):
     scop = scaled(16, subscript=subscript)
     assert value(scop, f"load_{pattern}_vector_straight", n=160) == 10 * each
     for other in {"contiguous", "broadcast", "gather"} - {pattern}:
         assert value(scop, f"load_{other}_vector_straight", n=160) == 0
 
 
-def test_matrix_product_in_a_loop() -> None:
+def test_matrix_product_in_a_loop():
     scop = extract_scop(matmul(prefetch=False))  # groups of 16 by 16
     steps = 64**3 // 16
     for what in ("arith_vector_loop", "load_broadcast_vector_loop", "load_contiguous_vector_loop", "iteration_vector"):
@@ -73,7 +66,7 @@ def test_matrix_product_in_a_loop() -> None:
     assert value(scop, "load_gather_scalar_loop", wider, n=64) == 64**3
 
 
-def test_what_lies_between_barriers_is_not_in_a_loop() -> None:
+def test_what_lies_between_barriers_is_not_in_a_loop():
     scop = extract_scop(matmul(prefetch=True))
     # The loop over a tile has 16 iterations, that over tiles holds barriers.
     assert value(scop, "arith_vector_unrolled", n=64) == 64**3 // 16
@@ -84,14 +77,14 @@ def test_what_lies_between_barriers_is_not_in_a_loop() -> None:
     assert value(scop, "barrier_vector", n=64) == 2 * 4 * 16 * 16
 
 
-def test_triangular_loops_run_as_long_as_the_longest_of_a_vector() -> None:
+def test_triangular_loops_run_as_long_as_the_longest_of_a_vector():
     scop = made("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, v[k])", width=24, v=np.float32)
     items = np.arange(96).reshape(4, 24)
     assert value(scop, "arith_vector_loop", n=96) == sum(row[:16].max() + 1 for row in items)
     assert value(scop, "arith_scalar_loop", n=96) == sum((row[16:] + 1).sum() for row in items)
 
 
-def loads(scop: Scop, pattern: str, **sizes: int) -> float:
+def loads(scop, pattern, **sizes):
     """Return the loads of one pattern in vectors, whatever loops they are in; gathers as one."""
     found = sum(
         value(scop, f"load_{pattern}_vector_{nesting}", **sizes) for nesting in ("straight", "unrolled", "loop")
@@ -99,21 +92,21 @@ def loads(scop: Scop, pattern: str, **sizes: int) -> float:
     return found / (16 if pattern == "gather" else 1)
 
 
-def test_a_load_before_a_loop_that_ends_at_the_work_item() -> None:
+def test_a_load_before_a_loop_that_ends_at_the_work_item():
     scop = made("{[i,k]: 0<=i<n and 0<=k<=i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     vectors = np.arange(64).reshape(4, 16)
     assert loads(scop, "contiguous", n=64) == len(vectors)
     assert loads(scop, "broadcast", n=64) == sum(items.max() + 1 for items in vectors)
 
 
-def test_a_load_before_a_loop_that_some_vectors_do_not_enter() -> None:
+def test_a_load_before_a_loop_that_some_vectors_do_not_enter():
     scop = made("{[i,k]: 0<=i<n and 20<=k<i}", "out[i] = sum(k, a[i]*b[k])", a=np.float32, b=np.float32)
     entered = [items for items in np.arange(64).reshape(4, 16) if items.max() > 20]
     assert loads(scop, "contiguous", n=64) == len(entered) == 3
 
 
 @pytest.mark.parametrize("first", [0, 3])
-def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first: int) -> None:
+def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first):
     domain = f"{{[i,j,k,l]: 0<=i<n and 0<=j<40 and {first}<=k<j and k<=l<=j+2}}"
     body = "out[i] = sum([j,k,l], a[j,i]*b[k,i]*c[l,i]*d[i])"
     scop = made(domain, body, a=np.float32, b=np.float32, c=np.float32, d=np.float32)
@@ -123,7 +116,7 @@ def test_a_load_counts_once_per_iteration_of_the_loops_it_depends_on(first: int)
 
 
 @pytest.mark.parametrize(("pitch", "gathered"), [(18, True), (17, True), (32, False)])
-def test_tiles_with_odd_pitch_are_gathered(pitch: int, *, gathered: bool) -> None:
+def test_tiles_with_odd_pitch_are_gathered(pitch, *, gathered):
     kernel = make(
         "{[g,i,j,p,q]: 0<=g<n and 0<=i,j,p,q<16}",
         "tile[p,q] = v[q] {id=fill}\nout[g] = tile[j,i+1] {dep=fill}",
@@ -135,7 +128,7 @@ def test_tiles_with_odd_pitch_are_gathered(pitch: int, *, gathered: bool) -> Non
     assert value(scop, "load_gather_vector_straight", n=2) == (2 * 256 if gathered else 0)
 
 
-def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
+def test_only_the_longest_of_several_chains_in_a_loop_counts():
     body = """
     <float32> x = 0 {id=x}
     <float32> y = 0 {id=y}
@@ -148,7 +141,7 @@ def test_only_the_longest_of_several_chains_in_a_loop_counts() -> None:
     assert value(scop, "chain_vector", n=32, m=100) == 2 * (2 * 100 - 32)
 
 
-def test_simple_operations_of_integers_wait_a_quarter_as_long() -> None:
+def test_simple_operations_of_integers_wait_a_quarter_as_long():
     body = """
     <uint32> x = v[i] {id=x}
     x = x ^ (x << 7) {id=a,dep=x}
@@ -165,7 +158,7 @@ def test_simple_operations_of_integers_wait_a_quarter_as_long() -> None:
     assert value(scop, "chain_vector", n=32, m=100) == 2 * (100 * (4 / 4 + 1) - 32)
 
 
-def test_what_a_kernel_has_is_listed() -> None:
+def test_what_a_kernel_has_is_listed():
     scop = scaled(16)
     names = parse_feature("f_simd_arith_vector_straight").inventory(scop)
     assert "f_simd_load_contiguous_vector_straight" in names

@@ -1,18 +1,16 @@
 """The paper's matrix multiplication: Section 2, Table 1 and Section 8.3."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
 
-from perflex.features import AccessCounts, Target, counts_of, extract_scop, parse_feature
+from perflex.features import Target, counts_of, extract_scop, parse_feature
 from sample_kernels import matmul
 
 SIZES = (16, 64, 1024)
 
 
-def access(kernel: object, array: str, direction: str = "load") -> AccessCounts:
+def access(kernel, array, direction="load"):
     (found,) = [
         item
         for item in counts_of(extract_scop(kernel)).accesses
@@ -21,11 +19,11 @@ def access(kernel: object, array: str, direction: str = "load") -> AccessCounts:
     return found
 
 
-def text(strides: tuple[object, ...]) -> list[str]:
+def text(strides):
     return [str(stride) for stride in strides]
 
 
-def test_table_1_strides() -> None:
+def test_table_1_strides():
     kernel = matmul(prefetch=True)
     a, b = access(kernel, "a"), access(kernel, "b")
     assert text(a.local_strides) == ["1", "n"]
@@ -38,7 +36,7 @@ def test_table_1_strides() -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_table_1_access_to_footprint_ratios(n: int) -> None:
+def test_table_1_access_to_footprint_ratios(n):
     for prefetch, ratio in ((True, n / 16), (False, n)):
         kernel = matmul(prefetch=prefetch)
         for array in "ab":
@@ -50,7 +48,7 @@ def test_table_1_access_to_footprint_ratios(n: int) -> None:
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("sub_group", [8, 16, 32, 64])
-def test_prefetching_counts(n: int, sub_group: int) -> None:
+def test_prefetching_counts(n, sub_group):
     scop = extract_scop(matmul(prefetch=True))
     expected = {
         "f_op_float32_madd": n**3 / sub_group, "f_op_float32_add": 0, "f_op_float32_mul": 0,
@@ -65,7 +63,7 @@ def test_prefetching_counts(n: int, sub_group: int) -> None:
         assert parse_feature(identifier).value(scop, {"n": n}, Target(sub_group)) == value, identifier
 
 
-def test_the_papers_access_patterns_single_out_a_and_b() -> None:
+def test_the_papers_access_patterns_single_out_a_and_b():
     scop = extract_scop(matmul(prefetch=True))
     a = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:0}_afr:>1"
     b = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
@@ -75,7 +73,7 @@ def test_the_papers_access_patterns_single_out_a_and_b() -> None:
         assert parse_feature(identifier).value(scop, {"n": 64}, Target()) == 64**3 / 16
 
 
-def test_scop_is_remembered_hashable_and_picklable() -> None:
+def test_scop_is_remembered_hashable_and_picklable():
     kernel = matmul(prefetch=True)
     scop = extract_scop(kernel)
     assert extract_scop(kernel) is scop

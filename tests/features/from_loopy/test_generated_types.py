@@ -1,10 +1,7 @@
 """Types of counted operations are those of the generated code, as Oclgrind's compiler takes them."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
-from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -51,13 +48,13 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def pointwise(text: str, data: str = DATA + SCALARS) -> Any:
+def pointwise(text, data=DATA + SCALARS):
     return written("{[i]: 0<=i<n}", text, data, "i/8: g.0, l.0", seq_dependencies=True)
 
 
-def operations(kernel: Any) -> Counter[tuple[str, str]]:
+def operations(kernel):
     """Each floating-point operation of each statement once, as it stands in the code."""
-    found: Counter[tuple[str, str]] = Counter()
+    found = Counter()
     for statement in extract_scop(kernel).statements:
         for operation in statement.operations:
             if operation.dtype.startswith("float"):
@@ -65,14 +62,14 @@ def operations(kernel: Any) -> Counter[tuple[str, str]]:
     return found
 
 
-def compiled(kernels: list[Any]) -> list[str]:
+def compiled(kernels):
     """LLVM code of kernels."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for those who mean to keep the kernel
         return oclgrind.compiled([lp.generate_code_v2(kernel).device_code() for kernel in kernels])
 
 
-def typed(make: type, value: float) -> Any:
+def typed(make, value):
     """A product with a number that has a type, and one with the same number without."""
     x, i = var("x"), var("i")
     lines = [lp.Assignment("y[i]", x[i] * make(value) + x[i + 1] * value)]
@@ -89,19 +86,19 @@ NUMBERS = [
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-def test_types_are_those_of_the_compiled_code() -> None:
+def test_types_are_those_of_the_compiled_code():
     """Of texts, and of numbers with types, which keep them."""
     kernels = [*map(pointwise, TEXTS), *(typed(*number) for number in NUMBERS)]
     for name, kernel, code in zip([*TEXTS, *NUMBERS], kernels, compiled(kernels), strict=True):
         assert operations(kernel) == typed_operations(code), name
 
 
-def inexact(expr: Any) -> Any:
+def inexact(expr):
     """An expression with other numbers in place of its floating-point ones, none exact in single precision."""
     from loopy.symbolic import IdentityMapper
 
     class Mapper(IdentityMapper):
-        def map_constant(self, expr: Any) -> Any:
+        def map_constant(self, expr):
             if isinstance(expr, (float, np.floating)) and abs(expr) not in {0.0, 1.0}:
                 return type(expr)(float(expr) * 1.1)
             return expr
@@ -111,7 +108,7 @@ def inexact(expr: Any) -> Any:
 
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
-def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:
+def test_types_of_the_catalog_are_those_of_the_compiled_code():
     """The first variant of each generator, with its numbers and with inexact ones instead."""
     names, kernels = [], []
     for generator in ALL_GENERATORS:
@@ -125,7 +122,7 @@ def test_types_of_the_catalog_are_those_of_the_compiled_code() -> None:
         assert as_arithmetic(operations(kernel)) == as_arithmetic(typed_operations(code)), name
 
 
-def test_code_that_loopy_cannot_write_is_refused() -> None:
+def test_code_that_loopy_cannot_write_is_refused():
     kernel = pointwise("y[i] = x[i]", "x, y: float64[n]")
     entry = kernel.default_entrypoint
     (insn,) = entry.instructions
@@ -134,7 +131,7 @@ def test_code_that_loopy_cannot_write_is_refused() -> None:
         extract_scop(kernel.with_kernel(entry.copy(instructions=[wide])))
 
 
-def test_arrays_without_element_types_are_refused_with_the_remedy() -> None:
+def test_arrays_without_element_types_are_refused_with_the_remedy():
     kernel = lp.make_kernel("{[i]: 0 <= i < n}", "y[i] = 2*x[i]", lang_version=(2018, 2))
     with pytest.raises(UnsupportedKernelError, match=r"\(x\); .*lp\.add_dtypes"):
         extract_scop(kernel)

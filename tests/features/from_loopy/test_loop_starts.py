@@ -1,9 +1,5 @@
 """Loops that begin at the work-item, the work-group or an outer loop: what sub-groups execute in lock step."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from oracles.lock_step_compare import differences
@@ -12,7 +8,7 @@ from perflex.features import counts_of, extract_scop
 from support.written_kernels import written
 
 
-def kernel(domain: str, body: str, **shapes: str) -> Any:
+def kernel(domain, body, **shapes):
     """Return a kernel with a work-item for each i."""
     data = "; ".join(f"{name}: float32[{shape}]" for name, shape in {**shapes, "y": "n"}.items())
     return written(domain, body, data, "i/64: g.0, l.0")

@@ -1,7 +1,5 @@
 """Kernels written to be nasty: counts are what Oclgrind executes, or the kernel is refused with cause and remedy."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
@@ -29,7 +27,7 @@ NOT_ENUMERATED = {
 PROCESSES = 8
 
 
-def test_there_are_many_and_every_difference_has_a_reason() -> None:
+def test_there_are_many_and_every_difference_has_a_reason():
     assert len(NASTY) >= 60
     for nasty in NASTY.values():
         assert (nasty.why in REASONS) if nasty.differs else not nasty.why, nasty.name
@@ -38,7 +36,7 @@ def test_there_are_many_and_every_difference_has_a_reason() -> None:
 @pytest.mark.slow
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("first", range(PROCESSES))
-def test_counts_are_what_is_executed(first: int) -> None:
+def test_counts_are_what_is_executed(first):
     """Each simulator runs some of the kernels, since starting one takes longer than most of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for those who mean to keep the kernel
@@ -53,7 +51,7 @@ def test_counts_are_what_is_executed(first: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COUNTED if name not in NOT_ENUMERATED])
-def test_accesses_are_what_enumeration_finds(name: str) -> None:
+def test_accesses_are_what_enumeration_finds(name):
     """Instances, sub-groups, footprints and strides of each access."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,7 +61,7 @@ def test_accesses_are_what_enumeration_finds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusal_names_cause_and_remedy(name: str) -> None:
+def test_refusal_names_cause_and_remedy(name):
     with pytest.raises(UnsupportedKernelError, match=NASTY[name].refused) as caught:
         count_features(extract_scop(NASTY[name].make()), NASTY[name].sizes)
     assert "\n" not in str(caught.value)

@@ -1,9 +1,5 @@
 """Kernels that are refused, with cause and remedy: cycles, integers that data decide, sizes that no address holds."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import numpy as np
 import pytest
@@ -13,18 +9,18 @@ from perflex.features import extract_scop, kernel_feature_values, scop_from_yaml
 from support.written_kernels import written
 
 
-def made(domain: str, body: str) -> Any:
+def made(domain, body):
     return written(domain, body, f"a, b: float64[{'n, n' if 'j' in domain else 'n'}]")
 
 
-def ordered(*priorities: str) -> Any:
+def ordered(*priorities):
     kernel = made("{[i, j, k]: 0 <= i, j, k < n}", "b[i, j] = b[i, j] + a[i, k]")
     for order in priorities:
         kernel = lp.prioritize_loops(kernel, order)
     return kernel
 
 
-def dependent(*added: tuple[str, str]) -> Any:
+def dependent(*added):
     kernel = made("{[i]: 0 <= i < n}", "b[i] = 2*a[i] {id=x}\n<> t = b[i] {id=y,dep=x}\na[i] = t {id=z,dep=y}")
     for one, other in added:
         kernel = lp.add_dependency(kernel, f"id:{one}", f"id:{other}")
@@ -34,7 +30,7 @@ def dependent(*added: tuple[str, str]) -> Any:
 BARRED = made("{[i]: 0 <= i < n}", "b[i] = 2*a[i] {id=x,dep=stop}\n... gbarrier {id=stop,dep=x}")
 
 
-def clamped(dep: str) -> Any:
+def clamped(dep):
     # `u` reads q, which `w` writes: loopy adds the dependency where the list has no asterisk.
     body = f"""
     for e
@@ -50,7 +46,7 @@ def clamped(dep: str) -> Any:
     return written("{[e, i, ii]: 0 <= e < n and 0 <= i, ii < 3}", body, "q: float64[n, 3]")
 
 
-def twice_entered() -> Any:
+def twice_entered():
     body = """
     <> s = 0 {id=start}
     for i
@@ -75,26 +71,26 @@ def twice_entered() -> Any:
         (twice_entered(), "'whole', which is not in the loop, depends on 'add' in it, and 'spread' in it on 'whole'"),
     ],
 )
-def test_the_whole_cycle_is_named(kernel: Any, cycle: str) -> None:
+def test_the_whole_cycle_is_named(kernel, cycle):
     with pytest.raises(UnsupportedKernelError, match="cycle") as caught:
         extract_scop(kernel)
     assert cycle in str(caught.value)
 
 
-def test_the_remedies_work() -> None:
+def test_the_remedies_work():
     assert extract_scop(ordered("i, j", "j, k")).statements
     assert extract_scop(clamped("*first")).statements
     assert extract_scop(lp.duplicate_inames(twice_entered(), "i", "id:spread")).statements
 
 
-def kernel(text: str) -> Any:
+def kernel(text):
     return written(
         "{[i,j,k]: 0<=i,j<n and 0<=k<4}", text, "b, t: float32[n, n]", "j/16: g.0, l.0; i: g.1", seq_dependencies=True,
         silenced_warnings=["inferred_iname", "read_no_dep(late_init)"],
     )  # fmt: skip
 
 
-def loads(text: str) -> list[object]:
+def loads(text):
     return [
         access.relation.coalesce()
         for statement in extract_scop(kernel(text)).statements
@@ -112,7 +108,7 @@ def loads(text: str) -> list[object]:
         ("<int32> half = i // 2", "row = half + n // 4", "(i // 2 + n // 4)"),
     ],
 )
-def test_a_variable_stands_for_its_value(before: str, variable: str, value: str) -> None:
+def test_a_variable_stands_for_its_value(before, variable, value):
     (one,) = loads(f"{before}\n<int32> {variable}\nb[i,j] = t[row,j]")
     (other,) = loads(f"b[i,j] = t[{value},j]")
     assert one.is_equal(other)
@@ -134,7 +130,7 @@ def test_a_variable_stands_for_its_value(before: str, variable: str, value: str)
         "<int8> row = i\nb[i,j] = t[row,j]",
     ],
 )
-def test_what_is_not_certain_is_refused(text: str) -> None:
+def test_what_is_not_certain_is_refused(text):
     with pytest.raises(UnsupportedKernelError, match="row depends on the data"):
         extract_scop(kernel(text))
 
@@ -153,7 +149,7 @@ statements:
 """
 
 
-def copying(**array: object) -> Any:
+def copying(**array):
     """Return a kernel that copies an array of a shape and with strides."""
     source = lp.GlobalArg("a", np.float32, **array)
     return written("{[i, j]: 0 <= i, j < n}", "b[i, j] = a[i, j]", "b: float32[n, n]", "i/16: g.0, l.0", more=[source])
@@ -161,7 +157,7 @@ def copying(**array: object) -> Any:
 
 @pytest.mark.parametrize("digits", [20, 300, 4000, 5000])
 @pytest.mark.parametrize("where", ["strides", "shape"])
-def test_numbers_in_loopy_kernels(where: str, digits: int) -> None:
+def test_numbers_in_loopy_kernels(where, digits):
     long = 10**digits - 1
     kernel = copying(shape="n, n", strides=(long, 1)) if where == "strides" else copying(shape=(long, long))
     with pytest.raises(UnsupportedKernelError, match=f"a number of {digits} digits, and .* give one below"):
@@ -170,12 +166,12 @@ def test_numbers_in_loopy_kernels(where: str, digits: int) -> None:
 
 @pytest.mark.parametrize("size", [2, 2**20])
 @pytest.mark.parametrize("stride", ["999999999999999*999999999999999", "n^300", "-n^300", "n^70"])
-def test_products_in_descriptions(stride: str, size: int) -> None:
+def test_products_in_descriptions(stride, size):
     with pytest.raises(MissingSizeError, match=r"array 'a' of kernel 'copy' .* give smaller sizes or strides"):
         kernel_feature_values(FEATURES, scop_from_yaml(COPY.format(stride=stride)), {"n": size})
 
 
-def test_long_strides_within_addresses_are_counted() -> None:
+def test_long_strides_within_addresses_are_counted():
     for stride in ("999999999999999", "n^4"):
         scop = scop_from_yaml(COPY.format(stride=stride))
         assert kernel_feature_values(FEATURES, scop, {"n": 64}) == {FEATURES[0]: 64}

@@ -1,7 +1,5 @@
 """Conditions, chains in branches, and loopy's check for missing barriers."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 import pytest
@@ -68,14 +66,14 @@ def test_a_condition_on_another_argument_makes_it_a_size():
     assert [store.work_item_count.evaluate({"n": N, "m": m}) for m in (-3, 0, 5, 100)] == [0, 0, 5, N]
 
 
-def rows(statements: list[str], arrays: str = "xy") -> lp.TranslationUnit:
+def rows(statements, arrays="xy"):
     """Statements one after the other, a work-item per i."""
     kernel = make("{[i]: 0<=i<n}", "\n".join(statements), dict.fromkeys(arrays, np.float32), seq_dependencies=True)
     kernel = lp.assume(kernel, "n >= 32 and n % 32 = 0")
     return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-def is_spared(kernel: lp.TranslationUnit) -> bool:
+def is_spared(kernel):
     prepared = lp.preprocess_program(kernel)
     entry = prepared.default_entrypoint
     return bool(spare_race_check(entry, prepared.callables_table).options.disable_global_barriers)
@@ -93,7 +91,7 @@ OWN = [f"y[i] = y[i]*{k}.5f + x[i]" for k in range(6)]
         [f"y[2*i + 1] = x[i] + {k}" for k in range(6)],
     ],
 )
-def test_elements_of_ones_own_need_no_check(statements: list[str]) -> None:
+def test_elements_of_ones_own_need_no_check(statements):
     assert is_spared(rows(statements))
 
 
@@ -105,14 +103,14 @@ def test_elements_of_ones_own_need_no_check(statements: list[str]) -> None:
         [f"y[0] = x[i] + {k}" for k in range(6)],
     ],
 )  # fmt: skip
-def test_elements_of_others_are_checked(statements: list[str]) -> None:
+def test_elements_of_others_are_checked(statements):
     kernel = rows(statements)
     assert not is_spared(kernel)
     with pytest.raises(UnsupportedKernelError, match="loopy cannot schedule kernel"):
         extract_scop(kernel)
 
 
-def test_work_items_that_repeat_a_statement_are_checked() -> None:
+def test_work_items_that_repeat_a_statement_are_checked():
     kernel = make(
         "{[i,j]: 0<=i<32 and 0<=j<8}",
         "\n".join(["<> t = x[j]", *(f"y[i] = {k} {{id=a{k}}}" for k in range(6)), "z[i, j] = t"]),

@@ -1,9 +1,5 @@
 """Work that a user states: calls of a library on parts of arrays, and instructions that are not to be counted."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import pytest
 
@@ -14,24 +10,24 @@ from support.written_kernels import written
 N = 50
 
 
-class Gemv(lp.ScalarCallable):  # type: ignore[misc]
+class Gemv(lp.ScalarCallable):
     """A matrix times a vector, by a library."""
 
-    def with_types(self, arg_id_to_dtype: Any, clbl_inf_ctx: Any) -> Any:
+    def with_types(self, arg_id_to_dtype, clbl_inf_ctx):
         if not {0, 1} <= set(arg_id_to_dtype):
             return self, clbl_inf_ctx
         kind = arg_id_to_dtype[1]
         return self.copy(name_in_target="gemv", arg_id_to_dtype={0: kind, 1: kind, -1: kind}), clbl_inf_ctx
 
-    def with_descrs(self, arg_id_to_descr: Any, clbl_inf_ctx: Any) -> Any:
+    def with_descrs(self, arg_id_to_descr, clbl_inf_ctx):
         return self.copy(arg_id_to_descr=arg_id_to_descr), clbl_inf_ctx
 
 
-def data(columns: int) -> str:
+def data(columns):
     return f"A: float64[n, 8, {columns}]; x: float64[n, {columns}]; y: float64[n, 8]"
 
 
-def called(columns: int = 8) -> Any:
+def called(columns=8):
     """Return e products of a matrix of 8 rows and a vector, of which loopy sees the call only."""
     domain = f"{{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < {columns}}}"
     text = "[i]: y[e, i] = gemv([i, j]: A[e, i, j], [j]: x[e, j]) {id=call}"
@@ -39,7 +35,7 @@ def called(columns: int = 8) -> Any:
     return lp.register_callable(kernel, "gemv", Gemv(name="gemv"))
 
 
-def written_out() -> Any:
+def written_out():
     domain, text = (
         "{[e, i, j]: 0 <= e < n and 0 <= i < 8 and 0 <= j < 12}",
         "y[e, i] = sum(j, A[e, i, j]*x[e, j]) {id=call}",
@@ -47,11 +43,11 @@ def written_out() -> Any:
     return written(domain, text, data(12), target=lp.CTarget())
 
 
-def counted(kernel: Any) -> dict[str, float]:
+def counted(kernel):
     return {one.identifier: one.value for one in count_features(extract_scop(kernel), {"n": N})}
 
 
-def test_a_call_on_sub_arrays_counts_as_stated_and_each_element_once() -> None:
+def test_a_call_on_sub_arrays_counts_as_stated_and_each_element_once():
     scop = extract_scop(annotate(called(), instructions={"call": InstructionCounts.of({"float64_madd": 64})}))
     found = count_features(scop, {"n": N})
     values = {one.identifier: one.value for one in found}
@@ -62,7 +58,7 @@ def test_a_call_on_sub_arrays_counts_as_stated_and_each_element_once() -> None:
     assert not any(one.exact for one in found if one.identifier.startswith(("f_op", "f_mem")))
 
 
-def test_the_callable_may_be_of_a_class_that_cannot_be_kept() -> None:
+def test_the_callable_may_be_of_a_class_that_cannot_be_kept():
     class Inside(Gemv):
         """A class that no other process can import."""
 
@@ -71,7 +67,7 @@ def test_the_callable_may_be_of_a_class_that_cannot_be_kept() -> None:
     assert counted(annotate(kernel, instructions=stated))["f_op_float64_madd"] == N * 64
 
 
-def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays() -> None:
+def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays():
     # What is stated is what the written-out kernel does.
     stated = InstructionCounts.of({}, ["A[e, i, j]", "x[e, j]"], ["y[e, i]"])
     mine, written = (counted(kernel) for kernel in (annotate(called(12), instructions={"call": stated}), written_out()))
@@ -85,7 +81,7 @@ def test_accesses_of_stated_work_may_be_in_loops_over_sub_arrays() -> None:
     assert loads == written["f_mem_access_global_float64_load"] == N * 2 * 8 * 12
 
 
-def test_any_instruction_may_be_stated() -> None:
+def test_any_instruction_may_be_stated():
     kernel = written("{[i]: 0 <= i < n}", "y[i] = exp(x[i])*x[i] + 1 {id=hard}", "x, y: float32[n]")
     plain = counted(kernel)
     table = counted(annotate(kernel, instructions={"hard": InstructionCounts.of({"float32_madd": 3})}))
@@ -105,6 +101,6 @@ def test_any_instruction_may_be_stated() -> None:
         (written_out(), {"call": InstructionCounts()}, "reduction of instruction 'call' is .* state call_j_update"),
     ],
 )
-def test_what_is_not_stated_or_fits_nothing_is_refused(kernel: Any, stated: Any, message: str) -> None:
+def test_what_is_not_stated_or_fits_nothing_is_refused(kernel, stated, message):
     with pytest.raises(UnsupportedKernelError, match=message):
         extract_scop(annotate(kernel, instructions=stated))

@@ -1,7 +1,5 @@
 """Types of operations: vectors, atomics, users' functions, half precision."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 import pytest
@@ -143,9 +141,7 @@ def test_subscript_arithmetic_is_not_counted():
 SIZE = 8
 
 
-def counted(
-    body: str, *, result: str = "float16", right: str = "float16", tags: str = "i:l.1; j:l.0"
-) -> dict[str, float]:
+def counted(body, *, result="float16", right="float16", tags="i:l.1; j:l.0"):
     """Return the operations of a kernel on two arrays of 8 by 8, over all work-items."""
     data = f"a: float16[8,8]; b: {right}[8,8]; c: {result}[8,8]; e, g: int8[8,8]"
     loops = [loop for loop in "ijkl" if loop in body.replace("float", "").replace("if", "")]
@@ -167,17 +163,17 @@ def counted(
         ("c[i, j] = i/(j + 1)*a[i, j]", {"float16_add": SIZE**2, "float16_div": SIZE**2, "float16_mul": SIZE**2}),
     ],
 )
-def test_half_precision_is_counted_as_such(body: str, operations: dict[str, int]) -> None:
+def test_half_precision_is_counted_as_such(body, operations):
     assert counted(body) == operations
 
 
-def test_the_terms_decide_the_type_of_a_reduction_not_the_result() -> None:
+def test_the_terms_decide_the_type_of_a_reduction_not_the_result():
     body = "c[i, j] = sum(k, a[i, k]*b[k, j])"
     assert counted(body, result="float32") == {"float16_madd": SIZE**3}
     assert counted(body, right="float32", result="float32") == {"float32_madd": SIZE**3}
 
 
-def test_a_reduction_in_local_memory() -> None:
+def test_a_reduction_in_local_memory():
     # By hand: each of 8 work-items has one term to begin with; then the tree of 8 has 4 + 2 + 1 additions.
     assert counted("c[i, 0] = sum(k, a[i, k])", tags="k:l.0; i:g.0") == {"float16_add": SIZE * (SIZE + 7)}
 
@@ -199,9 +195,7 @@ def test_a_reduction_in_local_memory() -> None:
         ),
     ],
 )
-def test_a_maximum_that_loopy_cannot_begin_says_how_to_write_it(
-    body: str, message: str, written: str, operations: dict[str, int]
-) -> None:
+def test_a_maximum_that_loopy_cannot_begin_says_how_to_write_it(body, message, written, operations):
     with pytest.raises(UnsupportedKernelError, match=message):
         counted(body)
     before, step, after = written.split("|")

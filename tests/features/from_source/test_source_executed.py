@@ -1,10 +1,7 @@
 """Counts of OpenCL C kernels, with symbolic sizes, against what Oclgrind executes; of CUDA C against their twins."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,21 +9,16 @@ from oracles import oclgrind
 from oracles.points import rows_of
 from perflex.features import source_kernel
 from perflex.isl import isl
-from support.source_samples import SAMPLES, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features import Scop
+from support.source_samples import SAMPLES
 
 
-def number_of(domain: isl.Set, sizes: Mapping[str, int]) -> int:
+def number_of(domain, sizes):
     return len(rows_of(domain, {"unused": 0, **sizes}))
 
 
-def counted(scop: Scop, sizes: Mapping[str, int]) -> Counter[tuple[str, ...]]:
+def counted(scop, sizes):
     """Return what is counted in Oclgrind's words."""
-    found: Counter[tuple[str, ...]] = Counter()
+    found = Counter()
     for statement in scop.statements:
         times = number_of(statement.domain, sizes)
         last = statement.domain.dim(isl.dim_type.set) - 1
@@ -44,9 +36,9 @@ def counted(scop: Scop, sizes: Mapping[str, int]) -> Counter[tuple[str, ...]]:
     return found
 
 
-def executed(run: oclgrind.Executed) -> dict[tuple[str, ...], int]:
+def executed(run):
     """Return what Oclgrind executed in the same words."""
-    found: dict[tuple[str, ...], int] = {("barrier",): run.barriers}
+    found = {("barrier",): run.barriers}
     for space in ("global", "local", "constant"):
         for direction, traffic in (("load", run.load(space)), ("store", run.store(space))):
             found[direction, space], found[direction, space, "bytes"] = traffic.count, traffic.bytes
@@ -55,18 +47,18 @@ def executed(run: oclgrind.Executed) -> dict[tuple[str, ...], int]:
     return found
 
 
-def scop_of(sample: Sample, source: str, *, numbers: bool = False) -> Scop:
+def scop_of(sample, source, *, numbers=False):
     kernel = source_kernel(source + "\n", "k", local=sample.local, groups=sample.groups, stated=shapes(sample))
     return kernel.scop(sample.sizes if numbers else None)
 
 
-def shapes(sample: Sample) -> dict[str, int]:
+def shapes(sample):
     return {"x": 64, "y": 64} if sample.bound else {}
 
 
 @oclgrind.needs_oclgrind
 @pytest.mark.parametrize("numbers", [False, True])
-def test_counts_are_what_is_executed(*, numbers: bool) -> None:
+def test_counts_are_what_is_executed(*, numbers):
     jobs = [
         oclgrind.SourceJob(
             sample.source, tuple(math.prod(pair) for pair in zip(sample.groups, sample.local, strict=True)),
@@ -94,7 +86,7 @@ CUDA = {
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "vectors"])
-def test_cuda_twins_count_alike(name: str) -> None:
+def test_cuda_twins_count_alike(name):
     sample, text = SAMPLES[name], SAMPLES[name].source
     for old, new in CUDA.items():
         text = text.replace(old, new)

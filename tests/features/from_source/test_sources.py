@@ -1,7 +1,5 @@
 """Kernels in OpenCL C and CUDA C: conditions, chains, launches, templates, and sources that are damaged."""
 
-from __future__ import annotations
-
 import random
 import re
 
@@ -29,7 +27,7 @@ __kernel void sums(__global float *a, __global float *c, int n) {{
         ("c[i] = a[k] + a[k + 1];", 0),
     ],
 )  # fmt: skip
-def test_an_element_that_each_iteration_updates(body: str, length: int) -> None:
+def test_an_element_that_each_iteration_updates(body, length):
     kernel = source_kernel(SUMS.format(body=body), "sums", local=(32,), global_size=("n",))
     found = {
         kind: parse_feature(f"f_chain_float32_{kind}").value(kernel.scop(), {"n": 64}, Target(sub_group_size=32))
@@ -38,7 +36,7 @@ def test_an_element_that_each_iteration_updates(body: str, length: int) -> None:
     assert sum(found.values()) == 2 * 64 * length
 
 
-def test_a_value_loaded_before_the_loop_is_no_update() -> None:
+def test_a_value_loaded_before_the_loop_is_no_update():
     text = SUMS.format(body="c[i] = t + a[k];").replace("for (", "float t = c[i];\n  for (", 1)
     kernel = source_kernel(text, "sums", local=(32,), global_size=("n",))
     found = parse_feature("f_chain_float32_add").value(kernel.scop(), {"n": 64}, Target(sub_group_size=32))
@@ -53,7 +51,7 @@ __global__ void f(float *a, float *m, const int *flag, int n) {{
 """
 
 
-def stores(body: str) -> tuple[float, bool]:
+def stores(body):
     """Stores of 256 work-items for 200 elements, and whether they are exact."""
     kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4])
     (found,) = count_features(kernel, {"n": 200}, identifiers=["f_mem_access_global_store"])
@@ -69,7 +67,7 @@ def stores(body: str) -> tuple[float, bool]:
         ("if (i >= n || flag[i]) {} else a[i] = 1;", 200), ("if (i < 0 && flag[i]) a[i] = 1;", 0),
     ],
 )  # fmt: skip
-def test_known_parts_bound_the_others(body: str, most: int) -> None:
+def test_known_parts_bound_the_others(body, most):
     # By truth tables: the most elements of any flags for which it stores.
     assert stores(body)[0] == most
 
@@ -82,11 +80,11 @@ def test_known_parts_bound_the_others(body: str, most: int) -> None:
         ("if ((float *)0 == m || i < 8) a[i] = 1;", 8),
     ],
 )  # fmt: skip
-def test_arguments_are_no_null_pointers(body: str, count: int) -> None:
+def test_arguments_are_no_null_pointers(body, count):
     assert stores(body) == (count, True)
 
 
-def test_the_warp_has_32_work_items() -> None:
+def test_the_warp_has_32_work_items():
     assert stores("if (threadIdx.x % warpSize == 0) a[i] = 1;") == (8, True)
 
 
@@ -98,20 +96,20 @@ __kernel {attribute} void copy(__global const float *a, __global float *b, int n
 REQUIRED = COPY.format(attribute="__attribute__((reqd_work_group_size(SIDE, 4, 1)))")
 
 
-def groups(kernel: object, n: int) -> tuple[int, int]:
+def groups(kernel, n):
     """Work-groups and loads."""
     names = ["f_thread_groups", "f_mem_access_global_load"]
     found = {entry.identifier: entry.value for entry in count_features(kernel, {"n": n}, identifiers=names)}
     return found["f_thread_groups"], found["f_mem_access_global_load"]
 
 
-def test_the_work_group_of_the_attribute_is_taken() -> None:
+def test_the_work_group_of_the_attribute_is_taken():
     kernel = source_kernel(REQUIRED, "copy", global_size=["n", "n"], defines={"SIDE": 16})
     assert kernel.local == (16, 4, 1)
     assert groups(kernel, 64)[0] == 4 * 16
 
 
-def test_axes_that_are_left_out_have_one_work_item() -> None:
+def test_axes_that_are_left_out_have_one_work_item():
     text = COPY.format(attribute="")
     rows = source_kernel(text, "copy", local=[32], groups=["n/32", "n"])
     whole = source_kernel(text, "copy", local=[32, 1], groups=["n/32", "n"])
@@ -119,19 +117,19 @@ def test_axes_that_are_left_out_have_one_work_item() -> None:
 
 
 @pytest.mark.parametrize(("formula", "expected"), [("ceil(n/24)", 3), ("ceil_div(n, 24)", 3), ("n/24", 2)])
-def test_quotients_are_rounded_up_where_asked(formula: str, expected: int) -> None:
+def test_quotients_are_rounded_up_where_asked(formula, expected):
     kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
     assert groups(kernel, 64)[0] == expected
 
 
 @pytest.mark.parametrize("formula", ["ceil(n/24 + 1)", "round(n/24)", "ceil(n)"])
-def test_other_roundings_are_refused(formula: str) -> None:
+def test_other_roundings_are_refused(formula):
     kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
     with pytest.raises(UnsupportedKernelError, match="cannot read the formula"):
         groups(kernel, 64)
 
 
-def test_a_missing_work_group_is_asked_for() -> None:
+def test_a_missing_work_group_is_asked_for():
     with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group; give local"):
         source_kernel(COPY.format(attribute=""), "copy", groups=["n"])
     with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group"):
@@ -139,7 +137,7 @@ def test_a_missing_work_group_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["max", "mod", "exists", "größe", "NaN"])
-def test_sizes_of_names_that_formulas_cannot_have_are_numbers(name: str) -> None:
+def test_sizes_of_names_that_formulas_cannot_have_are_numbers(name):
     body = f"int i = get_global_id(0); if (i < {name}) a[i] = 1;"
     text = f"__kernel void k(__global float *a, int {name}) {{ {body} }}\n"
     kernel = source_kernel(text, "k", local=[16], groups=[4])
@@ -153,7 +151,7 @@ def test_sizes_of_names_that_formulas_cannot_have_are_numbers(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["max", "mod", "exists"])
-def test_arrays_can_have_any_name(name: str) -> None:
+def test_arrays_can_have_any_name(name):
     text = f"__kernel void k(__global float *{name}, int) {{ {name}[get_global_id(0)] = 1; }}\n"
     kernel = source_kernel(text, "k", local=[16], groups=[4])
     (found,) = count_features(kernel, {}, identifiers=["f_mem_access_global_store"])
@@ -175,7 +173,7 @@ template <typename T, int ROWS, int WIDTH> __global__ void k(const T *x, T *y, i
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "short"])
-def test_an_instance_is_its_twin(dtype: str) -> None:
+def test_an_instance_is_its_twin(dtype):
     twin = _written_out(_TEMPLATE.replace("template <typename T, int ROWS, int WIDTH> ", ""), dtype)
     launch = {"local": [32], "groups": ["n / 32"]}
     instance = source_kernel(_TEMPLATE, f"k<{dtype}, 4, 35>", **launch).scop()
@@ -184,7 +182,7 @@ def test_an_instance_is_its_twin(dtype: str) -> None:
     assert {array.itemsize for array in instance.arrays} == {{"float": 4, "double": 8, "short": 2}[dtype]}
 
 
-def _written_out(text: str, dtype: str) -> str:
+def _written_out(text, dtype):
     for name, value in {"ROWS": "4", "WIDTH": "35", "T ": f"{dtype} "}.items():
         text = text.replace(name, value)
     return text
@@ -193,7 +191,7 @@ def _written_out(text: str, dtype: str) -> str:
 _TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
 
 
-def mutated(source: str, chance: random.Random) -> str:
+def mutated(source, chance):
     """Return a source with a token deleted, doubled, swapped with its neighbour, or replaced."""
     tokens = _TOKENS.findall(source)
     place = chance.randrange(len(tokens) - 1)
@@ -210,7 +208,7 @@ def mutated(source: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-def test_damaged_sources_are_refused_in_one_line(seed: int) -> None:
+def test_damaged_sources_are_refused_in_one_line(seed):
     chance = random.Random(seed)  # noqa: S311
     described, refused = 0, []
     for sample in SAMPLES.values():

@@ -6,13 +6,10 @@ and one layer. Addresses are listed and sorted, nothing is sampled, and nothing 
 results and the cycles of an instruction.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import numpy as np
@@ -21,12 +18,7 @@ from perflex.features.gpu.l1 import GroupVolumes
 from perflex.features.gpu.launch_footprints import Beforehand
 from perflex.features.gpu.memory_instructions import IDLE
 from perflex.features.gpu.volume_rules import Parts, WaveVolumes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perflex.features.gpu.l1 import Cycles
-    from support.uneven_kernels import UnevenKernel
+from support.uneven_kernels import UnevenKernel
 
 
 @dataclass
@@ -42,18 +34,18 @@ class Enumerated:
     volumes: GroupVolumes = field(default_factory=GroupVolumes)
     touched: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
-    def run_bytes(self) -> float:
+    def run_bytes(self):
         """Return the distinct bytes that the launch touches."""
         arrays = {array for _, array in self.touched}
         return float(sum(self.granule * max(len(_sorted(granule)) for (_, name), (_, granule) in self.touched.items()
                                             if name == array) for array in arrays))  # fmt: skip
 
 
-def enumerated(kernel: UnevenKernel, cycles: Cycles, *, lanes: int, sector: int, line: int, granule: int) -> Enumerated:
+def enumerated(kernel, cycles, *, lanes, sector, line, granule):
     """Return what each work-group of a launch does; `cycles` counts those of instructions in L1."""
     groups = prod(kernel.groups)
     found = Enumerated(kernel, granule, np.zeros(groups, dtype=np.int64))
-    pairs: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+    pairs = defaultdict(list)
     for part in kernel.parts:
         values, runs = kernel.points(part)
         found.instances += runs.sum(axis=(1, 2))
@@ -74,9 +66,7 @@ def enumerated(kernel: UnevenKernel, cycles: Cycles, *, lanes: int, sector: int,
     return found
 
 
-def _instructions(
-    found: Enumerated, array: str, direction: str, addresses: np.ndarray, cycles: Cycles, lanes: int, sector: int
-) -> None:
+def _instructions(found, array, direction, addresses, cycles, lanes, sector):
     groups, steps, items = addresses.shape
     padded = np.full((groups, steps, -(-items // lanes) * lanes), IDLE, dtype=np.int64)
     padded[..., :items] = addresses
@@ -90,13 +80,13 @@ def _instructions(
         found.volumes.wavefronts[array] += float(cycles(split[start : start + 4096], found.kernel.itemsize).sum())
 
 
-def _distinct(group: np.ndarray, granule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct(group, granule):
     low, high = int(granule.min(initial=0)), int(granule.max(initial=0))
     keys = _sorted(group * (high - low + 1) + (granule - low))
     return keys // (high - low + 1), keys % (high - low + 1) + low
 
 
-def waves(found: Enumerated, resident: int) -> tuple[WaveVolumes, float]:
+def waves(found, resident):
     """Return the means over all waves, and a wave's mean instances."""
     groups = found.kernel.groups
     running = np.flatnonzero(found.instances)
@@ -104,9 +94,9 @@ def waves(found: Enumerated, resident: int) -> tuple[WaveVolumes, float]:
     last = np.r_[first[1:], len(found.instances)] - 1
     last = np.array([running[(running >= a) & (running <= b)].max() for a, b in zip(first, last, strict=True)])
     row, layer = groups[0], prod(groups[:2])
-    load: dict[str, float] = defaultdict(float)
-    store: dict[str, float] = defaultdict(float)
-    overlap: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3))
+    load = defaultdict(float)
+    store = defaultdict(float)
+    overlap = defaultdict(lambda: np.zeros(3))
     sets, having = np.zeros(3), np.zeros(3)
     for number, (start, end) in enumerate(zip(first, last, strict=True)):
         back = [first[max(0, number - 1)] if end - start + 1 < row else start]
@@ -138,21 +128,21 @@ def waves(found: Enumerated, resident: int) -> tuple[WaveVolumes, float]:
     return result, found.instances.sum() / count
 
 
-def _within(found: Enumerated, direction: str, array: str, first: int, last: int) -> np.ndarray:
+def _within(found, direction, array, first, last):
     """Return the sorted distinct granules that work-groups with numbers from first to last touch."""
     group, granule = found.touched[direction, array]
     low, high = np.searchsorted(group, (first, last + 1))
     return _sorted(granule[low:high]) if low < high else np.zeros(0, dtype=np.int64)
 
 
-def _sorted(values: np.ndarray) -> np.ndarray:
+def _sorted(values):
     """Return the distinct values in order: as `numpy.unique`, whose hash tables are much slower than sorting."""
     values = np.sort(values)
     return values[np.diff(values, prepend=values[:1] - 1) != 0]
 
 
 @contextmanager
-def true_parts(found: Enumerated, resident: int) -> Iterator[None]:
+def true_parts(found, resident):
     """Let estimates by the current rules rest on what was enumerated, for waves of so many work-groups."""
     wave, cells = waves(found, resident)
     parts = Parts(found.volumes, wave, int(found.instances.sum()), cells)

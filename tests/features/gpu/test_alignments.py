@@ -1,9 +1,5 @@
 """Work-groups that differ by alignment alone are looked at together; accesses of vectors are coalesced together."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import pytest
 
@@ -14,7 +10,7 @@ from support.ecm_kernels import loopy_kernel, on_grid, star_offsets, terms
 from support.written_kernels import written
 
 
-def star(radius: int):
+def star(radius):
     shifted = [tuple(step + radius for step in at) for at in [(0, 0, 0), *star_offsets(3, radius)]]
     shape = f"(n+{2 * radius},n+{2 * radius},n+{2 * radius})"
     kernel = loopy_kernel(
@@ -25,9 +21,7 @@ def star(radius: int):
 
 @pytest.mark.parametrize("machine", ["V100", "MI210"])
 @pytest.mark.parametrize(("radius", "n"), [(1, 64), (1, 67), (2, 45), (1, 50)])
-def test_volumes_are_those_of_each_alignment_by_itself(
-    machine: str, radius: int, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_volumes_are_those_of_each_alignment_by_itself(machine, radius, n, monkeypatch):
     together = estimate_volumes(star(radius), {"n": n}, load_machine(machine))
     monkeypatch.setattr(l1, "shifts", lambda _: None)
     alone = estimate_volumes(star(radius), {"n": n}, load_machine(machine))
@@ -37,7 +31,7 @@ def test_volumes_are_those_of_each_alignment_by_itself(
 ITEMS, GROUPS = 64, 8
 
 
-def copy(dtype: str, stride: int = 1) -> Any:
+def copy(dtype, stride=1):
     """Return a copy of whole vectors, ``stride`` apart."""
     cltypes = pytest.importorskip("pyopencl.cltypes", reason="vector types come with pyopencl")
     place = f"{stride}*({ITEMS}*g + l)"
@@ -46,12 +40,12 @@ def copy(dtype: str, stride: int = 1) -> Any:
     return written(domain, f"y[{place}] = x[{place}]", "", "g: g.0; l: l.0", more=vectors)
 
 
-def value(kernel: Any, identifier: str) -> float:
+def value(kernel, identifier):
     scop = kernel if isinstance(kernel, Scop) else extract_scop(kernel)
     return float(parse_feature(identifier).value(scop, {"n": GROUPS}, Target(32, load_machine("A100-40GB"))))
 
 
-def sectors(stride_bytes: int, width: int, pieces: int) -> int:
+def sectors(stride_bytes, width, pieces):
     """Sectors of all sub-groups' instructions of one array, enumerated: `pieces` instructions of `width` bytes."""
     total = 0
     for first in range(0, ITEMS * GROUPS, 32):
@@ -69,17 +63,17 @@ def sectors(stride_bytes: int, width: int, pieces: int) -> int:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stride", [1, 3])
-def test_sectors_are_those_of_wide_instructions(dtype: str, size: int, width: int, stride: int) -> None:
+def test_sectors_are_those_of_wide_instructions(dtype, size, width, stride):
     kernel = copy(dtype, stride)
     assert value(kernel, "f_txn_global") == 2 * sectors(stride * size, width, size // width)
 
 
 @pytest.mark.parametrize(("dtype", "each"), [("float2", 2), ("float4", 4), ("double2", 4), ("char16", 4)])
-def test_a_sub_group_moves_128_bytes_in_a_cycle(dtype: str, each: int) -> None:
+def test_a_sub_group_moves_128_bytes_in_a_cycle(dtype, each):
     assert value(copy(dtype), "f_l1_wavefronts") == 2 * GROUPS * (ITEMS // 32) * each
 
 
-def test_neighbours_in_a_loop_are_instructions_of_their_own() -> None:
+def test_neighbours_in_a_loop_are_instructions_of_their_own():
     place = f"4*({ITEMS}*g + l) + lane"
     domain = f"{{[g,l,lane]: 0<=g<n and 0<=l<{ITEMS} and 0<=lane<4}}"
     # A loop is no vector, whatever its name.

@@ -1,7 +1,5 @@
 """Loads below the L1 and from DRAM: sweeps, sharing, data in turn; cycles of the first cache by each maker's rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 
@@ -22,7 +20,7 @@ KIB = 1024
 
 
 @pytest.mark.parametrize("planes", [4, 32])
-def test_a_sweep_needs_each_plane_once_however_many_there_are(planes: int) -> None:
+def test_a_sweep_needs_each_plane_once_however_many_there_are(planes):
     kernel = sweep(star(3, 1), (64, 32, planes), (32, 8))
     machine = replace(V100, compute_units=2, max_items_per_unit=512)
     found = estimate_volumes(kernel.scop(), {}, machine)
@@ -30,7 +28,7 @@ def test_a_sweep_needs_each_plane_once_however_many_there_are(planes: int) -> No
     values, _ = kernel.points(part)
     loads = [kernel.addresses(array, index, values) for array, way, index in part.accesses if way == "load"]
 
-    def loads_of(group: tuple[int, int]) -> list[np.ndarray]:
+    def loads_of(group):
         number = group[0] + kernel.groups[0] * group[1]
         return [load[number, plane] for plane in range(planes) for load in loads]
 
@@ -43,7 +41,7 @@ def test_a_sweep_needs_each_plane_once_however_many_there_are(planes: int) -> No
 # Bytes per update between L2 and L1: hardware counters of a V100, 15,000 x 15,000, work-groups of 32 x 8 (notebook
 # history of te42kyfo/warpspeed).
 @pytest.mark.parametrize(("reach", "counted"), [(1, 12.46), (3, 17.38), (6, 29.48), (9, 45.14)])
-def test_box_stencils_on_hardware(reach: int, counted: float) -> None:
+def test_box_stencils_on_hardware(reach, counted):
     n = 15000
     scop = stencil(box(2, reach), [n, n], [32, 8], shape=[n, n])
     found = estimate_volumes(scop, {}, V100, registers=32).total
@@ -66,7 +64,7 @@ statements:
 """
 
 
-def test_a_statement_whose_values_are_all_in_registers_loads_nothing() -> None:
+def test_a_statement_whose_values_are_all_in_registers_loads_nothing():
     again = TWICE[TWICE.index("- name") :].replace("first", "again").replace("k, 0]\n", "k, 1]\n")
     once, twice = (estimate_volumes(scop_from_yaml(text), {"n": 512}, V100) for text in (TWICE, TWICE + again))
     assert twice.features() == once.features()
@@ -86,20 +84,20 @@ STRIDES = [
 BLOCKS = [(4, 2, 24.2), (4, 4, 7.5), (4, 8, 4.03), (4, 64, 2.18), (8, 1, 24.2), (8, 2, 12.1), (8, 16, 8.1)]
 
 
-def per_load(first: np.ndarray, size: int, cycles=cdna2_cycles, lanes: int = 64) -> float:
+def per_load(first, size, cycles=cdna2_cycles, lanes=64):
     """Cycles per load and 32 work-items."""
     addresses = size * (first[None, :] + OFFSETS[:, None])
     return float(cycles(addresses.reshape(len(OFFSETS), -1, lanes), size).sum()) * 32 / addresses.size
 
 
 @pytest.mark.parametrize(("size", "stride", "measured"), STRIDES)
-def test_strides_on_cdna2(size: int, stride: int, measured: float) -> None:
+def test_strides_on_cdna2(size, stride, measured):
     # Times have a launch in them: a cycle of four is 4.36.
     assert per_load(np.arange(1024) % 64 * stride, size) == pytest.approx(measured, rel=0.09)
 
 
 @pytest.mark.parametrize(("size", "width", "measured"), BLOCKS)
-def test_blocks_on_cdna2(size: int, width: int, measured: float) -> None:
+def test_blocks_on_cdna2(size, width, measured):
     items = np.arange(1024)
     first = items % width + (items // width % 32 + 1) * 4098
     assert per_load(first, size) == pytest.approx(measured, rel=0.09)
@@ -109,11 +107,11 @@ def test_blocks_on_cdna2(size: int, width: int, measured: float) -> None:
     ("size", "stride", "measured"),
     [(4, 1, 1.0), (4, 9, 2.99), (4, 32, 31.9), (4, 51, 11.2), (8, 1, 4.34), (8, 21, 10.5)],
 )
-def test_strides_on_rdna2(size: int, stride: int, measured: float) -> None:
+def test_strides_on_rdna2(size, stride, measured):
     assert per_load(np.arange(1024) % 64 * stride, size, rdna2_cycles, 32) == pytest.approx(measured, rel=0.09)
 
 
-def test_what_is_not_known_is_refused() -> None:
+def test_what_is_not_known_is_refused():
     scop = one_axis(2048, [64], 1, 4)
     for identifier in ("f_l1_wavefronts", "f_peak_l1"):
         with pytest.raises(MachineError, match="no fact l1_rules") as caught:
@@ -126,9 +124,7 @@ RESIDENT, ROOM = 32, 256
 MACHINE = replace(V100, compute_units=4, max_groups_per_unit=8, l2_bytes=ROOM * 512, l2_effective_bytes=ROOM * 512)
 
 
-def kernel(
-    name: str, grid: tuple[int, ...], steps: int, *, single: bool = False, **loads: tuple[str, int]
-) -> UnevenKernel:
+def kernel(name, grid, steps, *, single=False, **loads):
     """Work-groups on a grid that go through chunks of arrays in a loop, and store a chunk each.
 
     Of each array, the number of the chunk by work-group ids and step i, and how many there are; with `single`, all
@@ -144,7 +140,7 @@ def kernel(
     return UnevenKernel(name, grid, (ITEMS,), arrays, (go, end))
 
 
-def chunks(kernel: UnevenKernel) -> list[list[tuple[str, int]]]:
+def chunks(kernel):
     """Return what each work-group touches in order, by array and number of the chunk."""
     go = kernel.parts[0]
     values, runs = kernel.points(go)
@@ -160,47 +156,47 @@ def chunks(kernel: UnevenKernel) -> list[list[tuple[str, int]]]:
     ]  # fmt: skip
 
 
-def in_turn(period: int, steps: int, groups: int) -> UnevenKernel:
+def in_turn(period, steps, groups):
     """Every so manieth work-group reads the same buffer."""
     name = f"in turn {period}x{steps}"
     return kernel(name, (groups,), steps, A=(f"{steps}*(g0 % {period}) + i", period * steps))
 
 
-def rows_in_turn(row: int, period: int, steps: int, rows: int) -> UnevenKernel:
+def rows_in_turn(row, period, steps, rows):
     """The same for rows of work-groups."""
     index = f"{steps}*(g0 + {row}*(g1 % {period})) + i"
     return kernel(f"rows in turn {row}x{period}x{steps}", (row, rows), steps, A=(index, row * period * steps))
 
 
-def layers_in_turn(row: int, column: int, period: int, steps: int, layers: int) -> UnevenKernel:
+def layers_in_turn(row, column, period, steps, layers):
     """The same for layers."""
     index = f"{steps}*(g0 + {row}*g1 + {row * column}*(g2 % {period})) + i"
     name = f"layers in turn {row}x{column}x{period}x{steps}"
     return kernel(name, (row, column, layers), steps, A=(index, row * column * period * steps))
 
 
-def broadcast(size: int, groups: int) -> UnevenKernel:
+def broadcast(size, groups):
     """All work-groups read the same, and each something of its own."""
     return kernel(f"broadcast {size}", (groups,), size, A=("i", size), B=(f"{size}*g0 + i", groups * size))
 
 
-def all_pairs(groups: int) -> UnevenKernel:
+def all_pairs(groups):
     """Each work-item goes through all of an array."""
     return kernel(f"all pairs {groups}", (groups,), groups, A=("i", groups), single=True)
 
 
-def products(row: int, rows: int, steps: int) -> UnevenKernel:
+def products(row, rows, steps):
     """Work-groups of a row share one matrix, those of a column the other."""
     arrays = {"A": (f"{steps}*g1 + i", rows * steps), "B": (f"{steps}*g0 + i", row * steps)}
     return kernel(f"products {row}x{rows}x{steps}", (row, rows), steps, **arrays)
 
 
-def window(step: int, size: int, groups: int) -> UnevenKernel:
+def window(step, size, groups):
     """A window slides over an array."""
     return kernel(f"window {step} of {size}", (groups,), size, A=(f"{step}*g0 + i", step * groups + size))
 
 
-def flattened(row: int, groups: int) -> UnevenKernel:
+def flattened(row, groups):
     """A stencil of three rows whose work-groups lie on one axis, one step each."""
     loads = {f"A{number}": (f"g0 + {number * row} + 0*i", groups + 2 * row) for number in range(3)}
     return kernel(f"flattened {row}", (groups,), 1, **loads)
@@ -228,7 +224,7 @@ KERNELS = [
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_loads_from_dram_are_those_of_a_cache_with_a_capacity(kernel: UnevenKernel) -> None:
+def test_loads_from_dram_are_those_of_a_cache_with_a_capacity(kernel):
     touched = chunks(kernel)
     # Real caches replace by neither rule, and hold more or less by how addresses fall into sets.
     true = [

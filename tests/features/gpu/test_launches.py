@@ -1,10 +1,7 @@
 """Volumes of launches in loops, at the edge of what kernels do, and of triangles; the work-groups that are resident."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import loopy as lp
@@ -16,7 +13,6 @@ from perflex.features import (
     Access,
     Array,
     QuasiPolynomial,
-    Scop,
     Target,
     extract_scop,
     kernel_feature_values,
@@ -31,14 +27,10 @@ from support.uneven_kernels import Part, UnevenKernel
 from support.volume_kernels import one_axis
 from support.written_kernels import written
 
-if TYPE_CHECKING:
-    from perflex.features import Scop
-
-
 GRID, FITS = "i/128: g.0, l.0; k/128: g.0, l.0", "n mod 128 = 0 and n >= 128"
 
 
-def steps(number: int) -> Scop:
+def steps(number):
     """Two launches with an own array each way, `number` times."""
     text = """
     for s
@@ -55,10 +47,10 @@ def steps(number: int) -> Scop:
     return extract_scop(written(domains, text, "x, y, z: float32[n]", GRID, assume=FITS))
 
 
-def test_loops_that_cannot_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_that_cannot_be_counted_are_refused(monkeypatch):
     """How often something is launched has to be a formula: the description holds nothing else."""
 
-    def too_many(*_: object) -> None:
+    def too_many(*_):
         raise TooManyOperationsError
 
     monkeypatch.setattr("perflex.features.from_loopy.extract.card", too_many)
@@ -67,7 +59,7 @@ def test_loops_that_cannot_be_counted_are_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("number", [2, 5])
-def test_as_often_as_the_loop_runs(number: int) -> None:
+def test_as_often_as_the_loop_runs(number):
     one, many = steps(1), steps(number)
     assert {launch.host_loops for launch in many.launches} == {("s",)}
     assert scop_from_yaml(scop_to_yaml(many)).launches == many.launches
@@ -87,7 +79,7 @@ def test_as_often_as_the_loop_runs(number: int) -> None:
     assert often.level("L3").launch_load_bytes == 0
 
 
-def test_blocks_are_inside_of_the_loop_around_launches() -> None:
+def test_blocks_are_inside_of_the_loop_around_launches():
     text = """
     for s
         for i, j
@@ -114,7 +106,7 @@ ITEM = "64*g0 + l0"
 SLOW = (pytest.mark.slow,)
 
 
-def with_table(groups: int, *conditions: str, table: int = 8192) -> UnevenKernel:
+def with_table(groups, *conditions, table=8192):
     """y = a table of which each work-group loads all."""
     loads = tuple(("c", "load", (f"l0 + {start}",)) for start in range(0, table, 64))
     part = Part(conditions, (*loads, ("y", "store", (ITEM,))))
@@ -132,7 +124,7 @@ CONDITIONS = ("g0 < 2000", "g0 >= 18000", "g0 % 10 == 3")
         *(pytest.param(FEW_UNITS, one, id=f"two units-{one}", marks=() if "%" in one else SLOW) for one in CONDITIONS),
     ],
 )
-def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition: str) -> None:
+def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition):
     runs = [estimate_volumes(with_table(20_000, condition).scop(), {}, machine)]
     runs.append(estimate_volumes(with_table(2000).scop(), {}, machine))
     assert runs[0].waves == pytest.approx(runs[1].waves)
@@ -142,19 +134,19 @@ def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition
     assert some.l2_l1_load == pytest.approx(alone.l2_l1_load, rel=0.02)
 
 
-def test_what_a_launch_loads_crosses_into_l1_once_at_least() -> None:
+def test_what_a_launch_loads_crosses_into_l1_once_at_least():
     total = estimate_volumes(with_table(100_000, table=64).scop(), {}, FEW_UNITS).total
     assert 64 * 8 <= total.l2_l1_load < 0.01 * total.l2_l1_compulsory
 
 
-def test_a_value_that_a_long_loop_loads_and_stores_crosses_once_at_least() -> None:
+def test_a_value_that_a_long_loop_loads_and_stores_crosses_once_at_least():
     part = Part((), (("a", "load", ("k", ITEM)), ("b", "load", (ITEM,)), ("b", "store", (ITEM,))), (("k", 20_000),))
     kernel = UnevenKernel("sum", (100,), (64,), {"a": (20_000, 6400), "b": (6400,)}, (part,))
     for machine in (V100, FEW_UNITS):
         assert estimate_volumes(kernel.scop(), {}, machine).arrays["b"].l2_l1_load >= 6400 * 8
 
 
-def test_no_volume_is_negative() -> None:
+def test_no_volume_is_negative():
     offsets = [(j, i) for j in range(9) for i in range(9)]
     loads = tuple(("x", "load", (f"16*g1 + l1 + {j}", f"16*g0 + l0 + {i}")) for j, i in offsets)
     part = Part((), (*loads, ("y", "store", ("16*g1 + l1", "16*g0 + l0"))))
@@ -164,7 +156,7 @@ def test_no_volume_is_negative() -> None:
         assert min(vars(total).values()) >= 0
 
 
-def test_elements_of_a_diagonal_lie_far_apart() -> None:
+def test_elements_of_a_diagonal_lie_far_apart():
     groups, row = 1 << 18, 1 << 26
     part = Part((), (("x", "load", (ITEM, ITEM)), ("y", "store", (ITEM,))))
     kernel = UnevenKernel("diagonal", (groups,), (64,), {"x": (row, row), "y": (row,)}, (part,))
@@ -173,7 +165,7 @@ def test_elements_of_a_diagonal_lie_far_apart() -> None:
     assert found.arrays["x"].l2_l1_load == pytest.approx(groups * 64 * 32)
 
 
-def test_grids_of_any_size_without_guards_take_no_memory() -> None:
+def test_grids_of_any_size_without_guards_take_no_memory():
     part = Part((), (("x", "load", (ITEM,)), ("y", "store", (ITEM,))))
     kernel = UnevenKernel("copy", (1 << 40,), (64,), {"x": (1 << 46,), "y": (1 << 46,)}, (part,))
     total = estimate_volumes(kernel.scop(), {}, V100, caches="cold").total
@@ -181,13 +173,13 @@ def test_grids_of_any_size_without_guards_take_no_memory() -> None:
     assert total.dram_load == pytest.approx(2.0**49)
 
 
-def matrix_times_vector(columns: str) -> Any:
+def matrix_times_vector(columns):
     domain, data = f"{{[i, j]: 0 <= i < n and {columns}}}", "L: float64[n, n]; x, y: float64[n]"
     return written(domain, "y[i] = sum(j, L[i, j]*x[j])", data, "i/128: g.0, l.0")
 
 
 @pytest.mark.parametrize(("columns", "n"), [("0 <= j <= i", 2048), ("i <= j < n", 2048), ("0 <= j <= i", 16384)])
-def test_a_triangle_that_is_too_large_says_what_is_not(columns: str, n: int) -> None:
+def test_a_triangle_that_is_too_large_says_what_is_not(columns, n):
     kernel = matrix_times_vector(columns)
     with pytest.raises(UnsupportedKernelError, match=r"couple \d+ x 128 x \d+ = \d+ instances, as those of a tri") as e:
         estimate_volumes(kernel, {"n": n}, "V100")
@@ -203,7 +195,7 @@ def test_a_triangle_that_is_too_large_says_what_is_not(columns: str, n: int) -> 
     assert estimate_volumes(matrix_times_vector("0 <= j < n"), {"n": n}, "V100").total.l2_l1_compulsory > whole
 
 
-def kernel(items: int, local_kib: int) -> Scop:
+def kernel(items, local_kib):
     """Four work-groups, each with a local array that it writes once."""
     scop = one_axis(4 * items, (items,), 1, 4)
     if not local_kib:
@@ -218,14 +210,14 @@ def kernel(items: int, local_kib: int) -> Scop:
 
 @pytest.mark.parametrize("name", ["K20", "V100", "H100-SXM", "MI250X", "W7800"])
 @pytest.mark.parametrize(("items", "kib", "registers"), [(64, 0, None), (96, 8, 40), (256, 32, 24), (512, 1, 64)])
-def test_waves_and_volumes_have_the_same_resident_work_groups(name: str, items: int, kib: int, registers: int) -> None:
+def test_waves_and_volumes_have_the_same_resident_work_groups(name, items, kib, registers):
     scop, machine = kernel(items, kib), replace(load_machine(name), l1_rules="nvidia")
     with using_machine(machine, registers=registers):
         waves = kernel_feature_values(["f_waves"], scop, {})["f_waves"]
     assert waves == estimate_volumes(scop, {}, machine, registers=registers).waves < 1
 
 
-def test_a_work_group_that_does_not_fit_is_refused_by_both_as_a_kernel_and_by_its_machine() -> None:
+def test_a_work_group_that_does_not_fit_is_refused_by_both_as_a_kernel_and_by_its_machine():
     for refused in (UnsupportedKernelError, MachineError):
         with pytest.raises(refused, match="65536 bytes of local memory"):
             kernel_feature_values(["f_waves"], kernel(64, 64), {}, machine="K20")

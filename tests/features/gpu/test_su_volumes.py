@@ -1,7 +1,5 @@
 """Su's closed forms: Table 2 row by row, chunks along z, and what is no stencil of theirs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -10,7 +8,7 @@ import pytest
 from perflex import load_machine
 from perflex.errors import UnsupportedKernelError
 from perflex.features import extract_scop, scop_from_yaml
-from perflex.features.gpu.su_stencils import SuVolumes, recognise_stencil, su_volumes
+from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
 from uipick import ALL_GENERATORS, KernelCollection
 
 K20 = load_machine("K20")
@@ -40,16 +38,16 @@ def scop_of(points=7, variant="plain", chunk=1, lsize=(32, 4, 1), dtype="float64
 
 
 @pytest.fixture(scope="module")
-def baseline() -> SuVolumes:
+def baseline():
     return su_volumes(recognise_stencil(scop_of(), GRID), K20)
 
 
 @pytest.mark.parametrize(("row", "name", "value"), TABLE_2)
-def test_table_2_row_by_row(baseline: SuVolumes, row: int, name: str, value: float) -> None:
+def test_table_2_row_by_row(baseline, row, name, value):
     assert getattr(baseline, name) == pytest.approx(value, rel=1e-12), f"row {row}"
 
 
-def test_table_2_occupancy_rows(baseline: SuVolumes) -> None:
+def test_table_2_occupancy_rows(baseline):
     held = baseline.residency
     assert (held.occupancy, held.groups_per_unit, held.wave_groups) == (1.0, 16, 208)
 
@@ -57,7 +55,7 @@ def test_table_2_occupancy_rows(baseline: SuVolumes) -> None:
 @pytest.mark.parametrize(
     ("line", "net", "volume"), [(32, 480, 614.0), (128, 576, 712.64), (256, 704, 844.9066666666667)]
 )
-def test_row_16_depends_on_the_line_size_that_no_table_states(line: int, net: int, volume: float) -> None:
+def test_row_16_depends_on_the_line_size_that_no_table_states(line, net, volume):
     found = su_volumes(recognise_stencil(scop_of(), GRID), replace(K20, su_line_bytes=line))
     assert found.group_loads_net == net
     assert found.v_l2 == pytest.approx(volume * 2**20, rel=1e-9)
@@ -67,7 +65,7 @@ def test_row_16_depends_on_the_line_size_that_no_table_states(line: int, net: in
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["plain", "column"])
 @pytest.mark.parametrize("chunk", [2, 4, 16])
-def test_chunks_along_z(chunk: int, variant: str) -> None:
+def test_chunks_along_z(chunk, variant):
     stencil = recognise_stencil(scop_of(variant=variant, chunk=chunk), GRID)
     assert (stencil.chunk, stencil.grid, stencil.group) == (chunk, (256, 256, 256), (32, 4, 1))
     found = su_volumes(stencil, K20)
@@ -80,7 +78,7 @@ def test_chunks_along_z(chunk: int, variant: str) -> None:
     assert found.smx_miss_ratio == pytest.approx(first * 3 / (chunk + 2))
 
 
-def test_chunks_whose_values_fit_the_storage_follow_equation_8() -> None:
+def test_chunks_whose_values_fit_the_storage_follow_equation_8():
     large = replace(K20, l1_bytes=2**24)
     found = su_volumes(recognise_stencil(scop_of(chunk=4), GRID), large)
     assert found.smx_miss_ratio == pytest.approx(16 * 2048 * 8 / 2**24 * 0.01)
@@ -127,7 +125,7 @@ statements:
         ('d] }"}\n  - {array: v', 'floor(d/2)] }"}\n  - {array: v', "not affine"),
     ],
 )
-def test_what_is_no_such_stencil_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:
+def test_what_is_no_such_stencil_is_refused_with_the_reason(old, new, reason):
     assert old in SECOND
     scop = scop_from_yaml(SECOND.replace(old, new, 1))
     with pytest.raises(UnsupportedKernelError, match=re.escape(reason)):

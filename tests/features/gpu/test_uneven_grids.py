@@ -1,7 +1,5 @@
 """Volumes of grids in parts of which statements run, against enumeration of every work-group and every wave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +11,6 @@ from perflex import estimate_volumes, load_machine
 from perflex.features.gpu.l1 import l1_cycles
 from perflex.features.gpu.waves import launch_residency
 from support.uneven_kernels import (
-    UnevenKernel,
     checkerboard,
     halves,
     product_of_matrices,
@@ -58,7 +55,7 @@ DEAR = KERNELS[4]
 SOME_DEAR = [pytest.param(kernel, marks=pytest.mark.slow) if kernel is DEAR else kernel for kernel in KERNELS]
 
 
-def both(kernel: UnevenKernel, machine, **options):
+def both(kernel, machine, **options):
     """The estimate, and what the same rules say of all work-groups and waves."""
     scop = kernel.scop()
     seen = enumerated(kernel, l1_cycles(V100), lanes=32, sector=32, line=128, granule=64)
@@ -69,7 +66,7 @@ def both(kernel: UnevenKernel, machine, **options):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("caches", ["cold", "warm"])
-def test_few_waves_are_exact(kernel: UnevenKernel, caches: str) -> None:
+def test_few_waves_are_exact(kernel, caches):
     found, true, _ = both(kernel, V100, caches=caches)
     for name in (*BY_GROUP, *BY_WAVE):
         assert getattr(found.total, name) == pytest.approx(getattr(true.total, name), rel=1e-9, abs=1e-6), name
@@ -80,7 +77,7 @@ def test_few_waves_are_exact(kernel: UnevenKernel, caches: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", SOME_DEAR, ids=lambda kernel: kernel.name)
-def test_some_of_many_waves_stand_for_all(kernel: UnevenKernel) -> None:
+def test_some_of_many_waves_stand_for_all(kernel):
     found, true, _ = both(kernel, SMALL, caches="cold")
     for name in BY_GROUP:
         assert getattr(found.total, name) == pytest.approx(getattr(true.total, name), rel=1e-9), name
@@ -91,7 +88,7 @@ def test_some_of_many_waves_stand_for_all(kernel: UnevenKernel) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", SOME_DEAR, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("machine", [V100, SMALL], ids=["V100", "two units"])
-def test_cold_caches_load_what_is_touched_at_least(kernel: UnevenKernel, machine) -> None:
+def test_cold_caches_load_what_is_touched_at_least(kernel, machine):
     cold = estimate_volumes(kernel.scop(), {}, machine, registers=32, caches="cold")
     warm = estimate_volumes(kernel.scop(), {}, machine, registers=32)
     assert (cold.caches, warm.caches) == ("cold", "warm")
@@ -107,7 +104,7 @@ def test_cold_caches_load_what_is_touched_at_least(kernel: UnevenKernel, machine
         assert warm.total.dram_load + warm.total.dram_store >= min(exceeding, 0.9 * cold.total.dram_load)
 
 
-def trace(kernel: UnevenKernel, resident: int) -> tuple[np.ndarray, np.ndarray]:
+def trace(kernel, resident):
     """Granules in order of time, waves one after the other, what a wave shares once, and store flags."""
     first = {name: number << 40 for number, name in enumerate(kernel.arrays)}
     lines, stores = [], []
@@ -122,7 +119,7 @@ def trace(kernel: UnevenKernel, resident: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kernel", [KERNELS[0], KERNELS[6], KERNELS[9], KERNELS[15], KERNELS[18]], ids=lambda k: k.name)
-def test_cold_and_warm_loads_are_those_of_a_cache_that_holds_all_or_little(kernel: UnevenKernel) -> None:
+def test_cold_and_warm_loads_are_those_of_a_cache_that_holds_all_or_little(kernel):
     resident = launch_residency(kernel.scop(), 0, {}, V100, 32).wave_groups
     lines, stores = trace(kernel, resident)
     everything = 64 * len(np.unique(lines))

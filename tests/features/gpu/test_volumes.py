@@ -1,7 +1,5 @@
 """Data volumes against enumeration of small grids, the authors' tool, and hardware counters."""
 
-from __future__ import annotations
-
 import csv
 from math import prod
 from pathlib import Path
@@ -34,7 +32,7 @@ IRREGULAR = {
 @pytest.mark.parametrize(
     "guard", ["", " and 8g0 + l0 < 29", " and 8g0 + l0 + 8g1 + l1 < 40", " and (g0 + l1) mod 3 = 0"]
 )
-def test_irregular_footprints_equal_isl(name: str, guard: str) -> None:
+def test_irregular_footprints_equal_isl(name, guard):
     domain = f"0 <= g0 < 5 and 0 <= g1 < 4 and 0 <= l0 < 8 and 0 <= l1 < 8{guard}"
     scop = scop_from_yaml(f"""
 schema: perflex-scop/1
@@ -71,7 +69,7 @@ REFERENCE = [
 
 
 @pytest.mark.parametrize("row", REFERENCE)
-def test_paper_rules_reproduce_its_tool(row) -> None:
+def test_paper_rules_reproduce_its_tool(row):
     device, items, fold, shift, *numbers = row
     scop = stencil(star(3, 4), (640, 512, 512), items, fold=fold)
     offsets = {"A": 8 * shift, "B": 8 * shift}
@@ -91,7 +89,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("items", "dram", "l2"), COUNTED)
-def test_current_rules_are_near_hardware_counters(items, dram, l2) -> None:
+def test_current_rules_are_near_hardware_counters(items, dram, l2):
     scop = stencil(star(3, 4), (632, 504, 504), items, shape=(640, 512, 512), shift=(0, 4, 4))
     result = estimate_volumes(scop, {}, V100, registers=64)
     cells = 632 * 504 * 504
@@ -106,7 +104,7 @@ FILTERS = [((2, 32), 28, 944008438, 37091912, 2112507), ((4, 32), 28, 235929600,
 
 
 @pytest.mark.parametrize(("items", "registers", "wavefronts", "l2", "dram"), FILTERS)
-def test_local_wavefronts_and_sectors_are_those_of_hardware(items, registers, wavefronts, l2, dram) -> None:
+def test_local_wavefronts_and_sectors_are_those_of_hardware(items, registers, wavefronts, l2, dram):
     total = estimate_volumes(convolution(items, (1, 1)), {}, RTX2080TI, registers=registers).total
     assert total.local_wavefronts_load == pytest.approx(wavefronts, rel=0.003)
     assert total.l2_l1_load / 32 == pytest.approx(l2, rel=0.11)
@@ -120,7 +118,7 @@ CATALOG = [
 
 
 @pytest.mark.parametrize("tags", CATALOG)
-def test_kernels_of_the_catalog_have_volumes(tags: list[str]) -> None:
+def test_kernels_of_the_catalog_have_volumes(tags):
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
     result = estimate_volumes(extract_scop(kernel.kernel), kernel.sizes, A100)
     features = result.features()
@@ -133,7 +131,7 @@ def test_kernels_of_the_catalog_have_volumes(tags: list[str]) -> None:
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
-def rows_of(name: str) -> list[dict[str, str]]:
+def rows_of(name):
     path = DATA / name
     if not path.is_file():
         pytest.skip(f"needs the data of {name} beside the project, in shared/data")
@@ -141,12 +139,12 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def block(row: dict[str, str]) -> list[int]:
+def block(row):
     return [int(row[f"block_{axis}"]) for axis in "xyz"]
 
 
 @pytest.mark.machine
-def test_hardware_counters_of_a_v100() -> None:
+def test_hardware_counters_of_a_v100():
     rows = [row for row in rows_of("warpspeed_measured/v100_star25_3d_r4_640x512x512.csv") if int(row["block_z"]) <= 64]
     cells = 632 * 504 * 504
     errors = []
@@ -163,7 +161,7 @@ def test_hardware_counters_of_a_v100() -> None:
 
 @pytest.mark.machine
 @pytest.mark.parametrize("device", ["V100", pytest.param("A100", marks=pytest.mark.slow)])
-def test_unfolded_rows_of_the_papers_tool(device: str) -> None:
+def test_unfolded_rows_of_the_papers_tool(device):
     rows = [
         row
         for row in rows_of("warpspeed_reference/star7_3d_r1_256.csv")

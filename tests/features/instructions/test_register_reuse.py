@@ -1,7 +1,5 @@
 """Loads that compilers keep in registers, against code that they have optimised; counters of a convolution."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from dataclasses import replace
@@ -103,7 +101,7 @@ def counted(kernel, space):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_loads_that_remain(name: str) -> None:
+def test_loads_that_remain(name):
     wanted, kernel = KERNELS[name]
     assert counted(kernel, "global") == wanted * N
 
@@ -119,7 +117,7 @@ STRAIGHT = [name for name, (_, kernel) in KERNELS.items() if "m" not in kernel.d
 
 
 @pytest.mark.skipif(nvrtc_library() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
-def test_nvidias_compiler_leaves_as_many_loads() -> None:
+def test_nvidias_compiler_leaves_as_many_loads():
     for name in STRAIGHT:
         assert loads_in_ptx(cuda(KERNELS[name][1])) == {"global": KERNELS[name][0]}, name
     for name, (local, of_global, kernel) in BARRIERS.items():
@@ -133,15 +131,11 @@ def cuda(kernel):
 
 
 # Oclgrind's compiler neither sorts sums of subscripts nor moves loads out of loops; it keeps values over barriers, too.
-OTHERWISE = {
-    "unrolled neighbours": 12,
-    "a load that does not depend on the loop": 16,
-    "arrays that are stored to": 1,
-}
+OTHERWISE = {"unrolled neighbours": 12, "a load that does not depend on the loop": 16, "arrays that are stored to": 1}
 
 
 @needs_oclgrind
-def test_executed_loads_of_optimised_code() -> None:
+def test_executed_loads_of_optimised_code():
     both = {name: kernel for name, (*_, kernel) in (KERNELS | BARRIERS).items()}
     jobs = [(kernel, {name: SIZES[name] for name in extract_scop(kernel).parameters}) for kernel in both.values()]
     for (name, kernel), executed in zip(both.items(), run_jobs(jobs, []), strict=True):
@@ -170,18 +164,18 @@ COUNTERS = {
 }  # fmt: skip
 
 
-def counter_rows() -> list[dict[str, str]]:
+def counter_rows():
     """Rows without repeats: padding has no effect, and of read-only rows and others the latter are kept."""
     with gzip.open(PATH, "rt") as file:
         rows = list(csv.DictReader(file))
     return list({tuple(row[name] for name in TUNABLES): row for row in rows if row["READ_ONLY"] == "0"}.values())
 
 
-def outputs(row: dict[str, str]) -> int:
+def outputs(row):
     return int(row["TILE_SIZE_X"]) * int(row["TILE_SIZE_Y"])
 
 
-def ratios(row: dict[str, str]) -> dict[str, float]:
+def ratios(row):
     """What is estimated over what was counted."""
     bx, by, tx, ty = (int(row[name]) for name in TUNABLES)
     scop, machine = convolution((bx, by), (tx, ty)), load_machine("RTX-2080-Ti")
@@ -209,7 +203,7 @@ def ratios(row: dict[str, str]) -> dict[str, float]:
 
 @pytest.mark.slow
 @needs_counters
-def test_one_output_per_work_item() -> None:
+def test_one_output_per_work_item():
     found = [ratios(row) for row in counter_rows() if outputs(row) == 1]
     assert len(found) == 27
     errors = {name: np.abs(np.array([one[name] for one in found]) - 1) for name in found[0]}
@@ -224,7 +218,7 @@ def test_one_output_per_work_item() -> None:
 
 
 @needs_counters
-def test_several_outputs_per_work_item() -> None:
+def test_several_outputs_per_work_item():
     rows = [row for row in counter_rows() if outputs(row) > 1]
     unspilt = [row for row in rows if not float(row["l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"])]
     errors = np.abs([ratios(row)["local loads"] - 1 for row in unspilt[::67]])

@@ -1,7 +1,5 @@
 """Numbers of points: factors, the worker process and its limits, against enumeration."""
 
-from __future__ import annotations
-
 import os
 import re
 from itertools import product
@@ -33,7 +31,7 @@ SETS = {
 }
 
 
-def points(names: str, condition: str) -> isl.Set:
+def points(names, condition):
     return isl.Set(f"[n, m] -> {{ [{names}] : {condition} }}")
 
 
@@ -123,7 +121,7 @@ def test_the_net_ends_a_count_with_an_error(monkeypatch):
 
 
 def test_without_a_worker_there_is_an_error(monkeypatch):
-    def none() -> None:
+    def none():
         msg = "no more processes"
         raise OSError(msg)
 

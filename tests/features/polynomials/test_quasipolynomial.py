@@ -1,7 +1,5 @@
 """Numbers of points as quasi-polynomials, and their quotients as texts."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from types import SimpleNamespace
@@ -33,7 +31,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("text", SETS)
-def test_scalar_evaluation_equals_enumeration(text: str) -> None:
+def test_scalar_evaluation_equals_enumeration(text):
     count = QuasiPolynomial(isl.Set(text).card())
     for n, m in itertools.product(range(-2, 26), range(-2, 11)):
         value = count.evaluate({"n": n, "m": m})
@@ -42,7 +40,7 @@ def test_scalar_evaluation_equals_enumeration(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SETS)
-def test_array_evaluation_equals_scalar_evaluation(text: str) -> None:
+def test_array_evaluation_equals_scalar_evaluation(text):
     count = QuasiPolynomial(isl.Set(text).card())
     n, m = np.meshgrid(np.arange(-2, 26), np.arange(-2, 11), indexing="ij")
     values = count.evaluate({"n": n, "m": m})
@@ -51,7 +49,7 @@ def test_array_evaluation_equals_scalar_evaluation(text: str) -> None:
     assert values.ravel().tolist() == expected
 
 
-def test_large_sizes_stay_exact() -> None:
+def test_large_sizes_stay_exact():
     cube = QuasiPolynomial.parse("[n] -> { 1/6 * n^3 + 1/2 * n^2 + 1/3 * n }")
     n = 3_000_000
     exact = n * (n + 1) * (n + 2) // 6
@@ -62,7 +60,7 @@ def test_large_sizes_stay_exact() -> None:
 
 
 @pytest.mark.parametrize("trips", [10**6, 10**7, 3 * 10**8, 10**30])
-def test_numbers_beyond_64_bits_stay_exact(trips: int) -> None:
+def test_numbers_beyond_64_bits_stay_exact(trips):
     cube = isl.Set(f"[n] -> {{ [i, j, k, l] : 0 <= i, j, k < {trips} and 0 <= l < n }}")
     count = QuasiPolynomial.points(cube, isl.Set("[n] -> { : }").params())
     assert count.evaluate({"n": 3}) == 3 * trips**3
@@ -74,13 +72,13 @@ def test_numbers_beyond_64_bits_stay_exact(trips: int) -> None:
     assert far.evaluate({"n": trips * trips}) == trips * trips
 
 
-def test_numbers_of_more_digits_than_python_reads_are_refused() -> None:
+def test_numbers_of_more_digits_than_python_reads_are_refused():
     power = QuasiPolynomial.parse("{ " + "*".join(["999999999999999"] * 300) + " }")
     with pytest.raises(UnsupportedKernelError, match="a number of more than 4300 digits; give smaller ones"):
         power.evaluate({})
 
 
-def test_arithmetic_aligns_parameters() -> None:
+def test_arithmetic_aligns_parameters():
     n, m = QuasiPolynomial.parse("[n] -> { n }"), QuasiPolynomial.parse("[m] -> { m }")
     assert (n * m).evaluate({"n": 3, "m": 5}) == 15
     assert (n + m).evaluate({"n": 3, "m": 5}) == 8
@@ -89,7 +87,7 @@ def test_arithmetic_aligns_parameters() -> None:
     assert QuasiPolynomial.constant(7).evaluate({}) == 7
 
 
-def test_sums_of_long_texts_that_were_not_parsed_yet() -> None:
+def test_sums_of_long_texts_that_were_not_parsed_yet():
     # More pieces than isl may work on for a sum: parsing them is no part of it.
     pieces = "; ".join(f"({k} * n + floor((n + {k})/{k + 2})) : {10 * k} <= n < {10 * k + 10}" for k in range(400))
     text = f"[n] -> {{ {pieces} }}"
@@ -98,7 +96,7 @@ def test_sums_of_long_texts_that_were_not_parsed_yet() -> None:
         assert total.evaluate({"n": n}) == n // 10 * n + (n + n // 10) // (n // 10 + 2)
 
 
-def test_equality_hash_pickle_and_text() -> None:
+def test_equality_hash_pickle_and_text():
     one, two = QuasiPolynomial.parse("[n] -> { 16 * n }"), QuasiPolynomial.parse("[n] -> { 16 * n }")
     assert one == two
     assert hash(one) == hash(two)
@@ -113,7 +111,7 @@ def test_equality_hash_pickle_and_text() -> None:
 @given(
     a=st.integers(1, 5), b=st.integers(-6, 6), c=st.integers(1, 6), offset=st.integers(-4, 4), step=st.integers(1, 4)
 )
-def test_random_sets_against_enumeration(a: int, b: int, c: int, offset: int, step: int) -> None:
+def test_random_sets_against_enumeration(a, b, c, offset, step):
     text = f"[n] -> {{ [i, j] : 0 <= i < n and 0 <= {c}*j and {c}*j <= {a}*i + {b} and (i + {offset}) mod {step} = 0 }}"
     count = QuasiPolynomial(isl.Set(text).card())
     for n in range(14):
@@ -133,11 +131,11 @@ EVERYWHERE = isl.Set("{ : }").params()
 SIZES = {"n": 37, "m": 11}
 
 
-def ratio_of(above: QuasiPolynomial, below: QuasiPolynomial, sizes: isl.Set) -> RatioOfCounts:
+def ratio_of(above, below, sizes):
     return RatioOfCounts(above, below, SimpleNamespace(assumptions=sizes))
 
 
-def poly(text: str) -> QuasiPolynomial:
+def poly(text):
     return QuasiPolynomial.parse(f"[n, m] -> {{ {text} }}")
 
 
@@ -151,7 +149,7 @@ def poly(text: str) -> QuasiPolynomial:
         ("n + 3", "16", "(n + 3)/16"), ("0", "n", "0"),
     ],
 )  # fmt: skip
-def test_short_texts(above: str, below: str, text: str) -> None:
+def test_short_texts(above, below, text):
     found = str(ratio_of(poly(above), poly(below), EVERYWHERE))
     value = poly(above).evaluate(SIZES) / poly(below).evaluate(SIZES)
     assert in_python(found, SIZES) == pytest.approx(float(value))

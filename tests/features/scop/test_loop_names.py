@@ -1,10 +1,8 @@
 """Loops are told apart by where they stand: any names, and names that loops share, change nothing."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,23 +11,17 @@ from perflex.features import annotate, extract_scop, scop_from_yaml, scop_to_yam
 from support.every_feature import caches, everything
 from support.written_kernels import written
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from perflex.features import Scop
-
-
 SIZES = {"n": 128}
 GRID, FITS = "i/64: g.0, l.0", "n mod 64 = 0 and n >= 64"
 NAMES = ["lane", "lid0", "gid1", "gidx", "k_div"]
 
 
-def same(one: Scop, other: Scop) -> None:
+def same(one, other):
     for values in (everything, caches):
         assert dict(values(one, SIZES)) == dict(values(other, SIZES))
 
 
-def looped(name: str, tag: str | None) -> Scop:
+def looped(name, tag):
     """Sum four neighbours, in a loop of the name."""
     steps = f"{GRID}; {name}: {tag}" if tag else GRID
     data, domain = "x: float32[n, 64]; y: float32[n]", f"{{[i, {name}]: 0<=i<n and 0<={name}<4}}"
@@ -38,14 +30,14 @@ def looped(name: str, tag: str | None) -> Scop:
 
 @pytest.mark.parametrize("tag", [None, "unr", "ilp"])
 @pytest.mark.parametrize("name", NAMES)
-def test_loops_of_loopy_kernels(name: str, tag: str | None) -> None:
+def test_loops_of_loopy_kernels(name, tag):
     scop = looped(name, tag)
     same(scop, looped("other", tag))
     assert scop_from_yaml(scop_to_yaml(scop)) == scop
 
 
-def test_stated_trips_of_a_loop_with_such_a_name() -> None:
-    def counted(name: str) -> Scop:
+def test_stated_trips_of_a_loop_with_such_a_name():
+    def counted(name):
         domains = ["{[i]: 0<=i<n}", f"[m] -> {{[{name}]: 0<={name}<m}}"]
         text = f"for i\n <> m = first[i]\n y[i] = sum({name}, x[i + {name}])\nend"
         data = "x: float32[2*n]; first: int32[n]; y: float32[n]; n: int32"
@@ -76,7 +68,7 @@ statements:
 
 
 @pytest.mark.parametrize("name", ["lane", "gidx", "lid0_", "k_div"])
-def test_loops_of_files(name: str) -> None:
+def test_loops_of_files(name):
     same(scop_from_yaml(FILE.format(name)), scop_from_yaml(FILE.format("k")))
 
 
@@ -92,12 +84,12 @@ kernel void sums(int n, global const float4 *x, global const float *z, global fl
 
 
 @pytest.mark.parametrize("name", ["lane", "lid0", "gid0", "i1", "g0"])
-def test_loops_of_source_code(name: str) -> None:
+def test_loops_of_source_code(name):
     texts = (SOURCE.replace("NAME", loop) for loop in (name, "k"))
     same(*(source_kernel(text, "sums", local=[64], global_size=["n"]).scop() for text in texts))
 
 
-def test_loops_of_source_code_stand_in_their_order() -> None:
+def test_loops_of_source_code_stand_in_their_order():
     """Also with more than nine of them, where names are no order."""
     loops = "\n".join(f"    for (int k = 0; k < n; ++k)\n        y[k + {number}] += 1;" for number in range(12))
     text = f"kernel void many(int n, global float *y) {{\n{loops}\n}}\n"
@@ -132,7 +124,7 @@ class Program:
     statements: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
 
-    def block(self, names: list[str], limits: list[str], schedule: list[Any], most: int) -> None:
+    def block(self, names, limits, schedule, most):
         """Write some statements, barriers and loops that stand in a loop."""
         for place in range(self.choose.randint(1, most)):
             here = [*schedule, place]
@@ -147,11 +139,11 @@ class Program:
             else:
                 self.statement(names, limits, here)
 
-    def entry(self, head: str, names: list[str], limits: list[str], schedule: list[Any]) -> str:
+    def entry(self, head, names, limits, schedule):
         domain = f"[n] -> {{ [{', '.join(['g', 'l', *names])}] : {' and '.join([INSIDE, *limits])} }}"
         return f'- {head}\n  domain: "{domain}"\n  schedule: [{", ".join(map(str, schedule))}]\n'
 
-    def statement(self, names: list[str], limits: list[str], schedule: list[Any]) -> None:
+    def statement(self, names, limits, schedule):
         choose, dims = self.choose, ", ".join(["g", "l", *names])
         inner = names[-1] if names else "g"
         column = choose.choice([inner, "l", f"floor({inner}/4)", "0"])
@@ -172,14 +164,14 @@ class Program:
             text += f"  assigns: {variable}\n"
         self.statements.append(text)
 
-    def text(self) -> str:
+    def text(self):
         self.block([], [], [], 4)
         self.statement([], [], [9])
         barriers = "barriers:\n" + "".join(self.barriers) if self.barriers else ""
         return HEAD + "statements:\n" + "".join(self.statements) + barriers
 
 
-def programs(seed: int) -> tuple[Scop, Scop]:
+def programs(seed):
     """Return a random kernel whose loops all have names of their own, and it with one name for all loops at a depth."""
     ways = (lambda number, _: f"loop{number}", lambda _, depth: f"i{depth}")
     # No secret comes of it.
@@ -188,7 +180,7 @@ def programs(seed: int) -> tuple[Scop, Scop]:
 
 
 @pytest.mark.parametrize("seed", [3, 5, 7, 8])
-def test_names_that_loops_share_change_no_feature(seed: int) -> None:
+def test_names_that_loops_share_change_no_feature(seed):
     apart, shared = programs(seed)
     expected, found = dict(everything(apart, SIZES)), dict(everything(shared, SIZES))
     assert len(expected) > 50
@@ -196,7 +188,7 @@ def test_names_that_loops_share_change_no_feature(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [9, 12, 17])
-def test_names_that_loops_share_change_no_cache_volume(seed: int) -> None:
+def test_names_that_loops_share_change_no_cache_volume(seed):
     apart, shared = programs(seed)
     assert dict(caches(shared, SIZES)) == dict(caches(apart, SIZES))
 
@@ -216,12 +208,10 @@ TWO = """statements:
 @pytest.mark.parametrize("column", ["{1}", "floor({1}/4)"])
 @pytest.mark.parametrize("ends", [("16", "n"), ("n", "n")])
 @pytest.mark.parametrize("triangles", [(True, True), (False, True), (False, False)])
-def test_loops_of_one_name_are_several_for_caches(
-    column: str, ends: tuple[str, str], triangles: tuple[bool, bool]
-) -> None:
+def test_loops_of_one_name_are_several_for_caches(column, ends, triangles):
     """Triangles and divisions of one loop say nothing of another that is called alike."""
 
-    def volumes(*names: str) -> list[float]:
+    def volumes(*names):
         inner = [f"0 <= {names[2 * k + 1]} < {names[2 * k] if triangles[k] else 40}" for k in range(2)]
         text = TWO.format(*names, ends=ends, inner=inner, grid=INSIDE, column=column.format(*names))
         found = estimate_ecm(scop_from_yaml(HEAD + text), {"n": 512}, "clx", lanes=1)

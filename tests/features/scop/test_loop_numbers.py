@@ -1,7 +1,5 @@
 """Scops written by hand: loops that begin elsewhere are counted by the number of the iteration."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex.features import extract_scop, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel

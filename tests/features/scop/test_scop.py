@@ -1,11 +1,8 @@
 """Descriptions written by hand: what they mean, what is refused, and the page that tells of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,10 +25,6 @@ from perflex.features.scop import yaml as scop_yaml
 from sample_kernels import matmul
 from support.pages import TOP, blocks
 from support.written_kernels import written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TRANSPOSE = """
 schema: perflex-scop/1
@@ -64,7 +57,7 @@ barriers:
 """
 
 
-def test_hand_written_description() -> None:
+def test_hand_written_description():
     scop = scop_from_yaml(TRANSPOSE)
     values = {
         "f_mem_access_tag:aLD": 64 * 64,
@@ -79,7 +72,7 @@ def test_hand_written_description() -> None:
 
 
 @pytest.mark.parametrize("prefetch", [True, False])
-def test_round_trip(prefetch: bool) -> None:
+def test_round_trip(prefetch):
     scop = extract_scop(matmul(prefetch=prefetch))
     text = scop_to_yaml(scop)
     copy = scop_from_yaml(text)
@@ -89,7 +82,7 @@ def test_round_trip(prefetch: bool) -> None:
     assert content_hash(copy) == content_hash(scop)
 
 
-def test_content_hash_changes_with_every_part() -> None:
+def test_content_hash_changes_with_every_part():
     base = yaml.safe_load(TRANSPOSE)
     hashes = {content_hash(scop_from_yaml(TRANSPOSE))}
     edits = [
@@ -123,14 +116,14 @@ def test_content_hash_changes_with_every_part() -> None:
         ),
     ],
 )
-def test_faulty_descriptions_name_the_field(edit: object, message: str) -> None:
+def test_faulty_descriptions_name_the_field(edit, message):
     document = yaml.safe_load(TRANSPOSE)
     edit(document)
     with pytest.raises((FileFormatError, UnsupportedKernelError), match=message):
         scop_from_yaml(yaml.safe_dump(document))
 
 
-def test_not_yaml_and_hostile_yaml() -> None:
+def test_not_yaml_and_hostile_yaml():
     with pytest.raises(FileFormatError, match=r"the Scop description, line [12]"):
         scop_from_yaml("{ unclosed")
     with pytest.raises(FileFormatError, match=r"line 1: the tag .* is refused"):
@@ -147,7 +140,7 @@ def test_not_yaml_and_hostile_yaml() -> None:
         ("0", "0", "0"),
     ],
 )  # fmt: skip
-def test_strides_of_quasi_affine_subscripts(subscript: str, stride: str | None, group_stride: str) -> None:
+def test_strides_of_quasi_affine_subscripts(subscript, stride, group_stride):
     data, grid = "x: float32[4*n]; out: float32[n]", "i/32: g.0, l.0"
     kernel = written("{[i]: 0<=i<n}", f"out[i] = x[{subscript}]", data, grid, assume="n mod 32 = 0 and n >= 64")
     load = counts_of(extract_scop(kernel)).accesses[0]
@@ -177,14 +170,14 @@ class File:
     more: str = ""
 
     @property
-    def text(self) -> str:
+    def text(self):
         launch = f"- {{groups: [n], items: [32]{self.launch}}}\n"
         head = f"schema: perflex-scop/1\nname: sums\nparameters: [n]\nlaunches:\n{launch}arrays: []\nstatements:\n"
         operations = f'  operations: [{{kind: "{self.kind}", dtype: float32}}]\n'
         return head + entry("name: add", self.schedule, self.loops) + operations + self.statement + self.more
 
 
-def entry(head: str, schedule: str, loops: str = "") -> str:
+def entry(head, schedule, loops=""):
     dims, limits = (f", {loops}", f" and 0 <= {loops} < n") if loops else ("", "")
     return f'- {head}\n  domain: "[n] -> {{ [g, l{dims}] : {GRID}{limits} }}"\n  schedule: {schedule}\n'
 
@@ -192,21 +185,18 @@ def entry(head: str, schedule: str, loops: str = "") -> str:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (
-            "mad",
-            r"line 11, field statements\[0\].operations\[0\].kind: 'mad' is an unknown operation; did you mean m",
-        ),
+        ("mad", r"line 11, field statements\[0\].operations\[0\].kind: 'mad' is an unknown operation; did you mean m"),
         ("plus", "'plus' is an unknown operation; known are add, mul, madd, div"),
         ("call:", "'call:' is an unknown operation; .* or call:NAME for a function of your own"),
     ],
 )
-def test_unknown_operations_are_refused(kind: str, message: str) -> None:
+def test_unknown_operations_are_refused(kind, message):
     with pytest.raises(FileFormatError, match=message):
         scop_from_yaml(File(kind=kind).text)
 
 
 @pytest.mark.parametrize("kind", ["madd", "sqrt", "atomic", "call:my_function"])
-def test_known_operations_and_calls_are_read(kind: str) -> None:
+def test_known_operations_and_calls_are_read(kind):
     assert scop_from_yaml(File(kind=kind).text).statements[0].operations[0].kind == kind
 
 
@@ -221,16 +211,10 @@ REFUSED = {
     "an item's name": (File("[0, i, 0, lid0, 0]", "i, lid0"), f"loop 'lid0', {TAKEN}"),
     "a group's name": (File("[0, gid1, 0, j, 0]", "gid1, j"), f"loop 'gid1', {TAKEN}"),
     "twice in a nest": (File("[0, i, 0, i, 0]"), "schedule has loop 'i' in loop 'i'; rename one of them"),
-    "other order": (
-        File("[0, j, 0, i, 0]"),
-        "domain has 'i' where the schedule has loop 'j'; its dimensions are w",
-    ),
+    "other order": (File("[0, j, 0, i, 0]"), "domain has 'i' where the schedule has loop 'j'; its dimensions are w"),
     "other name": (File("[0, i, 0, k, 0]"), "domain has 'j' where the schedule has loop 'k'"),
     "no dimension": (File("[0, i, 0, j, 0, k, 0]"), "needs a dimension for each of the 2 axes and 3 loops"),
-    "one place": (
-        File(more=entry("name: b", "[0, i, 0, j, 0]", "i, j")),
-        r"\[0, i, 0, j, 0\], where statement 'add'",
-    ),
+    "one place": (File(more=entry("name: b", "[0, i, 0, j, 0]", "i, j")), r"\[0, i, 0, j, 0\], where statement 'add'"),
     "a loop's place": (File(more=entry("name: b", "[0]")), r"statement 'b' .* is \[0\], where loop 'i' stands; number"),
     "two loops": (File(more=entry("name: b", "[0, k, 1]", "k")), r"loop 'k' .* is \[0\], where loop 'i' stands"),
     "barrier": (
@@ -244,7 +228,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_orders_and_loops_that_make_no_sense_are_refused(case: str) -> None:
+def test_orders_and_loops_that_make_no_sense_are_refused(case):
     file, message = REFUSED[case]
     with pytest.raises(UnsupportedKernelError, match=message) as caught:
         scop_from_yaml(file.text)
@@ -262,11 +246,11 @@ def test_orders_and_loops_that_make_no_sense_are_refused(case: str) -> None:
         File("[0, lane, 0, j, 0]", "lane, j"), File(statement="  averages: {j: 5/6}\n"),
     ],
 )  # fmt: skip
-def test_what_makes_sense_is_read(file: File) -> None:
+def test_what_makes_sense_is_read(file):
     assert scop_from_yaml(file.text).statements[0].name == "add"
 
 
-def scop_of(page: str) -> str:
+def scop_of(page):
     """Return the Scop that a page shows."""
     (found,) = [block.code for block in blocks(TOP / "docs" / page) if block.language == "yaml"]
     return found
@@ -280,7 +264,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("section", SCHEMAS)
-def test_the_page_of_scops_has_each_field_and_whether_it_must_be_there(section: str) -> None:
+def test_the_page_of_scops_has_each_field_and_whether_it_must_be_there(section):
     text = (TOP / "docs" / "reference" / "scop.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \|.*\| (.*?) ?\|$", text.split(f"## {section}\n")[1].split("\n## ")[0], re.MULTILINE)
     named = {name: not default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
@@ -293,7 +277,7 @@ def test_the_page_of_scops_has_each_field_and_whether_it_must_be_there(section: 
     assert named == expected
 
 
-def test_a_scop(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_scop(tmp_path, capfd):
     path = tmp_path / "transpose.yaml"
     path.write_text(scop_of("reference/scop.md"), encoding="utf-8")
     assert main(["features", str(path), "n=64", "--json"]) == 0
@@ -308,7 +292,7 @@ def test_a_scop(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert [found[f"f_vol_l2_l1_{way}"] for way in ("load", "store")] == pytest.approx([4 * 4096**2] * 2)
 
 
-def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel() -> None:
+def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
     data = "a: float32[n, n]; sums: float32[n]"
     kernel = written("{[i, k]: 0 <= i, k < n}", "sums[i] = sum(k, a[i, k])", data, "i/64: g.0, l.0")
     by_hand = scop_from_yaml(scop_of("howto/without_loopy.md"))
@@ -343,9 +327,7 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel() -> None:
         ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
     ],
 )
-def test_what_the_page_says_is_refused(
-    found: str, instead: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_page_says_is_refused(found, instead, message, tmp_path, capfd):
     text, path = scop_of("reference/scop.md"), tmp_path / "transpose.yaml"
     assert found in text
     path.write_text(text.replace(found, instead, 1), encoding="utf-8")

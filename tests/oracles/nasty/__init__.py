@@ -12,8 +12,6 @@ Where the simulator sees something else than what is counted, it is for one of t
 * *empty*: nothing is launched without work-groups.
 """
 
-from __future__ import annotations
-
 from oracles.mended_loopy import mend
 
 mend()

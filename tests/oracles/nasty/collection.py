@@ -1,17 +1,13 @@
 """How the nasty kernels are written down: a table of texts and transformations, in a short notation."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import loopy as lp
 import numpy as np
 
 from support.written_kernels import written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["ELEMENTS", "NASTY", "TILES", "NastyKernel", "local", "nasty", "pointwise"]
 
@@ -36,27 +32,15 @@ class NastyKernel:
     why: str = ""
 
 
-NASTY: dict[str, NastyKernel] = {}
+NASTY = {}
 
 
 def nasty(
-    name: str,
-    domains: str | list[str],
-    text: Any,
-    data: str,
-    steps: str = "",
-    *,
-    more: Sequence[Any] = (),
-    then: Callable[[Any], Any] | None = None,
-    at: Mapping[str, int] | None = None,
-    refused: str = "",
-    differs: Mapping[str, tuple[int, int]] | None = None,
-    why: str = "",
-    **options: Any,
-) -> None:
+    name, domains, text, data, steps="", *, more=(), then=None, at=None, refused="", differs=None, why="", **options
+):
     """Collect a kernel as of `written`, with `then` a function that transforms it further."""
 
-    def make() -> Any:
+    def make():
         made = written(domains, text, data, steps, more=more, name="nasty", **options)
         return made if then is None else then(made)
 
@@ -64,11 +48,11 @@ def nasty(
     NASTY[name] = NastyKernel(name, make, {"n": 13} if at is None else at, refused, differs or {}, why)
 
 
-def pointwise(name: str, text: str, data: str = "x, y, z: float32[n+4]", **options: Any) -> None:
+def pointwise(name, text, data="x, y, z: float32[n+4]", **options):
     """Collect a kernel of one work-item per element of 13, in work-groups of 8."""
     nasty(name, "{[i]: 0<=i<n}", text, data, ELEMENTS, seq_dependencies=True, **options)
 
 
-def local(name: str, *shape: int, **more: Any) -> lp.TemporaryVariable:
+def local(name, *shape, **more):
     """Return an array in local memory."""
     return lp.TemporaryVariable(name, np.float32, shape=shape, address_space=lp.AddressSpace.LOCAL, **more)

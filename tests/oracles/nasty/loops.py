@@ -1,7 +1,5 @@
 """Nasty loops: bounds, strides, orders, odd work-groups, odd beginnings, reductions in sequence and in trees."""
 
-from __future__ import annotations
-
 import loopy as lp
 
 from .collection import ELEMENTS, nasty

@@ -1,9 +1,5 @@
 """Nasty arrays: orders, padding, offsets, split axes, vectors, flattened and indirect subscripts; nasty prefetches."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import numpy as np
 from pymbolic import parse
@@ -17,13 +13,13 @@ LINE = "{[i]: 0<=i<n}"
 PLANE = "{[i,j]: 0<=i,j<n}"
 
 
-def in_b(name: str, text: str = "a[i,j] = b[i,j] + b[j,i]", *, dtype: type = np.float32, **b: Any) -> None:
+def in_b(name, text="a[i,j] = b[i,j] + b[j,i]", *, dtype=np.float32, **b):
     """Collect a kernel on tiles of a matrix, with an array b of some layout."""
     array = lp.GlobalArg("b", dtype, **{"shape": ("n", "n"), **b})
     nasty(name, PLANE, text, "a: float32[n,n]", TILES, more=[array])
 
 
-def in_x(name: str, text: str, data: str, **options: Any) -> None:
+def in_x(name, text, data, **options):
     """Collect a kernel of one work-item per element."""
     nasty(name, LINE, text, data, ELEMENTS, **options)
 
@@ -40,12 +36,12 @@ for name, offset, data in (
     in_x(f"{name}_offset", "y[i] = x[i]*x[i+1]", data, more=[source])
 
 
-def split_and_reordered(t: Any) -> Any:
+def split_and_reordered(t):
     t = lp.tag_array_axes(lp.split_array_axis(t, "x", 0, 4), "x", "N0,N1")
     return lp.split_iname(t, "i", 8, outer_tag="g.0", inner_tag="l.0")
 
 
-def in_vectors(t: Any) -> Any:
+def in_vectors(t):
     t = lp.split_array_dim(t, [("x", 0), ("y", 0)], 4, auto_split_inames=True)
     t = lp.tag_array_axes(t, "x,y", "C,vec")
     inner = next(name for name in sorted(t.default_entrypoint.all_inames()) if name.endswith("inner"))
@@ -112,7 +108,7 @@ nasty(
 # Prefetches: clipped, sequential, in triangles, of tiles for registers, of computed values.
 
 
-def fetched(array: str, sweep: str, outer: str, **options: Any) -> Any:
+def fetched(array, sweep, outer, **options):
     """Return a transformation that prefetches an array."""
     chosen = {"default_tag": "l.auto", "fetch_outer_inames": outer, **options}
     return lambda t: lp.add_prefetch(t, array, sweep.split(","), **chosen)

@@ -1,9 +1,5 @@
 """Nasty programs: temporaries, substitution rules, called kernels, several launches, barriers, atomics."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import numpy as np
 from loopy.kernel import KernelState
@@ -39,7 +35,7 @@ nasty(
 )  # fmt: skip
 
 
-def with_callees(caller: Any) -> Any:
+def with_callees(caller):
     """Merge functions of four elements, of which one calls the other."""
     arrays = [lp.GlobalArg(name, np.float32, shape=(4,)) for name in "sr"]
     texts = {"inner": ("{[j]: 0<=j<4}", "r[j] = s[3-j]*s[j]"),
@@ -55,7 +51,7 @@ nasty(
 )  # fmt: skip
 
 
-def reloaded(t: Any) -> Any:
+def reloaded(t):
     t = lp.save_and_reload_temporaries(lp.linearize(lp.preprocess_program(t)))
     # The order that it was made from is no longer the kernel's.
     return t.with_kernel(t["nasty"].copy(linearization=None, state=KernelState.PREPROCESSED))

@@ -1,18 +1,9 @@
 """What can be compared between counts and execution, row by row."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from perflex.features import count_features, counts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oracles.oclgrind import Executed
-    from perflex.features import Scop
 
 __all__ = ["Counted", "counted_rows", "executed_rows", "mismatches"]
 
@@ -43,15 +34,15 @@ class Counted:
     value: int
     exact: bool = True
 
-    def plus(self, value: float, exact: bool) -> Counted:
+    def plus(self, value, exact):
         return Counted(self.value + int(value), self.exact and exact)
 
 
-def counted_rows(scop: Scop, sizes: Mapping[str, int]) -> dict[str, Counted]:
+def counted_rows(scop, sizes):
     """Return executed instances as perflex counts them."""
-    rows: dict[str, Counted] = {}
+    rows = {}
 
-    def add(name: str, value: float, exact: bool) -> None:
+    def add(name, value, exact):
         rows[name] = rows.get(name, Counted(0)).plus(value, exact)
 
     for feature in count_features(scop, sizes, sub_group_size=1):
@@ -81,7 +72,7 @@ def counted_rows(scop: Scop, sizes: Mapping[str, int]) -> dict[str, Counted]:
     return rows
 
 
-def executed_rows(run: Executed) -> dict[str, int]:
+def executed_rows(run):
     """Return the same, as Oclgrind saw it."""
     rows = {
         "add": run.adds, "mul": run.muls, "madd": run.madds(), "div": run.divs,
@@ -106,7 +97,7 @@ def executed_rows(run: Executed) -> dict[str, int]:
     return rows
 
 
-def mismatches(counted: Mapping[str, Counted], executed: Mapping[str, int]) -> dict[str, tuple[int, int, bool]]:
+def mismatches(counted, executed):
     """Return the rows that contradict each other: name -> (counted, executed, counted as exact).
 
     A count that is marked as exact must be equal, another one must not be below.

@@ -1,9 +1,5 @@
 """Nasty statements: sums and products in each other, powers, functions, signs, types, literals, conditions."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import loopy as lp
 import numpy as np
 from loopy.symbolic import TypeCast
@@ -16,7 +12,7 @@ I4 = "p, q: int32[n+4]; out: int32[n]"
 D4 = "x, y, z: float64[n+4]"
 
 
-def differing(why: str, **rows: tuple[int, int]) -> dict[str, Any]:
+def differing(why, **rows):
     """Return what the simulator sees otherwise; loads are told in elements of 4 bytes."""
     found = {name.replace("_", " "): pair for name, pair in rows.items()}
     if "global load" in found:
