@@ -89,13 +89,7 @@ class Counts:
 
 
 def count(t_unit, sizes, sub_group_size=32, *, as_executed=False):
-    """Count everything that one launch of a kernel does; what its printed C code does if `as_executed`.
-
-    Raises
-    ------
-    NotEnumerableError
-        The kernel has something the oracle does not describe (indirect access, vector axis).
-    """
+    """Count everything that one launch of a kernel does; what its printed C code does if `as_executed`."""
     return _Counter(lp.preprocess_program(t_unit), dict(sizes), sub_group_size, as_executed).run()
 
 

@@ -243,13 +243,7 @@ class _AtAllPoints(EvaluationMapper):
 
 
 def evaluate_at(expr, values):
-    """Evaluate an integer or logical expression, one result per point.
-
-    Raises
-    ------
-    NotEnumerableError
-        It depends on something else than loop variables and sizes.
-    """
+    """Evaluate an integer or logical expression, one result per point."""
     length = len(next(iter(values.values()))) if values else 1
     try:
         return np.broadcast_to(_AtAllPoints(values)(expr), length)

@@ -158,13 +158,7 @@ def run(kernel, sizes, options=UNOPTIMISED):
 
 
 def run_jobs(jobs, options=UNOPTIMISED, timeout=300.0):
-    """Run all jobs in one process and return what each executed.
-
-    Raises
-    ------
-    OclgrindError
-        A job failed, or the simulator reported an invalid access; carries its text.
-    """
+    """Run all jobs in one process and return what each executed."""
     results = run_each(jobs, options, timeout)
     for result in results:
         if isinstance(result, OclgrindError):
@@ -184,13 +178,7 @@ def run_each(jobs, options=UNOPTIMISED, timeout=300.0):
 
 
 def compiled(sources, options=UNOPTIMISED, timeout=300.0):
-    """Return what Oclgrind compiles OpenCL C to, in LLVM's language.
-
-    Raises
-    ------
-    OclgrindError
-        A source does not compile; carries the compiler's text.
-    """
+    """Return what Oclgrind compiles OpenCL C to, in LLVM's language."""
     results = _in_a_child([{"compiled": source, "options": list(options)} for source in sources], timeout)
     for source, result in zip(sources, results, strict=True):
         if result["error"] or not result["code"]:

@@ -35,36 +35,16 @@ signal.pause()
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended.
+    """How a command ended."""
 
-    Attributes
-    ----------
-    code
-        Exit code, negative for a signal.
-    seconds
-        From the signal to the end of the last process.
-    left
-        Ends of the command lines of processes that were there after `_PATIENCE_S`.
-    lines
-        What stood in the terminal after the signal, without what was overwritten.
-    """
-
-    code: int
-    seconds: float
-    left: tuple[str, ...]
-    lines: tuple[str, ...]
+    code: int  # negative for a signal
+    seconds: float  # from the signal to the end of the last process
+    left: tuple[str, ...]  # ends of the command lines of processes that were there after `_PATIENCE_S`
+    lines: tuple[str, ...]  # what stood in the terminal after the signal, without what was overwritten
 
 
 class TerminalCommand:
-    """A command in the foreground of a terminal of its own.
-
-    Parameters
-    ----------
-    words
-        The command.
-    variables
-        Environment variables beside this process's.
-    """
+    """A command in the foreground of a terminal of its own, with environment variables beside this process's."""
 
     def __init__(self, words, variables):
         self._mark = f"{_MARK}={uuid.uuid4().hex}"

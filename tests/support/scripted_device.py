@@ -33,19 +33,11 @@ def _by_the_law(_, launches, run):
 
 @dataclass(frozen=True)
 class ScriptedDevice(FakeDevice):
-    """A fake device whose builds and launches go through functions of a test.
+    """A fake device whose builds and launches go through functions of a test."""
 
-    Attributes
-    ----------
-    on_build
-        Is told of each kernel before it is built.
-    on_run
-        Gets the kernel, how many launches are wanted, and what gives their times by the law; returns the times.
-    kind
-        As of an OpenCL device.
-    """
-
+    # Is told of each kernel before it is built.
     on_build: Callable[[SizedKernel], Any] = _nothing_before
+    # Gets the kernel, how many launches are wanted, and what gives their times by the law; returns the times.
     on_run: Callable[[SizedKernel, int, Callable[[int], Any]], Any] = _by_the_law
     kind: str = ""
 

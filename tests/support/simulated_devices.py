@@ -15,22 +15,10 @@ MEANS = np.log([2e-9, 1e-9, 5e-9, 1e-5])
 
 @dataclass(frozen=True)
 class World:
-    """How devices differ: standard deviations of logarithms.
+    """How devices differ: standard deviations of logarithms."""
 
-    Attributes
-    ----------
-    parameters
-        Of parameters over devices.
-    program, kernel
-        Of what the model errs by for a program and a kernel, on all devices alike.
-    program_here, kernel_here
-        Of the same on each device.
-    noise
-        Of measurements.
-    """
-
-    parameters: float = 0.3
-    program: float = 0.15
+    parameters: float = 0.3  # over devices
+    program: float = 0.15  # of what the model errs by, on all devices alike; below, on each device
     kernel: float = 0.1
     program_here: float = 0.05
     kernel_here: float = 0.05
