@@ -146,12 +146,10 @@ REFUSED = {
     "an unknown name": (gathered(), {"accesses": {"x": "q"}}, "'q', stated for x, is not quasi-affine.*lid0"),
     "no expression": (gathered(), {"accesses": {"x": "i +"}}, "cannot be read as an expression"),
     "no such instruction": (gathered(), {"accesses": {"x": "i"}, "instructions": {"lit": STATED}}, "'lit' fits no"),
-    "no such operation": (
-        literal(), {"instructions": {"lit": InstructionCounts.of({"float32_sinn": 1})}}, "did you mean sin",
-    ),
-    "no such array": (
-        literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}}, r"'q\[i\]'.*no array",
-    ),
+    "no such operation": (literal(), {"instructions": {"lit": InstructionCounts.of({"float32_sinn": 1})}},
+        "did you mean sin"),
+    "no such array": (literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}},
+        r"'q\[i\]'.*no array"),
 }  # fmt: skip
 
 

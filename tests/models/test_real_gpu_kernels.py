@@ -115,12 +115,10 @@ CASES = {
     "vector_add": (None, {"n": 300}, LINES, "C", lambda a: a["A"] + a["B"]),
     "saxpy": (None, {"n": 300}, LINES, "C", lambda a: 2 * a["A"] + a["B"]),
     "vector_add_divergent": (None, {"n": 300}, LINES, "C", divergent),
-    "strided_copy_8": (
-        None, {"n": 300}, {"A": real(2400)}, "C", lambda a: np.where(np.arange(2400) % 8 < 1, a["A"], 0)
-    ),
-    "gather_constant_index": (
-        None, {"n": 300}, LINES | {"idx": whole(300, dtype=np.int32, most=9)}, "B", lambda a: a["A"][a["idx"]]
-    ),
+    "strided_copy_8": (None, {"n": 300}, {"A": real(2400)}, "C",
+        lambda a: np.where(np.arange(2400) % 8 < 1, a["A"], 0)),
+    "gather_constant_index": (None, {"n": 300}, LINES | {"idx": whole(300, dtype=np.int32, most=9)}, "B",
+        lambda a: a["A"][a["idx"]]),
     "naive_transpose": (None, {"n": 40}, SQUARE, "B", lambda a: a["A"].T),
     "shared_transpose": (None, {"n": 64}, TILES, "B", lambda a: a["A"].T),
     "reduce_sum": (None, {"n": 1024}, THOUSAND, "out", lambda a: tiles_summed(a["A"])),

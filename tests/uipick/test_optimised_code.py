@@ -37,37 +37,30 @@ def summed(loads, stores):
 
 # Tags, and all that is executed: what is not named is not executed at all. Of ... the compiler may make what it likes.
 EXECUTED = {
-    "matmul_sq prefetch:True groups_fit:True n:32": moved(
-        CUBE // 8, 32**2, 2 * CUBE, CUBE // 8, madd=CUBE, barrier=4 * 32**2
-    ),
+    "matmul_sq prefetch:True groups_fit:True n:32": moved(CUBE // 8, 32**2, 2 * CUBE, CUBE // 8, madd=CUBE,
+        barrier=4 * 32**2),
     "matmul_sq prefetch:False groups_fit:True n:32": moved(2 * CUBE, 32**2, madd=CUBE),
     "matmul_sq_mem prefetch:True groups_fit:True keep:aLD_bLD n:32": summed(CUBE // 8, 32**2),
     "matmul_sq_mem prefetch:False groups_fit:True keep:bLD n:32": summed(CUBE, 32**2),
-    "matmul_rb groups_fit:True rows:2 columns:4 lsize:4 n:32": moved(
-        CUBE // 8 + CUBE // 16, 32**2, CUBE // 4 + CUBE // 2, 3 * CUBE // 16, madd=CUBE, barrier=2 * 8 * 128
-    ),
+    "matmul_rb groups_fit:True rows:2 columns:4 lsize:4 n:32": moved(CUBE // 8 + CUBE // 16, 32**2,
+        CUBE // 4 + CUBE // 2, 3 * CUBE // 16, madd=CUBE, barrier=2 * 8 * 128),
     "matmul_rb_mem groups_fit:True rows:2 columns:4 lsize:4 n:32 keep:aLD": summed(CUBE // 16, 32**2 // 8),
     "transpose groups_fit:True variant:naive lsize:4 n:16": moved(G, G),
     "transpose groups_fit:True variant:padded lsize:4 n:16": moved(G, G, G, G, barrier=G),
-    "gemv groups_fit:True layout:rows prefetch:True lsize_0:8 n:16 m:24": moved(
-        16 * 24 + 16 * 3, 16, 16 * 24, 16 * 3, madd=16 * 24, barrier=2 * 3 * 16
-    ),
+    "gemv groups_fit:True layout:rows prefetch:True lsize_0:8 n:16 m:24": moved(16 * 24 + 16 * 3, 16, 16 * 24, 16 * 3,
+        madd=16 * 24, barrier=2 * 3 * 16),
     "gemv_mem groups_fit:True layout:columns prefetch:True lsize_0:8 n:16 m:24 keep:aLD": summed(16 * 24, 16),
     "axpy groups_fit:True lsize_0:8 n:40": moved(80, 40, madd=40),
     # The tree of a reduction differs between the stages and holds stores that are overwritten at once.
-    "dot groups_fit:True lsize_0:8 ngroups:4 n:256": moved(
-        2 * 256 + 4, 4 + 1, ..., ..., madd=256, add=..., barrier=...
-    ),
+    "dot groups_fit:True lsize_0:8 ngroups:4 n:256": moved(2 * 256 + 4, 4 + 1, ..., ..., madd=256, add=...,
+        barrier=...),
     "dot_mem groups_fit:True lsize_0:8 ngroups:4 n:256 keep:xLD": summed(256, 32),
-    "matmul_batch groups_fit:True order:4 per_group:2 prefetch:True nbatch:6": moved(
-        2 * 96, 96, 8 * 96, 2 * 96, madd=4 * 96, barrier=96
-    ),
+    "matmul_batch groups_fit:True order:4 per_group:2 prefetch:True nbatch:6": moved(2 * 96, 96, 8 * 96, 2 * 96,
+        madd=4 * 96, barrier=96),
     "nbody_mem groups_fit:True prefetch:False lsize_0:8 n:24 keep:bodyLD": summed(4 * 24 * 24, 24),
     # How the arithmetic of a pair is put together is the compiler's choice.
-    "nbody groups_fit:True prefetch:True lsize_0:8 n:24": moved(
-        3 * 24 + 4 * 24 * 3, 3 * 24, 4 * 24 * 24, 4 * 24 * 3, barrier=2 * 3 * 24, rsqrt=24 * 24,
-        add=..., mul=..., madd=...,
-    ),
+    "nbody groups_fit:True prefetch:True lsize_0:8 n:24": moved(3 * 24 + 4 * 24 * 3, 3 * 24, 4 * 24 * 24, 4 * 24 * 3,
+        barrier=2 * 3 * 24, rsqrt=24 * 24, add=..., mul=..., madd=...),
     **{
         f"flops_{op}_pattern groups_fit:True {PLACE} m:64 nvars:16": moved(0, G) | {"add": 15 * G, op: ROUNDS}
         for op in ("mul", "madd", "div", "sqrt", "rsqrt", "exp", "sin", "cos")
@@ -78,13 +71,11 @@ EXECUTED = {
     "gmem_store lsize_0:64 lid_stride_0:2 nelements:4096 m:8": moved(0, 8 * G),
     "gmem_uniform lsize_0:64 by:launch ngroups:4 m:8": moved(8 * G, G, add=8 * G + 3 * G),
     "gmem_reuse lsize_0:16 by:items afr:4 nelements:512 m:8": moved(8 * G, G, add=8 * G + 3 * G),
-    "gmem_working_set lsize_0:64 working_set:512 ngroups:4 m:3": moved(
-        3 * 8 * G, G, add=3 * 8 * G + 3 * G, barrier=3 * G
-    ),
+    "gmem_working_set lsize_0:64 working_set:512 ngroups:4 m:3": moved(3 * 8 * G, G, add=3 * 8 * G + 3 * G,
+        barrier=3 * G),
     # Vectors move in one access.
-    "gmem_triad lsize_0:64 groups_fit:True width:4 nelements:1024": moved(
-        2 * G, G, madd=..., **{"load bytes": 16 * 2 * G, "store bytes": 16 * G}
-    ),
+    "gmem_triad lsize_0:64 groups_fit:True width:4 nelements:1024": moved(2 * G, G, madd=...,
+        **{"load bytes": 16 * 2 * G, "store bytes": 16 * G}),
     f"lmem_move {PLACE} m:24": moved(0, G, 25 * G, 32 * G),
     f"overlap_ratio {PLACE} m:16": moved(G, G, 17 * G, 24 * G),
     "lmem_load lsize_0:64 lid_stride_0:4 ngroups:4 m:48": moved(0, G, 48 * G, 16 * G, add=49 * G),
@@ -103,17 +94,12 @@ EXECUTED = {
         for points, groups in ((7, 2), (19, 3), (27, 4), (25, 5))
     },
     # Columns load each value along z once; tiles are fetched plane by plane.
-    f"stencil3d points:25 variant:column {SPACE}": moved(
-        16 * POINTS + 12 * CHUNKS, POINTS, add=20 * POINTS, mul=POINTS, madd=4 * POINTS
-    ),
-    f"stencil3d points:25 variant:tile {SPACE}": moved(
-        6 * POINTS + 8 * POINTS, POINTS, 17 * POINTS, 6 * POINTS, add=20 * POINTS, mul=POINTS, madd=4 * POINTS,
-        barrier=2 * POINTS,
-    ),
-    f"stencil3d points:19 variant:tile {SPACE}": moved(
-        3 * 60 / 32 * POINTS, POINTS, 19 * POINTS, 3 * 60 / 32 * POINTS, add=16 * POINTS, mul=POINTS, madd=2 * POINTS,
-        barrier=2 * POINTS,
-    ),
+    f"stencil3d points:25 variant:column {SPACE}": moved(16 * POINTS + 12 * CHUNKS, POINTS, add=20 * POINTS, mul=POINTS,
+        madd=4 * POINTS),
+    f"stencil3d points:25 variant:tile {SPACE}": moved(6 * POINTS + 8 * POINTS, POINTS, 17 * POINTS, 6 * POINTS,
+        add=20 * POINTS, mul=POINTS, madd=4 * POINTS, barrier=2 * POINTS),
+    f"stencil3d points:19 variant:tile {SPACE}": moved(3 * 60 / 32 * POINTS, POINTS, 19 * POINTS, 3 * 60 / 32 * POINTS,
+        add=16 * POINTS, mul=POINTS, madd=2 * POINTS, barrier=2 * POINTS),
     **{
         f"stencil3d_mem points:{points} variant:{variant} keep:{keep} {SPACE}": summed(loads, CHUNKS)
         for points, variant, keep, loads in (
@@ -123,21 +109,18 @@ EXECUTED = {
     },
     f"stencil3d_mem points:27 variant:plain keep:vST {SPACE}": moved(0, POINTS),
     # Two sums of six; 2 centre - old, and the three terms of the Laplacian: all but one product join a sum.
-    f"wave3d radius:2 speed:constant variant:plain {SPACE}": moved(
-        14 * POINTS, POINTS, add=10 * POINTS, madd=4 * POINTS, mul=...
-    ),
-    f"wave3d radius:2 speed:array variant:column {SPACE}": moved(
-        10 * POINTS + 8 * CHUNKS, POINTS, add=..., madd=..., mul=...
-    ),
+    f"wave3d radius:2 speed:constant variant:plain {SPACE}": moved(14 * POINTS, POINTS, add=10 * POINTS,
+        madd=4 * POINTS, mul=...),
+    f"wave3d radius:2 speed:array variant:column {SPACE}": moved(10 * POINTS + 8 * CHUNKS, POINTS, add=..., madd=...,
+        mul=...),
     f"wave3d_mem radius:2 speed:array variant:plain keep:oldLD_speedLD {SPACE}": summed(2 * POINTS, CHUNKS),
     f"lbm_d3q15 collide:none {SPACE}": moved(15 * POINTS, 15 * POINTS),
     f"lbm_d3q15 collide:bgk {SPACE}": moved(15 * POINTS, 15 * POINTS, div=POINTS, add=..., mul=..., madd=...),
     f"lbm_d3q15_mem collide:none keep:fDLD {SPACE}": summed(8 * POINTS, CHUNKS),
     # Each weight is loaded once for all results of a work-item.
     f"conv2d filter_size:5 tile_x:2 tile_y:1 local:False {GRID}": moved((25 + 25 / 2) * PLANE, PLANE, madd=25 * PLANE),
-    f"conv2d filter_size:5 tile_x:2 tile_y:2 local:True {GRID}": moved(
-        20 * 12 + 25 / 4 * PLANE, PLANE, 25 * PLANE, 20 * 12, madd=25 * PLANE, barrier=PLANE / 4
-    ),
+    f"conv2d filter_size:5 tile_x:2 tile_y:2 local:True {GRID}": moved(20 * 12 + 25 / 4 * PLANE, PLANE, 25 * PLANE,
+        20 * 12, madd=25 * PLANE, barrier=PLANE / 4),
     f"conv2d_mem filter_size:5 tile_x:2 tile_y:1 local:False keep:inLD {GRID}": summed(25 * PLANE, PLANE / 2),
     f"conv2d_mem filter_size:5 tile_x:2 tile_y:2 local:True keep:filterLD {GRID}": summed(25 / 4 * PLANE, PLANE / 4),
     f"conv2d_mem filter_size:5 tile_x:2 tile_y:2 local:True keep:inTLD {GRID}": summed(20 * 12, PLANE / 4),

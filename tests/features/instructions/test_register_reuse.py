@@ -42,22 +42,16 @@ TEXTS = {
     "the same element twice": (1, LINE, "y[i] = x[i]*x[i]", LINES),
     "two statements": (2, LINE, "y[i] = x[i] + w[i] {id=a}\nz[i] = x[i] * w[i] {id=b, dep=a}", LINES),
     "what was stored": (1, LINE, "y[i] = 3*x[i] {id=a}\nz[i] = y[i] + x[i] {id=b, dep=a}", LINES),
-    "a store somewhere in the same array": (
-        2, "[n, m] -> {[i]: 0<=i<n}", "y[i] = x[i, 0]\nx[i, m] = 2.0\nz[i] = x[i, 0]", LINES | {"x": "n, m + 1"},
-    ),
-    "unrolled neighbours": (
-        6, [*LINE, "{[k]: 0<=k<4}"], "y[4*i + k] = x[4*i + k] + x[4*i + k + 1] + x[4*i + k + 2]",
-        {"x": "4*n + 2", "y": "4*n"}, "k:unr",
-    ),
-    "an unrolled filter with two outputs": (
-        3 * 4 + 3 * 3, [*LINE, "{[u]: 0<=u<2}", "{[a, b]: 0<=a,b<3}"],
+    "a store somewhere in the same array": (2, "[n, m] -> {[i]: 0<=i<n}",
+        "y[i] = x[i, 0]\nx[i, m] = 2.0\nz[i] = x[i, 0]", LINES | {"x": "n, m + 1"}),
+    "unrolled neighbours": (6, [*LINE, "{[k]: 0<=k<4}"], "y[4*i + k] = x[4*i + k] + x[4*i + k + 1] + x[4*i + k + 2]",
+        {"x": "4*n + 2", "y": "4*n"}, "k:unr"),
+    "an unrolled filter with two outputs": (3 * 4 + 3 * 3, [*LINE, "{[u]: 0<=u<2}", "{[a, b]: 0<=a,b<3}"],
         "y[2*i + u] = sum([a, b], f[a, b] * x[a, 2*i + u + b])", {"x": "3, 2*n + 3", "y": "2*n", "f": "3, 3"},
-        "u:unr,a:unr,b:unr",
-    ),
+        "u:unr,a:unr,b:unr"),
     "a load that does not depend on the loop": (1 + 8, LOOP, "y[i] = sum(j, x[i] * w[j])", LINES | {"w": "m"}),
-    "neighbours along a loop that is not unrolled": (
-        3 * 8, LOOP, "y[j, i] = x[j, i] + x[j + 1, i] + x[j + 2, i]", {"x": "m + 2, n", "y": "m, n"},
-    ),
+    "neighbours along a loop that is not unrolled": (3 * 8, LOOP, "y[j, i] = x[j, i] + x[j + 1, i] + x[j + 2, i]",
+        {"x": "m + 2, n", "y": "m, n"}),
     "a store in the loop": (2 * 8, LOOP, "x[j + 1, i] = x[j, i] + x[0, i]", {"x": "m + 1, n"}),
 }  # fmt: skip
 KERNELS = {name: (loads, made(*text)) for name, (loads, *text) in TEXTS.items()}

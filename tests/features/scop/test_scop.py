@@ -129,9 +129,8 @@ def test_known_operations_and_calls_are_read(kind):
 NO_ORDER = r"schedule \[.*\] does not alternate; write numbers and loops in turn, such as \[1, k, 0\]"
 TAKEN = "as work-groups and work-items are called; rename the loop"
 REFUSED = {
-    "a misspelt operation": (
-        File(kind="mad"), r"line 11, field statements\[0\].operations\[0\].kind: 'mad' is an unknown .* did you mean m",
-    ),
+    "a misspelt operation": (File(kind="mad"),
+        r"line 11, field statements\[0\].operations\[0\].kind: 'mad' is an unknown .* did you mean m"),
     "an unknown operation": (File(kind="plus"), "'plus' is an unknown operation; known are add, mul, madd, div"),
     "a call of nothing": (File(kind="call:"), "'call:' is an unknown operation; .* or call:NAME for a function of"),
     "begins with a loop": (File("[i, 0, j, 0]"), NO_ORDER),
@@ -148,10 +147,8 @@ REFUSED = {
     "one place": (File(more=entry("name: b", "[0, i, 0, j, 0]", "i, j")), r"\[0, i, 0, j, 0\], where statement 'add'"),
     "a loop's place": (File(more=entry("name: b", "[0]")), r"statement 'b' .* is \[0\], where loop 'i' stands; number"),
     "two loops": (File(more=entry("name: b", "[0, k, 1]", "k")), r"loop 'k' .* is \[0\], where loop 'i' stands"),
-    "barrier": (
-        File(more="barriers:\n" + entry("kind: local", "[0]")),
-        r"barrier 0 .* is \[0\], where loop 'i' stands",
-    ),
+    "barrier": (File(more="barriers:\n" + entry("kind: local", "[0]")),
+        r"barrier 0 .* is \[0\], where loop 'i' stands"),
     "averages": (File(statement="  averages: {m: 5/6}\n"), "averages name 'm'; name loops of its schedule, i, j"),
     "host loops": (File(launch=", host_loops: [j]"), "does not begin with the host_loops of its launch, j"),
     "unrolled": (File(launch=", unrolled: [k]"), "unrolled names 'k', which is no loop of its statements"),
