@@ -42,15 +42,11 @@ LARGE = {"n": 512}
 PRODUCT = matmul(prefetch=False)
 
 
-@pytest.mark.parametrize(
-    "estimate",
-    [
-        lambda kernel: estimate_volumes(kernel, LARGE, "V100"),
-        lambda kernel: estimate_ecm(kernel, LARGE, "Gold-6248"),
-        lambda kernel: count_features(kernel, LARGE),
-    ],
-    ids=["volumes", "ecm", "counts"],
-)
+@pytest.mark.parametrize("estimate", [
+    lambda kernel: estimate_volumes(kernel, LARGE, "V100"),
+    lambda kernel: estimate_ecm(kernel, LARGE, "Gold-6248"),
+    lambda kernel: count_features(kernel, LARGE),
+], ids=["volumes", "ecm", "counts"])  # fmt: skip
 def test_kernels_of_all_kinds(estimate):
     measured = MeasurementKernel(PRODUCT, LARGE, "mine", "matmul", {})
     expected = str(estimate(extract_scop(PRODUCT)))
@@ -60,19 +56,16 @@ def test_kernels_of_all_kinds(estimate):
 NO_MACHINE, NO_SIZES = "given by its name, its file or a Machine, not by", r"needs a value for size n; pass {'n': 1024}"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "sizes", "machine", "error", "words"),
-    [
-        (PRODUCT, LARGE, None, MachineError, NO_MACHINE),
-        (PRODUCT, LARGE, 3, MachineError, NO_MACHINE),
-        (PRODUCT, LARGE, PRODUCT, MachineError, NO_MACHINE),
-        (PRODUCT, None, ..., MissingSizeError, NO_SIZES),
-        (PRODUCT, 512, ..., MissingSizeError, NO_SIZES),
-        (PRODUCT.default_entrypoint, LARGE, ..., UnsupportedKernelError, r"t_unit\.with_entrypoints\('matmul'\)"),
-        ("my.cl", LARGE, ..., UnsupportedKernelError, r"source_kernel\('my.cl', \.\.\.\)"),
-        (None, LARGE, ..., UnsupportedKernelError, "expected a loopy TranslationUnit or a Scop"),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "sizes", "machine", "error", "words"), [
+    (PRODUCT, LARGE, None, MachineError, NO_MACHINE),
+    (PRODUCT, LARGE, 3, MachineError, NO_MACHINE),
+    (PRODUCT, LARGE, PRODUCT, MachineError, NO_MACHINE),
+    (PRODUCT, None, ..., MissingSizeError, NO_SIZES),
+    (PRODUCT, 512, ..., MissingSizeError, NO_SIZES),
+    (PRODUCT.default_entrypoint, LARGE, ..., UnsupportedKernelError, r"t_unit\.with_entrypoints\('matmul'\)"),
+    ("my.cl", LARGE, ..., UnsupportedKernelError, r"source_kernel\('my.cl', \.\.\.\)"),
+    (None, LARGE, ..., UnsupportedKernelError, "expected a loopy TranslationUnit or a Scop"),
+])  # fmt: skip
 def test_what_is_no_kernel_no_sizes_or_no_machine(kernel, sizes, machine, error, words):
     for estimate, own in ((estimate_volumes, "V100"), (estimate_ecm, "Gold-6248")):
         with pytest.raises(error, match=words):
@@ -139,13 +132,10 @@ def test_a_label_that_looks_numbered_is_not_taken_twice():
     assert len(set(labels)) == 3
 
 
-@pytest.mark.parametrize(
-    ("entry", "kind"),
-    [
-        (KERNEL, "TranslationUnit"), ("knl", "str"), (None, "NoneType"), ((KERNEL,), "tuple"), ((KERNEL, 64), "tuple"),
-        ((KERNEL, {"n": 64}, "label"), "tuple"), ([KERNEL, {"n": 64}], "list"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("entry", "kind"), [
+    (KERNEL, "TranslationUnit"), ("knl", "str"), (None, "NoneType"), ((KERNEL,), "tuple"), ((KERNEL, 64), "tuple"),
+    ((KERNEL, {"n": 64}, "label"), "tuple"), ([KERNEL, {"n": 64}], "list"),
+])  # fmt: skip
 def test_entries_that_are_neither_are_named(entry, kind):
     message = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {kind}"
     with pytest.raises(CalibrationError, match=f"^{re.escape(message)}$"):

@@ -70,22 +70,19 @@ def test_picked_features():
 STORES, SUM = "f_mem_access_global_float32_store", "exp(x[i]) * y[i] + x[i]"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "identifiers", "missed"),
-    [
-        # A model without memory features leaves memory out on purpose; directions and spaces are separate matters.
-        (True, ["f_op_float32_madd"], []), (True, ["f_mem_access_global_float32_load"], []),
-        (True, ["f_mem_access_local_float32_load_lstrides:{0:1}"], ["(a_fetch"]),
-        (False, ["f_mem_access_tag:aLD"], ["(b[k, j_inner + j_outer*16])", "(c[i_inner + i_outer*16, j_inner"]),
-        (SUM, ["f_op_float32_madd"], ["f_op_float32_exp"]), (SUM, ["f_op_float64_madd"], []),
-        # Instruction features count what is of their class.
-        (SUM, ["f_op_float32_madd", "f_inst_fp32"], []), (SUM, ["f_op_float32_madd", "f_inst_total"], []),
-        (SUM, ["f_op_float32_madd", "f_inst_fp64"], ["f_op_float32_exp"]),
-        (SUM, ["f_op_float32_madd", "f_inst_predication"], ["f_op_float32_exp"]),
-        (False, [STORES, "f_inst_ldst_global"], []),
-        (False, ["f_mem_access_tag:aLD", "f_inst_ldst_local"], ["(b[", "(c["]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kernel", "identifiers", "missed"), [
+    # A model without memory features leaves memory out on purpose; directions and spaces are separate matters.
+    (True, ["f_op_float32_madd"], []), (True, ["f_mem_access_global_float32_load"], []),
+    (True, ["f_mem_access_local_float32_load_lstrides:{0:1}"], ["(a_fetch"]),
+    (False, ["f_mem_access_tag:aLD"], ["(b[k, j_inner + j_outer*16])", "(c[i_inner + i_outer*16, j_inner"]),
+    (SUM, ["f_op_float32_madd"], ["f_op_float32_exp"]), (SUM, ["f_op_float64_madd"], []),
+    # Instruction features count what is of their class.
+    (SUM, ["f_op_float32_madd", "f_inst_fp32"], []), (SUM, ["f_op_float32_madd", "f_inst_total"], []),
+    (SUM, ["f_op_float32_madd", "f_inst_fp64"], ["f_op_float32_exp"]),
+    (SUM, ["f_op_float32_madd", "f_inst_predication"], ["f_op_float32_exp"]),
+    (False, [STORES, "f_inst_ldst_global"], []),
+    (False, ["f_mem_access_tag:aLD", "f_inst_ldst_local"], ["(b[", "(c["]),
+])  # fmt: skip
 def test_what_no_feature_counts_is_named(kernel, identifiers, missed):
     made = pointwise(kernel) if isinstance(kernel, str) else matmul(prefetch=kernel)
     found = uncounted(identifiers, made, {"n": 64})

@@ -26,28 +26,22 @@ def test_sizes_follow_the_device():
     assert kernels[2].sizes["nelements"] == 262144
 
 
-@pytest.mark.parametrize(
-    ("match", "generators"),
-    [
-        (None, {"lmem_move"}),
-        ("superset", {"lmem_move"}),
-        ("Intersect", {"lmem_move", "lmem_load", "lmem_broadcast", "lmem_madd", "lmem_exchange"}),
-    ],
-)
+@pytest.mark.parametrize(("match", "generators"), [
+    (None, {"lmem_move"}),
+    ("superset", {"lmem_move"}),
+    ("Intersect", {"lmem_move", "lmem_load", "lmem_broadcast", "lmem_madd", "lmem_exchange"}),
+])  # fmt: skip
 def test_match_conditions(match, generators):
     sets = description(KernelSet(("lmem_move", "lmem"), match))
     assert {kernel.generator for kernel in measurement_kernels(sets)} == generators
 
 
-@pytest.mark.parametrize(
-    ("kernel_set", "message"),
-    [
-        (KernelSet(()), "set 1 of the measurement kernels has no tags"),
-        (KernelSet(EMPTY, "bogus"), "no match condition is called 'bogus'; there are identical, subset, superset"),
-        (KernelSet(("emty",)), "no generator has the tag 'emty'; did you mean empty"),
-        (KernelSet(("empty", "ngroups:-1")), "'-1' is not allowed for argument 'ngroups'"),
-    ],
-)
+@pytest.mark.parametrize(("kernel_set", "message"), [
+    (KernelSet(()), "set 1 of the measurement kernels has no tags"),
+    (KernelSet(EMPTY, "bogus"), "no match condition is called 'bogus'; there are identical, subset, superset"),
+    (KernelSet(("emty",)), "no generator has the tag 'emty'; did you mean empty"),
+    (KernelSet(("empty", "ngroups:-1")), "'-1' is not allowed for argument 'ngroups'"),
+])  # fmt: skip
 def test_sets_that_select_nothing(kernel_set, message):
     with pytest.raises(TagError, match=message):
         measurement_kernels(description(kernel_set))

@@ -68,17 +68,14 @@ def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_p
     assert other.timing == TimingSettings(trials=5)
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("general: 1", "true or false must stand here"),
-        ("timing: {trials: 0}", "timing.trials: it must be a number >= 1"),
-        ("timing: {precision: 1.0}", "timing.precision"),
-        ("timing: {budget_s: 0}", "timing.budget_s: it must be a number > 0"),
-        ("timing: {warmups: 2}", "there is no such field; known here: budget_s, precision, trials"),
-        ("fixed_sizes: true\nlike: fdiff_linear", "sizes that are fixed do not grow"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("general: 1", "true or false must stand here"),
+    ("timing: {trials: 0}", "timing.trials: it must be a number >= 1"),
+    ("timing: {precision: 1.0}", "timing.precision"),
+    ("timing: {budget_s: 0}", "timing.budget_s: it must be a number > 0"),
+    ("timing: {warmups: 2}", "there is no such field; known here: budget_s, precision, trials"),
+    ("fixed_sizes: true\nlike: fdiff_linear", "sizes that are fixed do not grow"),
+])  # fmt: skip
 def test_how_kernels_are_timed_is_checked(tmp_path, line, says):
     with pytest.raises(FileFormatError, match=re.escape(says)):
         load_model(written(tmp_path, f"{TEXT}{line}\n"))
@@ -122,31 +119,28 @@ def test_shipped_names_are_suggested():
         load_model("none.yaml")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "replacement", "says"),
-    [
-        ("perflex-model/1", "perflex-model/7", "version '7'.*update perflex"),
-        ("perflex-model/1", "perflex-calibration/1", "this is a 'perflex-calibration' file"),
-        ("name: mine\n", "", "field name: it is missing"),
-        ("name: mine\n", "name: 3\n", "line 2, field name: a text"),
-        ("name: mine\n", "name: mine\ntitle: x\n", "line 3, field title: there is no such field"),
-        ("p_op \\* f_op", "p_op f_op", "field expression: cannot read the model string"),
-        ("  p_op: .*\n", "", "field parameters: the parameters must be those of the expression: p_op, p_mem"),
-        ("  p_op: ", "  p_xx: ", "the parameters must be those"),
-        (", unit: s per access", "", "field parameters.p_mem.unit: it is missing"),
-        ("unit: s per access", "unit: 1", "field parameters.p_mem.unit: a text"),
-        ("tags: \\[empty\\]", "tags: empty", r"field measurement_kernels\[1\].tags: a list"),
-        ("tags: \\[empty\\]", "tags: [1]", r"field measurement_kernels\[1\].tags\[0\]: a text"),
-        (
-            "tags: \\[empty\\]",
-            "tag: [empty]",
-            r"field measurement_kernels\[1\].tag: there is no such field; known here: .*tags",
-        ),
-        ("match: superset", "mode: superset", r"field measurement_kernels\[0\].mode: there is no such"),
-        ("match: superset", "match: !!python/name:os.system", "tag .* is refused"),
-        ("output: f_cl_wall_time", "output: seconds", "the output must be one feature"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "replacement", "says"), [
+    ("perflex-model/1", "perflex-model/7", "version '7'.*update perflex"),
+    ("perflex-model/1", "perflex-calibration/1", "this is a 'perflex-calibration' file"),
+    ("name: mine\n", "", "field name: it is missing"),
+    ("name: mine\n", "name: 3\n", "line 2, field name: a text"),
+    ("name: mine\n", "name: mine\ntitle: x\n", "line 3, field title: there is no such field"),
+    ("p_op \\* f_op", "p_op f_op", "field expression: cannot read the model string"),
+    ("  p_op: .*\n", "", "field parameters: the parameters must be those of the expression: p_op, p_mem"),
+    ("  p_op: ", "  p_xx: ", "the parameters must be those"),
+    (", unit: s per access", "", "field parameters.p_mem.unit: it is missing"),
+    ("unit: s per access", "unit: 1", "field parameters.p_mem.unit: a text"),
+    ("tags: \\[empty\\]", "tags: empty", r"field measurement_kernels\[1\].tags: a list"),
+    ("tags: \\[empty\\]", "tags: [1]", r"field measurement_kernels\[1\].tags\[0\]: a text"),
+    (
+        "tags: \\[empty\\]",
+        "tag: [empty]",
+        r"field measurement_kernels\[1\].tag: there is no such field; known here: .*tags",
+    ),
+    ("match: superset", "mode: superset", r"field measurement_kernels\[0\].mode: there is no such"),
+    ("match: superset", "match: !!python/name:os.system", "tag .* is refused"),
+    ("output: f_cl_wall_time", "output: seconds", "the output must be one feature"),
+])  # fmt: skip
 def test_damage_is_named(tmp_path, pattern, replacement, says):
     text, count = re.subn(pattern, lambda _: replacement, TEXT, count=1)
     assert count == 1

@@ -35,16 +35,13 @@ GUARDED = written(
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[n] -> {[i, j]: 0 <= i < n and i <= j < n and (i + j) mod 3 = 1}",
-        "[n] -> {[i, j]: exists k: i = 3k and j = 2k + 1 and 0 <= k < n}",
-        "[n] -> {[i]: exists k, l: i = 3k + 5l and 0 <= k < n and 0 <= l < 3}",
-        "[n] -> {[i, j]: 0 <= i < n and 2j <= floor(i/3) and -j < 5 or (i = 7 and j = n)}",
-        "[n] -> {[i]: 0 <= i < n and i > n}",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "[n] -> {[i, j]: 0 <= i < n and i <= j < n and (i + j) mod 3 = 1}",
+    "[n] -> {[i, j]: exists k: i = 3k and j = 2k + 1 and 0 <= k < n}",
+    "[n] -> {[i]: exists k, l: i = 3k + 5l and 0 <= k < n and 0 <= l < 3}",
+    "[n] -> {[i, j]: 0 <= i < n and 2j <= floor(i/3) and -j < 5 or (i = 7 and j = n)}",
+    "[n] -> {[i]: 0 <= i < n and i > n}",
+])  # fmt: skip
 def test_points_are_those_of_isl(text):
     domain = isl.Set(text)
     names = [domain.get_dim_name(isl.dim_type.set, k) for k in range(domain.dim(isl.dim_type.set))]

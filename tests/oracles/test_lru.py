@@ -11,22 +11,19 @@ def crossings(lines, capacity, ways, stores=None):
     return lru_crossings(np.array(lines), flags, 64 * capacity, ways=ways)
 
 
-@pytest.mark.parametrize(
-    ("lines", "ways", "loads"),
-    [
-        # Four lines of capacity. 0 and 4 share set 0 of four direct-mapped ones, and push each other out.
-        ([0, 4, 0, 4], 1, 4),
-        # Two sets of two ways: both fit set 0.
-        ([0, 4, 0, 4], 2, 2),
-        # Three lines of set 0 in turn, two ways: each is gone when it comes again. Together they would fit.
-        ([0, 2, 4, 0, 2, 4], 2, 6),
-        ([0, 2, 4, 0, 2, 4], None, 3),
-        # The least recently used goes: 2, not 0, which was touched again.
-        ([0, 2, 0, 4, 0, 2], 2, 4),
-        # Odd and even lines do not meet.
-        ([0, 2, 1, 3, 5, 0, 2], 2, 5),
-    ],
-)
+@pytest.mark.parametrize(("lines", "ways", "loads"), [
+    # Four lines of capacity. 0 and 4 share set 0 of four direct-mapped ones, and push each other out.
+    ([0, 4, 0, 4], 1, 4),
+    # Two sets of two ways: both fit set 0.
+    ([0, 4, 0, 4], 2, 2),
+    # Three lines of set 0 in turn, two ways: each is gone when it comes again. Together they would fit.
+    ([0, 2, 4, 0, 2, 4], 2, 6),
+    ([0, 2, 4, 0, 2, 4], None, 3),
+    # The least recently used goes: 2, not 0, which was touched again.
+    ([0, 2, 0, 4, 0, 2], 2, 4),
+    # Odd and even lines do not meet.
+    ([0, 2, 1, 3, 5, 0, 2], 2, 5),
+])  # fmt: skip
 def test_loads(lines, ways, loads):
     assert crossings(lines, 4, ways).loads == loads
 

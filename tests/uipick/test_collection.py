@@ -73,13 +73,10 @@ def test_malformed_tag_is_shown(tag):
     assert caught.value.tag == tag
 
 
-@pytest.mark.parametrize(
-    ("tags", "words"),
-    [
-        (["n:1", "n:2"], "argument 'n' is given twice"), (["a", "a"], "generator tag 'a' is given twice"),
-        (["n:1,2,1"], "value '1' twice"), ("matmul_sq", "not one string"), ([7], "7 is not a string"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("tags", "words"), [
+    (["n:1", "n:2"], "argument 'n' is given twice"), (["a", "a"], "generator tag 'a' is given twice"),
+    (["n:1,2,1"], "value '1' twice"), ("matmul_sq", "not one string"), ([7], "7 is not a string"),
+])  # fmt: skip
 def test_other_faults_of_tags_are_named(tags, words):
     with pytest.raises(TagError, match=words):
         parse_tags(tags)
@@ -88,33 +85,27 @@ def test_other_faults_of_tags_are_named(tags, words):
 # Arguments and generators.
 
 
-@pytest.mark.parametrize(
-    ("criterion", "text", "allowed"),
-    [
-        (multiples_of(16), "positive multiples of 16", [16, 32, 48]),
-        (multiples_of(24), "positive multiples of 24", [24, 48]),
-        (multiples_of(8, minimum=24), "multiples of 8, at least 24", [24, 32, 40, 48]),
-        (multiples_of(1), "integers of at least 1", list(range(1, 50))),
-    ],
-)
+@pytest.mark.parametrize(("criterion", "text", "allowed"), [
+    (multiples_of(16), "positive multiples of 16", [16, 32, 48]),
+    (multiples_of(24), "positive multiples of 24", [24, 48]),
+    (multiples_of(8, minimum=24), "multiples of 8, at least 24", [24, 32, 40, 48]),
+    (multiples_of(1), "integers of at least 1", list(range(1, 50))),
+])  # fmt: skip
 def test_multiples_are_described_and_tested(criterion, text, allowed):
     assert criterion.description == text
     assert [n for n in range(-16, 50) if criterion.test(n)] == allowed
 
 
-@pytest.mark.parametrize(
-    ("kind", "allowed", "default", "text", "value"),
-    [
-        ("int", multiples_of(16), (16,), "32", 32), ("int", multiples_of(16), (16,), "33", None),
-        ("int", multiples_of(16), (16,), "1e3", None), ("int", Criterion("all", lambda _: True), (1,), "-5", -5),
-        ("int", multiples_of(1), (1,), "--5", None), ("int", (1, 2), (), "3", None),
-        ("bool", (True, False), (), "True", True), ("bool", (True, False), (), "true", None),
-        ("bool", (True, False), (), "1", None), ("bool", (True,), (), "False", None),
-        ("dtype", ("float32",), (), "float32", "float32"), ("dtype", ("float32",), (), "float16", None),
-        ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "b_c", "b_c"),
-        ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "c_b", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "allowed", "default", "text", "value"), [
+    ("int", multiples_of(16), (16,), "32", 32), ("int", multiples_of(16), (16,), "33", None),
+    ("int", multiples_of(16), (16,), "1e3", None), ("int", Criterion("all", lambda _: True), (1,), "-5", -5),
+    ("int", multiples_of(1), (1,), "--5", None), ("int", (1, 2), (), "3", None),
+    ("bool", (True, False), (), "True", True), ("bool", (True, False), (), "true", None),
+    ("bool", (True, False), (), "1", None), ("bool", (True,), (), "False", None),
+    ("dtype", ("float32",), (), "float32", "float32"), ("dtype", ("float32",), (), "float16", None),
+    ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "b_c", "b_c"),
+    ("str", Criterion("words in order", lambda text: text in "a_b_c"), ("a_b",), "c_b", None),
+])  # fmt: skip
 def test_reading_values(kind, allowed, default, text, value):
     found = Argument("x", kind, "test", allowed, default).read(text)
     assert found == value
@@ -151,15 +142,12 @@ def test_kernels_of_one_variant_share_the_object_and_cannot_be_changed():
         fake("mine", set(), tags=frozenset({"other"}))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"kind": "x"}, "missing or unknown: n"),
-        ({"kind": "x", "n": 4, "z": 1}, "missing or unknown: z"),
-        ({"kind": "z", "n": 4}, "kind:z is not allowed in 'limited'; allowed: x, y"),
-        ({"kind": "y", "n": 2}, "kind y needs n of at least 4"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ({"kind": "x"}, "missing or unknown: n"),
+    ({"kind": "x", "n": 4, "z": 1}, "missing or unknown: z"),
+    ({"kind": "z", "n": 4}, "kind:z is not allowed in 'limited'; allowed: x, y"),
+    ({"kind": "y", "n": 2}, "kind y needs n of at least 4"),
+])  # fmt: skip
 def test_wrong_arguments_are_named(arguments, words):
     with pytest.raises(TagError, match=words):
         LIMITED.generate(arguments)
@@ -179,17 +167,14 @@ def test_conditions_equal_set_relations_for_all_small_sets():
         assert MatchCondition.INTERSECT.holds(own, given_tags) == any(tag in given_tags for tag in own)
 
 
-@pytest.mark.parametrize(
-    ("condition", "tags", "names"),
-    [
-        (MatchCondition.SUPERSET, "common one", ["first"]), (MatchCondition.SUPERSET, "", ["first", "second"]),
-        (MatchCondition.IDENTICAL, "first common one", ["first"]),
-        (MatchCondition.SUBSET, "first common one two", ["first"]),
-        (MatchCondition.INTERSECT, "one two", ["first", "second"]), (MatchCondition.SUPERSET, "one two", None),
-        (MatchCondition.IDENTICAL, "common", None), (MatchCondition.SUBSET, "common", None),
-        (MatchCondition.INTERSECT, "", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("condition", "tags", "names"), [
+    (MatchCondition.SUPERSET, "common one", ["first"]), (MatchCondition.SUPERSET, "", ["first", "second"]),
+    (MatchCondition.IDENTICAL, "first common one", ["first"]),
+    (MatchCondition.SUBSET, "first common one two", ["first"]),
+    (MatchCondition.INTERSECT, "one two", ["first", "second"]), (MatchCondition.SUPERSET, "one two", None),
+    (MatchCondition.IDENTICAL, "common", None), (MatchCondition.SUBSET, "common", None),
+    (MatchCondition.INTERSECT, "", None),
+])  # fmt: skip
 def test_match_conditions(condition, tags, names):
     collection = KernelCollection(BOTH, condition)
     if names is None:
@@ -199,35 +184,29 @@ def test_match_conditions(condition, tags, names):
         assert [generator.name for generator in collection.matching_generators(tags.split())] == names
 
 
-@pytest.mark.parametrize(
-    ("generators", "tags", "names"),
-    [
-        (BOTH, "first", "first(kind=x, n=2), first(kind=x, n=4), first(kind=y, n=2), first(kind=y, n=4)"),
-        (BOTH, "first kind:y n:6,8", "first(kind=y, n=6), first(kind=y, n=8)"),
-        # A tag applies to those that have the argument, and to those that allow the value.
-        (BOTH, "common kind:x n:2", "first(kind=x, n=2), second(wide=True, n=2), second(wide=False, n=2)"),
-        ((FIRST, THIRD), "common kind:x,z n:2", "first(kind=x, n=2), third(kind=z, n=2)"),
-        # Impossible combinations are left out.
-        ((LIMITED,), "limited", "limited(kind=x, n=2), limited(kind=x, n=4), limited(kind=y, n=4)"),
-    ],
-)
+@pytest.mark.parametrize(("generators", "tags", "names"), [
+    (BOTH, "first", "first(kind=x, n=2), first(kind=x, n=4), first(kind=y, n=2), first(kind=y, n=4)"),
+    (BOTH, "first kind:y n:6,8", "first(kind=y, n=6), first(kind=y, n=8)"),
+    # A tag applies to those that have the argument, and to those that allow the value.
+    (BOTH, "common kind:x n:2", "first(kind=x, n=2), second(wide=True, n=2), second(wide=False, n=2)"),
+    ((FIRST, THIRD), "common kind:x,z n:2", "first(kind=x, n=2), third(kind=z, n=2)"),
+    # Impossible combinations are left out.
+    ((LIMITED,), "limited", "limited(kind=x, n=2), limited(kind=x, n=4), limited(kind=y, n=4)"),
+])  # fmt: skip
 def test_kernels_are_the_product_of_the_values(generators, tags, names):
     assert ", ".join(made(tags, generators)) == names
 
 
-@pytest.mark.parametrize(
-    ("generators", "tags", "words"),
-    [
-        (ALL_GENERATORS, "matmul_sqr", "no generator has the tag 'matmul_sqr'; did you mean matmul_sq"),
-        (BOTH, "zzzzzz", "there are common, first, one, second, two"),
-        (BOTH, "first knd:x", r"no argument 'knd' in first; did you mean kind or n\? \(arguments: kind, n\)"),
-        (BOTH, "first kind:z", "value 'z' is not allowed for argument 'kind'; allowed are first: x, y"),
-        (BOTH, "first n:3", "value '3' is not allowed for argument 'n'; allowed are first: positive multiples of 2"),
-        (BOTH, "first n:2,three", "value 'three' is not allowed"),
-        ((LIMITED,), "limited kind:x,y n:2", r"no kernel can have kind:y .*limited: kind y needs n of at least 4"),
-        ((IMPOSSIBLE,), "none", r"no combination .*none: never"),
-    ],
-)
+@pytest.mark.parametrize(("generators", "tags", "words"), [
+    (ALL_GENERATORS, "matmul_sqr", "no generator has the tag 'matmul_sqr'; did you mean matmul_sq"),
+    (BOTH, "zzzzzz", "there are common, first, one, second, two"),
+    (BOTH, "first knd:x", r"no argument 'knd' in first; did you mean kind or n\? \(arguments: kind, n\)"),
+    (BOTH, "first kind:z", "value 'z' is not allowed for argument 'kind'; allowed are first: x, y"),
+    (BOTH, "first n:3", "value '3' is not allowed for argument 'n'; allowed are first: positive multiples of 2"),
+    (BOTH, "first n:2,three", "value 'three' is not allowed"),
+    ((LIMITED,), "limited kind:x,y n:2", r"no kernel can have kind:y .*limited: kind y needs n of at least 4"),
+    ((IMPOSSIBLE,), "none", r"no combination .*none: never"),
+])  # fmt: skip
 def test_what_chooses_no_kernel_says_why(generators, tags, words):
     with pytest.raises(TagError, match=words):
         made(tags, generators)

@@ -29,15 +29,12 @@ def test_counts_stay_and_the_footprint_of_loads_shrinks():
     assert [after[name] for name in footprints] == [48, 160]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "groups", "words"),
-    [
-        (lambda: _kernel("y[i] = 2*y[i]"), 4, "both loads and stores y; confined loads would race"),
-        (lambda: _kernel("y[i] = 3"), 4, "loads nothing from global memory that depends on the work-group"),
-        (lambda: _kernel("y[i] = x[0]"), 4, "loads nothing from global memory that depends on the work-group"),
-        (lambda: _kernel("y[i] = x[i]"), 0, "at least 1, not 0"),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "groups", "words"), [
+    (lambda: _kernel("y[i] = 2*y[i]"), 4, "both loads and stores y; confined loads would race"),
+    (lambda: _kernel("y[i] = 3"), 4, "loads nothing from global memory that depends on the work-group"),
+    (lambda: _kernel("y[i] = x[0]"), 4, "loads nothing from global memory that depends on the work-group"),
+    (lambda: _kernel("y[i] = x[i]"), 0, "at least 1, not 0"),
+])  # fmt: skip
 def test_what_cannot_be_confined(kernel, groups, words):
     with pytest.raises(UnsupportedKernelError, match=words):
         confine_loads(kernel(), groups)

@@ -50,14 +50,11 @@ def test_every_default_variant_states_its_sizes_and_generates_code_without_a_war
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("operation", "form"),
-    [
-        ("flops_add", r"x\d+ \+ x\d+"), ("flops_mul", r"x\d+ \* x\d+"), ("flops_madd", r"x\d+ \* one \+ x\d+"),
-        ("flops_div", r"x\d+ / x\d+"), ("flops_sqrt", r"sqrt\(x\d+\)"), ("iops_add", r"x\d+ \+ x\d+"),
-        ("iops_bit", r"x\d+ \^ x\d+ & x\d+"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("operation", "form"), [
+    ("flops_add", r"x\d+ \+ x\d+"), ("flops_mul", r"x\d+ \* x\d+"), ("flops_madd", r"x\d+ \* one \+ x\d+"),
+    ("flops_div", r"x\d+ / x\d+"), ("flops_sqrt", r"sqrt\(x\d+\)"), ("iops_add", r"x\d+ \+ x\d+"),
+    ("iops_bit", r"x\d+ \^ x\d+ & x\d+"),
+])  # fmt: skip
 def test_patterns_keep_32_variables_and_no_update_depends_on_the_last_four(one, operation, form):
     dtype, word = ("int32", "int") if operation.startswith("iops") else ("float32", "float")
     lines = _lines(one(f"{operation}_pattern", f"dtype:{dtype}", "groups_fit:True", "nelements:524288", "m:1024"))

@@ -162,18 +162,15 @@ def test_names_that_are_taken_are_avoided(run):
     np.testing.assert_array_equal(run(removed, {}, read_tgt_dest=values), values)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"remove_vars": ["d"]}, "no global array 'd'; it has a, b, c"),
-        ({"remove_vars": ["a_fetch"]}, "no global array 'a_fetch'"),
-        ({"keep_tags": ["dLD"]}, "no access tag 'dLD'; it has aLD, bLD, cST"),
-        ({"remove_vars": ["a", "b", "c"]}, r"nothing is left .*load a\[.*store c\["),
-        ({"remove_vars": ["a"], "keep_tags": ["aLD"]}, "nothing is left"),
-        ({"remove_vars": "a"}, "lists of names"),
-        ({"keep_tags": "aLD"}, "lists of names"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"remove_vars": ["d"]}, "no global array 'd'; it has a, b, c"),
+    ({"remove_vars": ["a_fetch"]}, "no global array 'a_fetch'"),
+    ({"keep_tags": ["dLD"]}, "no access tag 'dLD'; it has aLD, bLD, cST"),
+    ({"remove_vars": ["a", "b", "c"]}, r"nothing is left .*load a\[.*store c\["),
+    ({"remove_vars": ["a"], "keep_tags": ["aLD"]}, "nothing is left"),
+    ({"remove_vars": "a"}, "lists of names"),
+    ({"keep_tags": "aLD"}, "lists of names"),
+])  # fmt: skip
 def test_what_cannot_be_removed_is_named(matmul, options, words):
     with pytest.raises(UnsupportedKernelError, match=words):
         remove_work(matmul, **options)
@@ -187,17 +184,14 @@ def _line(instructions, names):
     return written("{[i]: 0 <= i < 16}", instructions, f"{names}: float64[16]", "i: l.0", assume="", name="work")
 
 
-@pytest.mark.parametrize(
-    ("kernel", "words"),
-    [
-        (_indirect(), r"load x\[index\[.*depends on index"),
-        (_line("r[i] = x[i] if y[i] > 0 else 0", "x, y, r"), r"load x\[i\].*depends on y"),
-        (
-            _line([lp.CInstruction("i", "r[i] = i;", assignees="r[i]", id="raw")], "r"),
-            "instruction 'raw' of 'work' is not a plain assignment",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "words"), [
+    (_indirect(), r"load x\[index\[.*depends on index"),
+    (_line("r[i] = x[i] if y[i] > 0 else 0", "x, y, r"), r"load x\[i\].*depends on y"),
+    (
+        _line([lp.CInstruction("i", "r[i] = i;", assignees="r[i]", id="raw")], "r"),
+        "instruction 'raw' of 'work' is not a plain assignment",
+    ),
+])  # fmt: skip
 def test_what_data_decide_and_literal_code_are_refused(kernel, words):
     with pytest.raises(UnsupportedKernelError, match=words):
         remove_work(kernel)

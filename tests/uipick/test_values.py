@@ -82,13 +82,10 @@ def test_an_unrolled_pattern(one, run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("operation", "dtype"),
-    [
-        *product(sorted({*UPDATES} - {"bit", "shift"}), ("float32", "float64")),
-        *product(("add", "mul", "madd", "bit"), ["int64"]),
-    ],
-)
+@pytest.mark.parametrize(("operation", "dtype"), [
+    *product(sorted({*UPDATES} - {"bit", "shift"}), ("float32", "float64")),
+    *product(("add", "mul", "madd", "bit"), ["int64"]),
+])  # fmt: skip
 def test_values_of_patterns_stay_harmless_for_any_number_of_iterations(operation, dtype):
     item = np.arange(1024)
     x = started(operation, item % 16, item // 16, 32, dtype)

@@ -21,24 +21,21 @@ def operations(kernel):
     return dict(found)
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("x[i] - y[i]", {"add": 1}), ("-x[i]", {}), ("x[i] + 0.5*3", {"add": 1}), ("2*3*x[i]", {"mul": 1}),
-        ("x[i]*2*3", {"mul": 2}), ("2*x[i] - 1*y[i]", {"madd": 1}), ("x[i] - (-1)*(y[i] * x[i])", {"madd": 1}),
-        ("x[i] * y[i]", {"mul": 1}), ("x[i] * y[i] + x[i]", {"madd": 1}),
-        ("x[i] * y[i] + y[i] * y[i]", {"madd": 1, "mul": 1}),
-        ("x[i] * y[i] + y[i] * y[i] + x[i]", {"madd": 1, "mul": 1, "add": 1}),
-        ("x[i] + x[i] * y[i] + y[i] * y[i]", {"madd": 2}), ("x[i] + (y[i] * x[i] + y[i])", {"madd": 1, "add": 1}),
-        ("x[i] + y[i] - 4*x[i] + y[i] + x[i]", {"madd": 1, "add": 3}),
-        ("(x[i] + y[i]) * (x[i] - y[i])", {"add": 2, "mul": 1}),
-        ("(x[i] + y[i]) * x[i] + y[i]", {"add": 1, "madd": 1}), ("x[i] / y[i] + x[i]", {"div": 1, "add": 1}),
-        ("x[i]**2 + y[i]", {"madd": 1}), ("x[i]**y[i]", {"pow": 1}),
-        ("exp(x[i]) + sin(y[i])", {"exp": 1, "sin": 1, "add": 1}), ("sqrt(fabs(x[i]))", {"sqrt": 1, "abs": 1}),
-        ("fmax(x[i], y[i])", {"max": 1}),
-        ("x[i] * y[i] if x[i] < y[i] else x[i] + y[i]", {"cmp": 1, "mul": 1, "add": 1}), ("x[i]", {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("expression", "expected"), [
+    ("x[i] - y[i]", {"add": 1}), ("-x[i]", {}), ("x[i] + 0.5*3", {"add": 1}), ("2*3*x[i]", {"mul": 1}),
+    ("x[i]*2*3", {"mul": 2}), ("2*x[i] - 1*y[i]", {"madd": 1}), ("x[i] - (-1)*(y[i] * x[i])", {"madd": 1}),
+    ("x[i] * y[i]", {"mul": 1}), ("x[i] * y[i] + x[i]", {"madd": 1}),
+    ("x[i] * y[i] + y[i] * y[i]", {"madd": 1, "mul": 1}),
+    ("x[i] * y[i] + y[i] * y[i] + x[i]", {"madd": 1, "mul": 1, "add": 1}),
+    ("x[i] + x[i] * y[i] + y[i] * y[i]", {"madd": 2}), ("x[i] + (y[i] * x[i] + y[i])", {"madd": 1, "add": 1}),
+    ("x[i] + y[i] - 4*x[i] + y[i] + x[i]", {"madd": 1, "add": 3}),
+    ("(x[i] + y[i]) * (x[i] - y[i])", {"add": 2, "mul": 1}),
+    ("(x[i] + y[i]) * x[i] + y[i]", {"add": 1, "madd": 1}), ("x[i] / y[i] + x[i]", {"div": 1, "add": 1}),
+    ("x[i]**2 + y[i]", {"madd": 1}), ("x[i]**y[i]", {"pow": 1}),
+    ("exp(x[i]) + sin(y[i])", {"exp": 1, "sin": 1, "add": 1}), ("sqrt(fabs(x[i]))", {"sqrt": 1, "abs": 1}),
+    ("fmax(x[i], y[i])", {"max": 1}),
+    ("x[i] * y[i] if x[i] < y[i] else x[i] + y[i]", {"cmp": 1, "mul": 1, "add": 1}), ("x[i]", {}),
+])  # fmt: skip
 def test_kinds(expression, expected):
     assert operations(pointwise(expression)) == {f"float32_{kind}": count for kind, count in expected.items()}
 

@@ -108,13 +108,10 @@ def test_what_a_nest_has_touched_in_the_same_iteration_comes_from_the_cache():
     assert long.level("memory").bytes > 50.0
 
 
-@pytest.mark.parametrize(
-    ("domain", "code", "arrays", "words"),
-    [
-        ("{[i]: 0<=i<n and 0<=m}", "b[i] = a[(i+m)//3]", {"a": "(n+m)", "b": "(n)"}, "// or %"),
-        ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, "loop in two subscripts"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("domain", "code", "arrays", "words"), [
+    ("{[i]: 0<=i<n and 0<=m}", "b[i] = a[(i+m)//3]", {"a": "(n+m)", "b": "(n)"}, "// or %"),
+    ("{[i]: 0<=i<n}", "b[i] = a[i,i]", {"a": "(n,n)", "b": "(n)"}, "loop in two subscripts"),
+])  # fmt: skip
 def test_accesses_that_are_followed_approximately_are_said(domain, code, arrays, words):
     scop = extract_scop(loopy_kernel(domain, code, arrays))
     (note,) = estimate_ecm(scop, dict.fromkeys(scop.parameters, 100), "clx").approximated

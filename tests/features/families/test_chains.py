@@ -30,26 +30,23 @@ def chain(scop, kind):
     return float(parse_feature(f"f_chain_float32_{kind}").value(scop, {"n": N, "m": M}, Target())) / (N / 32)
 
 
-@pytest.mark.parametrize(
-    ("updates", "expected"),
-    [
-        (["x = x + v[k]"], {"add": M}),
-        (["x = v[k] + x"], {"add": M}),
-        (["x = x * v[k]"], {"mul": M}),
-        (["x = x * v[k] + v[k]"], {"madd": M}),
-        (["x = x + v[k] * v[k]"], {"madd": M}),
-        (["x = x + v[k] * v[k] * v[k]"], {"madd": M}),  # the product of loads does not wait
-        (["x = x * v[k] * v[k] + v[k]"], {"mul": M, "madd": M}),
-        (["x = x + v[k] + v[k]"], {"add": 2 * M}),
-        (["x = v[k] + v[k] + x"], {"add": M}),
-        (["x = exp(x) * v[k]"], {"exp": M, "mul": M}),
-        (["x = x + v[k]", "x = x + v[k]"], {"add": 2 * M}),
-        (["x = x + v[k]", "y = y + v[k]"], {"add": M}),  # beside each other
-        (["x = x + v[k]", "y = y * v[k] + v[k]", "y = y * v[k] + v[k]"], {"madd": 2 * M, "add": 0}),
-        (["x = v[k]"], {}),
-        (["x = y + v[k]"], {}),
-    ],
-)
+@pytest.mark.parametrize(("updates", "expected"), [
+    (["x = x + v[k]"], {"add": M}),
+    (["x = v[k] + x"], {"add": M}),
+    (["x = x * v[k]"], {"mul": M}),
+    (["x = x * v[k] + v[k]"], {"madd": M}),
+    (["x = x + v[k] * v[k]"], {"madd": M}),
+    (["x = x + v[k] * v[k] * v[k]"], {"madd": M}),  # the product of loads does not wait
+    (["x = x * v[k] * v[k] + v[k]"], {"mul": M, "madd": M}),
+    (["x = x + v[k] + v[k]"], {"add": 2 * M}),
+    (["x = v[k] + v[k] + x"], {"add": M}),
+    (["x = exp(x) * v[k]"], {"exp": M, "mul": M}),
+    (["x = x + v[k]", "x = x + v[k]"], {"add": 2 * M}),
+    (["x = x + v[k]", "y = y + v[k]"], {"add": M}),  # beside each other
+    (["x = x + v[k]", "y = y * v[k] + v[k]", "y = y * v[k] + v[k]"], {"madd": 2 * M, "add": 0}),
+    (["x = v[k]"], {}),
+    (["x = y + v[k]"], {}),
+])  # fmt: skip
 def test_chain_lengths(updates, expected):
     scop = looped(*updates)
     for kind in ("add", "mul", "madd", "exp"):

@@ -20,41 +20,35 @@ from perflex.features import (
 from sample_kernels import make, matmul, pointwise
 
 
-@pytest.mark.parametrize(
-    "identifier",
-    [
-        "f_mem_access", "f_mem_access_tag:aLD", "f_mem_access_tag:mm_PF_a",
-        "f_mem_access_tag:mm_PF_a_global_float32_load", "f_mem_access_global", "f_mem_access_float32",
-        "f_mem_access_store", "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1",
-        "f_mem_access_local_lstrides:{0:<=n}", "f_mem_access_gstrides:{1:16*n}_afr:>=2",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("identifier", [
+    "f_mem_access", "f_mem_access_tag:aLD", "f_mem_access_tag:mm_PF_a",
+    "f_mem_access_tag:mm_PF_a_global_float32_load", "f_mem_access_global", "f_mem_access_float32",
+    "f_mem_access_store", "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1",
+    "f_mem_access_local_lstrides:{0:<=n}", "f_mem_access_gstrides:{1:16*n}_afr:>=2",
+])  # fmt: skip
 def test_canonical_identifiers_round_trip(identifier):
     assert parse_feature(identifier).identifier == identifier
 
 
-@pytest.mark.parametrize(
-    ("identifier", "message"),
-    [
-        ("f_op_float32_mad", "did you mean madd"),
-        ("f_op_float32", "unknown operation ''"),
-        ("f_thread_grops", "did you mean f_thread_groups"),
-        ("f_mem_access_globl", "'globl' is not one of the allowed words"),
-        ("f_mem_access_float32_global", "'global' is out of order"),
-        ("f_mem_access_lstrides:{0}", "not of the form axis:constraint"),
-        ("f_mem_access_lstrides:{0:>}", "is not a number"),
-        ("f_mem_access_lstrides:0:1", "field lstrides is malformed"),
-        ("f_mem_access_afr:>1_lstrides:{0:1}", "field lstrides is malformed|field afr is malformed"),
-        ("f_mem_access_afr:~1", "is not a number"),
-        pytest.param("f_mem_access_afr:1" + 5000 * "0", "at most 18 digits", id="digits of a ratio"),
-        pytest.param(f"f_mem_access_lstrides:{{0:>n*{5000 * '9'}}}", "at most 18 digits", id="digits of a stride"),
-        pytest.param(f"f_mem_access_gstrides:{{{5000 * '9'}:1}}", "form axis:constraint", id="digits of an axis"),
-        ("f_mem_access_lstrides:{\u00b2:1}", "not of the form axis:constraint"),
-        ("f_mem_access_tag:", "the memory access tag '' is not a name"),
-        ("g_op_float32_add", "unknown feature"),
-        ("", "unknown feature"),
-    ],
-)
+@pytest.mark.parametrize(("identifier", "message"), [
+    ("f_op_float32_mad", "did you mean madd"),
+    ("f_op_float32", "unknown operation ''"),
+    ("f_thread_grops", "did you mean f_thread_groups"),
+    ("f_mem_access_globl", "'globl' is not one of the allowed words"),
+    ("f_mem_access_float32_global", "'global' is out of order"),
+    ("f_mem_access_lstrides:{0}", "not of the form axis:constraint"),
+    ("f_mem_access_lstrides:{0:>}", "is not a number"),
+    ("f_mem_access_lstrides:0:1", "field lstrides is malformed"),
+    ("f_mem_access_afr:>1_lstrides:{0:1}", "field lstrides is malformed|field afr is malformed"),
+    ("f_mem_access_afr:~1", "is not a number"),
+    pytest.param("f_mem_access_afr:1" + 5000 * "0", "at most 18 digits", id="digits of a ratio"),
+    pytest.param(f"f_mem_access_lstrides:{{0:>n*{5000 * '9'}}}", "at most 18 digits", id="digits of a stride"),
+    pytest.param(f"f_mem_access_gstrides:{{{5000 * '9'}:1}}", "form axis:constraint", id="digits of an axis"),
+    ("f_mem_access_lstrides:{\u00b2:1}", "not of the form axis:constraint"),
+    ("f_mem_access_tag:", "the memory access tag '' is not a name"),
+    ("g_op_float32_add", "unknown feature"),
+    ("", "unknown feature"),
+])  # fmt: skip
 def test_bad_identifiers_say_what_is_wrong(identifier, message):
     with pytest.raises(UnknownFeatureError, match=message):
         parse_feature(identifier)
@@ -74,21 +68,18 @@ def selected(pattern, n=64):
     return {item.access.text.partition("[")[0] for item in parse_feature(pattern).selected(scop, {"n": n})}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "arrays"),
-    [
-        ("f_mem_access_global", {"a", "b", "c"}), ("f_mem_access_global_lstrides:{1:n}", {"a", "b", "c"}),
-        ("f_mem_access_global_gstrides:{0:0}", {"a"}), ("f_mem_access_global_gstrides:{0:16;1:0}", {"b"}),
-        ("f_mem_access_global_gstrides:{1:16*n}", {"a", "c"}), ("f_mem_access_global_gstrides:{1:>=1024}", {"a", "c"}),
-        ("f_mem_access_global_gstrides:{1:>1024}", set()),
-        ("f_mem_access_global_gstrides:{1:<=1024}", {"a", "b", "c"}), ("f_mem_access_global_afr:1", {"c"}),
-        ("f_mem_access_global_afr:=4", {"a", "b"}), ("f_mem_access_global_afr:>3.5", {"a", "b"}),
-        ("f_mem_access_global_afr:<4", {"c"}), ("f_mem_access_local_lstrides:{0:0}", {"a_fetch"}),
-        ("f_mem_access_lstrides:{2:0}_global_float32", set()), ("f_mem_access_global_lstrides:{2:0}", {"a", "b", "c"}),
-        ("f_mem_access_global_lstrides:{2:>0}", set()), ("f_mem_access_float64", set()),
-        ("f_mem_access_tag:aLD", set()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("pattern", "arrays"), [
+    ("f_mem_access_global", {"a", "b", "c"}), ("f_mem_access_global_lstrides:{1:n}", {"a", "b", "c"}),
+    ("f_mem_access_global_gstrides:{0:0}", {"a"}), ("f_mem_access_global_gstrides:{0:16;1:0}", {"b"}),
+    ("f_mem_access_global_gstrides:{1:16*n}", {"a", "c"}), ("f_mem_access_global_gstrides:{1:>=1024}", {"a", "c"}),
+    ("f_mem_access_global_gstrides:{1:>1024}", set()),
+    ("f_mem_access_global_gstrides:{1:<=1024}", {"a", "b", "c"}), ("f_mem_access_global_afr:1", {"c"}),
+    ("f_mem_access_global_afr:=4", {"a", "b"}), ("f_mem_access_global_afr:>3.5", {"a", "b"}),
+    ("f_mem_access_global_afr:<4", {"c"}), ("f_mem_access_local_lstrides:{0:0}", {"a_fetch"}),
+    ("f_mem_access_lstrides:{2:0}_global_float32", set()), ("f_mem_access_global_lstrides:{2:0}", {"a", "b", "c"}),
+    ("f_mem_access_global_lstrides:{2:>0}", set()), ("f_mem_access_float64", set()),
+    ("f_mem_access_tag:aLD", set()),
+])  # fmt: skip
 def test_constraints_select_accesses(pattern, arrays):
     if "}_global" in pattern:
         with pytest.raises(UnknownFeatureError):
@@ -128,18 +119,15 @@ def value(identifier, kernel=None, n=N):
     return parse_feature(identifier).value(extract_scop(kernel or matmul(prefetch=True)), {"n": n}, Target())
 
 
-@pytest.mark.parametrize(
-    ("identifier", "expected"),
-    [
-        ("f_mem_footprint", 3 * N**2), ("f_mem_footprint_global", 3 * N**2), ("f_mem_footprint_load", 2 * N**2),
-        ("f_mem_footprint_array:a", N**2), ("f_mem_footprint_array:a_global_float32_load", N**2),
-        ("f_mem_footprint_array:a_store", 0), ("f_mem_footprint_array:a_fetch", 0),
-        ("f_mem_footprint_array:b_gstrides:{0:16}", N**2), ("f_mem_footprint_global_afr:>1", 2 * N**2),
-        ("f_mem_footprint_float64", 0), ("f_mem_access_array:a", N**3 / 16),
-        ("f_mem_access_array:a_fetch", (N**3 + N**3 / 16) / 32),
-        ("f_mem_access_array:a_fetch_local_store", N**3 / 16 / 32), ("f_mem_access_array:none", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("identifier", "expected"), [
+    ("f_mem_footprint", 3 * N**2), ("f_mem_footprint_global", 3 * N**2), ("f_mem_footprint_load", 2 * N**2),
+    ("f_mem_footprint_array:a", N**2), ("f_mem_footprint_array:a_global_float32_load", N**2),
+    ("f_mem_footprint_array:a_store", 0), ("f_mem_footprint_array:a_fetch", 0),
+    ("f_mem_footprint_array:b_gstrides:{0:16}", N**2), ("f_mem_footprint_global_afr:>1", 2 * N**2),
+    ("f_mem_footprint_float64", 0), ("f_mem_access_array:a", N**3 / 16),
+    ("f_mem_access_array:a_fetch", (N**3 + N**3 / 16) / 32),
+    ("f_mem_access_array:a_fetch_local_store", N**3 / 16 / 32), ("f_mem_access_array:none", 0),
+])  # fmt: skip
 def test_values(identifier, expected):
     assert parse_feature(identifier).identifier == identifier
     assert value(identifier) == expected
@@ -178,17 +166,14 @@ def _selected(identifier, kernel):
     return list(parse_feature(identifier).selected(extract_scop(kernel), {"n": N}))
 
 
-@pytest.mark.parametrize(
-    ("identifier", "message"),
-    [
-        ("f_mem_footprint_local", "local array exists once per work-group; footprints are of global arrays"),
-        ("f_mem_footprint_private_float32", "private array exists once per work-item"),
-        ("f_mem_footprint_globl", "'globl' is not one of the allowed words"),
-        ("f_mem_footprint_array:", "the array '' is not a name"),
-        ("f_mem_access_tag:x_array:a", "array: stands before tag:"),
-        ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),
-    ],
-)
+@pytest.mark.parametrize(("identifier", "message"), [
+    ("f_mem_footprint_local", "local array exists once per work-group; footprints are of global arrays"),
+    ("f_mem_footprint_private_float32", "private array exists once per work-item"),
+    ("f_mem_footprint_globl", "'globl' is not one of the allowed words"),
+    ("f_mem_footprint_array:", "the array '' is not a name"),
+    ("f_mem_access_tag:x_array:a", "array: stands before tag:"),
+    ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),
+])  # fmt: skip
 def test_bad_identifiers(identifier, message):
     with pytest.raises(UnknownFeatureError, match=message):
         parse_feature(identifier)

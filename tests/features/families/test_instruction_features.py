@@ -60,20 +60,16 @@ def test_address_arithmetic_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "tags",
-    [
-        ["transpose", "variant:tiled", "lsize:8", "rows:2", "dtype:float32", "groups_fit:False", "n:21"],
-        ["transpose", "variant:padded", "lsize:16", "rows:1", "dtype:float32", "groups_fit:True", "n:32"],
-        ["conv2d", "filter_size:3", "tile_x:2", "tile_y:1", "local:True", "dtype:float32", "lsize_0:8", "lsize_1:6",
-         "groups_fit:False", "nx:21", "ny:7"],
-        ["gsrb", "variant:branch", "colour:0", "dtype:float64", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:2",
-         "groups_fit:False", "nx:11", "ny:3", "nz:2"],
-        ["gsrb", "variant:stride2", "colour:1", "dtype:float32", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:1",
-         "groups_fit:False", "nx:22", "ny:3", "nz:1"],
-    ],
-    ids=["tiled", "padded", "convolution", "branch", "stride2"],
-)  # fmt: skip
+@pytest.mark.parametrize("tags", [
+    ["transpose", "variant:tiled", "lsize:8", "rows:2", "dtype:float32", "groups_fit:False", "n:21"],
+    ["transpose", "variant:padded", "lsize:16", "rows:1", "dtype:float32", "groups_fit:True", "n:32"],
+    ["conv2d", "filter_size:3", "tile_x:2", "tile_y:1", "local:True", "dtype:float32", "lsize_0:8", "lsize_1:6",
+     "groups_fit:False", "nx:21", "ny:7"],
+    ["gsrb", "variant:branch", "colour:0", "dtype:float64", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:2",
+     "groups_fit:False", "nx:11", "ny:3", "nz:2"],
+    ["gsrb", "variant:stride2", "colour:1", "dtype:float32", "lsize_0:10", "lsize_1:4", "lsize_2:1", "chunk:1",
+     "groups_fit:False", "nx:22", "ny:3", "nz:1"],
+], ids=["tiled", "padded", "convolution", "branch", "stride2"])  # fmt: skip
 def test_accesses_and_transactions_point_by_point(tags):
     kernel = one(*tags)
     scop = scop_of(kernel)

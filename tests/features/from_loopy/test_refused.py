@@ -59,18 +59,15 @@ def twice_entered():
     return made("{[i]: 0 <= i < n}", body)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "cycle"),
-    [
-        (ordered("i, j", "j, i"), "loop 'i' around 'j', loop 'j' around 'i'"),
-        (ordered("i, j", "k, i", "j, k"), "loop 'i' around 'j', loop 'j' around 'k', loop 'k' around 'i'"),
-        (dependent(("x", "z")), "instruction 'x' on 'z', 'z' on 'y', 'y' on 'x'"),
-        (dependent(("x", "z"), ("y", "y")), "instruction 'y' on 'y'"),
-        (BARRED, "instruction 'stop' on 'x', 'x' on 'stop'"),
-        (clamped("first"), "instruction 'al' on 'u', 'u' on 'w', 'w' on 'al'"),
-        (twice_entered(), "'whole', which is not in the loop, depends on 'add' in it, and 'spread' in it on 'whole'"),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "cycle"), [
+    (ordered("i, j", "j, i"), "loop 'i' around 'j', loop 'j' around 'i'"),
+    (ordered("i, j", "k, i", "j, k"), "loop 'i' around 'j', loop 'j' around 'k', loop 'k' around 'i'"),
+    (dependent(("x", "z")), "instruction 'x' on 'z', 'z' on 'y', 'y' on 'x'"),
+    (dependent(("x", "z"), ("y", "y")), "instruction 'y' on 'y'"),
+    (BARRED, "instruction 'stop' on 'x', 'x' on 'stop'"),
+    (clamped("first"), "instruction 'al' on 'u', 'u' on 'w', 'w' on 'al'"),
+    (twice_entered(), "'whole', which is not in the loop, depends on 'add' in it, and 'spread' in it on 'whole'"),
+])  # fmt: skip
 def test_the_whole_cycle_is_named(kernel, cycle):
     with pytest.raises(UnsupportedKernelError, match="cycle") as caught:
         extract_scop(kernel)
@@ -99,37 +96,31 @@ def loads(text):
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "variable", "value"),
-    [
-        ("", "row = i", "i"),
-        ("", "row = n - 1 - i", "n - 1 - i"),
-        ("", "row = i - 1 if i > 0 else 0", "(i - 1 if i > 0 else 0)"),
-        ("<int32> half = i // 2", "row = half + n // 4", "(i // 2 + n // 4)"),
-    ],
-)
+@pytest.mark.parametrize(("before", "variable", "value"), [
+    ("", "row = i", "i"),
+    ("", "row = n - 1 - i", "n - 1 - i"),
+    ("", "row = i - 1 if i > 0 else 0", "(i - 1 if i > 0 else 0)"),
+    ("<int32> half = i // 2", "row = half + n // 4", "(i // 2 + n // 4)"),
+])  # fmt: skip
 def test_a_variable_stands_for_its_value(before, variable, value):
     (one,) = loads(f"{before}\n<int32> {variable}\nb[i,j] = t[row,j]")
     (other,) = loads(f"b[i,j] = t[{value},j]")
     assert one.is_equal(other)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        # The value of the last iteration of a loop that is over.
-        "for k\n  <int32> row = k {id=w}\nend\nb[i,j] = t[row,j] {inames=i:j}",
-        # Written twice.
-        "<int32> row = i {id=w}\nrow = row + 1 {id=w2}\nb[i,j] = t[row,j]",
-        # Written where a condition holds.
-        "<int32> row = i {id=w, if=i < 5}\nb[i,j] = t[row,j]",
-        # The whole part of a product, or a condition with a fraction.
-        "<int32> row = 0.5 * i\nb[i,j] = t[row,j]",
-        "<int32> row = i if i < 1.5 else 0\nb[i,j] = t[row,j]",
-        # Cut off beyond 127.
-        "<int8> row = i\nb[i,j] = t[row,j]",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    # The value of the last iteration of a loop that is over.
+    "for k\n  <int32> row = k {id=w}\nend\nb[i,j] = t[row,j] {inames=i:j}",
+    # Written twice.
+    "<int32> row = i {id=w}\nrow = row + 1 {id=w2}\nb[i,j] = t[row,j]",
+    # Written where a condition holds.
+    "<int32> row = i {id=w, if=i < 5}\nb[i,j] = t[row,j]",
+    # The whole part of a product, or a condition with a fraction.
+    "<int32> row = 0.5 * i\nb[i,j] = t[row,j]",
+    "<int32> row = i if i < 1.5 else 0\nb[i,j] = t[row,j]",
+    # Cut off beyond 127.
+    "<int8> row = i\nb[i,j] = t[row,j]",
+])  # fmt: skip
 def test_what_is_not_certain_is_refused(text):
     with pytest.raises(UnsupportedKernelError, match="row depends on the data"):
         extract_scop(kernel(text))

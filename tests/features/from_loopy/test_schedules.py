@@ -82,27 +82,21 @@ def is_spared(kernel):
 OWN = [f"y[i] = y[i]*{k}.5f + x[i]" for k in range(6)]
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        OWN,
-        [f"y[{k}, i] = x[i] + {k}" for k in range(6)],
-        [f"y[i, {k}] = y[i, {k + 1}] + x[i + {k}]" for k in range(6)],
-        [f"y[2*i + 1] = x[i] + {k}" for k in range(6)],
-    ],
-)
+@pytest.mark.parametrize("statements", [
+    OWN,
+    [f"y[{k}, i] = x[i] + {k}" for k in range(6)],
+    [f"y[i, {k}] = y[i, {k + 1}] + x[i + {k}]" for k in range(6)],
+    [f"y[2*i + 1] = x[i] + {k}" for k in range(6)],
+])  # fmt: skip
 def test_elements_of_ones_own_need_no_check(statements):
     assert is_spared(rows(statements))
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        [*OWN, "z[i] = y[i + 1]"], [*OWN, "y[i // 2] = x[i]"], [*OWN, "z[i] = x[i] if y[n - 1 - i] > 0 else 0"],
-        [*OWN, "z[i] = x[i] {if=y[0] > 0}"], [f"y[i + {k}] = x[i]" for k in range(6)],
-        [f"y[0] = x[i] + {k}" for k in range(6)],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("statements", [
+    [*OWN, "z[i] = y[i + 1]"], [*OWN, "y[i // 2] = x[i]"], [*OWN, "z[i] = x[i] if y[n - 1 - i] > 0 else 0"],
+    [*OWN, "z[i] = x[i] {if=y[0] > 0}"], [f"y[i + {k}] = x[i]" for k in range(6)],
+    [f"y[0] = x[i] + {k}" for k in range(6)],
+])  # fmt: skip
 def test_elements_of_others_are_checked(statements):
     kernel = rows(statements)
     assert not is_spared(kernel)

@@ -93,14 +93,11 @@ def test_any_instruction_may_be_stated():
     assert not any(name.startswith("f_op") or "store" in name for name in none)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "stated", "message"),
-    [
-        (called(), {}, r"'call' is a call on sub-arrays \(gemv.*annotate\(kernel, instructions=\{'call': Instr"),
-        (called(), {"calls": InstructionCounts()}, "'calls' fits no instruction"),
-        (written_out(), {"call": InstructionCounts()}, "reduction of instruction 'call' is .* state call_j_update"),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "stated", "message"), [
+    (called(), {}, r"'call' is a call on sub-arrays \(gemv.*annotate\(kernel, instructions=\{'call': Instr"),
+    (called(), {"calls": InstructionCounts()}, "'calls' fits no instruction"),
+    (written_out(), {"call": InstructionCounts()}, "reduction of instruction 'call' is .* state call_j_update"),
+])  # fmt: skip
 def test_what_is_not_stated_or_fits_nothing_is_refused(kernel, stated, message):
     with pytest.raises(UnsupportedKernelError, match=message):
         extract_scop(annotate(kernel, instructions=stated))

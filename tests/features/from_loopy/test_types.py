@@ -109,13 +109,10 @@ def flat(subscript, shape):
     )
 
 
-@pytest.mark.parametrize(
-    ("flattened", "plain"),
-    [
-        ("n*i + j", "i, j"), ("j*n + i", "j, i"), ("n*(i + 1) - j - 1", "i, n - 1 - j"),
-        ("n*n - 1 - n*i - j", "n - 1 - i, n - 1 - j"), ("(i*n + j)", "i, j"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flattened", "plain"), [
+    ("n*i + j", "i, j"), ("j*n + i", "j, i"), ("n*(i + 1) - j - 1", "i, n - 1 - j"),
+    ("n*n - 1 - n*i - j", "n - 1 - i, n - 1 - j"), ("(i*n + j)", "i, j"),
+])  # fmt: skip
 def test_flattened_subscripts_are_the_axes_they_stand_for(flattened, plain):
     one = next(i for i in counts_of(extract_scop(flat(flattened, "n*n"))).accesses if i.array.name == "x")
     two = next(i for i in counts_of(extract_scop(flat(plain, "n, n"))).accesses if i.array.name == "x")
@@ -150,19 +147,16 @@ def counted(body, *, result="float16", right="float16", tags="i:l.1; j:l.0"):
     return {one.identifier.removeprefix("f_op_"): one.value for one in found if one.identifier.startswith("f_op_")}
 
 
-@pytest.mark.parametrize(
-    ("body", "operations"),
-    [
-        # By hand: 8 by 8 results, of 8 steps each.
-        ("c[i, j] = sum(k, a[i, k]*b[k, j])", {"float16_madd": SIZE**3}),
-        ("c[i, j] = product(k, a[i, k])", {"float16_mul": SIZE**3}),
-        ("c[i, j] = a[i, j] + sum(k, a[i, k]*b[k, j])", {"float16_madd": SIZE**3, "float16_add": SIZE**2}),
-        ("c[i, j] = sum(k, a[i, k]*sum(l, b[k, l]))", {"float16_add": SIZE**4, "float16_madd": SIZE**3}),
-        ("c[i, j] = a[i, j]*0.5 + 0.25", {"float16_madd": SIZE**2}),
-        ("c[i, j] = a[i, j]*0.5 if a[i, j] > b[i, j] else 1.5", {"float16_cmp": SIZE**2, "float16_mul": SIZE**2}),
-        ("c[i, j] = i/(j + 1)*a[i, j]", {"float16_add": SIZE**2, "float16_div": SIZE**2, "float16_mul": SIZE**2}),
-    ],
-)
+@pytest.mark.parametrize(("body", "operations"), [
+    # By hand: 8 by 8 results, of 8 steps each.
+    ("c[i, j] = sum(k, a[i, k]*b[k, j])", {"float16_madd": SIZE**3}),
+    ("c[i, j] = product(k, a[i, k])", {"float16_mul": SIZE**3}),
+    ("c[i, j] = a[i, j] + sum(k, a[i, k]*b[k, j])", {"float16_madd": SIZE**3, "float16_add": SIZE**2}),
+    ("c[i, j] = sum(k, a[i, k]*sum(l, b[k, l]))", {"float16_add": SIZE**4, "float16_madd": SIZE**3}),
+    ("c[i, j] = a[i, j]*0.5 + 0.25", {"float16_madd": SIZE**2}),
+    ("c[i, j] = a[i, j]*0.5 if a[i, j] > b[i, j] else 1.5", {"float16_cmp": SIZE**2, "float16_mul": SIZE**2}),
+    ("c[i, j] = i/(j + 1)*a[i, j]", {"float16_add": SIZE**2, "float16_div": SIZE**2, "float16_mul": SIZE**2}),
+])  # fmt: skip
 def test_half_precision_is_counted_as_such(body, operations):
     assert counted(body) == operations
 
@@ -178,23 +172,20 @@ def test_a_reduction_in_local_memory():
     assert counted("c[i, 0] = sum(k, a[i, k])", tags="k:l.0; i:g.0") == {"float16_add": SIZE * (SIZE + 7)}
 
 
-@pytest.mark.parametrize(
-    ("body", "message", "written", "operations"),
-    [
-        (
-            "c[i, j] = max(k, a[i, k])",
-            r"no number of type float16 to begin a max reduction.*<float16> m = x\[0\].*m = fmax\(m, x\[k\]\)",
-            "<float16> m = a[i, 0] {id=m0}|m = fmax(m, a[i, k]) {id=m1,dep=m0}|c[i, j] = m {dep=m1}",
-            {"float16_max": SIZE**3},
-        ),
-        (
-            "g[i, j] = min(k, e[i, k])",
-            r"no number of type int8 to begin a min reduction.*<int8> m = x\[0\].*m = x\[k\] if x\[k\] < m else m ",
-            "<int8> m = e[i, 0] {id=m0}|m = e[i, k] if e[i, k] < m else m {id=m1,dep=m0}|g[i, j] = m {dep=m1}",
-            {"int32_cmp": SIZE**3},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("body", "message", "written", "operations"), [
+    (
+        "c[i, j] = max(k, a[i, k])",
+        r"no number of type float16 to begin a max reduction.*<float16> m = x\[0\].*m = fmax\(m, x\[k\]\)",
+        "<float16> m = a[i, 0] {id=m0}|m = fmax(m, a[i, k]) {id=m1,dep=m0}|c[i, j] = m {dep=m1}",
+        {"float16_max": SIZE**3},
+    ),
+    (
+        "g[i, j] = min(k, e[i, k])",
+        r"no number of type int8 to begin a min reduction.*<int8> m = x\[0\].*m = x\[k\] if x\[k\] < m else m ",
+        "<int8> m = e[i, 0] {id=m0}|m = e[i, k] if e[i, k] < m else m {id=m1,dep=m0}|g[i, j] = m {dep=m1}",
+        {"int32_cmp": SIZE**3},
+    ),
+])  # fmt: skip
 def test_a_maximum_that_loopy_cannot_begin_says_how_to_write_it(body, message, written, operations):
     with pytest.raises(UnsupportedKernelError, match=message):
         counted(body)

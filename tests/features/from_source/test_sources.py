@@ -19,14 +19,11 @@ __kernel void sums(__global float *a, __global float *c, int n) {{
 """
 
 
-@pytest.mark.parametrize(
-    ("body", "length"),
-    [
-        ("c[i] += a[k];", 1), ("c[i] = a[k] * c[i] + 1.0f;", 1), ("c[i] = (c[i] + a[k]) * a[k + 1];", 2),
-        ("float t = c[i] + a[k]; c[i] = t;", 1), ("c[k] += a[i];", 0), ("c[i + 1] = c[i] + a[k];", 0),
-        ("c[i] = a[k] + a[k + 1];", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "length"), [
+    ("c[i] += a[k];", 1), ("c[i] = a[k] * c[i] + 1.0f;", 1), ("c[i] = (c[i] + a[k]) * a[k + 1];", 2),
+    ("float t = c[i] + a[k]; c[i] = t;", 1), ("c[k] += a[i];", 0), ("c[i + 1] = c[i] + a[k];", 0),
+    ("c[i] = a[k] + a[k + 1];", 0),
+])  # fmt: skip
 def test_an_element_that_each_iteration_updates(body, length):
     kernel = source_kernel(SUMS.format(body=body), "sums", local=(32,), global_size=("n",))
     found = {
@@ -58,28 +55,22 @@ def stores(body):
     return float(found.value), found.exact
 
 
-@pytest.mark.parametrize(
-    ("body", "most"),
-    [
-        ("if (flag[i] && i < n) a[i] = 1;", 200), ("if (i < n && flag[i]) a[i] = 1;", 200),
-        ("if (i < n && flag[i] && threadIdx.x < 3) a[i] = 1;", 12), ("if (!(i >= n || flag[i])) a[i] = 1;", 200),
-        ("if (i < n || flag[i]) a[i] = 1;", 256), ("if (i < n && flag[i]) {} else a[i] = 1;", 256),
-        ("if (i >= n || flag[i]) {} else a[i] = 1;", 200), ("if (i < 0 && flag[i]) a[i] = 1;", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "most"), [
+    ("if (flag[i] && i < n) a[i] = 1;", 200), ("if (i < n && flag[i]) a[i] = 1;", 200),
+    ("if (i < n && flag[i] && threadIdx.x < 3) a[i] = 1;", 12), ("if (!(i >= n || flag[i])) a[i] = 1;", 200),
+    ("if (i < n || flag[i]) a[i] = 1;", 256), ("if (i < n && flag[i]) {} else a[i] = 1;", 256),
+    ("if (i >= n || flag[i]) {} else a[i] = 1;", 200), ("if (i < 0 && flag[i]) a[i] = 1;", 0),
+])  # fmt: skip
 def test_known_parts_bound_the_others(body, most):
     # By truth tables: the most elements of any flags for which it stores.
     assert stores(body)[0] == most
 
 
-@pytest.mark.parametrize(
-    ("body", "count"),
-    [
-        ("if (m != nullptr && i < n) a[i] = 1;", 200), ("if (threadIdx.x == 0 && m) a[i] = 1;", 4),
-        ("if (m == NULL) a[i] = 1;", 0), ("if (0 != m) a[i] = 1;", 256), ("if (!m) a[i] = 1;", 0),
-        ("if ((float *)0 == m || i < 8) a[i] = 1;", 8),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "count"), [
+    ("if (m != nullptr && i < n) a[i] = 1;", 200), ("if (threadIdx.x == 0 && m) a[i] = 1;", 4),
+    ("if (m == NULL) a[i] = 1;", 0), ("if (0 != m) a[i] = 1;", 256), ("if (!m) a[i] = 1;", 0),
+    ("if ((float *)0 == m || i < 8) a[i] = 1;", 8),
+])  # fmt: skip
 def test_arguments_are_no_null_pointers(body, count):
     assert stores(body) == (count, True)
 

@@ -55,13 +55,10 @@ def sectors(stride_bytes, width, pieces):
     return total
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size", "width"),
-    [
-        ("float2", 8, 8), ("float4", 16, 16), ("double2", 16, 16), ("float8", 32, 16), ("char16", 16, 16),
-        ("float3", 16, 16),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("dtype", "size", "width"), [
+    ("float2", 8, 8), ("float4", 16, 16), ("double2", 16, 16), ("float8", 32, 16), ("char16", 16, 16),
+    ("float3", 16, 16),
+])  # fmt: skip
 @pytest.mark.parametrize("stride", [1, 3])
 def test_sectors_are_those_of_wide_instructions(dtype, size, width, stride):
     kernel = copy(dtype, stride)

@@ -117,13 +117,10 @@ CONDITIONS = ("g0 < 2000", "g0 >= 18000", "g0 % 10 == 3")
 
 
 # Each condition and each machine stands in a test that is not slow.
-@pytest.mark.parametrize(
-    ("machine", "condition"),
-    [
-        *(pytest.param(V100, one, id=f"V100-{one}", marks=() if one in CONDITIONS[:2] else SLOW) for one in CONDITIONS),
-        *(pytest.param(FEW_UNITS, one, id=f"two units-{one}", marks=() if "%" in one else SLOW) for one in CONDITIONS),
-    ],
-)
+@pytest.mark.parametrize(("machine", "condition"), [
+    *(pytest.param(V100, one, id=f"V100-{one}", marks=() if one in CONDITIONS[:2] else SLOW) for one in CONDITIONS),
+    *(pytest.param(FEW_UNITS, one, id=f"two units-{one}", marks=() if "%" in one else SLOW) for one in CONDITIONS),
+])  # fmt: skip
 def test_work_groups_in_which_nothing_runs_take_no_room_in_l1(machine, condition):
     runs = [estimate_volumes(with_table(20_000, condition).scop(), {}, machine)]
     runs.append(estimate_volumes(with_table(2000).scop(), {}, machine))

@@ -113,18 +113,15 @@ statements:
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("[c, 4b + e, 32a + d] }", "[c, 4b + e, 32a + 31 - d] }", "moves through its array otherwise"),
-        ("[c + 2, 4b + e + 1, 32a + d + 1]", "[c + 1, 4b + e + 1, 32a + d + 1]", "unevenly about its own along z"),
-        ("0 <= l0 < 32", "1 <= l0 < 32", "do not divide the grid evenly"),
-        ("{name: g, space: global, dtype: float64", "{name: g, space: global, dtype: float32", "different sizes"),
-        ("strides: [n*n, n, 1]}\n- {name: v", "strides: [n*n, n, 2]}\n- {name: v", "array with three axes"),
-        ("direction: store", "direction: load", "both load and store"),
-        ('d] }"}\n  - {array: v', 'floor(d/2)] }"}\n  - {array: v', "not affine"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "reason"), [
+    ("[c, 4b + e, 32a + d] }", "[c, 4b + e, 32a + 31 - d] }", "moves through its array otherwise"),
+    ("[c + 2, 4b + e + 1, 32a + d + 1]", "[c + 1, 4b + e + 1, 32a + d + 1]", "unevenly about its own along z"),
+    ("0 <= l0 < 32", "1 <= l0 < 32", "do not divide the grid evenly"),
+    ("{name: g, space: global, dtype: float64", "{name: g, space: global, dtype: float32", "different sizes"),
+    ("strides: [n*n, n, 1]}\n- {name: v", "strides: [n*n, n, 2]}\n- {name: v", "array with three axes"),
+    ("direction: store", "direction: load", "both load and store"),
+    ('d] }"}\n  - {array: v', 'floor(d/2)] }"}\n  - {array: v', "not affine"),
+])  # fmt: skip
 def test_what_is_no_such_stencil_is_refused_with_the_reason(old, new, reason):
     assert old in SECOND
     scop = scop_from_yaml(SECOND.replace(old, new, 1))

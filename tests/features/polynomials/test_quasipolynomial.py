@@ -139,16 +139,13 @@ def poly(text):
     return QuasiPolynomial.parse(f"[n, m] -> {{ {text} }}")
 
 
-@pytest.mark.parametrize(
-    ("above", "below", "text"),
-    [
-        ("1/16*n^3", "n^2", "n/16"), ("7*n^3 - 42*n^2 + 84*n - 56", "n^3 - 12*n + 16", "(7*n - 14)/(n + 4)"),
-        ("n", "n", "1"), ("3*n*m", "2*n", "3*m/2"), ("n^2 - m^2", "n + m", "-m + n"), ("n^2 - m^2", "m - n", "-m - n"),
-        ("n", "n*m", "1/m"), ("n", "2*n*m", "1/(2*m)"), ("n*m + m", "n + 1", "m"),
-        ("n + 1", "n*m + m", "(n + 1)/(m*n + m)"), ("n*floor((n + 15)/16)", "n", "floor((n + 15)/16)"),
-        ("n + 3", "16", "(n + 3)/16"), ("0", "n", "0"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("above", "below", "text"), [
+    ("1/16*n^3", "n^2", "n/16"), ("7*n^3 - 42*n^2 + 84*n - 56", "n^3 - 12*n + 16", "(7*n - 14)/(n + 4)"),
+    ("n", "n", "1"), ("3*n*m", "2*n", "3*m/2"), ("n^2 - m^2", "n + m", "-m + n"), ("n^2 - m^2", "m - n", "-m - n"),
+    ("n", "n*m", "1/m"), ("n", "2*n*m", "1/(2*m)"), ("n*m + m", "n + 1", "m"),
+    ("n + 1", "n*m + m", "(n + 1)/(m*n + m)"), ("n*floor((n + 15)/16)", "n", "floor((n + 15)/16)"),
+    ("n + 3", "16", "(n + 3)/16"), ("0", "n", "0"),
+])  # fmt: skip
 def test_short_texts(above, below, text):
     found = str(ratio_of(poly(above), poly(below), EVERYWHERE))
     value = poly(above).evaluate(SIZES) / poly(below).evaluate(SIZES)

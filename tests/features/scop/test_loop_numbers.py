@@ -42,16 +42,13 @@ def written(domain, more="", top=""):
     return scop_from_yaml(top + SCOP.format(domain=domain, more=more))
 
 
-@pytest.mark.parametrize(
-    ("domain", "first", "last"),
-    [
-        ("64g + l <= j < 64g + l + 9", lambda i: i, lambda i: i + 8),
-        ("64*(64g + l) <= j < 64*(64g + l) + 64", lambda i: 64 * i, lambda i: 64 * i + 63),
-        ("64g + l <= j < n", lambda i: i, lambda _: N - 1),
-        ("0 <= j <= 64g + l", lambda _: 0, lambda i: i),
-        ("7 <= j < n", lambda _: 7, lambda _: N - 1),
-    ],
-)
+@pytest.mark.parametrize(("domain", "first", "last"), [
+    ("64g + l <= j < 64g + l + 9", lambda i: i, lambda i: i + 8),
+    ("64*(64g + l) <= j < 64*(64g + l) + 64", lambda i: 64 * i, lambda i: 64 * i + 63),
+    ("64g + l <= j < n", lambda i: i, lambda _: N - 1),
+    ("0 <= j <= 64g + l", lambda _: 0, lambda i: i),
+    ("7 <= j < n", lambda _: 7, lambda _: N - 1),
+])  # fmt: skip
 def test_a_loop_begins_at_the_first_iteration(domain, first, last):
     assert kernel_feature_values(FEATURES, written(domain), {"n": N}, machine="V100") == executed(first, last)
 

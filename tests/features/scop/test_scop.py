@@ -59,26 +59,20 @@ def test_content_hash_changes_with_every_part():
     assert len(hashes) == len(edits) + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{ unclosed", r"the Scop description, line [12]"), ("just text", "no mapping with a field 'schema'"),
-        ("!!python/object/apply:os.system ['true']", r"line 1: the tag .* is refused"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message"), [
+    ("{ unclosed", r"the Scop description, line [12]"), ("just text", "no mapping with a field 'schema'"),
+    ("!!python/object/apply:os.system ['true']", r"line 1: the tag .* is refused"),
+])  # fmt: skip
 def test_not_yaml_and_hostile_yaml(text, message):
     with pytest.raises(FileFormatError, match=message):
         scop_from_yaml(text)
 
 
-@pytest.mark.parametrize(
-    ("subscript", "stride", "group_stride"),
-    [
-        ("i", "1", "32"), ("n - 1 - i", "-1", "-32"), ("3*i + 2", "3", "96"), ("i % 4", None, "0"),
-        ("i // 2", None, "16"), ("i // 32", "0", "1"), ("i % 32", "1", "0"), ("(i % 32) * 2 + i // 32", "2", "1"),
-        ("0", "0", "0"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("subscript", "stride", "group_stride"), [
+    ("i", "1", "32"), ("n - 1 - i", "-1", "-32"), ("3*i + 2", "3", "96"), ("i % 4", None, "0"),
+    ("i // 2", None, "16"), ("i // 32", "0", "1"), ("i % 32", "1", "0"), ("(i % 32) * 2 + i // 32", "2", "1"),
+    ("0", "0", "0"),
+])  # fmt: skip
 def test_strides_of_quasi_affine_subscripts(subscript, stride, group_stride):
     data, grid = "x: float32[4*n]; out: float32[n]", "i/32: g.0, l.0"
     kernel = written("{[i]: 0<=i<n}", f"out[i] = x[{subscript}]", data, grid, assume="n mod 32 = 0 and n >= 64")
@@ -163,17 +157,14 @@ def test_orders_and_loops_that_make_no_sense_are_refused(case):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        File(more=entry("name: behind", "[1]")),
-        File(more=entry("name: a loop of the same name behind", "[1, i, 0]", "i")),
-        File(more=entry("name: in the same loop", "[0, i, 1, j, 0]", "i, j")),
-        File(more=entry("name: no order", "[]")), File(more=entry("name: an own loop", "[1]", "k")),
-        File(more=entry("name: add.1", "[0, i, 0, j, 0]", "i, j")), File(launch=", host_loops: [i], unrolled: [j]"),
-        File("[0, lane, 0, j, 0]", "lane, j"), File(statement="  averages: {j: 5/6}\n"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("file", [
+    File(more=entry("name: behind", "[1]")),
+    File(more=entry("name: a loop of the same name behind", "[1, i, 0]", "i")),
+    File(more=entry("name: in the same loop", "[0, i, 1, j, 0]", "i, j")),
+    File(more=entry("name: no order", "[]")), File(more=entry("name: an own loop", "[1]", "k")),
+    File(more=entry("name: add.1", "[0, i, 0, j, 0]", "i, j")), File(launch=", host_loops: [i], unrolled: [j]"),
+    File("[0, lane, 0, j, 0]", "lane, j"), File(statement="  averages: {j: 5/6}\n"),
+])  # fmt: skip
 def test_what_makes_sense_is_read(file):
     assert scop_from_yaml(file.text).statements[0].name == "add"
 
@@ -226,31 +217,28 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
         assert ours == loopy
 
 
-@pytest.mark.parametrize(
-    ("found", "instead", "message"),
-    [
-        ("schema: perflex-scop/1\n", "", "there is no field 'schema'"),
-        ("scop/1", "scop/9", "version '9' of perflex-scop is not version 1"),
-        ("launches:", "launched:", "field launched: there is no such field"),
-        (TRANSPOSE[TRANSPOSE.index("barriers") :], "barriers: 3\n", "field barriers: a list must stand here, not 3"),
-        ('"floor(n/16)"', '"n +"', "field launches[0].groups[0]: it is not isl notation"),
-        ("direction: load", "direction: read", "direction: it must be one of 'load', 'store', not 'read'"),
-        ("schedule: [0]", "order: [0]", "line 15, field statements[0].order: there is no such field"),
-        ("space: local, ", "", "line 11, field arrays[2].space: it is missing"),
-        ("- name: put", "- name: put\n  name: get", "the field 'name' stands here twice"),
-        ("schedule: [0]", "schedule: &a [0]", "anchors and aliases are refused"),
-        ("shape: [n, n], strides", "shape: ['[m] -> { m }', n], strides", "'m' is none of the parameters"),
-        ("n mod 16 = 0", "n mod = 0", "field assumptions: it is not isl notation"),
-        ("16g1 + l1, 16g0 + l0", "1234567890123456g1 + l1, 16g0 + l0", "a number has more than 15 digits"),
-        ("array: tile, direction: store", "array: pile, direction: store", "accesses 'pile', which is not declared"),
-        ("space: local", "space: shared", "has address space 'shared'; use one of"),
-        ("dtype: float32, shape: [16, 17]", "dtype: real, shape: [16, 17]", "a numpy type such as float32"),
-        ("schedule: [0]", "schedule: [0, k, 1]", "needs a dimension for each of the 4 axes and 1 loops"),
-        ("[16g1 + l1, 16g0 + l0]", "[16g1 + l1]", "'a' in 'fetch' has 1 subscripts, not 2"),
-        ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ [g0, g1, l0] -> [0, l0] }", "'tile' in 'fetch' has 3 variables, not 4"),
-        ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
-    ],
-)
+@pytest.mark.parametrize(("found", "instead", "message"), [
+    ("schema: perflex-scop/1\n", "", "there is no field 'schema'"),
+    ("scop/1", "scop/9", "version '9' of perflex-scop is not version 1"),
+    ("launches:", "launched:", "field launched: there is no such field"),
+    (TRANSPOSE[TRANSPOSE.index("barriers") :], "barriers: 3\n", "field barriers: a list must stand here, not 3"),
+    ('"floor(n/16)"', '"n +"', "field launches[0].groups[0]: it is not isl notation"),
+    ("direction: load", "direction: read", "direction: it must be one of 'load', 'store', not 'read'"),
+    ("schedule: [0]", "order: [0]", "line 15, field statements[0].order: there is no such field"),
+    ("space: local, ", "", "line 11, field arrays[2].space: it is missing"),
+    ("- name: put", "- name: put\n  name: get", "the field 'name' stands here twice"),
+    ("schedule: [0]", "schedule: &a [0]", "anchors and aliases are refused"),
+    ("shape: [n, n], strides", "shape: ['[m] -> { m }', n], strides", "'m' is none of the parameters"),
+    ("n mod 16 = 0", "n mod = 0", "field assumptions: it is not isl notation"),
+    ("16g1 + l1, 16g0 + l0", "1234567890123456g1 + l1, 16g0 + l0", "a number has more than 15 digits"),
+    ("array: tile, direction: store", "array: pile, direction: store", "accesses 'pile', which is not declared"),
+    ("space: local", "space: shared", "has address space 'shared'; use one of"),
+    ("dtype: float32, shape: [16, 17]", "dtype: real, shape: [16, 17]", "a numpy type such as float32"),
+    ("schedule: [0]", "schedule: [0, k, 1]", "needs a dimension for each of the 4 axes and 1 loops"),
+    ("[16g1 + l1, 16g0 + l0]", "[16g1 + l1]", "'a' in 'fetch' has 1 subscripts, not 2"),
+    ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ [g0, g1, l0] -> [0, l0] }", "'tile' in 'fetch' has 3 variables, not 4"),
+    ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
+])  # fmt: skip
 def test_what_the_page_says_is_refused(found, instead, message, tmp_path, capfd):
     path = tmp_path / "transpose.yaml"
     assert found in TRANSPOSE
