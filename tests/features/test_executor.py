@@ -117,12 +117,8 @@ def test_a_kernel_that_cannot_be_counted_drops_only_itself(executor):
     ("f_op_float32_exp", None, NoMatchError, r"f_op_float32_exp matches nothing.*f_op_float32_madd"),
     ("f_op_float32_mul", [(INDIRECT, {"n": 64})], CalibrationError, r"none of the kernels can be.*is indirect"),
     # The first error in order is raised.
-    (
-        "f_op_float32_mul",
-        [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)],
-        MissingSizeError,
-        "needs a value for size n",
-    ),
+    ("f_op_float32_mul", [(pointwise(f"x[i] * {k}"), {"n": 64} if k < 3 else {"m": k}) for k in range(8)],
+        MissingSizeError, "needs a value for size n"),
 ])  # fmt: skip
 def test_errors_are_the_projects_own(executor, feature_name, kernels, error, words):
     with pytest.raises(error, match=words):

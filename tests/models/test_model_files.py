@@ -108,15 +108,13 @@ def test_every_shipped_model_can_be_read():
             assert parameter.unit
 
 
-def test_shipped_names_are_suggested():
-    with pytest.raises(FileFormatError, match="no model is called 'madd_onyl'; did you mean 'madd_only'"):
-        load_model("madd_onyl")
-    with pytest.raises(FileFormatError, match="no model is called 'generl'; did you mean 'general'"):
-        load_model("generl")
-    with pytest.raises(FileFormatError, match="no model is called"):
-        load_model("../models/madd_only")
-    with pytest.raises(FileFormatError, match="cannot read"):
-        load_model("none.yaml")
+@pytest.mark.parametrize(("name", "says"), [
+    ("madd_onyl", "no model is called 'madd_onyl'; did you mean 'madd_only'"), ("none.yaml", "cannot read"),
+    ("generl", "no model is called 'generl'; did you mean 'general'"), ("../models/madd_only", "no model is called"),
+])  # fmt: skip
+def test_shipped_names_are_suggested(name, says):
+    with pytest.raises(FileFormatError, match=says):
+        load_model(name)
 
 
 @pytest.mark.parametrize(("pattern", "replacement", "says"), [
@@ -132,11 +130,8 @@ def test_shipped_names_are_suggested():
     ("unit: s per access", "unit: 1", "field parameters.p_mem.unit: a text"),
     ("tags: \\[empty\\]", "tags: empty", r"field measurement_kernels\[1\].tags: a list"),
     ("tags: \\[empty\\]", "tags: [1]", r"field measurement_kernels\[1\].tags\[0\]: a text"),
-    (
-        "tags: \\[empty\\]",
-        "tag: [empty]",
-        r"field measurement_kernels\[1\].tag: there is no such field; known here: .*tags",
-    ),
+    ("tags: \\[empty\\]", "tag: [empty]",
+        r"field measurement_kernels\[1\].tag: there is no such field; known here: .*tags"),
     ("match: superset", "mode: superset", r"field measurement_kernels\[0\].mode: there is no such"),
     ("match: superset", "match: !!python/name:os.system", "tag .* is refused"),
     ("output: f_cl_wall_time", "output: seconds", "the output must be one feature"),

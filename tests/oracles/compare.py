@@ -13,8 +13,6 @@ import numpy as np
 from oracles import brute
 from perflex.features import Target, counts_of, extract_scop, parse_feature
 
-__all__ = ["SUB_GROUP", "check_accesses", "check_counts", "in_python"]
-
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from perflex.machines.residency import Resources, resources_in_log
 
-__all__ = ["Compiled", "compile_cuda", "loads_in_ptx", "nvrtc_library"]
-
 
 @dataclass(frozen=True)
 class Compiled:

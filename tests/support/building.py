@@ -3,8 +3,6 @@
 from perflex.features import SizedKernel
 from perflex.timing.launch.request import request_for
 
-__all__ = ["built"]
-
 
 def built(backend, kernel, sizes, label):
     """Return a kernel with sizes, ready to run on the backend's device."""

@@ -3,8 +3,6 @@
 import loopy as lp
 import numpy as np
 
-__all__ = ["two_programs"]
-
 
 def two_programs():
     """Return a kernel of two device programs: one scales, the other adds both ends, a global barrier between."""

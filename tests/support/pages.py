@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "blocks", "commands", "is_notebook", "pages", "python_source"]
-
 TOP = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^(?P<indent>[ >]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _OPTION = re.compile(r"^:(?P<name>[\w-]+): *(?P<value>.*)$")

@@ -9,8 +9,6 @@ from typing import Any
 from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
 
-__all__ = ["Kept", "ScriptedDevice", "jobs", "law"]
-
 # The fake device never looks at the kernel.
 KERNEL = None
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from perflex.features import SourceKernel, source_kernel
 
-__all__ = ["AXPY", "LAUNCHED", "Launched", "axpy", "kernel"]
-
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 AXPY = """

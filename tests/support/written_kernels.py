@@ -5,8 +5,6 @@ import re
 import loopy as lp
 import numpy as np
 
-__all__ = ["arrays", "stepped", "written"]
-
 
 def written(domains, text, data, steps="", *, more=(), assume="n >= 1", name="written", **options):
     """Make a kernel with arrays as of `arrays` and ``more``, and take steps as of `stepped`.

@@ -187,10 +187,8 @@ def _line(instructions, names):
 @pytest.mark.parametrize(("kernel", "words"), [
     (_indirect(), r"load x\[index\[.*depends on index"),
     (_line("r[i] = x[i] if y[i] > 0 else 0", "x, y, r"), r"load x\[i\].*depends on y"),
-    (
-        _line([lp.CInstruction("i", "r[i] = i;", assignees="r[i]", id="raw")], "r"),
-        "instruction 'raw' of 'work' is not a plain assignment",
-    ),
+    (_line([lp.CInstruction("i", "r[i] = i;", assignees="r[i]", id="raw")], "r"),
+        "instruction 'raw' of 'work' is not a plain assignment"),
 ])  # fmt: skip
 def test_what_data_decide_and_literal_code_are_refused(kernel, words):
     with pytest.raises(UnsupportedKernelError, match=words):

@@ -138,15 +138,13 @@ def test_index_tuples_that_may_be_one_element_make_a_bound():
     assert [item.footprint_exact for item in found.accesses] == [True, False]
 
 
-def test_unknown_names_are_told():
-    found = counts(matmul(prefetch=True))
-    with pytest.raises(NoMatchError, match="has no global array 'aa'; did you mean 'a'"):
-        found.footprint_of(array="aa")
-    with pytest.raises(NoMatchError, match="has no global array 'velocity'; there are a, b, c"):
-        found.footprint_of(array="velocity")
-    with pytest.raises(NoMatchError, match="no global array 'a_fetch'"):
-        found.footprint_of(array="a_fetch")
-    with pytest.raises(NoMatchError, match="has no access tag of a global array 'aLD'; there are none"):
-        found.footprint_of(tag="aLD")
-    with pytest.raises(NoMatchError, match=r"has array 'a', direction 'store'; its accesses are a\["):
-        found.footprint_of(array="a", direction="store")
+@pytest.mark.parametrize(("asked", "message"), [
+    ({"array": "aa"}, "has no global array 'aa'; did you mean 'a'"),
+    ({"array": "velocity"}, "has no global array 'velocity'; there are a, b, c"),
+    ({"array": "a_fetch"}, "no global array 'a_fetch'"),
+    ({"tag": "aLD"}, "has no access tag of a global array 'aLD'; there are none"),
+    ({"array": "a", "direction": "store"}, r"has array 'a', direction 'store'; its accesses are a\["),
+])  # fmt: skip
+def test_unknown_names_are_told(asked, message):
+    with pytest.raises(NoMatchError, match=message):
+        counts(matmul(prefetch=True)).footprint_of(**asked)

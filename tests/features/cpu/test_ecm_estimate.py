@@ -119,33 +119,23 @@ def test_accesses_that_are_followed_approximately_are_said(domain, code, arrays,
     assert note.startswith("access a[")
 
 
-def test_wrong_arguments_are_named():
-    sizes = {"M": 100, "N": 100}
-    with pytest.raises(MachineError, match="V100 has no cache levels"):
-        estimate_ecm(jacobi3d(), sizes, "V100")
-    with pytest.raises(MissingSizeError, match="N"):
-        estimate_ecm(jacobi3d(), {"M": 100}, "clx")
-    with pytest.raises(FeatureError, match="reference or paper"):
-        estimate_ecm(jacobi3d(), sizes, "clx", convention="other")
-    with pytest.raises(FeatureError, match="0 working cores"):
-        estimate_ecm(jacobi3d(), sizes, "clx", cores=0)
-    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* i, j, k"):
-        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"x": 5})
-    with pytest.raises(FeatureError, match="block of loop 'i'"):
-        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 0})
-    with pytest.raises(FeatureError, match=r"block of loop 'i' .* whole number"):
-        estimate_ecm(jacobi3d(), sizes, "clx", blocks={"i": 2.5})
-    with pytest.raises(UnsupportedKernelError, match=r"no loop 'x'.* to fold .* it has k, j, i"):
-        estimate_ecm(jacobi3d(), sizes, "clx", fold={"x": 2})
-    with pytest.raises(UnsupportedKernelError, match="fold of 0 along loop 'i'"):
-        estimate_ecm(jacobi3d(), sizes, "clx", fold={"i": 0})
-    with pytest.raises(FeatureError, match="0 lanes"):
-        estimate_ecm(jacobi3d(), sizes, "clx", lanes=0)
-    with pytest.raises(MachineError, match="has 20 cores, not 21"):
-        estimate_ecm(jacobi3d(), sizes, "clx", cores=21)
-    empty = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothing", lang_version=(2018, 2)))
-    with pytest.raises(UnsupportedKernelError, match="accesses no global or local memory"):
-        estimate_ecm(empty, {}, "clx")
+NOTHING = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothing", lang_version=(2018, 2)))
+
+
+@pytest.mark.parametrize(("error", "words", "changed"), [
+    (MachineError, "V100 has no cache levels", {"machine": "V100"}), (MissingSizeError, "N", {"sizes": {"M": 100}}),
+    (FeatureError, "reference or paper", {"convention": "other"}), (FeatureError, "0 working cores", {"cores": 0}),
+    (MachineError, "has 20 cores, not 21", {"cores": 21}), (FeatureError, "0 lanes", {"lanes": 0}),
+    (UnsupportedKernelError, r"no loop 'x'.* i, j, k", {"blocks": {"x": 5}}),
+    (FeatureError, "block of loop 'i'", {"blocks": {"i": 0}}),
+    (FeatureError, r"block of loop 'i' .* whole number", {"blocks": {"i": 2.5}}),
+    (UnsupportedKernelError, r"no loop 'x'.* to fold .* it has k, j, i", {"fold": {"x": 2}}),
+    (UnsupportedKernelError, "fold of 0 along loop 'i'", {"fold": {"i": 0}}),
+    (UnsupportedKernelError, "accesses no global or local memory", {"kernel": NOTHING, "sizes": {}}),
+])  # fmt: skip
+def test_wrong_arguments_are_named(error, words, changed):
+    with pytest.raises(error, match=words):
+        estimate_ecm(**{"kernel": jacobi3d(), "sizes": {"M": 100, "N": 100}, "machine": "clx", **changed})
 
 
 def test_rows_of_a_pointer_are_those_of_a_matrix():

@@ -173,18 +173,14 @@ def test_a_reduction_in_local_memory():
 
 
 @pytest.mark.parametrize(("body", "message", "written", "operations"), [
-    (
-        "c[i, j] = max(k, a[i, k])",
+    ("c[i, j] = max(k, a[i, k])",
         r"no number of type float16 to begin a max reduction.*<float16> m = x\[0\].*m = fmax\(m, x\[k\]\)",
         "<float16> m = a[i, 0] {id=m0}|m = fmax(m, a[i, k]) {id=m1,dep=m0}|c[i, j] = m {dep=m1}",
-        {"float16_max": SIZE**3},
-    ),
-    (
-        "g[i, j] = min(k, e[i, k])",
+        {"float16_max": SIZE**3}),
+    ("g[i, j] = min(k, e[i, k])",
         r"no number of type int8 to begin a min reduction.*<int8> m = x\[0\].*m = x\[k\] if x\[k\] < m else m ",
         "<int8> m = e[i, 0] {id=m0}|m = e[i, k] if e[i, k] < m else m {id=m1,dep=m0}|g[i, j] = m {dep=m1}",
-        {"int32_cmp": SIZE**3},
-    ),
+        {"int32_cmp": SIZE**3}),
 ])  # fmt: skip
 def test_a_maximum_that_loopy_cannot_begin_says_how_to_write_it(body, message, written, operations):
     with pytest.raises(UnsupportedKernelError, match=message):

@@ -10,12 +10,11 @@ import pytest
 
 from oracles.paper2022 import paper_estimate
 from perflex import estimate_volumes
-from perflex.features import extract_scop, scop_from_yaml
+from perflex.features import scop_from_yaml
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
 from perflex.features.gpu.resolved_launch import resolve
-from support.machines_for_tests import A100, MACHINES, RTX2080TI, V100
+from support.machines_for_tests import MACHINES, RTX2080TI, V100
 from support.volume_kernels import convolution, star, stencil
-from uipick import ALL_GENERATORS, KernelCollection
 
 IRREGULAR = {
     "diagonal": "[g0, g1, l0, l1] -> [8g1 + l1, 8g0 + l0 + l1]",
@@ -109,23 +108,6 @@ def test_local_wavefronts_and_sectors_are_those_of_hardware(items, registers, wa
     assert total.local_wavefronts_load == pytest.approx(wavefronts, rel=0.003)
     assert total.l2_l1_load / 32 == pytest.approx(l2, rel=0.11)
     assert total.dram_load / 32 == pytest.approx(dram, rel=0.05)
-
-
-CATALOG = [
-    ["stencil3d", "points:7", "variant:tile", "dtype:float32", "nx:64", "ny:64", "nz:64"],
-    ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:256"],
-]
-
-
-@pytest.mark.parametrize("tags", CATALOG)
-def test_kernels_of_the_catalog_have_volumes(tags):
-    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
-    result = estimate_volumes(extract_scop(kernel.kernel), kernel.sizes, A100)
-    features = result.features()
-    assert features["f_vol_dram_load"] > 0
-    assert features["f_vol_dram_store"] > 0
-    assert features["f_vol_l2_l1_load"] >= features["f_vol_dram_load"] * 0.5
-    assert features["f_lmem_wavefronts"] > 0
 
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -9,8 +9,6 @@ import numpy as np
 
 from support.written_kernels import written
 
-__all__ = ["ELEMENTS", "NASTY", "TILES", "NastyKernel", "local", "nasty", "pointwise"]
-
 # One work-item per element, in work-groups that do not divide the size; tiles of the same kind.
 ELEMENTS = "i/8: g.0, l.0"
 TILES = "i/4: g.1, l.1; j/8: g.0, l.0"
