@@ -8,6 +8,7 @@ import pytest
 from loopy.diagnostic import ParameterFinderWarning
 from pymbolic import evaluate
 
+from support.building import from_outermost
 from tests.bench.any_kernel_parts.families import families
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def check_variant(family, variant, context):
     expected = family.reference({name: array.copy() for name, array in arrays.items()}, sizes)
     assert set(expected) == written, f"the reference gives {sorted(expected)}, the kernel {sorted(written)}"
     queue = cl.CommandQueue(context)
-    axes = {str(argument.name): _from_outermost(argument) for argument in arguments}
+    axes = {str(argument.name): from_outermost(argument) for argument in arguments}
     on_device = {name: cla.to_device(queue, array.transpose(axes[name]).copy()) for name, array in arrays.items()}
     views = {name: array.transpose(np.argsort(axes[name]).tolist()) for name, array in on_device.items()}
     with warnings.catch_warnings():
@@ -85,10 +86,3 @@ def check_variant(family, variant, context):
     for name, value in expected.items():
         result = on_device[name].get().transpose(np.argsort(axes[name]).tolist())
         np.testing.assert_allclose(result, value, rtol=family.tolerance, atol=family.tolerance, err_msg=name)
-
-
-def _from_outermost(array):
-    """Axes of an array in the order of its layout, that with stride 1 last."""
-    levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
-    axes = list(range(len(array.shape)))
-    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])

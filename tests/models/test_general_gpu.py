@@ -8,16 +8,9 @@ from perflex.models import load_model, measurement_kernels
 from perflex.testing import FakeDevice
 
 TRUE = {
-    "p_launch": 4e-6,
-    "p_core": 0.7,
-    "p_l1": 1.3,
-    "p_local": 1.9,
-    "p_fp64": 1.1,
-    "p_l2": 1.6,
-    "p_dram": 1.15,
-    "p_latency": 1.4,
-    "p_sharp": 1.5,
-}
+    "p_launch": 4e-6, "p_core": 0.7, "p_l1": 1.3, "p_local": 1.9, "p_fp64": 1.1, "p_l2": 1.6, "p_dram": 1.15,
+    "p_latency": 1.4, "p_sharp": 1.5,
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ def test_match_conditions(match, generators):
 @pytest.mark.parametrize(("kernel_set", "message"), [
     (KernelSet(()), "set 1 of the measurement kernels has no tags"),
     (KernelSet(EMPTY, "bogus"), "no match condition is called 'bogus'; there are identical, subset, superset"),
+    (KernelSet(("matmul_sq", "n:16", "n:32")), "argument 'n' is given twice"),
     (KernelSet(("emty",)), "no generator has the tag 'emty'; did you mean empty"),
     (KernelSet(("empty", "ngroups:-1")), "'-1' is not allowed for argument 'ngroups'"),
 ])  # fmt: skip
@@ -54,11 +55,6 @@ def test_what_is_no_number_is_left_for_the_generators_to_refuse(tag):
         sets = description(KernelSet(("flops_madd_pattern" if tag.startswith("nel") else "matmul_sq", tag)))
         with pytest.raises(TagError):
             measurement_kernels(sets, 3.0)
-
-
-def test_sizes_given_twice_are_refused():
-    with pytest.raises(TagError, match="argument 'n' is given twice"):
-        measurement_kernels(description(KernelSet(("matmul_sq", "n:16", "n:32"))))
 
 
 # More than five hundred kernels each, which loopy makes in seconds.

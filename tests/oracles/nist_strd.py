@@ -25,35 +25,19 @@ _CUBICS = "(p_1 + p_2*f_x1 + p_3*f_x1**2 + p_4*f_x1**3) / (1 + p_5*f_x1 + p_6*f_
 _CHWIRUT = "exp(-p_1*f_x1) / (p_2 + p_3*f_x1)"
 # Model strings, which are Python, too; but for the functions of two of them, which have no place in a model string.
 _MODELS = {
-    "Misra1a": "p_1*(1 - exp(-p_2*f_x1))",
-    "Chwirut2": _CHWIRUT,
-    "Chwirut1": _CHWIRUT,
-    "Lanczos3": _LANCZOS,
-    "Gauss1": _GAUSS,
-    "Gauss2": _GAUSS,
-    "DanWood": "p_1*f_x1**p_2",
-    "Misra1b": "p_1*(1 - (1 + p_2*f_x1/2)**-2)",
-    "Kirby2": "(p_1 + p_2*f_x1 + p_3*f_x1**2) / (1 + p_4*f_x1 + p_5*f_x1**2)",
-    "Hahn1": _CUBICS,
-    "Nelson": "p_1 - p_2*f_x1*exp(-p_3*f_x2)",
-    "MGH17": "p_1 + p_2*exp(-f_x1*p_4) + p_3*exp(-f_x1*p_5)",
-    "Lanczos1": _LANCZOS,
-    "Lanczos2": _LANCZOS,
-    "Gauss3": _GAUSS,
-    "Misra1c": "p_1*(1 - (1 + 2*p_2*f_x1)**-0.5)",
-    "Misra1d": "p_1*p_2*f_x1/(1 + p_2*f_x1)",
-    "Roszman1": "p_1 - p_2*f_x1 - arctan(p_3/(f_x1 - p_4))/pi",
+    "Misra1a": "p_1*(1 - exp(-p_2*f_x1))", "Chwirut2": _CHWIRUT, "Chwirut1": _CHWIRUT, "Lanczos3": _LANCZOS,
+    "Gauss1": _GAUSS, "Gauss2": _GAUSS, "DanWood": "p_1*f_x1**p_2", "Misra1b": "p_1*(1 - (1 + p_2*f_x1/2)**-2)",
+    "Kirby2": "(p_1 + p_2*f_x1 + p_3*f_x1**2) / (1 + p_4*f_x1 + p_5*f_x1**2)", "Hahn1": _CUBICS,
+    "Nelson": "p_1 - p_2*f_x1*exp(-p_3*f_x2)", "MGH17": "p_1 + p_2*exp(-f_x1*p_4) + p_3*exp(-f_x1*p_5)",
+    "Lanczos1": _LANCZOS, "Lanczos2": _LANCZOS, "Gauss3": _GAUSS, "Misra1c": "p_1*(1 - (1 + 2*p_2*f_x1)**-0.5)",
+    "Misra1d": "p_1*p_2*f_x1/(1 + p_2*f_x1)", "Roszman1": "p_1 - p_2*f_x1 - arctan(p_3/(f_x1 - p_4))/pi",
     "ENSO": "p_1 + p_2*cos(2*pi*f_x1/12) + p_3*sin(2*pi*f_x1/12) + p_5*cos(2*pi*f_x1/p_4) + p_6*sin(2*pi*f_x1/p_4)"
     " + p_8*cos(2*pi*f_x1/p_7) + p_9*sin(2*pi*f_x1/p_7)",
-    "MGH09": "p_1*(f_x1**2 + f_x1*p_2) / (f_x1**2 + f_x1*p_3 + p_4)",
-    "Thurber": _CUBICS,
-    "BoxBOD": "p_1*(1 - exp(-p_2*f_x1))",
-    "Rat42": "p_1/(1 + exp(p_2 - p_3*f_x1))",
-    "MGH10": "p_1*exp(p_2/(f_x1 + p_3))",
-    "Eckerle4": "(p_1/p_2)*exp(-0.5*((f_x1 - p_3)/p_2)**2)",
-    "Rat43": "p_1/((1 + exp(p_2 - p_3*f_x1))**(1/p_4))",
-    "Bennett5": "p_1*(p_2 + f_x1)**(-1/p_3)",
-}
+    "MGH09": "p_1*(f_x1**2 + f_x1*p_2) / (f_x1**2 + f_x1*p_3 + p_4)", "Thurber": _CUBICS,
+    "BoxBOD": "p_1*(1 - exp(-p_2*f_x1))", "Rat42": "p_1/(1 + exp(p_2 - p_3*f_x1))",
+    "MGH10": "p_1*exp(p_2/(f_x1 + p_3))", "Eckerle4": "(p_1/p_2)*exp(-0.5*((f_x1 - p_3)/p_2)**2)",
+    "Rat43": "p_1/((1 + exp(p_2 - p_3*f_x1))**(1/p_4))", "Bennett5": "p_1*(p_2 + f_x1)**(-1/p_3)",
+}  # fmt: skip
 NAMES = tuple(_MODELS)
 
 

@@ -9,6 +9,7 @@ import pytest
 from loopy.diagnostic import ParameterFinderWarning
 from truth import UNTOUCHED
 
+from support.building import from_outermost
 from uipick import ALL_GENERATORS, KernelCollection
 
 
@@ -36,7 +37,7 @@ def run(contexts, request):
         queue = cl.CommandQueue(context)
         (output,) = (a for a in kernel.default_entrypoint.args if getattr(a, "is_output", False))
         shape = [int(_evaluate(extent, sizes)) for extent in output.shape]
-        axes = _from_outermost(output)
+        axes = from_outermost(output)
         back = np.argsort(axes).tolist()
         result = cla.to_device(queue, np.full([shape[axis] for axis in axes], UNTOUCHED, output.dtype.numpy_dtype))
         on_device = {name: cla.to_device(queue, array) for name, array in inputs.items()}
@@ -56,13 +57,6 @@ def run(contexts, request):
         return results[0]
 
     return run_everywhere
-
-
-def _from_outermost(array):
-    """Axes of an array in the order of its layout, that with stride 1 last."""
-    levels = [getattr(tag, "layout_nesting_level", None) for tag in array.dim_tags or ()]
-    axes = list(range(len(array.shape)))
-    return axes if None in levels else sorted(axes, key=lambda axis: -levels[axis])
 
 
 def _evaluate(expression, sizes):
