@@ -35,8 +35,5 @@ def test_sizes_with_a_rule_of_their_own_follow_it():
     assert tags == ["fdiff"]
     assert scaled_sizes(sizes, 9.0, rules) == {"n": (1008,), "m": (81,)}
     assert scaled_sizes(sizes, 0.1, rules) == {"n": (336,), "m": (3,)}
-
-
-def test_odd_multiples_grow_with_the_root():
     assert SizeRule(power=2, step=112).sizes((112, 336), 1.0) == (112, 336)
     assert SizeRule(power=2, step=112).sizes((1232,), 9.0) == (3 * 1232,)

@@ -14,9 +14,11 @@ from perflex.features import (
     count_features,
     extract_scop,
     parse_feature,
+    register_family,
     register_feature,
     unregister_feature,
 )
+from perflex.features.families import registry
 from sample_kernels import make, matmul, pointwise
 
 
@@ -110,6 +112,23 @@ def test_user_features():
         register_feature("my feature")
     with pytest.raises(UnknownFeatureError, match="no feature 'f_none' was registered"):
         unregister_feature("f_none")
+
+
+def test_a_family_of_ones_own_is_asked_last(monkeypatch):
+    class Family:
+        def parse(self, identifier):
+            return parse_feature("f_op_float32_add") if identifier in {"f_mine", "f_op_float32_mul"} else None
+
+        def examples(self):
+            return ("f_mine",)
+
+    monkeypatch.setattr(registry, "_families", list(registry._families))
+    register_family(Family())
+    try:
+        assert parse_feature("f_mine").identifier == "f_op_float32_add"
+        assert parse_feature("f_op_float32_mul").identifier == "f_op_float32_mul"
+    finally:
+        registry._in_families.cache_clear()
 
 
 N = 64
