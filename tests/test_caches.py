@@ -1,7 +1,5 @@
 """Caches of other packages: where they go when home is no place for them, and entries that cannot be read."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sqlite3
@@ -33,19 +31,19 @@ FIRST = {"uipick": "import uipick, loopy", "pyopencl": "import pyopencl, perflex
 MOVED = ("HOME", "XDG_CACHE_HOME", "PERFLEX_OWN_CACHE", "POCL_CACHE_DIR", "PERFLEX_STORE", "CUPY_CACHE_DIR")
 
 
-def environment(temporary: Path, **given: str) -> dict[str, str]:
+def environment(temporary, **given):
     temporary.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name not in (*MOVED, "MPLCONFIGDIR")}
     return kept | {"TMPDIR": str(temporary)} | given
 
 
-def run(script: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(script, variables):
     words = [sys.executable, "-c", script]
     return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.fixture
-def below_a_file(tmp_path: Path) -> Path:
+def below_a_file(tmp_path):
     # Root may write anywhere, but not below a file.
     file = tmp_path / "file"
     file.write_text("")
@@ -53,7 +51,7 @@ def below_a_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def with_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+def with_home(tmp_path_factory):
     """What the script prints where all is well."""
     home = tmp_path_factory.mktemp("home")
     done = run(USE.format(kernel=str(KERNEL)), environment(home / "temporary", HOME=str(home)))
@@ -64,7 +62,7 @@ def with_home(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
-def test_kernels_and_devices_without_a_home(first: str, with_home: str, below_a_file: Path, tmp_path: Path) -> None:
+def test_kernels_and_devices_without_a_home(first, with_home, below_a_file, tmp_path):
     script = f"{first}\n{USE.format(kernel=str(KERNEL))}"
     without = run(script, environment(tmp_path / "temporary", HOME=str(below_a_file)))
     assert without.returncode == 0, without.stderr
@@ -93,7 +91,7 @@ QUICK_HOMES = {"missing", "cache below a file", "loopy's a file"}
 @pytest.mark.parametrize(
     "home", [pytest.param(home, marks=() if home in QUICK_HOMES else pytest.mark.slow) for home in HOMES]
 )
-def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home: str, tmp_path: Path) -> None:
+def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pytools").write_text("")
@@ -116,7 +114,7 @@ def test_a_command_without_a_cache_warns_once_and_leaves_nothing_there(home: str
 
 
 @pytest.mark.machine
-def test_a_folder_that_others_may_write_is_not_used(below_a_file: Path, tmp_path: Path) -> None:
+def test_a_folder_that_others_may_write_is_not_used(below_a_file, tmp_path):
     temporary = tmp_path / "temporary"
     (temporary / f"perflex-{os.geteuid()}").mkdir(parents=True)
     (temporary / f"perflex-{os.geteuid()}").chmod(0o777)
@@ -129,7 +127,7 @@ def test_a_folder_that_others_may_write_is_not_used(below_a_file: Path, tmp_path
 
 
 @pytest.mark.machine
-def test_without_any_folder_there_is_one_error(below_a_file: Path, tmp_path: Path) -> None:
+def test_without_any_folder_there_is_one_error(below_a_file, tmp_path):
     script = """
 import tempfile
 def nowhere(): raise FileNotFoundError(2, "No usable temporary directory")
@@ -145,7 +143,7 @@ except perflex.PerflexError as error:
     assert "and no temporary folder either; set XDG_CACHE_HOME to a folder of yours" in done.stdout
 
 
-def test_own_files_are_where_platformdirs_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_files_are_where_platformdirs_says(monkeypatch, tmp_path):
     monkeypatch.delenv("PERFLEX_OWN_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == own_cache()
@@ -167,7 +165,7 @@ print(plan_launch(kernel, {api!r}).source)
 """
 
 
-def stale(how: str) -> bytes:
+def stale(how):
     """What stands in an entry that cannot be read any more."""
     if how == "module":
         return b"cperflex.a_module_of_the_past\nSomething\n."
@@ -182,7 +180,7 @@ CASES = [("opencl", "module"), ("cuda", "class"), ("opencl", "cut")]
 @pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize(("api", "how"), CASES)
-def test_stale_entries_are_made_again(api: str, how: str, tmp_path: Path) -> None:
+def test_stale_entries_are_made_again(api, how, tmp_path):
     variables = environment(tmp_path / "temporary", HOME=str(tmp_path), PERFLEX_STORE="off")
     script = LAUNCH.format(tests=str(Path(__file__).parent), api=api)
     fresh = run(script, variables)
@@ -208,7 +206,7 @@ def test_stale_entries_are_made_again(api: str, how: str, tmp_path: Path) -> Non
 
 @pytest.mark.machine
 @pytest.mark.slow
-def test_a_cache_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
+def test_a_cache_that_takes_nothing_is_done_without(tmp_path):
     variables = environment(tmp_path / "temporary", HOME=str(tmp_path), PERFLEX_STORE="off")
     script = LAUNCH.format(tests=str(Path(__file__).parent), api="opencl")
     full = (

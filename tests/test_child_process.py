@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -38,11 +36,11 @@ with Connection(int(sys.argv[1])) as connection:
 
 
 @pytest.fixture
-def child() -> AskedProcess:
+def child():
     return AskedProcess(["-c", ANSWERING])
 
 
-def test_requests_are_answered_until_the_end(child: AskedProcess) -> None:
+def test_requests_are_answered_until_the_end(child):
     assert [child.ask(request, LIMIT_S) for request in (1, "two", (3, None))] == [1, "two", (3, None)]
     assert child.alive
     child.end(at_once=False)
@@ -52,7 +50,7 @@ def test_requests_are_answered_until_the_end(child: AskedProcess) -> None:
 
 
 @pytest.mark.machine
-def test_what_hangs_is_ended_with_what_it_started(child: AskedProcess) -> None:
+def test_what_hangs_is_ended_with_what_it_started(child):
     child.ask(1, LIMIT_S)
     with pytest.raises(ChildLostError, match=r"^no end within 1 s$") as caught:
         child.ask("hang", 1)
@@ -61,7 +59,7 @@ def test_what_hangs_is_ended_with_what_it_started(child: AskedProcess) -> None:
     assert gone(int(child.last_words()))
 
 
-def test_a_crash_is_told_with_the_last_words_of_that_request(child: AskedProcess) -> None:
+def test_a_crash_is_told_with_the_last_words_of_that_request(child):
     child.ask("write", LIMIT_S)
     with pytest.raises(ChildLostError, match=r"^SIGSEGV; its last output: about to crash$") as caught:
         child.ask("crash", LIMIT_S)
@@ -69,7 +67,7 @@ def test_a_crash_is_told_with_the_last_words_of_that_request(child: AskedProcess
 
 
 @pytest.mark.machine
-def test_a_process_that_was_killed_may_have_run_out_of_memory(child: AskedProcess) -> None:
+def test_a_process_that_was_killed_may_have_run_out_of_memory(child):
     child.ask("write", LIMIT_S)
     threading.Timer(0.3, os.kill, (child._process.pid, signal.SIGKILL)).start()
     with pytest.raises(ChildLostError, match=r"^SIGKILL, as the system does when memory runs out; its last"):
@@ -77,7 +75,7 @@ def test_a_process_that_was_killed_may_have_run_out_of_memory(child: AskedProces
 
 
 @pytest.mark.machine
-def test_an_interrupted_process_is_not_asked_again(child: AskedProcess) -> None:
+def test_an_interrupted_process_is_not_asked_again(child):
     child.ask(1, LIMIT_S)
     pid = child._process.pid
     threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
@@ -87,14 +85,14 @@ def test_an_interrupted_process_is_not_asked_again(child: AskedProcess) -> None:
     assert gone(pid)
 
 
-def test_a_process_that_does_not_start_is_told_with_its_words() -> None:
+def test_a_process_that_does_not_start_is_told_with_its_words():
     child = AskedProcess(["-c", "raise SystemExit('no such module')"])
     with pytest.raises(ChildLostError, match=r"^exit code 1; its last output: no such module$"):
         child.ask(1, LIMIT_S)
 
 
 @pytest.mark.machine
-def test_output_and_end_of_a_process_that_is_not_asked() -> None:
+def test_output_and_end_of_a_process_that_is_not_asked():
     fine = ChildProcess(["-c", "import os; print(os.environ['SOME'])"], {"SOME": "value"}, keeps_output=True)
     assert fine.wait(LIMIT_S)
     assert (fine.exit_code, fine.output, fine.last_words()) == (0, b"value\n", "")
@@ -108,11 +106,11 @@ def test_output_and_end_of_a_process_that_is_not_asked() -> None:
     assert gone(int(slow.output))
 
 
-def test_signals_have_names_or_numbers() -> None:
+def test_signals_have_names_or_numbers():
     assert (signal_name(11), signal_name(99)) == ("SIGSEGV", "signal 99")
 
 
-def test_stack_dumps_are_no_last_words() -> None:
+def test_stack_dumps_are_no_last_words():
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         words = StreamReader(stream)
@@ -137,7 +135,7 @@ def test_stack_dumps_are_no_last_words() -> None:
 
 @pytest.mark.machine
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_an_interrupt_does_not_wait_for_a_pool(start_method: str) -> None:
+def test_an_interrupt_does_not_wait_for_a_pool(start_method):
     interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     began = time.monotonic()
     interrupt.start()
@@ -146,7 +144,7 @@ def test_an_interrupt_does_not_wait_for_a_pool(start_method: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def _sleep_in_a_pool(start_method: str) -> None:
+def _sleep_in_a_pool(start_method):
     with process_pool(2, start_method) as pool:
         pool.submit(time.sleep, 60).result()
 
@@ -163,7 +161,7 @@ with process_pool(2, {start_method!r}) as pool:
 
 @pytest.mark.machine
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_workers_of_a_pool_end_with_a_process_that_is_killed(start_method: str) -> None:
+def test_workers_of_a_pool_end_with_a_process_that_is_killed(start_method):
     words = [sys.executable, "-c", POOL.format(start_method=start_method)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

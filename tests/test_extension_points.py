@@ -1,9 +1,6 @@
 """What users may bring, with public names only: features, generators, devices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ from perflex import Model, calibrate
 from perflex.errors import MeasurementError, PerflexWarning, TagError, UnknownFeatureError
 from perflex.features import (
     Amount,
-    Scop,
     SizedKernel,
     Target,
     extract_scop,
@@ -26,11 +22,6 @@ from perflex.testing import FakeDevice
 from sample_kernels import matmul, pointwise
 from uipick import Argument, Constraint, Generator, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.timing.launch.backend import CustomDevice
-
 NAME = "f_test_array_count"
 
 
@@ -41,45 +32,45 @@ class ArrayCount:
     space: str
 
     @property
-    def identifier(self) -> str:
+    def identifier(self):
         return f"{NAME}_{self.space}"
 
     @property
-    def unit(self) -> str:
+    def unit(self):
         return "array"
 
-    def value(self, scop: Scop, sizes: Mapping[str, Any], target: Target, /) -> Any:
+    def value(self, scop, sizes, target, /):
         scop.check_sizes(sizes)
         number = sum(array.space == self.space for array in scop.arrays)
         return number * target.sub_group_size * np.ones_like(next(iter(sizes.values())))
 
-    def matches(self, scop: Scop, _sizes: Mapping[str, Any], /) -> bool:
+    def matches(self, scop, _sizes, /):
         return any(array.space == self.space for array in scop.arrays)
 
-    def inventory(self, scop: Scop, /) -> list[str]:
+    def inventory(self, scop, /):
         return sorted({f"{NAME}_{array.space}" for array in scop.arrays})
 
-    def amount(self, _scop: Scop, _sizes: Mapping[str, Any], _target: Target, /) -> Amount | None:
+    def amount(self, _scop, _sizes, _target, /):
         return Amount(1.0, "array")
 
 
 class ArrayCounts:
     """The family: one feature for each address space."""
 
-    def parse(self, identifier: str) -> ArrayCount | None:
+    def parse(self, identifier):
         start, _, space = identifier.rpartition("_")
         return ArrayCount(space) if start == NAME and space in {"global", "local", "private"} else None
 
-    def examples(self) -> tuple[str, ...]:
+    def examples(self):
         return (f"{NAME}_global",)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def family() -> None:
+def family():
     register_family(ArrayCounts())
 
 
-def test_a_family_counts_for_the_target_it_is_given() -> None:
+def test_a_family_counts_for_the_target_it_is_given():
     scop = extract_scop(matmul(prefetch=True))
     for space, arrays in (("global", 3), ("local", 2)):
         feature = parse_feature(f"{NAME}_{space}")
@@ -89,7 +80,7 @@ def test_a_family_counts_for_the_target_it_is_given() -> None:
     assert not parse_feature(f"{NAME}_local").matches(extract_scop(matmul(prefetch=False)), {"n": 64})
 
 
-def test_features_of_a_family_are_those_of_a_model() -> None:
+def test_features_of_a_family_are_those_of_a_model():
     model = Model("f_cl_wall_time", f"p_array * {NAME}_global + p_madd * f_op_float32_madd")
     true = {"p_array": 1e-7, "p_madd": 2e-11}
     kernels = [(matmul(prefetch=False), {"n": n}) for n in (64, 128, 256, 512)]
@@ -99,9 +90,9 @@ def test_features_of_a_family_are_those_of_a_model() -> None:
     assert {each.name: each.unit for each in found.fit.parameters}["p_array"] == "s per array"
 
 
-def test_a_function_is_a_feature_until_it_is_removed() -> None:
+def test_a_function_is_a_feature_until_it_is_removed():
     @register_feature("f_test_statements", unit="statement")
-    def statements(scop: Scop, _sizes: Mapping[str, Any]) -> float:
+    def statements(scop, _sizes):
         return len(scop.statements)
 
     kernel = matmul(prefetch=False)
@@ -120,7 +111,7 @@ class Simulator:
     sub_group_size: int = 16
     built: list[SizedKernel] = field(default_factory=list)
 
-    def backend(self) -> SimulatorBackend:
+    def backend(self):
         return SimulatorBackend(self)
 
 
@@ -129,14 +120,14 @@ class SimulatorBackend:
     device: Simulator
     timer_resolution_s: float = 1e-9
 
-    def build(self, job: SizedKernel) -> SimulatedKernel:
+    def build(self, job):
         self.device.built.append(job)
         if job.sizes["n"] > 4096:
             msg = f"{job.label}: larger than the simulator's memory; give a smaller n"
             raise MeasurementError(msg, kernel=job.label)
         return SimulatedKernel(1e-6 + 1e-12 * job.sizes["n"] ** 3)
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
@@ -144,13 +135,13 @@ class SimulatorBackend:
 class SimulatedKernel:
     seconds: float
 
-    def run(self, launches: int) -> tuple[float, ...]:
+    def run(self, launches):
         return (self.seconds,) * launches
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_a_device_of_ones_own_is_calibrated() -> None:
-    device: CustomDevice = Simulator()
+def test_a_device_of_ones_own_is_calibrated():
+    device = Simulator()
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd")
     kernel = matmul(prefetch=False)
     with pytest.warns(PerflexWarning, match="larger than the simulator's memory"):
@@ -163,7 +154,7 @@ def test_a_device_of_ones_own_is_calibrated() -> None:
     assert found.predict(kernel, {"n": 2048}) == pytest.approx(1e-6 + 1e-12 * 2048**3, rel=1e-6)
 
 
-def sums(*, terms: int) -> Any:
+def sums(*, terms):
     """Sums of some terms.
 
     Source: this test.
@@ -184,7 +175,7 @@ SUMS = Generator(
 )
 
 
-def test_a_generator_of_ones_own_makes_measurement_kernels() -> None:
+def test_a_generator_of_ones_own_makes_measurement_kernels():
     collection = KernelCollection([SUMS])
     kernels = collection.generate_kernels(["sums"])
     assert [kernel.name for kernel in kernels] == ["sums(terms=2, n=64)", "sums(terms=3, n=64)"]

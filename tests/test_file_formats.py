@@ -1,7 +1,5 @@
 """The page of file formats: its examples are read by what it says reads them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -17,7 +15,7 @@ PAGE = (TOP / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
+def files(tmp_path):
     """The page's examples, by name."""
     found = {}
     for name, text in re.findall(r"^```\w+ file=(\S+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
@@ -26,28 +24,28 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-def test_the_page_has_these_examples(files: dict[str, Path]) -> None:
+def test_the_page_has_these_examples(files):
     assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml"}
 
 
-def test_model(files: dict[str, Path]) -> None:
+def test_model(files):
     model = load_model(files["model.yaml"])
     assert set(model.parameters) == {"p_launch", "p_load"}
     for entry in model.measurement_kernels:
         assert KernelCollection(ALL_GENERATORS).matching_generators([tag for tag in entry.tags if ":" not in tag])
 
 
-def test_machine(files: dict[str, Path]) -> None:
+def test_machine(files):
     machine = load_machine(files["machine.yaml"])
     assert (machine.kind, machine.compute_units, machine.clock_hz) == ("cpu", 8, 3.2e9)
 
 
-def test_times(files: dict[str, Path]) -> None:
+def test_times(files):
     table = load_times(files["times.csv"])
     assert [row.seconds for row in table.rows] == pytest.approx([180.5e-6, 1391e-6])
 
 
-def test_description(files: dict[str, Path]) -> None:
+def test_description(files):
     description = load_description(files["description.yaml"])
     assert len(description.space()["items"]) == 8
     path = files["description.yaml"]
@@ -60,7 +58,7 @@ def test_description(files: dict[str, Path]) -> None:
     )
 
 
-def test_the_page_names_every_schema() -> None:
+def test_the_page_names_every_schema():
     named = set(re.findall(r"`(perflex-[a-z]+/\d+)`", PAGE))
     used = set()
     for folder in ("models", "calib_data"):

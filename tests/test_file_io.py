@@ -1,24 +1,18 @@
 """Users' files: regular ones are read, up to a limit; devices and pipes are written to, never replaced."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket
 import stat
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex.errors import FileFormatError
 from perflex.file_io import read_bytes, read_text, require_writable, writing
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def device(path: Path, minor: int) -> Path:
+def device(path, minor):
     """Make a node of our own like /dev/null (3) or /dev/full (7)."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor))
@@ -28,7 +22,7 @@ def device(path: Path, minor: int) -> Path:
     return path
 
 
-def test_reading(tmp_path: Path) -> None:
+def test_reading(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"\xef\xbb\xbfn\xc3\xa4he")
     assert read_bytes(path) == b"\xef\xbb\xbfn\xc3\xa4he"
@@ -38,7 +32,7 @@ def test_reading(tmp_path: Path) -> None:
     assert read_text(link) == "nähe"
 
 
-def test_a_limit_holds_while_reading(tmp_path: Path) -> None:
+def test_a_limit_holds_while_reading(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(101))
     assert len(read_bytes(path, most=101)) == 101
@@ -47,7 +41,7 @@ def test_a_limit_holds_while_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["pipe", "folder", "/dev/zero", "/dev/urandom", "socket"])
-def test_what_is_no_regular_file_is_not_read(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_regular_file_is_not_read(what, tmp_path, monkeypatch):
     path = tmp_path / "input"
     if what == "pipe":
         os.mkfifo(path)
@@ -65,24 +59,24 @@ def test_what_is_no_regular_file_is_not_read(what: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["absent", "a\0b", "x" * 300])
-def test_names_without_a_file(name: str, tmp_path: Path) -> None:
+def test_names_without_a_file(name, tmp_path):
     with pytest.raises(FileFormatError, match="cannot read"):
         read_bytes(tmp_path / name)
 
 
-def test_utf_16_is_no_text(tmp_path: Path) -> None:
+def test_utf_16_is_no_text(tmp_path):
     path = tmp_path / "file"
     path.write_text("schema: perflex-scop/1", encoding="utf-16")
     with pytest.raises(FileFormatError, match="byte 0 is no UTF-8"):
         read_text(path)
 
 
-def test_writing_is_one_step(tmp_path: Path) -> None:
+def test_writing_is_one_step(tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
     path.chmod(0o640)
 
-    def interrupted() -> None:
+    def interrupted():
         with writing(path) as stream:
             stream.write("half")
             stream.flush()
@@ -99,7 +93,7 @@ def test_writing_is_one_step(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("before")
     link.symlink_to(target)
@@ -110,7 +104,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.machine
-def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_a_device_is_written_to_and_stays(tmp_path):
     null = device(tmp_path / "null", 3)
     link = tmp_path / "link"
     link.symlink_to(null)
@@ -124,7 +118,7 @@ def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.machine
-def test_a_full_device_says_so(tmp_path: Path) -> None:
+def test_a_full_device_says_so(tmp_path):
     full = device(tmp_path / "full", 7)
     with pytest.raises(OSError, match="No space left") as caught, writing(full) as stream:
         stream.write("too much")
@@ -133,12 +127,12 @@ def test_a_full_device_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.machine
-def test_a_pipe_is_written_to_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_not_waited_for(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(OSError, match="No such device"), writing(path) as stream:
         stream.write("nobody reads")
-    read: list[str] = []
+    read = []
     reader = threading.Thread(target=lambda: read.append(path.read_text()))
     reader.start()
     while True:

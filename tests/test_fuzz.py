@@ -1,7 +1,5 @@
 """Mutated inputs of every kind end in success or in an error of perflex."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -17,17 +15,17 @@ pytestmark = pytest.mark.machine
 
 
 @pytest.mark.parametrize("cases", [75, pytest.param(2000, marks=pytest.mark.slow)])
-def test_mutated_inputs(cases: int) -> None:
+def test_mutated_inputs(cases):
     found = list(fuzz.run(range(cases), "suite"))
     assert [(number, what) for number, what in found if what] == []
     if cases == 2000:
         assert {fuzz.input_of(number, "suite")[0] for number, _ in found} == set(KINDS)
 
 
-def test_what_is_looked_for_is_found() -> None:
+def test_what_is_looked_for_is_found():
     """An escape, a number that is none, a process and a crash are each told; valid inputs are read first."""
 
-    def use(content: bytes, what: str) -> None:
+    def use(content, what):
         if content == b"valid":
             return
         if what == "raise":

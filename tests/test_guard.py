@@ -1,7 +1,5 @@
 """The guard ends a command and what it started soon after an interrupt, and ends as the command did otherwise."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -9,14 +7,10 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from support.processes import gone
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.machine
 
@@ -73,7 +67,7 @@ BY_KEY = "perflex: interrupted by SIGINT\n"
 
 
 @contextmanager
-def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def begun(rest):
     """Start the command, and give what was started, which is its guard, and the number of the guarded process."""
     # As a command in a terminal; what runs a test may ignore interrupts and hangups.
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
@@ -94,7 +88,7 @@ def begun(rest: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("rest", [IN_LIBRARY, LOST], ids=["a call of C", "a lost exception"])
-def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest: str, number: signal.Signals) -> None:
+def test_an_interrupt_ends_a_command_that_does_not_heed_it(rest, number):
     with begun(rest) as (guard, _):
         time.sleep(0.2)
         guard.send_signal(number)
@@ -121,9 +115,7 @@ sys.meta_path.insert(0, Interrupting())
 @pytest.mark.parametrize(
     "words", [(sys.executable, "-m", "perflex"), (str(Path(sys.executable).with_name("perflex")),)]
 )
-def test_an_interrupt_while_perflex_is_imported_is_one_line(
-    words: tuple[str, ...], module: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_while_perflex_is_imported_is_one_line(words, module, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(EARLY.format(module=module), encoding="utf-8")
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -140,7 +132,7 @@ def test_an_interrupt_while_perflex_is_imported_is_one_line(
     assert (done.returncode, done.stdout, done.stderr) == (130, "", BY_KEY)
 
 
-def test_what_is_tidied_up_after_interrupts_gets_time() -> None:
+def test_what_is_tidied_up_after_interrupts_gets_time():
     with begun(TIDY) as (guard, _):
         time.sleep(0.1)
         guard.send_signal(signal.SIGINT)
@@ -151,7 +143,7 @@ def test_what_is_tidied_up_after_interrupts_gets_time() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_whole_group_is_one_interrupt(number: signal.Signals) -> None:
+def test_a_signal_to_the_whole_group_is_one_interrupt(number):
     with begun(TIDY) as (guard, _):
         time.sleep(0.1)
         os.killpg(guard.pid, number)
@@ -159,34 +151,34 @@ def test_a_signal_to_the_whole_group_is_one_interrupt(number: signal.Signals) ->
         assert guard.returncode == 130
 
 
-def test_children_end_with_a_guard_that_is_killed() -> None:
+def test_children_end_with_a_guard_that_is_killed():
     with begun(IN_LIBRARY) as (guard, _):
         guard.kill()
         assert guard.wait(20) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV])
-def test_a_command_that_a_signal_ends_ends_its_guard_in_the_same_way(number: signal.Signals) -> None:
+def test_a_command_that_a_signal_ends_ends_its_guard_in_the_same_way(number):
     with begun(IN_LIBRARY) as (guard, command):
         os.kill(command, number)
         assert guard.communicate(timeout=20) == ("", "")
         assert guard.returncode == -number
 
 
-def test_a_hangup_is_passed_on() -> None:
+def test_a_hangup_is_passed_on():
     with begun(IN_LIBRARY) as (guard, _):
         guard.send_signal(signal.SIGHUP)
         assert guard.wait(20) == -signal.SIGHUP
 
 
-def test_a_command_that_ends_leaves_nobody_and_its_exit_code() -> None:
+def test_a_command_that_ends_leaves_nobody_and_its_exit_code():
     with begun("sys.exit(7)") as (guard, _):
         guard.communicate(timeout=20)
         assert guard.returncode == 7
 
 
 @pytest.mark.parametrize("seconds", [0, 60], ids=["at its end", "when interrupted"])
-def test_processes_that_left_the_command_end_with_it(seconds: int) -> None:
+def test_processes_that_left_the_command_end_with_it(seconds):
     with begun(DAEMON.format(seconds=seconds)) as (guard, _):
         assert guard.stdout is not None
         daemon = int(guard.stdout.readline())
@@ -197,7 +189,7 @@ def test_processes_that_left_the_command_end_with_it(seconds: int) -> None:
         assert gone(daemon, 2)
 
 
-def test_interrupts_that_were_ignored_still_are() -> None:
+def test_interrupts_that_were_ignored_still_are():
     code = COMMAND.format(rest="child.kill(); child.wait(1); time.sleep(2)")
     words = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable, code]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as guard:
@@ -208,7 +200,7 @@ def test_interrupts_that_were_ignored_still_are() -> None:
         assert guard.returncode == 0
 
 
-def test_exit_codes_are_known_where_the_ends_of_children_are_ignored() -> None:
+def test_exit_codes_are_known_where_the_ends_of_children_are_ignored():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     code = "from perflex import guard; guard.start(); raise SystemExit(7)"
     with subprocess.Popen([sys.executable, "-c", code]) as guard:
@@ -216,7 +208,7 @@ def test_exit_codes_are_known_where_the_ends_of_children_are_ignored() -> None:
         assert guard.wait(20) == 7
 
 
-def test_a_command_without_streams_is_guarded() -> None:
+def test_a_command_without_streams_is_guarded():
     code = "import os, time; from perflex import guard; guard.start(); os.kill(os.getppid(), 15); time.sleep(60)"
     words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
     assert subprocess.run(words, check=False, timeout=30).returncode == 130

@@ -1,7 +1,5 @@
 """Templates: escaping, numbers and their units, tables."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,11 +12,11 @@ from support.html_structure import checked
 NASTY = "<script>alert('&')</script>\"'"
 
 
-def made(columns, rows, caption: str = ""):
+def made(columns, rows, caption=""):
     return checked(str(table(caption, rows, columns))).tables[0]
 
 
-def test_nothing_gets_through_unescaped() -> None:
+def test_nothing_gets_through_unescaped():
     text = str(table(NASTY, [[NASTY, 1.0]], [Column(NASTY, NASTY), number("n", unit=NASTY, meaning=NASTY)]))
     assert "<script" not in text
     assert checked(text).tables[0].rows[1][0] == NASTY
@@ -36,7 +34,7 @@ class Thing:
     _repr_html_ = shown_by("traffic.html")
 
 
-def test_a_notebook_output_is_escaped_and_brings_its_style_for_itself_alone() -> None:
+def test_a_notebook_output_is_escaped_and_brings_its_style_for_itself_alone():
     text = Thing()._repr_html_()
     assert "<script" not in text
     assert checked(text).notices == [("warning", f"Warning: {NASTY}")]
@@ -53,11 +51,11 @@ def test_a_notebook_output_is_escaped_and_brings_its_style_for_itself_alone() ->
         (0.0001234, "0.0001234"), (1.23456e-5, "1.235e-05"), (1.5e9, "1.500e+09"), (-2.5, "-2.500"), (math.inf, "inf"),
     ],
 )  # fmt: skip
-def test_significant_digits(value: float, text: str) -> None:
+def test_significant_digits(value, text):
     assert significant(value) == text
 
 
-def test_a_table_keeps_exact_numbers_beside_what_it_shows() -> None:
+def test_a_table_keeps_exact_numbers_beside_what_it_shows():
     columns = ["name", percent("error", sign=True), fixed("count"), number("nothing")]
     found = made(columns, [["a", 0.12345, 3, math.nan], ["b", math.nan, math.inf, None]])
     # What has no value in any row is no column.
@@ -74,18 +72,18 @@ def test_a_table_keeps_exact_numbers_beside_what_it_shows() -> None:
         ([1e-6, 1e-3, 10.0], "t (ms)", ["0.001000", "1.000", "10000"]),
     ],
 )
-def test_times_have_one_unit_and_points_below_each_other(times, heading: str, shown: list[str]) -> None:
+def test_times_have_one_unit_and_points_below_each_other(times, heading, shown):
     found = made(["x", seconds("t"), seconds("u")], [["x", one, 1.0] for one in times])
     assert found.column(heading) == shown
     assert found.head[2] == heading.replace("t", "u")
     assert made(["x", seconds("t")], [["x", math.nan], ["y", None]]).head == ["x"]
 
 
-def test_a_row_with_another_number_of_cells_is_a_mistake() -> None:
+def test_a_row_with_another_number_of_cells_is_a_mistake():
     with pytest.raises(ValueError, match="cells"):
         table("", [["only one"]], ["a", "b"])
 
 
-def test_tables_of_one_row_are_not_sorted() -> None:
+def test_tables_of_one_row_are_not_sorted():
     assert "sortable" not in str(table("", [["x"]], ["a"]))
     assert "sortable" in str(table("", [["x"], ["y"]], ["a"]))

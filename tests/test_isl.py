@@ -1,20 +1,14 @@
 """What a user reads where plain islpy, which cannot count, was installed over islpy-barvinok."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.mark.parametrize("has_pip", [True, False])
-def test_plain_islpy_is_one_line_with_the_command_that_repairs_it(tmp_path: Path, has_pip: bool) -> None:
+def test_plain_islpy_is_one_line_with_the_command_that_repairs_it(tmp_path, has_pip):
     package = tmp_path / "islpy"
     package.mkdir()
     (package / "__init__.py").write_text("class Set: ...\n")

@@ -1,7 +1,5 @@
 """The house: where files lie, how large they may be, and which names are public. See docs/architecture.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -43,21 +41,21 @@ BODY_LINES = 60
 PARAMETERS = 8
 
 
-def sources() -> list[Path]:
+def sources():
     return sorted(chain.from_iterable((TOP / root).rglob("*.py") for root in ROOTS))
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
+def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
-def functions(path: Path) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def functions(path):
     """Return the functions of a file with their qualified names, e.g. ``perflex/fit/fitting.py:fit_model``."""
-    found: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = []
+    found = []
 
-    def visit(node: ast.AST, prefix: str) -> None:
+    def visit(node, prefix):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):  # holds no functions but lambdas
                 continue
@@ -71,17 +69,17 @@ def functions(path: Path) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunction
     return found
 
 
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def body_lines(function):
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
 
 
-def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def parameters(function):
     given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return sum(argument.arg not in {"self", "cls"} for argument in given)
 
 
-def test_every_package_is_listed_for_the_wheel() -> None:
+def test_every_package_is_listed_for_the_wheel():
     listed = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     there = {
         ".".join([name, *folder.parent.relative_to(TOP / root).parts])
@@ -91,16 +89,16 @@ def test_every_package_is_listed_for_the_wheel() -> None:
     assert sorted(there) == sorted(listed)
 
 
-def test_every_folder_of_modules_is_a_package() -> None:
+def test_every_folder_of_modules_is_a_package():
     folders = {path.parent for path in sources()}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
 
 
-def test_only_the_ground_and_the_face_lie_in_perflex_itself() -> None:
+def test_only_the_ground_and_the_face_lie_in_perflex_itself():
     assert {path.name for path in (TOP / "perflex").glob("*.py")} == GROUND | FACE
 
 
-def test_rooms_hold_a_docstring_and_no_code() -> None:
+def test_rooms_hold_a_docstring_and_no_code():
     # The faces of public packages, and models/ with its reader, are the exceptions.
     public = {TOP / root / "__init__.py" for root in ROOTS}
     rooms = [path for path in sources() if path.name == "__init__.py" and path not in public]
@@ -109,36 +107,36 @@ def test_rooms_hold_a_docstring_and_no_code() -> None:
     assert [path for path in rooms if not all(isinstance(node, allowed) for node in parsed(path).body)] == []
 
 
-def test_modules_are_small() -> None:
+def test_modules_are_small():
     lengths = {str(path.relative_to(TOP)): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
     assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short():
     long = {name: body_lines(node) for path in sources() for name, node in functions(path)}
     assert {name: lines for name, lines in long.items() if lines > BODY_LINES} == {}
 
 
-def test_no_function_has_many_parameters() -> None:
+def test_no_function_has_many_parameters():
     many = {name for path in sources() for name, node in functions(path) if parameters(node) > PARAMETERS}
     # An option of a command is a parameter of its function; how many there may be, tests/cli say.
     assert {name for name in many if not name.startswith("perflex/cli/")} == set()
 
 
-def public_names(module: str) -> set[str]:
+def public_names(module):
     code = f"import {module} as m; print(*m.__all__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=TOP)
     return {*done.stdout.split(), "__version__"}
 
 
-def shown_code() -> dict[str, str]:
+def shown_code():
     """Return the Python code that users read: examples, and code blocks and notebook cells of README and docs."""
     code = {str(path.relative_to(TOP)): path.read_text(encoding="utf-8") for path in (TOP / "examples").glob("*.py")}
     shown = [block for page in pages() for block in blocks(page)]
     return code | {block.place: python_source(block) for block in shown if block.language in {"python", "py"}}
 
 
-def test_what_users_read_imports_public_names_only() -> None:
+def test_what_users_read_imports_public_names_only():
     public = {module: public_names(module) for module in PUBLIC_MODULES}
     wrong = []
     for place, code in shown_code().items():
@@ -157,7 +155,7 @@ def test_what_users_read_imports_public_names_only() -> None:
     assert wrong == []
 
 
-def test_importing_perflex_loads_none_of_its_rooms(tmp_path: Path) -> None:
+def test_importing_perflex_loads_none_of_its_rooms(tmp_path):
     code = (
         "import sys, perflex, uipick\n"
         "heavy = {'loopy', 'sympy', 'scipy', 'numpy', 'islpy', 'pyopencl', 'matplotlib', 'typer', 'rich', 'msgspec'}\n"
@@ -168,7 +166,7 @@ def test_importing_perflex_loads_none_of_its_rooms(tmp_path: Path) -> None:
     assert done.stdout.split() == ["perflex.caches", "perflex.errors", "perflex.guard", "perflex.version"]
 
 
-def test_few_tests_reach_into_other_rooms() -> None:
+def test_few_tests_reach_into_other_rooms():
     """Tests import public names, or names of the room that they lie in; helpers of tests count as tests."""
     reaching = set()
     for path in (TOP / "tests").rglob("*.py"):
@@ -191,7 +189,7 @@ def test_few_tests_reach_into_other_rooms() -> None:
     assert len(reaching) <= 50, sorted(reaching)
 
 
-def test_test_files_have_names_of_their_own() -> None:
+def test_test_files_have_names_of_their_own():
     """Test folders are no packages, so that pytest knows a file by its name alone."""
     names = [path.name for path in (TOP / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))

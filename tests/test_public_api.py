@@ -1,21 +1,15 @@
 """The public surface: what scripts import, and that importing it is cheap and undisturbed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 import perflex
 import uipick
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def run(code: str, folder: Path) -> str:
+def run(code, folder):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -24,7 +18,7 @@ def run(code: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("package", [perflex, uipick])
-def test_all_is_sorted_and_complete(package: object) -> None:
+def test_all_is_sorted_and_complete(package):
     assert list(package.__all__) == sorted(package.__all__)
     for name in package.__all__:
         assert getattr(package, name) is not None
@@ -33,7 +27,7 @@ def test_all_is_sorted_and_complete(package: object) -> None:
         _ = package.no_such_name
 
 
-def test_a_users_own_modules_do_not_get_in_the_way(tmp_path: Path) -> None:
+def test_a_users_own_modules_do_not_get_in_the_way(tmp_path):
     for name in ("models", "features", "calib_data"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the user\\'s own module was imported')\n")
     code = (
@@ -43,7 +37,7 @@ def test_a_users_own_modules_do_not_get_in_the_way(tmp_path: Path) -> None:
     assert run(code, tmp_path) == "perflex.models perflex.features perflex.calib_data"
 
 
-def test_errors_form_one_tree_and_carry_their_subject() -> None:
+def test_errors_form_one_tree_and_carry_their_subject():
     import pickle
 
     from perflex import errors

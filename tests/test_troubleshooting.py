@@ -1,7 +1,5 @@
 """The page of error messages: every title is a message that the code still has."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
@@ -16,7 +14,7 @@ TITLES = re.findall(
 
 
 @cache
-def messages() -> tuple[str, ...]:
+def messages():
     """Return all texts of the code, with ``...`` for what is filled in."""
     found = []
     for folder in ("perflex", "features", "models", "uipick"):
@@ -29,18 +27,18 @@ def messages() -> tuple[str, ...]:
     return tuple(found)
 
 
-def test_the_page_has_titles() -> None:
+def test_the_page_has_titles():
     assert len(TITLES) >= 25
     assert len(set(TITLES)) == len(TITLES)
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_a_title_is_a_message(title: str) -> None:
+def test_a_title_is_a_message(title):
     parts = [re.escape(part) for part in title.split("...")]
     pattern = re.compile(".*".join(parts), re.DOTALL)
     assert any(pattern.fullmatch(text) for text in messages()), title
 
 
-def test_a_text_that_no_code_has_is_no_message() -> None:
+def test_a_text_that_no_code_has_is_no_message():
     pattern = re.compile(re.escape("no such message is anywhere in ") + ".*")
     assert not any(pattern.fullmatch(text) for text in messages())

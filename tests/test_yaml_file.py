@@ -1,16 +1,11 @@
 """Files read by schema: what does not fit is named with its line and field."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 
 from perflex.errors import FileFormatError
 from perflex.yaml_file import Fields, Positive, parse_yaml, read_yaml, write_yaml
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Unit(Fields, frozen=True):
@@ -43,7 +38,7 @@ class Outer(Fields, frozen=True):
         ("\na:", "\nextra: 1\na:", r"line 2, field extra: there is no such field; known here: a, n"),
     ],
 )
-def test_a_misfit_is_named_by_line_and_field(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_misfit_is_named_by_line_and_field(tmp_path, old, new, says):
     unit = {"unit": "s"}
     inner = {"b": [{"value": 1, **unit}], "d": {"one": {"x": {"value": 2, **unit}}, "two": {"y": {"value": 4}}}}
     inner["d"]["two"]["y"]["unit"] = "min"
@@ -59,13 +54,13 @@ def test_a_misfit_is_named_by_line_and_field(tmp_path: Path, old: str, new: str,
 
 
 @pytest.mark.parametrize("value", ["!!bool zz", "!!int ''", "!!float ''", "!!int x"])
-def test_a_tag_that_its_text_does_not_fit_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_tag_that_its_text_does_not_fit_is_refused(tmp_path, value):
     path = tmp_path / "file.yaml"
     path.write_text(f"schema: test/1\nname: {value}\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match="line 2"):
         read_yaml(path, "test/1")
 
 
-def test_half_a_character_is_no_yaml() -> None:
+def test_half_a_character_is_no_yaml():
     with pytest.raises(FileFormatError, match="is no YAML"):
         parse_yaml("a: \ud800", "x/1", "text")

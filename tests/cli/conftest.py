@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,16 +12,15 @@ from support.saved_calibrations import saved_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
+def run(capfd):
     """Run a command; give its exit code, output and remarks."""
 
-    def run(*words: object) -> tuple[int, str, str]:
+    def run(*words):
         capfd.readouterr()
         code = main([str(word) for word in words])
         return (code, *capfd.readouterr())
@@ -30,10 +29,10 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def shown(run: Run) -> Callable[..., str]:
+def shown(run):
     """Run a command that goes well; give what it prints."""
 
-    def shown(*words: object) -> str:
+    def shown(*words):
         code, out, err = run(*words)
         assert code == 0, err
         return out
@@ -42,16 +41,16 @@ def shown(run: Run) -> Callable[..., str]:
 
 
 @pytest.fixture
-def content(shown: Callable[..., str]) -> Callable[..., Any]:
+def content(shown):
     """Run a command that goes well; give what it prints with ``--json``."""
     return lambda *words: json.loads(shown(*words, "--json"))
 
 
 @pytest.fixture
-def refused(run: Run) -> Callable[..., str]:
+def refused(run):
     """Run a command that is refused; give its error, which is one line."""
 
-    def refused(*words: object, code: int = 2) -> str:
+    def refused(*words, code=2):
         found, out, err = run(*words)
         assert (found, out) == (code, "")
         assert err.startswith("perflex: error: ")
@@ -62,7 +61,7 @@ def refused(run: Run) -> Callable[..., str]:
 
 
 @pytest.fixture
-def calibration(tmp_path: Path) -> str:
+def calibration(tmp_path):
     """The file of a calibration that comes with perflex."""
     path = tmp_path / "matmul.yaml"
     path.write_text(saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), encoding="utf-8")

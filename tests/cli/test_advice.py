@@ -1,7 +1,5 @@
 """Options that messages name: a command has each of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import fields
@@ -19,9 +17,9 @@ OPTION = re.compile(r"(?<![\w-])--(?!perflex-)[a-z][a-z-]+")
 OTHERS = {"--help", "--debug", "--lock-gpu-clocks", "--cpus", "--resources"}
 
 
-def options() -> dict[str, set[str]]:
+def options():
     """Return the options of the commands of each module, by its name."""
-    found: dict[str, set[str]] = {}
+    found = {}
     left = [typer.main.get_command(application())]
     while left:
         command = left.pop()
@@ -35,7 +33,7 @@ OPTIONS = options()
 ANY = set().union(*OPTIONS.values())
 
 
-def messages(path: Path) -> list[str]:
+def messages(path):
     """Return the texts in a file that are sentences; docstrings are not for those who use commands."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -43,7 +41,7 @@ def messages(path: Path) -> list[str]:
     return [text.value for text in texts if isinstance(text.value, str) and " " in text.value.strip()]
 
 
-def test_options_in_messages_exist() -> None:
+def test_options_in_messages_exist():
     parameters = {field.name for field in fields(TimingOptions)}
     for path in FOLDER.rglob("*.py"):
         own = OPTIONS.get(f"perflex.cli.{path.stem}") if path.parent.name == "cli" and path.stem != "app" else None

@@ -1,7 +1,5 @@
 """The program: help, exit codes, what it loads; reading sizes; small commands."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys
@@ -30,7 +28,7 @@ HEAVY = {"loopy", "sympy", "pyopencl", "numpy", "scipy", "matplotlib", "islpy", 
         (LOOKS_UP, HEAVY),
     ],
 )
-def test_what_is_not_loaded(code, absent) -> None:
+def test_what_is_not_loaded(code, absent):
     code = f"import sys; {code}; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
@@ -38,12 +36,12 @@ def test_what_is_not_loaded(code, absent) -> None:
     assert not absent & loaded
 
 
-def test_version_of_the_module_as_a_program() -> None:
+def test_version_of_the_module_as_a_program():
     done = subprocess.run([sys.executable, "-m", "perflex", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"perflex {perflex.__version__}"
 
 
-def test_devices_shows_why_one_is_not_usable(run, monkeypatch) -> None:
+def test_devices_shows_why_one_is_not_usable(run, monkeypatch):
     device = Device("Old [1]", "Maker", "Some CPU", "1.2", local_memory_bytes=2048, compute_units=3)
     broken = DeviceInfo(device, usable=False, reason="unknown target CPU [x]", found_by="file [y]")
     monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((broken,), ("driver libz.so: [gone]",)))
@@ -55,7 +53,7 @@ def test_devices_shows_why_one_is_not_usable(run, monkeypatch) -> None:
     assert "perflex[cpu]" in err
 
 
-def test_catalog_shows_generators_with_allowed_values(shown, content) -> None:
+def test_catalog_shows_generators_with_allowed_values(shown, content):
     from uipick import ALL_GENERATORS
 
     text = shown("catalog", "matmul_sq")
@@ -67,8 +65,8 @@ def test_catalog_shows_generators_with_allowed_values(shown, content) -> None:
     assert all(a["allowed"] and a["default"] for row in rows for a in row["arguments"])
 
 
-def test_failed_work_has_another_exit_code(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+def test_failed_work_has_another_exit_code(capsys, monkeypatch):
+    def fail():
         msg = "the launch\nfailed"
         raise MeasurementError(msg)
 
@@ -77,7 +75,7 @@ def test_failed_work_has_another_exit_code(capsys: pytest.CaptureFixture[str], m
     assert capsys.readouterr().err == "perflex: error: the launch failed\n"
 
 
-def test_reader_that_stops_early_is_no_error() -> None:
+def test_reader_that_stops_early_is_no_error():
     words = [sys.executable, "-m", "perflex", "catalog"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         assert command.stdout is not None
@@ -87,14 +85,14 @@ def test_reader_that_stops_early_is_no_error() -> None:
         assert command.stderr.read() == ""
 
 
-def test_sizes_are_read() -> None:
+def test_sizes_are_read():
     assert read_sizes(["n=1024", " m = -3 "]) == {"n": 1024, "m": -3}
     for words in (["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]):
         with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
             read_sizes(words)
 
 
-def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path) -> None:
+def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path):
     path = tmp_path / "kernels.py"
     path.write_text("import sqlite3\n\ndef full():\n    raise sqlite3.OperationalError('full')\n")
     with pytest.raises(sqlite3.OperationalError, match="full"):

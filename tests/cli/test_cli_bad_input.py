@@ -1,7 +1,5 @@
 """Bad input on the command line: one line on standard error, the right exit code, nothing executed or written."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -220,7 +218,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("report fine.json --out no/folder/x.html", "cannot write"),
     ],
 )  # fmt: skip
-def test_bad_words_are_one_line(words, message, folder, refused) -> None:
+def test_bad_words_are_one_line(words, message, folder, refused):
     before = sorted(folder.iterdir())
     error = refused(*shlex.split(words))
     assert message in error
@@ -229,7 +227,7 @@ def test_bad_words_are_one_line(words, message, folder, refused) -> None:
 
 
 @pytest.mark.parametrize("words", [["no-such-command"], ["devices", "--no-such-option"]])
-def test_unknown_words_are_bad_input(words, run) -> None:
+def test_unknown_words_are_bad_input(words, run):
     code, _, err = run(*words)
     assert code == 2
     assert "no-such" in err
@@ -243,7 +241,7 @@ def test_unknown_words_are_bad_input(words, run) -> None:
         ('__import__("os").system("touch executed") * p_launch', "at character 1"),
     ],
 )
-def test_bad_and_hostile_model_strings_are_named_by_their_line(expression, message, folder, refused) -> None:
+def test_bad_and_hostile_model_strings_are_named_by_their_line(expression, message, folder, refused):
     (old,) = (line for line in MODEL.splitlines() if line.startswith("expression: "))
     Path("mine.yaml").write_text(MODEL.replace(old, f"expression: '{expression}'"), encoding="utf-8")
     before = sorted(folder.iterdir())
@@ -253,7 +251,7 @@ def test_bad_and_hostile_model_strings_are_named_by_their_line(expression, messa
     assert sorted(folder.iterdir()) == before
 
 
-def test_what_a_file_imports_is_not_called(folder, refused) -> None:
+def test_what_a_file_imports_is_not_called(folder, refused):
     Path("k.py").write_text("from os import mkdir\n\ndef mine():\n    raise SystemExit\n")
     Path("evil.csv").write_text("kernel,path,seconds\nmkdir,made,1\n")
     words = ["calibrate", "mine.yaml", "--times", "evil.csv", "--kernels", "k.py", "-o", "new.yaml"]
@@ -261,6 +259,6 @@ def test_what_a_file_imports_is_not_called(folder, refused) -> None:
     assert not (folder / "made").exists()
 
 
-def test_with_debug_errors_are_raised(folder) -> None:
+def test_with_debug_errors_are_raised(folder):
     with pytest.raises(Exception, match="matmull"):
         main(["--debug", "catalog", "matmull"])

@@ -1,7 +1,5 @@
 """``perflex calibrate``: what it measures, what it leaves out, what it says and writes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict, fields, replace
 
@@ -29,7 +27,7 @@ measurement_kernels:
 
 @pytest.fixture
 def model(tmp_path):
-    def model(expression: str = "p_a * f_op_float32_madd", output: str = "f_cl_wall_time") -> str:
+    def model(expression="p_a * f_op_float32_madd", output="f_cl_wall_time"):
         path = tmp_path / "model.yaml"
         path.write_text(MODEL.format(expression=expression, output=output), encoding="utf-8")
         return str(path)
@@ -64,7 +62,7 @@ def fake(monkeypatch):
 )
 def test_models_that_the_kernels_do_not_inform_are_refused_before_anything_is_measured(
     expression, code, message, fake, model, tmp_path, run, monkeypatch
-) -> None:
+):
     monkeypatch.setattr("perflex.timing.measuring.measure", lambda *_: pytest.fail("measured in vain"))
     found, out, err = run("calibrate", model(expression), "-o", tmp_path / "c.yaml")
     assert (found, out) == (code, "")
@@ -73,7 +71,7 @@ def test_models_that_the_kernels_do_not_inform_are_refused_before_anything_is_me
     assert not (tmp_path / "c.yaml").exists()
 
 
-def test_a_kernel_that_does_not_build_is_left_out_and_named(fake, model, tmp_path, run) -> None:
+def test_a_kernel_that_does_not_build_is_left_out_and_named(fake, model, tmp_path, run):
     code, out, err = run("calibrate", model(), "-o", tmp_path / "c.yaml")
     assert code == 0
     (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
@@ -94,7 +92,7 @@ def test_a_kernel_that_does_not_build_is_left_out_and_named(fake, model, tmp_pat
     assert {name: calibration.options[name] for name in names} == asdict(TimingOptions())
 
 
-def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(fake, model, tmp_path, shown) -> None:
+def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(fake, model, tmp_path, shown):
     words = ("calibrate", model(output="f_cl_wall_time_somewhere_else"), "-o", tmp_path / "c.yaml", "-q")
     for more, output in (["--device", "fake"], "f_cl_wall_time_fake"), ([], "f_cl_wall_time_somewhere_else"):
         shown(*words, *more)
@@ -102,12 +100,12 @@ def test_a_device_on_the_command_line_comes_before_the_one_in_the_file(fake, mod
 
 
 @pytest.mark.parametrize("words", [[], ["--device", "pocl"]])
-def test_the_output_of_a_model_file_must_be_a_time(words, model, tmp_path, refused) -> None:
+def test_the_output_of_a_model_file_must_be_a_time(words, model, tmp_path, refused):
     error = refused("calibrate", model(output="f_thread_groups"), "-o", tmp_path / "c.yaml", *words)
     assert "'f_thread_groups' is no wall-time feature" in error
 
 
-def test_on_a_device(tmp_path, model, default_device, shown) -> None:
+def test_on_a_device(tmp_path, model, default_device, shown):
     out = tmp_path / "c.yaml"
     # How busy the test machine is, is not for tests to say.
     text = shown("calibrate", model(), "-o", out, "--accept-noise")
@@ -119,7 +117,7 @@ def test_on_a_device(tmp_path, model, default_device, shown) -> None:
     assert loaded.device["name"] == default_device.name
 
 
-def test_what_the_noise_floor_is_is_said() -> None:
+def test_what_the_noise_floor_is_is_said():
     older = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
     (line,) = noise_floor_lines(older)
     assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; there are too few .*\)", line)

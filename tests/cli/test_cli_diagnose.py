@@ -1,7 +1,5 @@
 """``perflex diagnose``: the report, its pictures and JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -19,7 +17,7 @@ PICTURES = ["correlation.png", "errors.png", "parameters.png"]
 
 
 @pytest.fixture
-def saved(tmp_path) -> str:
+def saved(tmp_path):
     random = np.random.default_rng(3)
     counts = np.column_stack([10 ** random.uniform(3, 7, (16, 2)), np.ones(16)])
     counts[:6, 0] = 0.0
@@ -33,7 +31,7 @@ def saved(tmp_path) -> str:
     return str(tmp_path / "made.yaml")
 
 
-def test_the_report_begins_with_what_is_wrong(saved, run) -> None:
+def test_the_report_begins_with_what_is_wrong(saved, run):
     code, out, err = run("diagnose", saved)
     assert (code, err) == (0, "")
     found = diagnose(Calibration.load(saved))
@@ -56,7 +54,7 @@ def test_the_report_begins_with_what_is_wrong(saved, run) -> None:
     assert first[0] == f"{100 * worst.relative_error:+.1f} %"
 
 
-def test_json_is_the_diagnosis_and_pictures_are_drawn(saved, run, tmp_path) -> None:
+def test_json_is_the_diagnosis_and_pictures_are_drawn(saved, run, tmp_path):
     folder = tmp_path / "new" / "drawn"
     code, out, err = run("diagnose", saved, "--json", "--out", folder)
     assert code == 0
@@ -70,6 +68,6 @@ def test_json_is_the_diagnosis_and_pictures_are_drawn(saved, run, tmp_path) -> N
     assert "Parameters" not in out
 
 
-def test_pictures_without_a_noise_floor(saved, tmp_path) -> None:
+def test_pictures_without_a_noise_floor(saved, tmp_path):
     paths = draw_diagnosis(diagnose(replace(Calibration.load(saved), noise_floor=None)), tmp_path)
     assert sorted(path.name for path in paths) == PICTURES

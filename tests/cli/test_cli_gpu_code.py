@@ -1,7 +1,5 @@
 """``perflex features --code``: code for an NVIDIA GPU that is not here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ pytestmark = pytest.mark.machine
 NAIVE = f"{Path(__file__).parents[2] / 'examples' / 'matmul.py'}:naive"
 
 
-def test_counts_of_the_code_are_those_of_the_kernel(content) -> None:
+def test_counts_of_the_code_are_those_of_the_kernel(content):
     found = {
         name: entry["value"]
         for name, entry in content("features", NAIVE, "n=96", "--machine", "H200", "--code").items()
@@ -25,7 +23,7 @@ def test_counts_of_the_code_are_those_of_the_kernel(content) -> None:
     assert "f_code_cycles" not in found
 
 
-def test_one_feature_needs_no_option(content) -> None:
+def test_one_feature_needs_no_option(content):
     words = ["features", NAIVE, "n=96", "--machine", "A100-40GB", "-f", "f_code_barriers", "-f", "f_registers"]
     found = content(*words)
     assert found["f_code_barriers"]["value"] == 0

@@ -1,7 +1,5 @@
 """``perflex layers``: conditions, volumes, series and picture from the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from perflex import estimate_ecm
@@ -23,7 +21,7 @@ def irregular():
 """
 
 
-def test_json_has_conditions_and_volumes(content) -> None:
+def test_json_has_conditions_and_volumes(content):
     found = content("layers", JACOBI, "--machine", "clx", "M=100", "N=1000")
     assert found["volumes"] == {"L1": 56.0, "L2": 56.0, "L3": 40.0, "memory": 40.0}
     rows = {(row["level"], row["loop"]): row for row in found["conditions"]}
@@ -34,7 +32,7 @@ def test_json_has_conditions_and_volumes(content) -> None:
     assert (found["machine"], found["iterations"], found["cycles"]["L3"]) == ("Gold-6248", 98 * 998**2, 2.0)
 
 
-def test_text_says_the_same(run) -> None:
+def test_text_says_the_same(run):
     code, text, remarks = run("layers", JACOBI, "--machine", "rome", "M=100", "N=200", "--cores", "4", "x=7")
     assert code == 0
     for part in ("at M=100, N=200 on EPYC-7452, 4 core(s)", "2*N^2 - N <= 262144", "N = 362", "not"):
@@ -45,7 +43,7 @@ def test_text_says_the_same(run) -> None:
     assert "the kernel has no size x; its sizes are" in remarks
 
 
-def test_blocks(content) -> None:
+def test_blocks(content):
     words = ["layers", JACOBI, "--machine", "clx", "M=4000", "N=1000"]
     found = content(*words, "--block", "j=200", "--block", "i=300")
     assert found["blocks"] == {"j": 200, "i": 300}
@@ -55,7 +53,7 @@ def test_blocks(content) -> None:
     assert folded["conditions"] != content(*words)["conditions"]
 
 
-def test_a_series_and_its_picture(shown, content, tmp_path) -> None:
+def test_a_series_and_its_picture(shown, content, tmp_path):
     picture = tmp_path / "layers.png"
     words = ["layers", JACOBI, "--machine", "clx", "M=1000", "--series", "N=100:260:40"]
     lines = shown(*words, "--out", picture).splitlines()
@@ -68,14 +66,14 @@ def test_a_series_and_its_picture(shown, content, tmp_path) -> None:
     assert series[-1]["volumes"]["L3"] == 40.0
 
 
-def test_thresholds_stand_where_the_series_passes_them() -> None:
+def test_thresholds_stand_where_the_series_passes_them():
     scop = extract_scop(load_kernel(JACOBI))
     rows = [(n, estimate_ecm(scop, {"M": 1000, "N": n}, "clx")) for n in range(100, 1000, 50)]
     assert thresholds(rows, "N") == {("L2", "k"): 181, ("L3", "k"): 677, ("L1", "j"): 683}
     assert thresholds(rows[4:], "N") == {("L3", "k"): 677, ("L1", "j"): 683}
 
 
-def test_an_irregular_access_is_named(shown, tmp_path) -> None:
+def test_an_irregular_access_is_named(shown, tmp_path):
     (tmp_path / "k.py").write_text(IRREGULAR)
     lines = shown("layers", f"{tmp_path / 'k.py'}:irregular", "--machine", "clx", "n=5000").splitlines()
     assert "% 1024]" in lines[lines.index("not followed exactly") + 1]

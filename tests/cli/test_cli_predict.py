@@ -1,7 +1,5 @@
 """``perflex predict`` and ``rank``, with calibrations, for machines without one, and for kernels from source code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -17,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, PREFETCHING = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'matmul.py'}:prefetching"
 
 
-def test_predict(calibration, run) -> None:
+def test_predict(calibration, run):
     code, out, err = run("predict", calibration, NAIVE, "n=512,1024")
     assert (code, err) == (0, "")
     assert "n=512: " in out
@@ -31,7 +29,7 @@ def test_predict(calibration, run) -> None:
     assert sum("f_mem_access_tag:aLD" in cost for _, cost in shares) >= 2
 
 
-def test_json_agrees_with_the_library(calibration, content) -> None:
+def test_json_agrees_with_the_library(calibration, content):
     (entry,) = content("predict", calibration, PREFETCHING, "n=512", "--confidence", "0.9")
     assert entry["sizes"] == {"n": 512}
     assert sum(entry["terms"].values()) == pytest.approx(entry["predicted_s"])
@@ -41,7 +39,7 @@ def test_json_agrees_with_the_library(calibration, content) -> None:
     ]  # fmt: skip
 
 
-def test_predictions_beyond_the_calibration_are_marked(calibration, run, content) -> None:
+def test_predictions_beyond_the_calibration_are_marked(calibration, run, content):
     words = ("predict", calibration, NAIVE, "n=496,1008", "--confidence", "0.95")
     code, out, err = run(*words)
     assert (code, err) == (0, "")
@@ -55,7 +53,7 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
     assert "times the largest" in entries[1]["doubts"][0]
 
 
-def test_rank(calibration, content, shown, tmp_path) -> None:
+def test_rank(calibration, content, shown, tmp_path):
     # A name that looks like a size.
     file = tmp_path / "n=1.yaml"
     file.write_text(scop_to_yaml(extract_scop(load_kernel(NAIVE))))
@@ -70,7 +68,7 @@ def test_rank(calibration, content, shown, tmp_path) -> None:
     assert "(1.00 x)" in out
 
 
-def test_what_the_model_leaves_out_is_said(calibration, tmp_path, run) -> None:
+def test_what_the_model_leaves_out_is_said(calibration, tmp_path, run):
     text = (EXAMPLES / "matmul.py").read_text()
     text = text.replace('return tag_accesses(kernel, loads={"a": "aLD", "b": "bLD"})', "return kernel")
     (tmp_path / "untagged.py").write_text(text)
@@ -81,14 +79,14 @@ def test_what_the_model_leaves_out_is_said(calibration, tmp_path, run) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_quiet_may_stand_anywhere(place, calibration, run) -> None:
+def test_quiet_may_stand_anywhere(place, calibration, run):
     words = ["predict", calibration, NAIVE, "n=496"]
     code, out, err = run(*(["--quiet", *words] if place == "before" else [*words, "-q"]))
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
 
 
-def test_a_gpu_needs_no_calibration(run, content) -> None:
+def test_a_gpu_needs_no_calibration(run, content):
     kernel = (f"{EXAMPLES / 'matmul.cl'}:naive", "--local", "16,16", "--global", "n,n", "n=1024")
     code, out, err = run("predict", "--machine", "A100-40GB", *kernel, "--confidence", "0.95")
     assert (code, err) == (0, "")
@@ -98,7 +96,7 @@ def test_a_gpu_needs_no_calibration(run, content) -> None:
     assert 3 < old / new < 30
 
 
-def test_a_description_that_begins_with_a_comment_is_no_calibration(tmp_path, run) -> None:
+def test_a_description_that_begins_with_a_comment_is_no_calibration(tmp_path, run):
     scop = extract_scop(source_kernel(EXAMPLES / "matmul.cl", "naive", local=[16, 16], global_size=["n", "n"]))
     path = tmp_path / "naive.yaml"
     path.write_text(f"# naive.yaml\n{scop_to_yaml(scop)}", encoding="utf-8")
@@ -122,7 +120,7 @@ __global__ void saxpy(int n, float a, const float *x, float *y) {
 
 
 @pytest.mark.parametrize("kernel", ["my.cl:saxpy", "my.cu:saxpy"])
-def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkeypatch, shown) -> None:
+def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkeypatch, shown):
     monkeypatch.chdir(tmp_path)
     Path("my.cl").write_text(CL)
     Path("my.cu").write_text(CU)
@@ -143,7 +141,7 @@ def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkey
 def timed_on(monkeypatch):
     """Make a device with some law that of all calibrations; give how often it was opened."""
 
-    def place(law) -> list[str]:
+    def place(law):
         opened = []
 
         class Counted(FakeDevice):
@@ -163,7 +161,7 @@ def failing(name, sizes):
     raise MeasurementError(msg)
 
 
-def test_predict_says_what_was_measured_beside(calibration, content, run, timed_on) -> None:
+def test_predict_says_what_was_measured_beside(calibration, content, run, timed_on):
     opened = timed_on(lambda _label, _sizes: 5e-4)
     words = ["predict", calibration, NAIVE, "n=512,1024"]
     alone, timed = content(*words), content(*words, "--time")
@@ -179,7 +177,7 @@ def test_predict_says_what_was_measured_beside(calibration, content, run, timed_
     assert out.count(f"  measured: 500 us (500 us to 500 us) on {FakeDevice(failing)}\n") == 2
 
 
-def test_sizes_that_fail_are_told(calibration, shown, refused, timed_on) -> None:
+def test_sizes_that_fail_are_told(calibration, shown, refused, timed_on):
     timed_on(lambda name, sizes: 5e-4 if sizes["n"] < 1000 else failing(name, sizes))
     out = shown("predict", calibration, NAIVE, "--time", "n=512,1024")
     assert out.count("  measured: ") == out.count("  not measured: ") == 1
@@ -187,7 +185,7 @@ def test_sizes_that_fail_are_told(calibration, shown, refused, timed_on) -> None
     assert "it does not run" in refused("predict", calibration, NAIVE, "--time", "n=1024", code=1)
 
 
-def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on) -> None:
+def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on):
     timed_on(lambda name, sizes: 5e-4 if "naive" in name else failing(name, sizes))
     words = ["rank", calibration, PREFETCHING, NAIVE, "n=512", "--time"]
     code, out, err = run(*words)

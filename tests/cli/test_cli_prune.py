@@ -1,7 +1,5 @@
 """``perflex prune``, ``prune-table``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -42,18 +40,18 @@ sizes: {{n: 256}}
 
 
 @pytest.fixture
-def space(tmp_path) -> str:
+def space(tmp_path):
     (tmp_path / "some_space.py").write_text(SPACE, encoding="utf-8")
     return f"{tmp_path / 'some_space.py'}:space"
 
 
 @pytest.fixture
-def source(tmp_path) -> str:
+def source(tmp_path):
     (tmp_path / "tiled.yaml").write_text(SOURCE, encoding="utf-8")
     return str(tmp_path / "tiled.yaml")
 
 
-def test_table_and_files(calibration, space, tmp_path, shown) -> None:
+def test_table_and_files(calibration, space, tmp_path, shown):
     out = shown("prune", calibration, space, "n=128", "--keep", "2", "--out", tmp_path / "out")
     assert "2 of 6: those predicted fastest" in out
     assert "left out: constraint: rows <= columns (2)" in out
@@ -61,7 +59,7 @@ def test_table_and_files(calibration, space, tmp_path, shown) -> None:
     assert (tmp_path / "out" / "pruning.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, content, shown) -> None:
+def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, content, shown):
     found = content("prune", calibration, space.replace(":space", ":made"), "n=128", "--keep", "50%")
     assert found["variants"] == 6
     assert len(found["kept"]) == 3
@@ -77,7 +75,7 @@ def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, c
     assert found["device"]["driver"] in page.text
 
 
-def test_measuring(calibration, space, content, default_device) -> None:
+def test_measuring(calibration, space, content, default_device):
     words = ("--keep", "promise:0.1,0.5", "--measure", "3", "--device", str(default_device.name))
     found = content("prune", calibration, space, "n=128", *words)
     assert len(found["batch"]) == 3
@@ -98,17 +96,17 @@ def test_measuring(calibration, space, content, default_device) -> None:
         ("promise:0.1,0.9", Promise(0.1, 0.9)),
     ],
 )
-def test_how_many_to_keep(word, expected) -> None:
+def test_how_many_to_keep(word, expected):
     assert read_keep(word) == expected
     assert type(read_keep(word)) is type(expected)
 
 
-def test_spaces_of_sources(source, shown, content) -> None:
+def test_spaces_of_sources(source, shown, content):
     assert shown("rank", "--machine", "V100", source).count("TILE=") == 3
     assert len(content("prune", "--machine", "V100", source, "--keep", "2", "n=512")["kept"]) == 2
 
 
-def test_tune(calibration, source, default_device, content) -> None:
+def test_tune(calibration, source, default_device, content):
     found = content("tune", calibration, source, "n=64", "-D", default_device, "--budget", "3")
     assert {step["variant"] for step in found["history"]} == {"TILE=4", "TILE=8", "TILE=16"}
     assert found["best"]["measured_s"] > 0
@@ -117,7 +115,7 @@ def test_tune(calibration, source, default_device, content) -> None:
 # Tables of described kernels
 
 
-def test_a_table_of_a_described_kernel(tmp_path, shown, content) -> None:
+def test_a_table_of_a_described_kernel(tmp_path, shown, content):
     chosen = convolution_space(200)
     with (tmp_path / "A4000.csv").open("w", newline="") as stream:
         writer = csv.writer(stream)
@@ -167,7 +165,7 @@ TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n
         (("--samples", "5", "--keep", "60%"), 5, 5, 1),
     ],
 )
-def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_path, content) -> None:
+def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_path, content):
     (tmp_path / "small.yaml").write_text(DESCRIPTION)
     (tmp_path / "GPU.csv").write_text(TABLE)
     found = content("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", *words)

@@ -1,7 +1,5 @@
 """``perflex roofline``: table, JSON, pictures, times from several sources, and ceilings that are not known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ NAIVE, TILED = (f"{EXAMPLES / 'transposes.py'}:{name}" for name in ("naive", "ti
 V100 = Path(perflex.calib_data.__file__).parent / "machines" / "V100.yaml"
 
 
-def test_table_and_pictures(run, tmp_path) -> None:
+def test_table_and_pictures(run, tmp_path):
     out = tmp_path / "new" / "folder"
     code, text, remarks = run("roofline", NAIVE, TILED, "n=1024", "--machine", "v100", "--out", out)
     assert code == 0
@@ -34,7 +32,7 @@ def test_table_and_pictures(run, tmp_path) -> None:
         assert label in drawn
 
 
-def test_the_least_time(content, shown) -> None:
+def test_the_least_time(content, shown):
     words = ("roofline", TILED, "n=64", "--machine", "V100", "--time", "bound")
     (kernel,) = content(*words)["kernels"]
     assert (kernel["kernel"], kernel["sizes"], kernel["time"]) == ("tiled", {"n": 64}, "bound")
@@ -46,7 +44,7 @@ def test_the_least_time(content, shown) -> None:
     assert f"  {limiter}: " in shown("volumes", TILED, "n=64", "--machine", "V100")
 
 
-def test_many_kernels_go_to_several_pictures(shown, tmp_path, monkeypatch) -> None:
+def test_many_kernels_go_to_several_pictures(shown, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
         "perflex.analysis.roofline_report.draw_roofline", lambda places, *_, **__: drawn.append(len(places))
@@ -61,14 +59,14 @@ def test_many_kernels_go_to_several_pictures(shown, tmp_path, monkeypatch) -> No
     assert f"{other}:tiled" in text
 
 
-def test_measured_times(content, default_device) -> None:
+def test_measured_times(content, default_device):
     words = ["roofline", TILED, "n=64", "--machine", "V100", "--time", "measured"]
     (kernel,) = content(*words)["kernels"]
     assert kernel["time"] == "measured"
     assert kernel["time_s"] > 0
 
 
-def test_predicted_times(run, content, calibration) -> None:
+def test_predicted_times(run, content, calibration):
     naive = f"{EXAMPLES / 'matmul.py'}:naive"
     words = ["roofline", naive, "n=512", "--machine", "V100", "--time", "predicted", "--calibration", calibration]
     (kernel,) = content(*words)["kernels"]
@@ -87,7 +85,7 @@ def test_predicted_times(run, content, calibration) -> None:
         (("  l2_effective_bytes:",), "no transactions of L2: machine V100 has no fact l2_effective_bytes"),
     ],
 )
-def test_what_a_machines_file_lacks_is_absent_and_named(facts, told, shown, tmp_path) -> None:
+def test_what_a_machines_file_lacks_is_absent_and_named(facts, told, shown, tmp_path):
     lines = V100.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(facts)]
     assert len(kept) == len(lines) - len(facts)

@@ -1,7 +1,5 @@
 """Devices, pipes, full disks and odd files on the command line: one line of error each, and nothing waits."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -35,7 +33,7 @@ statements:
         "store list --store {}.sqlite", "store verify --store {}.sqlite", "store export --store {}.sqlite",
     ],
 )  # fmt: skip
-def test_inputs_that_are_no_regular_files(command, what, tmp_path, refused, monkeypatch) -> None:
+def test_inputs_that_are_no_regular_files(command, what, tmp_path, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for suffix in ("yaml", "yml", "json", "json.gz", "csv", "py", "sqlite"):
         path = tmp_path / f"given.{suffix}"
@@ -66,7 +64,7 @@ def test_inputs_that_are_no_regular_files(command, what, tmp_path, refused, monk
         ("count: 2}]", "count: 2}]\n  averages: {k: 1/0}", "averages.k: a positive number such as 5/6"),
     ],
 )  # fmt: skip
-def test_odd_scops(found, instead, message, tmp_path, shown, refused) -> None:
+def test_odd_scops(found, instead, message, tmp_path, shown, refused):
     path = tmp_path / "k.yaml"
     path.write_text(SCOP)
     shown("features", path, "n=64")
@@ -78,7 +76,7 @@ def test_odd_scops(found, instead, message, tmp_path, shown, refused) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])
-def test_a_scop_in_another_encoding(encoding, tmp_path, refused) -> None:
+def test_a_scop_in_another_encoding(encoding, tmp_path, refused):
     path = tmp_path / "k.yaml"
     path.write_text(SCOP, encoding=encoding)
     assert str(path) in refused("features", str(path), "n=64")
@@ -92,7 +90,7 @@ def test_a_scop_in_another_encoding(encoding, tmp_path, refused) -> None:
         (10**15 - 1, "would have more than 2**62 bytes; give smaller sizes"),
     ],
 )
-def test_sizes_beyond_any_memory(size, message, tmp_path, refused) -> None:
+def test_sizes_beyond_any_memory(size, message, tmp_path, refused):
     path = tmp_path / "k.yaml"
     path.write_text(SCOP.replace("shape: [n]", "shape: ['n*n']"))
     assert message in refused("features", str(path), f"n={size}")
@@ -100,7 +98,7 @@ def test_sizes_beyond_any_memory(size, message, tmp_path, refused) -> None:
 
 @pytest.mark.parametrize("what", ["/dev/null", "pipe"])
 @pytest.mark.parametrize("command", ["calibrate madd_only -o {}", "transfer a.yaml --machine V100 -o {}"])
-def test_a_calibration_goes_into_a_regular_file(command, what, tmp_path, refused, monkeypatch) -> None:
+def test_a_calibration_goes_into_a_regular_file(command, what, tmp_path, refused, monkeypatch):
     """It is refused before anything is measured for it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("perflex.calibration.ready.ready_model", lambda *_: pytest.fail("it goes on"))
@@ -113,7 +111,7 @@ def test_a_calibration_goes_into_a_regular_file(command, what, tmp_path, refused
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])
-def test_a_full_standard_output(words: list[str]) -> None:
+def test_a_full_standard_output(words):
     command = [sys.executable, "-m", "perflex", *words]
     with Path("/dev/full").open("w") as out:
         done = subprocess.run(command, check=False, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120)
@@ -122,7 +120,7 @@ def test_a_full_standard_output(words: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_an_output_without_the_signs_of_a_text(tmp_path: Path) -> None:
+def test_an_output_without_the_signs_of_a_text(tmp_path):
     path = tmp_path / "k.yaml"
     path.write_text(SCOP.replace("name: copy", "name: \u00b5"))
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -1,7 +1,5 @@
 """``perflex store``: what it shows, writes, deletes, and how it ends."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sqlite3
@@ -23,12 +21,12 @@ LARGE = replace(SMALL, sizes=(("n", 64),))
 ELSEWHERE = replace(SMALL, device="PoCL: Some CPU")
 
 
-def sample(days_ago: float, number: int, milliseconds: float = 1.0) -> Sample:
+def sample(days_ago, number, milliseconds=1.0):
     return Sample(1e-3 * milliseconds, 2, NOW - days_ago * DAY, "session", number)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     store.add_many([(SMALL, sample(100 - 20 * n, n, 1.0 + n)) for n in range(5)], {SMALL: "square(n=16)"})
     store.add_many([(LARGE, sample(1, n, 8.0)) for n in range(3)], {LARGE: "square(n=64)"})
@@ -38,15 +36,15 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clock(monkeypatch):
     monkeypatch.setattr("perflex.cli.store.time", SimpleNamespace(time=lambda: NOW))
 
 
-def run(store: Store, *words: str) -> int:
+def run(store, *words):
     return main(["store", *words, "--store", str(store.path)])
 
 
-def test_list(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(store, capsys):
     store.write_counts(lambda connection: insert(connection, "scops", ("digest", "twelve bytes")))
     assert run(store, "list") == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -59,7 +57,7 @@ def test_list(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 kernels, 1 descriptions, 0 portions" in shown
 
 
-def test_list_as_json(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_as_json(store, capsys):
     store.set_asides()
     assert run(store, "list", "--json") == 0
     facts = json.loads(capsys.readouterr().out)
@@ -73,7 +71,7 @@ def test_list_as_json(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_disturbed_samples(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disturbed_samples(store, capsys):
     facts = SystemActivity(0.5, waited_s=0.25, switches=7, throttled=False)
     store.add(SMALL, replace(sample(1, 5, 9.0), activity=facts, disturbed=True), "square(n=16)")
     assert run(store, "list") == 0
@@ -102,9 +100,7 @@ def test_disturbed_samples(store: Store, capsys: pytest.CaptureFixture[str]) -> 
     assert "disturbed" not in lines[-1]
 
 
-def test_the_store_in_use_is_the_default(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_store_in_use_is_the_default(store, monkeypatch, capsys):
     monkeypatch.setenv("PERFLEX_STORE", str(store.path))
     assert main(["store", "verify"]) == 0
     assert capsys.readouterr().out.strip() == f"{store.path} is sound: 10 samples and 1 failure"
@@ -113,7 +109,7 @@ def test_the_store_in_use_is_the_default(
     assert "switched off" in capsys.readouterr().err
 
 
-def test_export_as_csv(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_as_csv(store, tmp_path, capsys):
     assert run(store, "export") == 0
     printed = capsys.readouterr().out
     out = tmp_path / "rows.csv"
@@ -130,7 +126,7 @@ def test_export_as_csv(store: Store, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert float(rows[0]["started"]) == NOW - 100 * DAY
 
 
-def test_export_as_json_lines(store: Store, tmp_path: Path) -> None:
+def test_export_as_json_lines(store, tmp_path):
     out = tmp_path / "rows.jsonl"
     assert run(store, "export", "-o", str(out)) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -141,7 +137,7 @@ def test_export_as_json_lines(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_export_to_a_full_disk(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_to_a_full_disk(store, tmp_path, capsys):
     out = tmp_path / "rows.csv"
     out.symlink_to("/dev/full")
     assert run(store, "export", "--out", str(out)) == 2
@@ -150,7 +146,7 @@ def test_export_to_a_full_disk(store: Store, tmp_path: Path, capsys: pytest.Capt
     )
 
 
-def damage(store: Store) -> None:
+def damage(store):
     store.close()
     connection = sqlite3.connect(store.path)
     connection.execute("UPDATE samples SET launches = 3 WHERE number = 4")
@@ -160,7 +156,7 @@ def damage(store: Store) -> None:
     connection.close()
 
 
-def test_verify_tells_what_is_wrong(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_tells_what_is_wrong(store, capsys):
     damage(store)
     before = store.path.read_bytes()
     assert run(store, "verify") == 1
@@ -172,7 +168,7 @@ def test_verify_tells_what_is_wrong(store: Store, capsys: pytest.CaptureFixture[
     assert store.path.read_bytes() == before
 
 
-def test_verify_of_what_is_no_whole_database(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_of_what_is_no_whole_database(store, capsys):
     store.close()
     content = store.path.read_bytes()
     store.path.write_bytes(content[:100] + b"\xee" * 4000 + content[4100:])
@@ -184,7 +180,7 @@ def test_verify_of_what_is_no_whole_database(store: Store, capsys: pytest.Captur
     assert run(store, "verify") == 0
 
 
-def test_a_damaged_store_is_listed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_store_is_listed(store, capsys):
     store.close()
     store.path.write_bytes(store.path.read_bytes()[:4096] + b"\xee" * 4096)
     assert run(store, "list", "--json") == 0
@@ -194,7 +190,7 @@ def test_a_damaged_store_is_listed(store: Store, capsys: pytest.CaptureFixture[s
     assert shown.err.count("\n") == 1
 
 
-def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_shows_before_it_deletes(store, capsys):
     assert run(store, "prune", "--older-than", "90d") == 0
     assert capsys.readouterr().out.splitlines() == [
         "Intel OpenCL: Some CPU: 1 sample and 1 failure",
@@ -222,7 +218,7 @@ def test_prune_shows_before_it_deletes(store: Store, capsys: pytest.CaptureFixtu
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
-def test_what_prune_takes(store: Store, words: list[str], left: tuple[int, ...]) -> None:
+def test_what_prune_takes(store, words, left):
     assert run(store, "prune", *words, "--yes") == 0
     kept = [store.earlier(key) for key in (SMALL, LARGE, ELSEWHERE)]
     failures = store.use(lambda connection: connection.execute("SELECT count(*) FROM failures").fetchone()[0])
@@ -241,16 +237,14 @@ def test_what_prune_takes(store: Store, words: list[str], left: tuple[int, ...])
         (["prune", "--older-than", "-5d", "--yes"], "cannot read the age '-5d'"),
     ],
 )
-def test_prune_wants_to_know_what(
-    store: Store, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prune_wants_to_know_what(store, words, told, capsys):
     assert run(store, *words) == 2
     assert told in capsys.readouterr().err
     assert len(store.earlier(SMALL)) == 5
 
 
 @pytest.mark.parametrize("command", ["list", "export", "verify", "prune"])
-def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_store(command, tmp_path, capsys):
     words = ["store", command] + (["--failures", "--yes"] if command == "prune" else [])
     missing = tmp_path / "missing.sqlite"
     assert main([*words, "--store", str(missing)]) == 2
@@ -273,7 +267,7 @@ def test_files_that_are_no_store(command: str, tmp_path: Path, capsys: pytest.Ca
     assert sorted(tmp_path.iterdir()) == [foreign, notes]
 
 
-def test_times_no_calendar_has(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_no_calendar_has(store, capsys):
     store.add(SMALL, Sample(1e-3, 1, 1e18, "clock", 0))
     store.add(SMALL, Sample(1e-3, 1, -1e18, "clock", 1))
     for command in ("list", "export", "verify"):

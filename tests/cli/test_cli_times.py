@@ -1,7 +1,5 @@
 """``perflex calibrate --times``, ``export-times`` and ``transfer``: from logs to predictions, no device is opened."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,12 @@ NAIVE, PREFETCHING = f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching"
 EVERYTHING = [(name, n) for name in ("naive", "prefetching") for n in (128, 256, 512)]
 
 
-def seconds(name: str, n: int, launch_us: float = 5.0, madd_us: float = 16e-6, more: float = 1.0) -> float:
+def seconds(name, n, launch_us=5.0, madd_us=16e-6, more=1.0):
     """Return the time of a kernel in microseconds: 32 work-items share a multiply-add, n**3 / 32 of them."""
     return (launch_us + n**3 / 32 * madd_us) * (more if name == "prefetching" else 1.0)
 
 
-def write_log(path: str, rows: list[tuple[str, int]], **law: float) -> None:
+def write_log(path, rows, **law):
     # Each size is of a node of its own; times are right to half a percent.
     off = {"naive": 0.002, "prefetching": -0.002}
     lines = [f"{name},{n},{seconds(name, n, **law) * (1 + off[name] * (-1) ** (n // 128))!r},n{n}" for name, n in rows]
@@ -36,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 CALIBRATE = ("calibrate", "mine.yaml", "--times", "log.csv", "--kernels", EXAMPLE, "-o", "c.yaml")
 
 
-def test_from_a_log_to_predictions(run, content, shown, refused) -> None:
+def test_from_a_log_to_predictions(run, content, shown, refused):
     code, out, err = run(*CALIBRATE, "--device", "node GPU", "--machine", "V100")
     assert code == 0
     assert "6 measurement kernels" in out
@@ -54,7 +52,7 @@ def test_from_a_log_to_predictions(run, content, shown, refused) -> None:
     assert "is based on times of node GPU in log.csv, measured elsewhere" in error
 
 
-def test_a_calibrations_times_go_elsewhere(shown) -> None:
+def test_a_calibrations_times_go_elsewhere(shown):
     shown(*CALIBRATE, "--only", "node=n128,n512")
     calibration = Calibration.load("c.yaml")
     assert len(calibration.fit.kernels) == 4
@@ -79,7 +77,7 @@ def sources(folder, shown):
     write_log("few.csv", [("naive", 128), ("naive", 512)], launch_us=5.5, madd_us=18e-6)
 
 
-def test_from_few_times_to_predictions(sources, shown, content) -> None:
+def test_from_few_times_to_predictions(sources, shown, content):
     out = shown(*TRANSFER, "--samples", "few.csv")
     assert "transferred from 3 devices: GPU 0, GPU 1, GPU 2" in out
     assert "2 samples of this device; 6 kernels of 2 programs have been timed" in out
@@ -99,7 +97,7 @@ def test_from_few_times_to_predictions(sources, shown, content) -> None:
     assert {place["knowledge"] for place in unknown} == {"nothing"}
 
 
-def test_without_samples_and_what_to_time_next(sources, run, shown) -> None:
+def test_without_samples_and_what_to_time_next(sources, run, shown):
     code, out, err = run(*TRANSFER)
     assert code == 0
     assert "no sample of this device" in err

@@ -1,7 +1,5 @@
 """``perflex machine``, ``perflex volumes`` and ``--machine``."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -18,12 +16,12 @@ STENCIL = f"{TOP / 'examples' / 'stencil.py'}:star25"
 SIZES = ["nx=64", "ny=64", "nz=64"]
 
 
-def test_machine_list(shown, content) -> None:
+def test_machine_list(shown, content):
     assert [line.split()[0] for line in shown("machine", "list").splitlines()] == list(machine_names())
     assert [row["name"] for row in content("machine", "list")] == list(machine_names())
 
 
-def test_machine_show(shown, content) -> None:
+def test_machine_show(shown, content):
     text = shown("machine", "show", "k20")
     for part in (r"l2_bytes +1280 KiB", r"0\.71 GHz", r"160\.88 GB/s", "measured: Su, Cai"):
         assert re.search(part, text)
@@ -35,7 +33,7 @@ def test_machine_show(shown, content) -> None:
     assert re.search(r"memory copy: \S+ GB/s per domain \(1 loaded, 1 stored, 1 write-allocated\)", cpu)
 
 
-def test_volumes_are_those_of_the_library(content, shown) -> None:
+def test_volumes_are_those_of_the_library(content, shown):
     words = ["volumes", STENCIL, *SIZES, "--machine", "A100-40GB", "--registers", "64", "--caches", "cold"]
     found = content(*words)
     scop, sizes = extract_scop(load_kernel(STENCIL)), dict.fromkeys(("nx", "ny", "nz"), 64)
@@ -51,7 +49,7 @@ def test_volumes_are_those_of_the_library(content, shown) -> None:
     assert f"limiter: {found['limiter']}, " in text
 
 
-def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown, content) -> None:
+def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown, content):
     shipped = (MACHINES / "A100-40GB.yaml").read_text(encoding="utf-8")
     line = next(one for one in shipped.splitlines(keepends=True) if one.startswith("  l2_bandwidth:"))
     path = tmp_path / "mine.yaml"
@@ -67,7 +65,7 @@ def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown
     assert tuple(found["seconds"]) == known
 
 
-def test_volumes_of_a_gpu_whose_rules_of_l1_are_not_known(shown, content) -> None:
+def test_volumes_of_a_gpu_whose_rules_of_l1_are_not_known(shown, content):
     lines = shown("volumes", STENCIL, *SIZES, "--machine", "W7800").splitlines()
     assert "f_l1_wavefronts: not known" in lines
     assert "  L1: not known; the machine's file needs l1_rules" in lines
@@ -79,7 +77,7 @@ def test_volumes_of_a_gpu_whose_rules_of_l1_are_not_known(shown, content) -> Non
     assert found["missing"]["L1"] == ["l1_rules"]
 
 
-def test_features_with_a_machine(content) -> None:
+def test_features_with_a_machine(content):
     words = ["features", STENCIL, *SIZES, "-f", "f_waves", "-f", "f_su_v_smx"]
     found = content(*words, "--machine", "K20", "--registers", "64")
     assert found["f_waves"]["value"] == pytest.approx(2048 / (13 * 8))

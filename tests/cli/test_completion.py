@@ -1,11 +1,8 @@
 """Completion in the shell: the scripts, and the names that are offered."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,13 +12,10 @@ from perflex.cli.completion import complete_description, complete_device, comple
 from perflex.devices.device import DeviceInfo
 from perflex.models import model_names
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ENTRY = "import sys; sys.argv[0] = 'perflex'; from perflex.__main__ import main; sys.exit(main())"
 
 
-def offered(line: str) -> list[str]:
+def offered(line):
     """Return what Bash would be offered for the last word of a line, from a process of its own."""
     asked = {"_PERFLEX_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     done = subprocess.run(
@@ -42,20 +36,18 @@ def offered(line: str) -> list[str]:
         ("perflex prune-table cache.json conv", {"convolution"}),
     ],
 )
-def test_words_are_completed(line: str, words: set[str]) -> None:
+def test_words_are_completed(line, words):
     assert set(offered(line)) == words
 
 
-def test_names_are_those_of_the_library() -> None:
+def test_names_are_those_of_the_library():
     assert complete_machine("") == list(machine_names())
     assert complete_model("") == ["general", *model_names()]
     assert "gemm" in complete_description("")
     assert complete_machine("nonesuch") == []
 
 
-def test_devices_are_those_of_the_last_listing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_devices_are_those_of_the_last_listing(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "new" / "store.sqlite"))
     assert complete_device("") == []
     infos = tuple(
@@ -76,7 +68,7 @@ def test_devices_are_those_of_the_last_listing(
 
 
 @pytest.mark.parametrize("shell", [pytest.param("bash", marks=pytest.mark.machine), "zsh", "fish"])
-def test_scripts_are_shown(shell: str) -> None:
+def test_scripts_are_shown(shell):
     asked = {"_PERFLEX_COMPLETE": f"source_{shell}"}
     done = subprocess.run(
         [sys.executable, "-c", ENTRY], capture_output=True, text=True, check=False, env={**os.environ, **asked}

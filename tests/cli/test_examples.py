@@ -1,7 +1,5 @@
 """The example of each command's help works as it is written, and what it prints fits 80 columns."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -26,7 +24,7 @@ LONG = ("diagnose", "prune", "tune")
 MOST_OPTIONS = 12
 
 
-def commands() -> dict[str, typer.core.TyperCommand]:
+def commands():
     """Return each command, the groups, and the program itself, by its words."""
     top = typer.main.get_command(application())
     found = {"": top}
@@ -36,7 +34,7 @@ def commands() -> dict[str, typer.core.TyperCommand]:
     return found
 
 
-def examples() -> dict[str, str]:
+def examples():
     # A long example takes several lines.
     return {
         name: command.epilog.removeprefix("\b\n").replace(" \\\n    ", " ").removeprefix("Example: ")
@@ -48,7 +46,7 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in (*MEASURING, *LON
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """A folder with what examples name; what they write goes nowhere else."""
     for name in ("examples", "calib_data"):
         (tmp_path / name).symlink_to(TOP / name)
@@ -58,7 +56,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example_works_and_fits_the_terminal(root: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+def test_example_works_and_fits_the_terminal(root, capfd, name):
     if name.startswith("store"):
         # There is a store once something was counted.
         assert main(["features", "examples/matmul.py:naive", "n=64"]) == 0
@@ -76,7 +74,7 @@ def test_example_works_and_fits_the_terminal(root: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", examples())
-def test_help_fits_the_terminal_and_has_an_example_of_its_own(name, monkeypatch, shown) -> None:
+def test_help_fits_the_terminal_and_has_an_example_of_its_own(name, monkeypatch, shown):
     monkeypatch.setenv("COLUMNS", "80")
     out = shown(*name.split(), "--help")
     assert [line for line in out.splitlines() if len(line) > 80] == []
@@ -86,7 +84,7 @@ def test_help_fits_the_terminal_and_has_an_example_of_its_own(name, monkeypatch,
         assert "KERNEL.cl:name, KERNEL.cu:name, KERNEL.py:function (a loopy kernel), or SCOP.yaml" in text
 
 
-def test_commands_have_few_options() -> None:
+def test_commands_have_few_options():
     for name, command in commands().items():
         # Those of a kernel's launch stand in a group of their own.
         options = [one.name for one in command.params if one.param_type_name == "option"]

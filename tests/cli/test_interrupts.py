@@ -1,7 +1,5 @@
 """Commands that start processes end soon after an interrupt, with all of them, exit code 130 and one line."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess
@@ -9,16 +7,11 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex import load_calibration
 from support.interrupts import TerminalCommand
-
-if TYPE_CHECKING:
-    from perflex import Device
-    from support.interrupts import Ending
 
 pytestmark = pytest.mark.machine
 
@@ -58,7 +51,7 @@ with process_pool(2, "spawn") as pool:
 """
 
 
-def started(name: str, device: Device, folder: Path) -> TerminalCommand:
+def started(name, device, folder):
     """Start a command with a store and caches of its own."""
     words = COMMANDS[name].format(out=folder).split()
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
@@ -71,7 +64,7 @@ def started(name: str, device: Device, folder: Path) -> TerminalCommand:
     )
 
 
-def check(ending: Ending, number: signal.Signals) -> None:
+def check(ending, number):
     """Require an end as it is promised."""
     assert not ending.left
     # Results may have been printed before.
@@ -81,7 +74,7 @@ def check(ending: Ending, number: signal.Signals) -> None:
     assert ending.seconds < LIMIT_S
 
 
-def test_a_second_interrupt_while_workers_start() -> None:
+def test_a_second_interrupt_while_workers_start():
     with closing(TerminalCommand([sys.executable, "-c", POOL], {})) as command:
         assert command.comes_to("multiprocessing.spawn")
         check(command.interrupt(signal.SIGINT, times=2), signal.SIGINT)
@@ -89,7 +82,7 @@ def test_a_second_interrupt_while_workers_start() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_commands_end_at_any_moment(name: str, default_device: Device, tmp_path: Path) -> None:
+def test_commands_end_at_any_moment(name, default_device, tmp_path):
     chance = random.Random(name)  # noqa: S311 - no secret
     latest, store = LATEST_S, tmp_path / "store.sqlite"
     # Moments count from when a command has its guard, or its workers where it takes long until then.

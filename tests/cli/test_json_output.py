@@ -1,7 +1,5 @@
 """The one writer of JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
@@ -35,7 +33,7 @@ class Inner:
         (MappingProxyType({"a": [Inner(math.inf, ("x",))]}), {"a": [{"share": None, "names": ["x"]}]}),
     ],
 )  # fmt: skip
-def test_values(value: object, expected: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values(value, expected, capsys):
     found = as_json(value)
     # Of the same types all the way down: lists for tuples, Python's numbers for numpy's.
     assert repr(found) == repr(expected)
@@ -44,12 +42,12 @@ def test_values(value: object, expected: object, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("value", [object(), 1j, {"a": [object()]}, Inner])
-def test_what_says_nothing_in_json_is_an_error(value: object) -> None:
+def test_what_says_nothing_in_json_is_an_error(value):
     with pytest.raises(TypeError):
         as_json(value)
 
 
-def test_picked_gives_values_as_they_are_and_in_the_order_asked_for() -> None:
+def test_picked_gives_values_as_they_are_and_in_the_order_asked_for():
     assert list(picked(Inner(0.5, ("a",)), "names", "share").items()) == [("names", ("a",)), ("share", 0.5)]
     with pytest.raises(AttributeError, match="nonesuch"):
         picked(Inner(0.5, ()), "nonesuch")

@@ -1,11 +1,8 @@
 """docs/reference/json.md lists the keys that commands print, no others and none fewer."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -48,14 +45,14 @@ LONG = {
 IN_WORDS = {"features", "machine list", "machine detect"}
 
 
-def documented() -> dict[str, tuple[set[str], set[str]]]:
+def documented():
     """Return the keys of each section of the reference: all, and those that are always there."""
     text = (TOP / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     found = {}
     for section in re.split(r"^## perflex ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = section.partition("\n")
-        everything: set[str] = set()
-        always: set[str] = set()
+        everything = set()
+        always = set()
         for line in body.splitlines():
             if line.startswith("| `"):
                 cells = line.split("|")
@@ -68,7 +65,7 @@ def documented() -> dict[str, tuple[set[str], set[str]]]:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     for name in ("examples", "calib_data"):
         (tmp_path / name).symlink_to(TOP / name)
     monkeypatch.chdir(tmp_path)
@@ -79,7 +76,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_command_with_json_is_in_the_reference() -> None:
+def test_every_command_with_json_is_in_the_reference():
     commands = dict(typer.main.get_command(application()).commands)
     for group in ("machine", "store"):
         commands |= {f"{group} {name}": one for name, one in commands.pop(group).commands.items()}
@@ -91,14 +88,14 @@ def test_every_command_with_json_is_in_the_reference() -> None:
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
-def test_keys_are_those_of_the_reference(root: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+def test_keys_are_those_of_the_reference(root, capfd, name):
     words = name.removesuffix(" --series").split() + (QUICK | LONG)[name].split()
     capfd.readouterr()
     code = main([*words, "--json"])
     shown = capfd.readouterr()
     # An unfit machine is a result of the doctor's, too.
     assert code in ((0, 1) if name == "doctor" else (0,)), shown.err
-    content: Any = json.loads(shown.out, parse_constant=pytest.fail)
+    content = json.loads(shown.out, parse_constant=pytest.fail)
     everything, always = documented()[name]
     for entry in content if isinstance(content, list) else [content]:
         assert entry.keys() <= everything

@@ -1,10 +1,7 @@
 """Commands that the documentation shows are there, and so are their options."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import Any
 
 import pytest
 import typer
@@ -12,11 +9,11 @@ import typer
 from perflex.cli.app import application
 from support.pages import TOP, blocks, commands, pages
 
-COMMAND_LINE: Any = typer.main.get_command(application())
+COMMAND_LINE = typer.main.get_command(application())
 OF_ALL_COMMANDS = {"--help", "--quiet", "-q", "--debug"}
 
 
-def unknown_words(command: str) -> list[str]:
+def unknown_words(command):
     """Return what a ``perflex`` command names that is not there: a command, or an option of it."""
     words = shlex.split(re.sub(r"[|>;&].*$", "", command), comments=True)[1:]
     group = COMMAND_LINE
@@ -34,7 +31,7 @@ def unknown_words(command: str) -> list[str]:
     return [word for word in given if word not in known and word[:2] not in known]
 
 
-def test_commands_and_options_are_there() -> None:
+def test_commands_and_options_are_there():
     wrong = {
         f"{block.place}: {command}": unknown
         for page in pages()
@@ -45,7 +42,7 @@ def test_commands_and_options_are_there() -> None:
     assert wrong == {}
 
 
-def test_commands_in_sentences_are_there() -> None:
+def test_commands_in_sentences_are_there():
     known = set(COMMAND_LINE.commands)
     wrong = {
         f"{page.relative_to(TOP)}: perflex {name}"
@@ -66,5 +63,5 @@ def test_commands_in_sentences_are_there() -> None:
         ("perflex machine invent", ["invent"]),
     ],
 )
-def test_unknown_words_are_found(command: str, unknown: list[str]) -> None:
+def test_unknown_words_are_found(command, unknown):
     assert unknown_words(command) == unknown

@@ -1,7 +1,5 @@
 """Lines and tables in a terminal and in a pipe, warnings, and quiet sessions."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
@@ -23,9 +21,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("width", [48, 60, 80, 120])
-def test_tables_fit_the_terminal_and_lose_nothing(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_fit_the_terminal_and_lose_nothing(width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     Terminal().show_table(HEADINGS, ROWS, title="Title", indent=2)
     title, *lines = capsys.readouterr().out.splitlines()
@@ -37,7 +33,7 @@ def test_tables_fit_the_terminal_and_lose_nothing(
     assert shown == sorted("".join("".join([*HEADINGS, *ROWS[0], *ROWS[1]]).split()))
 
 
-def test_a_pipe_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_has_one_line_for_each_row(capsys):
     Terminal().show_table(HEADINGS, ROWS)
     Terminal().show_table(("", ""), [("a", "b")])
     head, first, second, third = capsys.readouterr().out.splitlines()
@@ -49,9 +45,7 @@ def test_a_pipe_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) ->
     assert third == "a  b"
 
 
-def test_lines_are_wrapped_and_stay_indented(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_are_wrapped_and_stay_indented(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     Terminal().show("  " + "word " * 12, "x" * 100)
     lines = capsys.readouterr().out.splitlines()
@@ -63,7 +57,7 @@ def test_lines_are_wrapped_and_stay_indented(
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_quiet_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_session_says_nothing(capsys):
     terminal = Terminal(quiet=True)
     terminal.remarks.print("remark")
     with terminal.progress("working") as tell:
@@ -71,8 +65,8 @@ def test_quiet_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_warnings_are_shown_before_the_error_they_may_explain(capfd: pytest.CaptureFixture[str]) -> None:
-    def work() -> None:
+def test_warnings_are_shown_before_the_error_they_may_explain(capfd):
+    def work():
         warnings.warn("a kernel is left out", PerflexWarning, stacklevel=1)
         warnings.warn("a kernel is left out", PerflexWarning, stacklevel=1)
         msg = "too few kernels"

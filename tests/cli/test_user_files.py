@@ -1,18 +1,12 @@
 """Python files that commands execute: what they may import, and how files of one name are told apart."""
 
-from __future__ import annotations
-
 import pickle
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex.__main__ import main
 from perflex.cli.arguments import is_space, load_kernel, load_kernels, load_variants, read_kernels_and_sizes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KERNEL = """import loopy as lp
 import numpy as np
@@ -26,34 +20,34 @@ def product():
 """
 
 
-def folder(place: Path, terms: int, beside: str = "common") -> Path:
+def folder(place, terms, beside="common"):
     place.mkdir()
     (place / f"{beside}.py").write_text(f"TERMS = {terms}\n")
     (place / "kernel.py").write_text(KERNEL.format(beside=beside))
     return place
 
 
-def products_of(kernel: object) -> float:
+def products_of(kernel):
     from perflex.features import kernel_feature_values
 
     return float(kernel_feature_values(["f_op_float32_mul"], kernel, {"n": 32})["f_op_float32_mul"])
 
 
-def test_files_of_one_name_import_what_lies_beside_each(tmp_path: Path) -> None:
+def test_files_of_one_name_import_what_lies_beside_each(tmp_path):
     few, many = folder(tmp_path / "few", 2), folder(tmp_path / "many", 6)
     kernels = [load_kernel(f"{place}/kernel.py:product") for place in (few, many, few)]
     # Of 32 work-items, which are one sub-group, each has one product less than there are terms.
     assert [products_of(kernel) for kernel in kernels] == [1, 5, 1]
 
 
-def test_functions_of_files_of_one_name_stay_their_own(tmp_path: Path) -> None:
+def test_functions_of_files_of_one_name_stay_their_own(tmp_path):
     places = [folder(tmp_path / name, 2) for name in ("one", "other")]
     functions = [load_kernels(f"{place}/kernel.py")["product"] for place in places]
     # By name and module, as executors send them.
     assert [pickle.loads(pickle.dumps(function)) for function in functions] == functions
 
 
-def test_the_path_keeps_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_keeps_its_entries(tmp_path, monkeypatch):
     place = folder(tmp_path / "here", 2, "beside_path")
     monkeypatch.setattr(sys, "path", [str(place), *sys.path])
     load_kernel(f"{place}/kernel.py:product")
@@ -61,7 +55,7 @@ def test_the_path_keeps_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert sys.path[0] == str(place)
 
 
-def test_the_path_ends_with_the_folder_of_the_last_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_ends_with_the_folder_of_the_last_file(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     few, many = folder(tmp_path / "few", 2, "last_path"), folder(tmp_path / "many", 3, "last_path")
     load_kernel(f"{few}/kernel.py:product")
@@ -70,7 +64,7 @@ def test_the_path_ends_with_the_folder_of_the_last_file(tmp_path: Path, monkeypa
     assert str(few) not in sys.path
 
 
-def test_variants_import_what_lies_beside_them_when_they_are_built(tmp_path: Path) -> None:
+def test_variants_import_what_lies_beside_them_when_they_are_built(tmp_path):
     (tmp_path / "late_import.py").write_text("STEP = 2\n")
     (tmp_path / "space.py").write_text(
         "from perflex import VariantSpace\n\n\ndef build(tile):\n    from late_import import STEP\n"
@@ -80,22 +74,19 @@ def test_variants_import_what_lies_beside_them_when_they_are_built(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["n=5/k.yaml", "n=5.yml", "n=5/k.py:naive", "n=5/k.cl:naive", "n=5/tune.py", "tune.py --n=5", "n=5/t1.json"],
+    "word", ["n=5/k.yaml", "n=5.yml", "n=5/k.py:naive", "n=5/k.cl:naive", "n=5/tune.py", "tune.py --n=5", "n=5/t1.json"]
 )
-def test_kernels_whose_names_hold_an_equals_sign_are_no_sizes(word: str) -> None:
+def test_kernels_whose_names_hold_an_equals_sign_are_no_sizes(word):
     assert read_kernels_and_sizes([word, "n=5"]) == ([word], {"n": 5})
 
 
-def test_a_space_of_a_file_is_told_from_a_size(tmp_path: Path) -> None:
+def test_a_space_of_a_file_is_told_from_a_size(tmp_path):
     path = tmp_path / "n=5.yaml"
     path.write_text("schema: perflex-source/1\n")
     assert is_space(str(path))
 
 
-def test_evaluating_all_devices_of_a_machine_without_any_fails(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluating_all_devices_of_a_machine_without_any_fails(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("perflex.devices.listing.list_devices", list)
     assert main(["evaluate", "matmul", "-D", "all", "--out", str(tmp_path / "out")]) == 2
     assert "no usable device" in capfd.readouterr().err

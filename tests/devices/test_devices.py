@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import replace
@@ -14,9 +12,7 @@ from perflex.devices.survey import embedded_libraries
 from perflex.errors import DeviceError
 
 
-def info(
-    name: str, platform: str = "Some", *, kind: str = "cpu", usable: bool = True, embedded: bool = False
-) -> DeviceInfo:
+def info(name, platform="Some", *, kind="cpu", usable=True, embedded=False):
     device = Device(platform=platform, vendor="Maker", name=name, driver="1", kind=kind)
     return DeviceInfo(
         device, usable=usable, reason="" if usable else "unknown target CPU", found_by="x", embedded=embedded
@@ -38,13 +34,13 @@ GPU, BROKEN_GPU = info("gpu", kind="gpu"), info("gpu", kind="gpu", usable=False)
         ([GPU, replace(GPU, device=replace(GPU.device, ordinal=1))], "gpu"),
     ],
 )
-def test_which_device_is_the_default(infos: list[DeviceInfo], expected: str | None) -> None:
+def test_which_device_is_the_default(infos, expected):
     marked = [i.device.name for i in mark_default(infos) if i.default]
     assert marked == ([] if expected is None else [expected])
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> tuple[DeviceInfo, ...]:
+def machine(monkeypatch):
     """A machine with made-up devices, one of them broken."""
     infos = mark_default(
         [
@@ -57,19 +53,19 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> tuple[DeviceInfo, ...]:
     return infos
 
 
-def test_find_device_by_parts(machine: tuple[DeviceInfo, ...]) -> None:
+def test_find_device_by_parts(machine):
     assert find_device("intel_epyc") is machine[0].device
     assert find_device("POCL") is machine[1].device
     assert find_device(None) is machine[0].device
     assert find_device(machine[1].device) is machine[1].device
 
 
-def test_ambiguous_specification_names_the_choices(machine: tuple[DeviceInfo, ...]) -> None:
+def test_ambiguous_specification_names_the_choices(machine):
     with pytest.raises(DeviceError, match=r"'epyc' fits 2 devices, name one of them: intel_epyc, pocl_epyc"):
         find_device("epyc")
 
 
-def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkeypatch):
     infos = mark_default(
         [
             info("cpu-haswell-Intel(R) Xeon(R) CPU @ 2.20GHz", "Portable Computing Language (pocl)"),
@@ -84,7 +80,7 @@ def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkey
         find_device("xeon")
 
 
-def test_specification_that_fits_nothing_lists_devices_and_problems(machine: tuple[DeviceInfo, ...]) -> None:
+def test_specification_that_fits_nothing_lists_devices_and_problems(machine):
     with pytest.raises(DeviceError) as caught:
         find_device("geforce")
     message = caught.value.message
@@ -93,12 +89,12 @@ def test_specification_that_fits_nothing_lists_devices_and_problems(machine: tup
     assert "\n" not in message
 
 
-def test_broken_device_is_refused_with_its_reason(machine: tuple[DeviceInfo, ...]) -> None:
+def test_broken_device_is_refused_with_its_reason(machine):
     with pytest.raises(DeviceError, match=r"Broken EPYC .* does not work: unknown target CPU"):
         find_device("old_broken")
 
 
-def test_no_usable_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_usable_device_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(devices_module, "_listed", lambda: ((info("x", usable=False),), ()))
     with pytest.raises(DeviceError, match=r"unknown target CPU.*perflex\[cpu\]"):
         default_device()
@@ -113,11 +109,11 @@ def test_no_usable_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -
         ("f_op_float32_madd", False),
     ],
 )
-def test_wall_time_identifiers_are_recognised(identifier: str, *, expected: bool) -> None:
+def test_wall_time_identifiers_are_recognised(identifier, *, expected):
     assert is_wall_time(identifier) is expected
 
 
-def test_wall_time_identifier_names_platform_and_device(machine: tuple[DeviceInfo, ...]) -> None:
+def test_wall_time_identifier_names_platform_and_device(machine):
     assert device_of("f_cl_wall_time_intel_epyc") is machine[0].device
     assert device_of("f_cl_wall_time_Intel_AMD_EPYC") is machine[0].device
     assert device_of("f_cl_wall_time_pocl_epyc") is machine[1].device
@@ -125,19 +121,19 @@ def test_wall_time_identifier_names_platform_and_device(machine: tuple[DeviceInf
 
 
 @pytest.mark.parametrize("identifier", ["f_cl_wall_time_epyc", "f_cl_wall_time_nvidia_geforce", "f_op_float32_add"])
-def test_wall_time_identifier_that_is_not_unique_is_an_error(machine: tuple[DeviceInfo, ...], identifier: str) -> None:
+def test_wall_time_identifier_that_is_not_unique_is_an_error(machine, identifier):
     with pytest.raises(DeviceError, match=identifier):
         device_of(identifier)
 
 
-def test_wall_time_identifier_of_each_device_leads_back(machine: tuple[DeviceInfo, ...]) -> None:
+def test_wall_time_identifier_of_each_device_leads_back(machine):
     assert wall_time_identifier(machine[0].device) == "f_cl_wall_time_intel_epyc"
     for entry in machine[:2]:
         assert device_of(wall_time_identifier(entry.device)) is entry.device
 
 
 @pytest.mark.machine
-def test_this_machines_devices_are_described() -> None:
+def test_this_machines_devices_are_described():
     infos = list_devices()
     assert sum(i.default for i in infos) == int(any(i.usable and not i.device.is_simulator for i in infos))
     for entry in infos:
@@ -151,18 +147,18 @@ def test_this_machines_devices_are_described() -> None:
 
 
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
-def test_embedded_runtime_is_found_beside_the_systems_drivers() -> None:
+def test_embedded_runtime_is_found_beside_the_systems_drivers():
     embedded = [i for i in list_devices() if i.embedded]
     assert embedded
     assert all(i.usable and i.found_by for i in embedded)
 
 
 @pytest.mark.machine
-def test_devices_are_probed_once_per_process() -> None:
+def test_devices_are_probed_once_per_process():
     assert list_devices()[0] is list_devices()[0]
 
 
-def test_device_survives_pickling(default_device: Device) -> None:
+def test_device_survives_pickling(default_device):
     copy = pickle.loads(pickle.dumps(default_device))
     assert copy == default_device
     assert hash(copy) == hash(default_device)

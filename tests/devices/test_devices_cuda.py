@@ -1,10 +1,7 @@
 """Devices that CUDA reaches: found, named, and used like those of OpenCL."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
-from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -54,11 +51,11 @@ QUICK = TimingOptions(trials=2, min_trials=2, warmups=0)
         *(("h100", [1]), ("nvidia_h100", [1]), ("opencl_h100", [1]), ("opencl_epyc", [0]), ("intel_epyc", [0])),
     ],
 )
-def test_cuda_in_front_says_how_a_device_is_reached(spec: str, expected: list[int]) -> None:
+def test_cuda_in_front_says_how_a_device_is_reached(spec, expected):
     assert matching(spec, ALL) == expected
 
 
-def test_without_opencl_that_works_names_mean_cuda() -> None:
+def test_without_opencl_that_works_names_mean_cuda():
     assert matching("h100", [CPU, THROUGH_CUDA]) == [1]
     assert matching("h100", ALL[:3], usable={0, 2}) == [2]
     assert short_names(ALL[:3]) == ["intel_epyc", "nvidia_h100", "cuda_h100"]
@@ -67,12 +64,12 @@ def test_without_opencl_that_works_names_mean_cuda() -> None:
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def listed(monkeypatch):
     infos = mark_default([DeviceInfo(device, usable=True, reason="", found_by="x") for device in ALL[:3]])
     monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
 
 
-def test_output_features_tell_opencl_and_cuda_apart(listed: None) -> None:
+def test_output_features_tell_opencl_and_cuda_apart(listed):
     assert device_of("f_cuda_wall_time_nvidia_h100") is THROUGH_CUDA
     assert device_of("f_cuda_wall_time") is THROUGH_CUDA
     assert device_of("f_cl_wall_time_nvidia_h100") is THROUGH_OPENCL
@@ -83,20 +80,20 @@ def test_output_features_tell_opencl_and_cuda_apart(listed: None) -> None:
         device_of("f_cuda_wall_time_intel_epyc")
 
 
-def test_no_cuda_says_what_is_missing() -> None:
+def test_no_cuda_says_what_is_missing():
     for ask in (lambda: find_device("cuda"), lambda: device_of("f_cuda_wall_time_h100")):
         with pytest.raises(DeviceError, match=r"CuPy is not installed \(pip install 'perflex\[cuda\]'\)") as caught:
             ask()
         assert "\n" not in caught.value.message
 
 
-def surveyed(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
+def surveyed(monkeypatch):
     monkeypatch.setattr(survey_module, "find_vendors", tuple)
     monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
     return survey_module.survey()
 
 
-def test_a_driver_without_cupy_is_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_cupy_is_a_remark(monkeypatch):
     monkeypatch.setattr(survey_module, "cupy_is_installed", lambda: False)
     monkeypatch.setattr(survey_module, "find_library", lambda _: "/usr/local/nvidia/lib64/libcuda.so.1")
     infos, problems = surveyed(monkeypatch)
@@ -105,14 +102,14 @@ def test_a_driver_without_cupy_is_a_remark(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pip install 'perflex[cuda]'" in problems[0]
 
 
-def test_a_driver_that_is_too_old_is_a_remark(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_too_old_is_a_remark(fake_cupy, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_DRIVER", "12040")
     infos, (problem,) = surveyed(monkeypatch)
     assert infos == ()
     assert "is made for CUDA 13.0, the driver supports CUDA 12.4" in problem
 
 
-def test_a_compiler_that_is_missing_is_a_remark(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_is_missing_is_a_remark(fake_cupy, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_NVRTC", "0")
     infos, (problem,) = surveyed(monkeypatch)
     assert infos == ()
@@ -120,7 +117,7 @@ def test_a_compiler_that_is_missing_is_a_remark(fake_cupy: Any, monkeypatch: pyt
     assert "pip install nvidia-cuda-nvrtc," in problem
 
 
-def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
     infos, problems = surveyed(monkeypatch)
     assert not problems
@@ -140,13 +137,13 @@ def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy: Any, monkeypatch: py
     assert calibration.device["api"] == "cuda"
 
 
-def vector(body: str = "b[i] = 2*a[i]") -> lp.TranslationUnit:
+def vector(body="b[i] = 2*a[i]"):
     kernel = lp.make_kernel("{[i]: 0<=i<n}", body, assumptions="n>=1", lang_version=(2018, 2), name="vector")
     kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
     return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def test_samples_of_one_gpu_are_kept_apart_by_interface() -> None:
+def test_samples_of_one_gpu_are_kept_apart_by_interface():
     keys = {measurement_key(SizedKernel(vector(), {"n": 64}, "x"), device, TimingOptions()) for device in ALL}
     assert len(keys) == len(ALL)
     assert _facts(THROUGH_CUDA)["api"] == "cuda"
@@ -161,7 +158,7 @@ def test_samples_of_one_gpu_are_kept_apart_by_interface() -> None:
         ("NVIDIA H100 PCIe", "H100-PCIe"),
     ],
 )
-def test_cudas_names_stand_for_machines(name: str, machine: str) -> None:
+def test_cudas_names_stand_for_machines(name, machine):
     found = machine_of_device(name)
     assert found is not None
     assert found.name == machine
@@ -182,7 +179,7 @@ ptxas info    : Used 40 registers
 """
 
 
-def test_compilers_log_tells_registers_and_spills() -> None:
+def test_compilers_log_tells_registers_and_spills():
     found = resources_in_log(LOG)
     assert found == {"first": Resources(255, None, 12), "second": Resources(40, None, 0)}
     assert most_of(found.values()) == Resources(255, None, 12)
@@ -190,7 +187,7 @@ def test_compilers_log_tells_registers_and_spills() -> None:
     assert resources_in_log("warning: nothing of the kind") == {}
 
 
-def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registers_are_features_of_built_kernels(fake_gpu, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_REGISTERS", "96")
     monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
@@ -208,7 +205,7 @@ def test_registers_are_features_of_built_kernels(fake_gpu: Device, monkeypatch: 
     assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
 
 
-def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu, monkeypatch):
     job = SizedKernel(vector(), {"n": 64}, "x")
     monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
@@ -218,14 +215,14 @@ def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu: Device, monkey
     assert not sys.modules["cupy._compiler"].PROGRAMS
 
 
-def test_registers_of_a_kernel_that_was_not_built_are_an_error() -> None:
+def test_registers_of_a_kernel_that_was_not_built_are_an_error():
     with pytest.raises(FeatureError, match=r"f_registers of kernel 'vector' is known only of kernels built"):
         kernel_feature_values(["f_registers"], vector(), {"n": 64})
     with pytest.raises(FeatureError, match="is not reported by the device's driver"):
         feature_values(["f_spill_bytes"], vector(), {"n": 64}, Target(resources=Resources()))
 
 
-def test_opencl_drivers_tell_private_memory(default_device: Device) -> None:
+def test_opencl_drivers_tell_private_memory(default_device):
     jobs = [SizedKernel(vector(), {"n": 64}, "fine"), SizedKernel(vector("b[i] = 2*a[j]"), {"n": 64}, "bad")]
     for isolate in (True, False):
         fine, bad = resource_use(jobs, default_device, TimingOptions(isolate=isolate))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +6,7 @@ from perflex import Device
 from perflex.devices.device import matching, short_names, split_spec
 
 
-def device(platform: str, vendor: str, name: str, ordinal: int = 0) -> Device:
+def device(platform, vendor, name, ordinal=0):
     return Device(platform=platform, vendor=vendor, name=name, driver="1", ordinal=ordinal)
 
 
@@ -34,7 +32,7 @@ RADEON_OF_MESA = device("rusticl", "Mesa/X.org", "AMD Radeon RX 6600 (radeonsi, 
     ("spec", "parts"),
     [("intel_epyc", ("intel", "epyc")), ("NVIDIA GeForce", ("nvidia", "geforce")), ("pocl:cpu", ("pocl", "cpu"))],
 )
-def test_parts_are_separated_by_spaces_underscores_and_colons(spec: str, parts: tuple[str, ...]) -> None:
+def test_parts_are_separated_by_spaces_underscores_and_colons(spec, parts):
     assert split_spec(spec) == parts
 
 
@@ -53,7 +51,7 @@ def test_parts_are_separated_by_spaces_underscores_and_colons(spec: str, parts: 
         *(("apple", []), ("", []), ("_", [])),
     ],
 )
-def test_specification_fits_devices(spec: str, expected: list[int]) -> None:
+def test_specification_fits_devices(spec, expected):
     assert matching(spec, [INTEL_ON_AMD, POCL_ON_AMD, GEFORCE, RADEON]) == expected
 
 
@@ -92,18 +90,18 @@ def test_specification_fits_devices(spec: str, expected: list[int]) -> None:
         ([H100, SECOND_H100], "nvidia_h100_d1", [1]),
     ],
 )
-def test_words_of_a_platform_mean_the_platform(devices: list[Device], spec: str, expected: list[int]) -> None:
+def test_words_of_a_platform_mean_the_platform(devices, spec, expected):
     assert matching(spec, devices) == expected
     for index, name in enumerate(short_names(devices)):
         assert matching(name, devices) == [index]
 
 
-def test_full_name_wins_over_parts() -> None:
+def test_full_name_wins_over_parts():
     short = device("NVIDIA CUDA", "NVIDIA Corporation", "NVIDIA H100")
     assert matching("NVIDIA H100", [short, H100]) == [0]
 
 
-def test_short_names_are_readable() -> None:
+def test_short_names_are_readable():
     devices = [INTEL_ON_AMD, POCL_ON_AMD, GEFORCE]
     assert short_names(devices) == ["intel_epyc", "pocl_epyc", "nvidia_geforce"]
     assert short_names([INTEL_ON_XEON, POCL_ON_XEON]) == ["intel_xeon", "pocl_xeon"]
@@ -116,7 +114,7 @@ ALL = (
 
 
 @given(st.lists(st.sampled_from(ALL), unique=True, max_size=8))
-def test_each_short_name_singles_its_device_out(devices: list[Device]) -> None:
+def test_each_short_name_singles_its_device_out(devices):
     for index, name in enumerate(short_names(devices)):
         assert matching(name, devices) == [index]
 
@@ -127,6 +125,6 @@ WORDS = st.lists(
 
 
 @given(WORDS)
-def test_any_cpu_name_gives_a_name_that_works(words: list[str]) -> None:
+def test_any_cpu_name_gives_a_name_that_works(words):
     devices = [device("Intel(R) OpenCL", "Intel(R) Corporation", " ".join(words)), GEFORCE]
     assert matching(short_names(devices)[0], devices) == [0]

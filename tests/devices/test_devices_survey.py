@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -18,16 +16,16 @@ from perflex.devices.survey import Vendor, embedded_libraries, find_vendors, sho
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "perflex" / "vendors"
 
 
-def libraries(**environment: str) -> list[tuple[str, str]]:
+def libraries(**environment):
     return [(v.library, v.found_by) for v in find_vendors(environment) if v.found_by != "embedded runtime"]
 
 
-def test_vendor_files_of_a_named_folder_are_read(tmp_path: Path) -> None:
+def test_vendor_files_of_a_named_folder_are_read(tmp_path):
     (tmp_path / "b.icd").write_text("libpocl.so.2\n")
     (tmp_path / "a.icd").write_text("/opt/driver/libgpu.so")
     (tmp_path / "empty.icd").write_text("\n")
@@ -37,7 +35,7 @@ def test_vendor_files_of_a_named_folder_are_read(tmp_path: Path) -> None:
     assert str(tmp_path / "a.icd") in found[0][1]
 
 
-def test_loader_variable_may_name_a_file_or_a_library(tmp_path: Path) -> None:
+def test_loader_variable_may_name_a_file_or_a_library(tmp_path):
     file = tmp_path / "one.icd"
     file.write_text("libone.so")
     assert [library for library, _ in libraries(OCL_ICD_VENDORS=str(file))] == ["libone.so"]
@@ -46,7 +44,7 @@ def test_loader_variable_may_name_a_file_or_a_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not embedded_libraries(), reason="the extra 'cpu' is not installed")
-def test_embedded_library_named_by_the_system_appears_once(tmp_path: Path) -> None:
+def test_embedded_library_named_by_the_system_appears_once(tmp_path):
     [library, *_] = embedded_libraries()
     (tmp_path / "link.so").symlink_to(library)
     (tmp_path / "intel.icd").write_text(str(tmp_path / "link.so"))
@@ -56,7 +54,7 @@ def test_embedded_library_named_by_the_system_appears_once(tmp_path: Path) -> No
     assert "intel.icd" in vendors[0].found_by
 
 
-def test_vendor_folder_names_exactly_the_drivers_in_order(cache: Path) -> None:
+def test_vendor_folder_names_exactly_the_drivers_in_order(cache):
     folder = vendor_folder([Vendor("libpocl.so.2", "x"), Vendor("/opt/lib.so", "y")])
     assert folder.parent == cache
     assert [f.read_text() for f in sorted(folder.glob("*.icd"))] == ["libpocl.so.2\n", "/opt/lib.so\n"]
@@ -64,7 +62,7 @@ def test_vendor_folder_names_exactly_the_drivers_in_order(cache: Path) -> None:
     assert vendor_folder([Vendor("libpocl.so.2", "x")]) != folder
 
 
-def test_damaged_vendor_folder_is_not_used(cache: Path) -> None:
+def test_damaged_vendor_folder_is_not_used(cache):
     vendors = [Vendor("liba.so", "x")]
     folder = vendor_folder(vendors)
     (folder / "00.icd").write_text("libevil.so\n")
@@ -73,7 +71,7 @@ def test_damaged_vendor_folder_is_not_used(cache: Path) -> None:
     assert (other / "00.icd").read_text() == "liba.so\n"
 
 
-def test_many_at_once_agree_on_one_folder(cache: Path) -> None:
+def test_many_at_once_agree_on_one_folder(cache):
     vendors = [Vendor(f"lib{i}.so", "x") for i in range(20)]
     with ThreadPoolExecutor(8) as pool:
         folders = set(pool.map(vendor_folder, [vendors] * 32))
@@ -82,7 +80,7 @@ def test_many_at_once_agree_on_one_folder(cache: Path) -> None:
     assert [path.name for path in cache.iterdir() if path.name.startswith(".draft")] == []
 
 
-def test_unusable_cache_folder_is_replaced_by_a_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_cache_folder_is_replaced_by_a_temporary_one(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     folder = vendor_folder([Vendor("liba.so", "x")])
@@ -90,9 +88,7 @@ def test_unusable_cache_folder_is_replaced_by_a_temporary_one(tmp_path: Path, mo
     assert tmp_path not in folder.parents
 
 
-def test_children_start_from_the_original_variable(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_children_start_from_the_original_variable(cache, monkeypatch, tmp_path):
     (tmp_path / "mine.icd").write_text("libmine.so")
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
     monkeypatch.setenv("PERFLEX_ORIGINAL_ICD_VENDORS", str(tmp_path))
@@ -102,7 +98,7 @@ def test_children_start_from_the_original_variable(
     assert find_vendors() == before
 
 
-def fake_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def fake_child(tmp_path, monkeypatch, script):
     """Put a shell script in the place of the probing child; ``$*`` are the child's words."""
     file = tmp_path / "child.sh"
     file.write_text(f"#!/bin/sh\n{script}\n")
@@ -110,7 +106,7 @@ def fake_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     monkeypatch.setattr(sys, "executable", str(file))
 
 
-def listed(*names: str) -> str:
+def listed(*names):
     facts = {
         "platform": "P", "vendor": "V", "driver": "1", "kind": "gpu", "compute_units": 4, "local_memory_bytes": 1024,
         "global_memory_bytes": 1 << 20, "max_allocation_bytes": 1 << 18, "max_work_group_size": 256,
@@ -122,14 +118,14 @@ def listed(*names: str) -> str:
 GOOD = """echo '{"trying": %d}'; echo '{"verdict": %d, "usable": true, "reason": "", "sub_group_size": 8}'"""
 
 
-def surveyed(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[str, bool, str]], tuple[str, ...]]:
+def surveyed(monkeypatch):
     monkeypatch.setattr(survey_module, "find_vendors", lambda: (Vendor("libx.so", "somewhere"),))
     monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
     infos, problems = survey_module.survey()
     return [(i.device.name, i.usable, i.reason) for i in infos], problems
 
 
-def test_crash_in_a_probe_costs_that_device_only(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_in_a_probe_costs_that_device_only(cache, tmp_path, monkeypatch):
     # The first child dies while trying device 0; the second one is told to leave it out.
     script = f"""{listed("bad", "good")}
 case "$*" in *libx.so) echo '{{"trying": 0}}'; kill -SEGV $$;; esac
@@ -142,7 +138,7 @@ case "$*" in *libx.so) echo '{{"trying": 0}}'; kill -SEGV $$;; esac
     assert problems == ()
 
 
-def test_crash_while_loading_is_reported(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_while_loading_is_reported(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, "kill -ABRT $$")
     rows, problems = surveyed(monkeypatch)
     assert rows == []
@@ -150,7 +146,7 @@ def test_crash_while_loading_is_reported(cache: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.machine
-def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_driver_is_given_up(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, f"{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 30")
     monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 0.3)
     rows, _ = surveyed(monkeypatch)
@@ -159,7 +155,7 @@ def test_hanging_driver_is_given_up(cache: Path, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.machine
-def test_an_interrupted_survey_ends_its_children(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_survey_ends_its_children(cache, tmp_path, monkeypatch):
     pids = tmp_path / "pids"
     # A child that is killed while it tries a device is followed by another one, unless the survey is over.
     fake_child(tmp_path, monkeypatch, f"echo $$ >> {pids}\n{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 60")
@@ -173,9 +169,7 @@ def test_an_interrupted_survey_ends_its_children(cache: Path, tmp_path: Path, mo
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, f"echo 'driver 1.0 [ok'\n{listed('a', 'a')}\n{GOOD % (0, 0)}\n{GOOD % (1, 1)}")
     monkeypatch.setattr(survey_module, "find_vendors", lambda: (Vendor("libx.so", "somewhere"),))
     monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
@@ -184,7 +178,7 @@ def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(
     assert all(i.usable and i.device.sub_group_size == 8 for i in infos)
 
 
-def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path: Path, cache: Path) -> None:
+def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path, cache):
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
     report = survey_module._interrogate(
@@ -195,7 +189,7 @@ def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path: P
 
 
 @pytest.mark.machine
-def test_probe_prints_a_verdict_for_every_device() -> None:
+def test_probe_prints_a_verdict_for_every_device():
     vendors = find_vendors()
     if not vendors:
         pytest.skip("no OpenCL driver")

@@ -1,7 +1,5 @@
 """NVIDIA's libraries are found where no vendor file and no dynamic linker knows of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from perflex.devices.survey import find_vendors
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def machine(tmp_path, monkeypatch):
     """A machine without NVIDIA's driver, but for what a test puts into the folder."""
     folder = tmp_path / "nvidia" / "lib64"
     folder.mkdir(parents=True)
@@ -22,17 +20,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def nvidia(folder: Path, **environment: str) -> list[tuple[str, str]]:
+def nvidia(folder, **environment):
     environment = {"OCL_ICD_VENDORS": str(folder.parents[1] / "vendors"), **environment}
     return [(v.library, v.found_by) for v in find_vendors(environment) if "nvidia" in v.library]
 
 
-def test_there_is_none(machine: Path) -> None:
+def test_there_is_none(machine):
     assert find_library(CUDA_LIBRARY, {}) is None
     assert nvidia(machine) == []
 
 
-def test_opencl_without_a_vendor_file_is_used(machine: Path) -> None:
+def test_opencl_without_a_vendor_file_is_used(machine):
     library = machine / OPENCL_LIBRARY
     library.touch()
     [(path, found_by)] = nvidia(machine)
@@ -40,14 +38,14 @@ def test_opencl_without_a_vendor_file_is_used(machine: Path) -> None:
     assert found_by == f"NVIDIA's library in {machine}, which no vendor file names"
 
 
-def test_a_driver_without_the_short_names_is_found_by_its_version(machine: Path) -> None:
+def test_a_driver_without_the_short_names_is_found_by_its_version(machine):
     (machine / "libcuda.so.580.82.07").touch()
     found = find_library(CUDA_LIBRARY, {})
     assert found is not None
     assert (found.path, found.on_path) == (str(machine / "libcuda.so.580.82.07"), False)
 
 
-def test_a_vendor_file_that_works_is_enough(machine: Path, tmp_path: Path) -> None:
+def test_a_vendor_file_that_works_is_enough(machine, tmp_path):
     (machine / OPENCL_LIBRARY).touch()
     (tmp_path / "vendors" / "nvidia.icd").write_text(f"{machine / OPENCL_LIBRARY}\n")
     [(path, found_by)] = nvidia(machine)
@@ -55,9 +53,7 @@ def test_a_vendor_file_that_works_is_enough(machine: Path, tmp_path: Path) -> No
     assert "nvidia.icd" in found_by
 
 
-def test_a_bare_name_that_the_linker_finds_is_enough(
-    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bare_name_that_the_linker_finds_is_enough(machine, tmp_path, monkeypatch):
     (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
     monkeypatch.setattr(_nvidia, "linker_cache", lambda: {OPENCL_LIBRARY: f"/usr/lib/{OPENCL_LIBRARY}"})
     assert [path for path, _ in nvidia(machine)] == [OPENCL_LIBRARY]
@@ -66,7 +62,7 @@ def test_a_bare_name_that_the_linker_finds_is_enough(
     assert [path for path, _ in nvidia(machine, LD_LIBRARY_PATH=f"/absent:{machine}")] == [OPENCL_LIBRARY]
 
 
-def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine: Path, tmp_path: Path) -> None:
+def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine, tmp_path):
     (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
     (machine / OPENCL_LIBRARY).touch()
     paths = [path for path, _ in nvidia(machine)]
@@ -74,12 +70,12 @@ def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine: Path, tmp_
 
 
 @pytest.mark.machine
-def test_linkers_own_list_is_read() -> None:
+def test_linkers_own_list_is_read():
     for name, path in _nvidia_cache().items():
         assert name in Path(path).name or Path(path).exists()
 
 
-def _nvidia_cache() -> dict[str, str]:
+def _nvidia_cache():
     return dict(list(_REAL_CACHE().items())[:50])
 
 

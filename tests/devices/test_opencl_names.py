@@ -1,7 +1,5 @@
 """Constants of pyopencl that the sources name: most are only reached on devices that a test machine lacks."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "perflex"
 
 
-def constants() -> list[tuple[str, str, str]]:
+def constants():
     """Return file, group and name of each ``cl.group.NAME`` in the sources."""
     found = []
     for path in sorted(FOLDER.rglob("*.py")):
@@ -25,10 +23,10 @@ def constants() -> list[tuple[str, str, str]]:
     return found
 
 
-def test_some_are_found() -> None:
+def test_some_are_found():
     assert len(constants()) >= 5
 
 
 @pytest.mark.parametrize(("file", "group", "name"), constants())
-def test_it_exists(file: str, group: str, name: str) -> None:
+def test_it_exists(file, group, name):
     assert hasattr(getattr(cl, group), name), file

@@ -1,20 +1,16 @@
 """What notebooks show of results: well formed, escaped, with the numbers of the objects."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pytest
 
 from perflex import (
-    Calibration,
     Device,
     FeatureTable,
     Model,
@@ -35,24 +31,21 @@ from sample_kernels import matmul
 from support.html_structure import checked
 from support.spaces_for_tests import small_space
 
-if TYPE_CHECKING:
-    from perflex.features import Scop
-
 NASTY = "<b>&\"'"
 
 
 @pytest.fixture(scope="module")
-def calibration() -> Calibration:
+def calibration():
     return load_calibration("matmul_sq_amd_epyc_4cores_pocl")
 
 
-def shown(thing: object) -> str:
-    text = thing._repr_html_()  # type: ignore[attr-defined]
+def shown(thing):
+    text = thing._repr_html_()
     assert isinstance(text, str)
     return text
 
 
-def test_a_fit_and_a_calibration(calibration: Calibration) -> None:
+def test_a_fit_and_a_calibration(calibration):
     fit = checked(shown(calibration.fit))
     assert fit.table("Parameters").numbers("value") == [p.value for p in calibration.fit.parameters]
     errors = fit.table("Relative errors")
@@ -63,13 +56,13 @@ def test_a_fit_and_a_calibration(calibration: Calibration) -> None:
     assert " ".join(calibration.model.expression.split()) in whole.text
 
 
-def test_a_fit_that_is_not_to_be_trusted_says_so(calibration: Calibration) -> None:
+def test_a_fit_that_is_not_to_be_trusted_says_so(calibration):
     fit = calibration.fit
     wrong = replace(fit, status=msgspec.structs.replace(fit.status, valid=False, reason=NASTY))
     assert [kind for kind, _ in checked(shown(wrong)).notices] == ["problem"]
 
 
-def test_a_diagnosis(calibration: Calibration) -> None:
+def test_a_diagnosis(calibration):
     diagnosis = diagnose(calibration)
     found = checked(shown(diagnosis))
     assert [text.partition(": ")[2] for _, text in found.notices] == [f.text for f in diagnosis.findings]
@@ -82,7 +75,7 @@ def test_a_diagnosis(calibration: Calibration) -> None:
         assert rms == pytest.approx(generator.cross_validation_error, nan_ok=True)
 
 
-def test_a_feature_table() -> None:
+def test_a_feature_table():
     table = FeatureTable(
         "f_cl_wall_time", ("f_cl_wall_time", "f_op_float32_add"), (NASTY, "k2"),
         np.array([[2e-3, 5.0], [4e-3, 7.0]]), spread=np.array([0.01, np.nan]),
@@ -94,7 +87,7 @@ def test_a_feature_table() -> None:
     assert found.column("spread (%)") == ["1.0", ""]
 
 
-def test_a_model_as_a_formula() -> None:
+def test_a_model_as_a_formula():
     model = Model("f_cl_wall_time", "p_a * f_op_float32_add - (p_b + 2) * f_sync_kernel_launch / 3")
     latex = model._repr_latex_()
     assert latex.startswith("$\\displaystyle ")
@@ -116,7 +109,7 @@ def test_a_model_as_a_formula() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_pruned_and_ranked_variants(calibration: Calibration) -> None:
+def test_pruned_and_ranked_variants(calibration):
     space = small_space()
     sizes = {"n": 1024}
     ranking = rank(space, calibration, sizes)
@@ -133,13 +126,13 @@ def test_pruned_and_ranked_variants(calibration: Calibration) -> None:
     assert pruning.decision.explanation in found.text
 
 
-def test_counted_features() -> None:
+def test_counted_features():
     from uipick import ALL_GENERATORS, KernelCollection
 
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(
         ["matmul_sq", "prefetch:False", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:512"]
     )[0]
-    scop: Scop = extract_scop(kernel.kernel)
+    scop = extract_scop(kernel.kernel)
     counted = count_features(scop, {"n": 512})
     assert isinstance(counted, list)
     table = checked(shown(counted)).tables[0]
@@ -153,7 +146,7 @@ def test_counted_features() -> None:
     assert moved.numbers("DRAM to L2 (MB)")[-1] == volumes.total.dram_load
 
 
-def test_intervals(calibration: Calibration) -> None:
+def test_intervals(calibration):
     time, low, high = np.array([[1e-3, 2e-3, 3.0], [5e-4, 1e-3, 1.0], [2e-3, 4e-3, 9.0]])
     interval = PredictionInterval(time, low, high, 0.9, 0 * time, 0 * time, 5, doubts=(NASTY,))
     found = checked(shown(interval))
@@ -176,7 +169,7 @@ def test_intervals(calibration: Calibration) -> None:
     assert table.numbers("from") == rows.low[:100].tolist()
 
 
-def test_a_space() -> None:
+def test_a_space():
     space = VariantSpace(lambda **_: None, {"tile": (8, 16), "order": ("<b>", "ji")}, ["tile < 16"], name=NASTY)
     found = checked(shown(space))
     assert f"{NASTY}: 4 combinations" in found.text
@@ -185,7 +178,7 @@ def test_a_space() -> None:
 
 
 @pytest.mark.parametrize("name", ["V100", "Gold-6248"])
-def test_a_machine(name: str) -> None:
+def test_a_machine(name):
     machine = load_machine(name)
     table = checked(shown(machine)).table("Facts")
     values = dict(zip(table.column("fact"), table.numbers("value"), strict=True))
@@ -197,7 +190,7 @@ def test_a_machine(name: str) -> None:
     assert NASTY in checked(shown(replace(machine, vendor=NASTY))).text
 
 
-def test_a_scop() -> None:
+def test_a_scop():
     scop = replace(extract_scop(matmul(prefetch=True)), name=NASTY)
     found = checked(shown(scop))
     assert f"{NASTY}, sizes n" in found.text
@@ -208,7 +201,7 @@ def test_a_scop() -> None:
     assert "1 madd float32" in statements.column("operations")
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices(monkeypatch):
     named = Device(NASTY, "here", "maker", "1", compute_units=3, local_memory_bytes=2**15, sub_group_size=8)
     infos = (
         DeviceInfo(named, usable=True, reason="", found_by="x", default=True),
@@ -224,13 +217,13 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.numbers("sub-group (work-items)") == [8, None]
 
 
-def test_what_is_carried_over_from_other_devices() -> None:
+def test_what_is_carried_over_from_other_devices():
     found = checked(shown(TransferPrior((NASTY, "B"), 0)))
     assert found.notices[0][0] == "warning"
     assert f"{NASTY}, B" in found.text
 
 
-def test_showing_loads_its_code_only_when_it_is_asked_for() -> None:
+def test_showing_loads_its_code_only_when_it_is_asked_for():
     code = (
         "import sys\nfrom perflex import Calibration, FeatureTable, Machine, Model, VariantSpace\n"
         "print(*[m for m in sys.modules if m.endswith(('_html', 'expression.latex'))])"

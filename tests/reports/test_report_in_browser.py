@@ -1,20 +1,14 @@
 """The page of a report in a real browser: no error, tables are sorted, nothing is wider than the window."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from perflex import load_calibration
 from perflex.reports.make import write_report
 from support.report_files import evaluation_folder, pruning_content, roofline_content
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
@@ -52,7 +46,7 @@ window.addEventListener("load", () => {
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     load_calibration("matmul_sq_amd_epyc_4cores_pocl").save(folder / "c.yaml")
     long_name = "variant_" + 12 * "of_many_words_" + "<end>"
@@ -63,7 +57,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-def opened(page: Path, width: int, table: str, heading: str) -> tuple[dict, str]:
+def opened(page, width, table, heading):
     """Return what the probe says of the page, and the browser's messages."""
     text = page.read_text(encoding="utf-8")
     assert text.count("</body>") == 1
@@ -83,14 +77,14 @@ def opened(page: Path, width: int, table: str, heading: str) -> tuple[dict, str]
 
 
 @pytest.mark.parametrize("width", [1000, 500])
-def test_nothing_is_wider_than_the_window_and_no_error_is_told(page: Path, width: int) -> None:
+def test_nothing_is_wider_than_the_window_and_no_error_is_told(page, width):
     found, messages = opened(page, width, "Kept variants", "rank")
     assert found["overflow"] <= 0
     assert found["wide"] == []
     assert [line for line in messages.splitlines() if ":CONSOLE" in line] == []
 
 
-def test_tables_are_sorted_by_numbers_and_by_words(page: Path) -> None:
+def test_tables_are_sorted_by_numbers_and_by_words(page):
     found, _ = opened(page, 1000, "Measurement kernels", "measured")
     (first, rising), (second, falling) = found["orders"]
     assert (first, second) == ("ascending", "descending")
@@ -107,7 +101,7 @@ def test_tables_are_sorted_by_numbers_and_by_words(page: Path) -> None:
     ]
 
 
-def test_empty_cells_come_last_either_way(page: Path) -> None:
+def test_empty_cells_come_last_either_way(page):
     found, _ = opened(page, 1000, "Dropped variants", "measured")
     assert [texts[-1] for _, texts in found["orders"]] == ["", ""]
     assert [texts[0] for _, texts in found["orders"]] == ["1.00", "6.50"]

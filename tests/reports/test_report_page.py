@@ -1,19 +1,16 @@
 """The page of a report: well formed, escaped, warnings first, and the numbers of the files in it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
 import random
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from perflex import Calibration, diagnose, load_calibration
+from perflex import diagnose, load_calibration
 from perflex.errors import FileFormatError, PerflexError
 from perflex.reports.make import report, write_report
 from perflex.reports.pruning_part import expected_loss
@@ -21,39 +18,36 @@ from perflex.studies.evaluation.files import FILES
 from support.html_structure import Document, checked
 from support.report_files import evaluation_folder, pruning_content, roofline_content
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NAME = "matmul_sq_amd_epyc_4cores_pocl"
 NASTY = "<b>&\"'--></script>"
 
 
 @pytest.fixture(scope="module")
-def calibration() -> Calibration:
+def calibration():
     return load_calibration(NAME)
 
 
 @pytest.fixture(scope="module")
-def calibration_page(calibration: Calibration, tmp_path_factory: pytest.TempPathFactory) -> str:
+def calibration_page(calibration, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "calibration.yaml"
     nasty = {**calibration.device, "name": NASTY, "driver": NASTY}
     replace(calibration, device=nasty, dropped=((NASTY, NASTY),)).save(path)
     return report([path])
 
 
-def written(folder: Path, name: str, content: object) -> Path:
+def written(folder, name, content):
     path = folder / name
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 
-def place(text: str, *pieces: str) -> list[int]:
+def place(text, *pieces):
     found = [text.index(piece) for piece in pieces]
     assert found == sorted(found)
     return found
 
 
-def test_a_calibration(calibration_page: str, calibration: Calibration) -> None:
+def test_a_calibration(calibration_page, calibration):
     found = checked(calibration_page)
     assert NASTY in found.text
     assert NASTY not in calibration_page
@@ -70,7 +64,7 @@ def test_a_calibration(calibration_page: str, calibration: Calibration) -> None:
     assert all(value in found.text for value in (calibration.date, *calibration.versions.values()))
 
 
-def test_numbers_of_a_calibration(calibration_page: str, calibration: Calibration) -> None:
+def test_numbers_of_a_calibration(calibration_page, calibration):
     found = checked(calibration_page)
     parameters = found.table("Parameters")
     assert parameters.column("parameter") == list(calibration.fit)
@@ -103,7 +97,7 @@ def test_numbers_of_a_calibration(calibration_page: str, calibration: Calibratio
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_pruning(tmp_path: Path) -> None:
+def test_a_pruning(tmp_path):
     content = pruning_content(NASTY)
     found = checked(report([written(tmp_path, "p.json", content)]))
     kept = found.table("Kept variants")
@@ -126,7 +120,7 @@ def test_a_pruning(tmp_path: Path) -> None:
     assert "driver 7" in found.text
 
 
-def test_a_pruning_that_is_worse_than_a_constant_says_so(tmp_path: Path) -> None:
+def test_a_pruning_that_is_worse_than_a_constant_says_so(tmp_path):
     content = pruning_content()
     for row in content["table"]:
         row["predicted_s"] *= 10
@@ -134,7 +128,7 @@ def test_a_pruning_that_is_worse_than_a_constant_says_so(tmp_path: Path) -> None
     assert any("worse than one time for all (rms 9" in text for _, text in found.notices)
 
 
-def test_a_pruning_without_timings(tmp_path: Path) -> None:
+def test_a_pruning_without_timings(tmp_path):
     content = {**pruning_content(), "batch": []}
     content.pop("check")
     for row in content["table"]:
@@ -146,14 +140,14 @@ def test_a_pruning_without_timings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 6])
-def test_expected_loss_is_the_mean_over_all_draws(count: int) -> None:
+def test_expected_loss_is_the_mean_over_all_draws(count):
     chance = random.Random(count)  # noqa: S311
     seconds = [chance.uniform(1, 9) for _ in range(6)]
     draws = [min(draw) / min(seconds) - 1 for draw in combinations(seconds, count)]
     assert expected_loss(np.array(seconds), count) == pytest.approx(np.mean(draws))
 
 
-def test_an_evaluation(tmp_path: Path) -> None:
+def test_an_evaluation(tmp_path):
     folder = evaluation_folder(tmp_path, NASTY)
     found = checked(report([folder]))
     with (folder / "summary.csv").open() as stream:
@@ -179,7 +173,7 @@ def test_an_evaluation(tmp_path: Path) -> None:
     assert checked(report([folder / "points.csv"])).tables[0].rows == found.tables[0].rows
 
 
-def test_a_roofline(tmp_path: Path) -> None:
+def test_a_roofline(tmp_path):
     content = roofline_content(NASTY)
     found = checked(report([written(tmp_path, "r.json", content)]))
     limits = found.table("Kernels and their limits")
@@ -194,7 +188,7 @@ def test_a_roofline(tmp_path: Path) -> None:
     assert "measured on a GPU" in found.text
 
 
-def test_several_files_in_one_page(calibration: Calibration, tmp_path: Path) -> None:
+def test_several_files_in_one_page(calibration, tmp_path):
     calibration.save(tmp_path / "c.yaml")
     paths = [
         tmp_path / "c.yaml",
@@ -216,11 +210,11 @@ def test_several_files_in_one_page(calibration: Calibration, tmp_path: Path) -> 
     assert found.identifiers.count("part-2") == 1
 
 
-def places_of(text: str, piece: str) -> list[int]:
+def places_of(text, piece):
     return [place for place in range(len(text)) if text.startswith(piece, place)]
 
 
-def test_the_page_needs_nothing_from_outside(calibration_page: str) -> None:
+def test_the_page_needs_nothing_from_outside(calibration_page):
     found = Document(calibration_page)
     assert all(link.startswith("#picture-") for link in found.links)
     style = calibration_page.partition("<style>")[2].partition("</style>")[0]
@@ -230,7 +224,7 @@ def test_the_page_needs_nothing_from_outside(calibration_page: str) -> None:
     assert "@media print" in style
 
 
-def changed(content: dict, **entries: object) -> dict:
+def changed(content, **entries):
     return {**content, **entries}
 
 
@@ -254,7 +248,7 @@ def changed(content: dict, **entries: object) -> dict:
         ("points.csv", "x", r"has no summary.csv, which perflex evaluate writes; make it again"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_shown_is_an_error_in_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_what_cannot_be_shown_is_an_error_in_one_line(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     with pytest.raises(FileFormatError, match=message) as caught:
@@ -262,7 +256,7 @@ def test_what_cannot_be_shown_is_an_error_in_one_line(tmp_path: Path, name: str,
     assert "\n" not in caught.value.message
 
 
-def test_damaged_counts_of_a_roofline(tmp_path: Path) -> None:
+def test_damaged_counts_of_a_roofline(tmp_path):
     content = roofline_content()
     content["kernels"][0]["f_txn_l1"] = "many"
     with pytest.raises(FileFormatError, match="f_txn_l1 is no count"):
@@ -273,7 +267,7 @@ def test_damaged_counts_of_a_roofline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_table_of_an_evaluation_is_needed_and_of_this_version(tmp_path: Path, name: str) -> None:
+def test_each_table_of_an_evaluation_is_needed_and_of_this_version(tmp_path, name):
     folder = evaluation_folder(tmp_path)
     path = folder / name
     text = path.read_text(encoding="utf-8")
@@ -288,7 +282,7 @@ def test_each_table_of_an_evaluation_is_needed_and_of_this_version(tmp_path: Pat
         report([folder])
 
 
-def test_a_number_that_is_none(tmp_path: Path) -> None:
+def test_a_number_that_is_none(tmp_path):
     folder = evaluation_folder(tmp_path)
     path = folder / "points.csv"
     path.write_text(path.read_text(encoding="utf-8").replace(",0.002,", ",fast,"), encoding="utf-8")
@@ -296,7 +290,7 @@ def test_a_number_that_is_none(tmp_path: Path) -> None:
         report([folder])
 
 
-def test_tables_of_an_evaluation_that_do_not_belong_together(tmp_path: Path) -> None:
+def test_tables_of_an_evaluation_that_do_not_belong_together(tmp_path):
     folder = evaluation_folder(tmp_path)
     path = folder / "choices.csv"
     text = path.read_text(encoding="utf-8")
@@ -308,7 +302,7 @@ def test_tables_of_an_evaluation_that_do_not_belong_together(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("wrong", ["0.0", "-0.002", "inf", "nan", ""])
-def test_times_that_are_none(tmp_path: Path, wrong: str) -> None:
+def test_times_that_are_none(tmp_path, wrong):
     folder = evaluation_folder(tmp_path)
     path = folder / "points.csv"
     path.write_text(path.read_text(encoding="utf-8").replace(",0.002,", f",{wrong},", 1), encoding="utf-8")
@@ -316,7 +310,7 @@ def test_times_that_are_none(tmp_path: Path, wrong: str) -> None:
         report([folder])
 
 
-def test_no_file_and_missing_files(tmp_path: Path) -> None:
+def test_no_file_and_missing_files(tmp_path):
     with pytest.raises(PerflexError, match="there is nothing to report"):
         report([])
     with pytest.raises(FileFormatError, match="there is no file"):

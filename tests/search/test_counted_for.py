@@ -1,16 +1,13 @@
 """What rank, prune and tune count variants for: the calibration's machine and sub-groups, and the built code."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, Model, SearchOptions, VariantSpace, prune, rank
+from perflex import FeatureTable, Model, SearchOptions, VariantSpace, prune, rank
 from perflex import tune as searched
 from perflex.compiled.code_values import CodeValues
 from perflex.errors import DeviceError, FeatureError, MeasurementError, PerflexError, PerflexWarning, SpaceError
@@ -20,12 +17,6 @@ from support.source_kernels import axpy
 from support.spaces_for_tests import scaled, small_space
 from tests.support.fitted import fitted
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex import Device
-    from perflex.features import SizedKernel
-
 pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful", "ignore:the calibration has no")
 
 COUNTED = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_mul * f_op_float32_mul + p_wave * f_waves")
@@ -33,7 +24,7 @@ CODE = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_instruction 
 FAKE = FakeDevice(lambda _label, _sizes: 1e-3)
 
 
-def calibration_of(model: Model, sub_group_size: int = 8, device: Mapping[str, str] | None = None) -> Calibration:
+def calibration_of(model, sub_group_size=8, device=None):
     inputs = np.exp(np.random.default_rng(0).uniform(0, 8, (20, len(model.input_features()))))
     inputs[:, 0] = 1
     labels, groups = (tuple(f"k{number % 5}{rest}" for number in range(20)) for rest in ("(n)", ""))
@@ -43,19 +34,19 @@ def calibration_of(model: Model, sub_group_size: int = 8, device: Mapping[str, s
     return replace(made, device=device or {}, machine="V100")
 
 
-def by_hand(lsize: int, repeats: int) -> list[float]:
+def by_hand(lsize, repeats):
     """One launch; products of sub-groups of 8; waves of 80 units that hold 32 work-groups each."""
     n = 1 << 22
     return [1, n / 8 * repeats, n / lsize / (80 * 32)]
 
 
 @pytest.mark.parametrize("with_kernels_of", ["tune", "prune"])
-def test_variants_are_counted_for_the_calibrations_machine_and_sub_groups(with_kernels_of: str) -> None:
+def test_variants_are_counted_for_the_calibrations_machine_and_sub_groups(with_kernels_of):
     # The device has sub-groups of 32 work-items, and a name that no machine file knows.
     calibration, space, sizes = calibration_of(COUNTED), small_space(), {"n": 1 << 22}
     assert FAKE.sub_group_size == 32
     if with_kernels_of == "tune":
-        found: Any = searched(space, sizes, device=FAKE, calibration=calibration, options=SearchOptions(3)).space
+        found = searched(space, sizes, device=FAKE, calibration=calibration, options=SearchOptions(3)).space
     else:
         found = prune(space, calibration, sizes).candidates
     assert len(found) == 9
@@ -72,14 +63,14 @@ class Code:
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def built(monkeypatch):
     """A compiler that makes ten instructions of each load that a kernel's text has; how many it built at a time."""
-    batches: list[int] = []
+    batches = []
 
-    def compiled(jobs: Sequence[SizedKernel], device: FakeDevice) -> list[Any]:
+    def compiled(jobs, device):
         assert device is FAKE
         batches.append(len(jobs))
-        found: list[Any] = []
+        found = []
         for job in jobs:
             loads = str(job.translation_unit.default_entrypoint).count("x[i")
             error = MeasurementError(f"{job.label}: 5 loads are too many")
@@ -88,7 +79,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             )
         return found
 
-    def values(_scop: Any, _sizes: Any, code: tuple[Code, ...]) -> CodeValues:
+    def values(_scop, _sizes, code):
         return CodeValues(counts=defaultdict(float, instructions=10.0 * sum(one.loads for one in code)))
 
     monkeypatch.setattr("perflex.timing.compiled_code.compiled_code", compiled)
@@ -97,11 +88,11 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return batches
 
 
-def instructions_of(calibration: Calibration, seconds: float) -> float:
+def instructions_of(calibration, seconds):
     return (seconds - calibration.params["p_launch"]) / calibration.params["p_instruction"]
 
 
-def test_rank_reads_the_built_code(built: list[int]) -> None:
+def test_rank_reads_the_built_code(built):
     calibration = calibration_of(CODE)
     kernels = {str(repeats): scaled(lsize=32, repeats=repeats) for repeats in (3, 1, 2)}
     places = rank(kernels, calibration, {"n": 4096})
@@ -113,7 +104,7 @@ def test_rank_reads_the_built_code(built: list[int]) -> None:
         assert place.knowledge == "code"
 
 
-def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built: list[int]) -> None:
+def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built):
     calibration = calibration_of(CODE)
     found = prune(small_space(), calibration, {"n": 4096}, keep=1.0)
     assert built == [9]
@@ -126,13 +117,13 @@ def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built: li
     assert cause == "cannot be built: # loads are too many"
 
 
-def test_tune_reads_the_built_code(built: list[int]) -> None:
+def test_tune_reads_the_built_code(built):
     found = searched(small_space(), {"n": 4096}, device=FAKE, calibration=calibration_of(CODE))
     assert built == [9]
     assert len(found.space) == 6
 
 
-def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(built: list[int]) -> None:
+def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(built):
     calibration, sizes = calibration_of(CODE), {"n": 4096}
     kernels = {"1": scaled(lsize=32, repeats=1), "4": scaled(lsize=32, repeats=4)}
     with pytest.raises(FeatureError, match=r"which failed: .*5 loads are too many; predict where"):
@@ -147,7 +138,7 @@ def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(b
 
 
 @pytest.mark.parametrize("how", [rank, prune, searched])
-def test_without_the_device_the_cause_is_said(how: Any) -> None:
+def test_without_the_device_the_cause_is_said(how):
     calibration = calibration_of(CODE, device={"name": "Some CPU", "platform": "Some runtime"})
     options = {} if how is not searched else {"device": FAKE}
     arguments = (small_space(), calibration, {"n": 4096}) if how is not searched else (small_space(), {"n": 4096})
@@ -158,14 +149,14 @@ def test_without_the_device_the_cause_is_said(how: Any) -> None:
         how(*arguments, **options)
 
 
-def loopy_axpy(width: int) -> lp.TranslationUnit:
+def loopy_axpy(width):
     kernel = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = y[i] + 3*x[i]", assumptions="n>=1", lang_version=(2018, 2))
     kernel = lp.add_dtypes(kernel, {"x": np.float32, "y": np.float32})
     return lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
 
 
 @pytest.mark.slow
-def test_built_variants_are_predicted_as_alone(default_device: Device) -> None:
+def test_built_variants_are_predicted_as_alone(default_device):
     facts = {name: getattr(default_device, name) for name in ("name", "platform", "api")}
     calibration, sizes = calibration_of(CODE, device=facts), {"n": 4096}
     kernels = {"loopy": loopy_axpy(32), "wider": loopy_axpy(64), "source": axpy(64)}

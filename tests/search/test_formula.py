@@ -1,7 +1,5 @@
 """Formulas over names: values of columns and of single values, and refusal of everything that is no formula."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Gaussian process: the textbook's formulas, fits of largest density, honest about what it did not see."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 
@@ -20,7 +18,7 @@ def known(table, logs=None):
     return SimpleNamespace(table=table, logs=logs)
 
 
-def test_mean_and_variance_are_the_textbooks() -> None:
+def test_mean_and_variance_are_the_textbooks():
     """Rasmussen and Williams, Equations 2.25 and 2.26, with Matern 3/2 (4.17) and a linear trend, in 50 digits."""
     process = GaussianProcess()
     measured = np.array([0, 7, 33, 61, 90, 119])
@@ -49,7 +47,7 @@ def test_mean_and_variance_are_the_textbooks() -> None:
             assert found.deviations[row] == pytest.approx(float(rest.std() * mpmath.sqrt(variance)), rel=1e-7)
 
 
-def test_what_is_found_is_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_is_a_maximum(monkeypatch):
     """The derivatives that the fit goes by are those of its cost, and vanish where it ends."""
     import scipy.optimize
 
@@ -70,7 +68,7 @@ def test_what_is_found_is_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(cost(best)[1]).max() < 0.02
 
 
-def test_a_known_law_is_learned_and_deviations_say_how_well() -> None:
+def test_a_known_law_is_learned_and_deviations_say_how_well():
     found = GaussianProcess().forecast(known(GRID), BATCH, np.exp(LOGS[BATCH]))
     rest = np.setdiff1d(np.arange(120), BATCH)
     errors = np.abs(found.logs - LOGS)[rest]
@@ -79,7 +77,7 @@ def test_a_known_law_is_learned_and_deviations_say_how_well() -> None:
     assert 0.8 < np.mean(errors < 2 * found.deviations[rest]) <= 1
 
 
-def test_what_is_expected_needs_no_learning() -> None:
+def test_what_is_expected_needs_no_learning():
     expected = LOGS + 0.7 + 0.2 * GRID[:, 2]
     few = BATCH[::3]
     found = GaussianProcess().forecast(known(GRID, expected), few, np.exp(LOGS[few]))
@@ -88,7 +86,7 @@ def test_what_is_expected_needs_no_learning() -> None:
     assert found.expected is expected
 
 
-def test_unseen_predictions_are_those_of_fits_without_the_fold() -> None:
+def test_unseen_predictions_are_those_of_fits_without_the_fold():
     process, seconds = GaussianProcess(), np.exp(LOGS[BATCH])
     found = process.forecast(known(GRID), BATCH, seconds)
     asked = []
@@ -108,7 +106,7 @@ def test_unseen_predictions_are_those_of_fits_without_the_fold() -> None:
     assert np.abs(unseen - LOGS[BATCH]).mean() > np.abs(found.logs - LOGS)[BATCH].mean()
 
 
-def test_tables_without_anything_to_tell_rows_apart() -> None:
+def test_tables_without_anything_to_tell_rows_apart():
     found = GaussianProcess().forecast(known(np.ones((5, 2))), np.array([0, 1]), np.array([1.0, np.e]))
     assert found.logs == pytest.approx(np.full(5, 0.5))
     alike = np.repeat(GRID[:4], 2, axis=0)
@@ -117,14 +115,14 @@ def test_tables_without_anything_to_tell_rows_apart() -> None:
 
 
 @pytest.mark.slow
-def test_many_measurements() -> None:
+def test_many_measurements():
     grid = np.random.default_rng(2).uniform(size=(1500, 3))
     logs = np.sin(4 * grid[:, 0]) + grid[:, 1] * grid[:, 2]
     found = GaussianProcess().forecast(known(grid), np.arange(700), np.exp(logs[:700]))
     assert np.abs(found.logs - logs)[700:].mean() < 0.02
 
 
-def test_order_keeps_what_either_prediction_puts_first() -> None:
+def test_order_keeps_what_either_prediction_puts_first():
     places = np.arange(100.0)
     found = Forecast(places, np.zeros(100), np.roll(places, 50))
     assert {0, 50} <= set(found.order[:4].tolist())

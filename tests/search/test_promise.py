@@ -1,7 +1,5 @@
 """The promise holds in simulated spaces, whatever the predictor; the set is small where predictions are good."""
 
-from __future__ import annotations
-
 import math
 import sys
 
@@ -13,9 +11,7 @@ from perflex.errors import CalibrationError
 from perflex.search.pruning.promise import keep_by_promise
 
 
-def simulated(
-    chance: np.random.Generator, error: float, tail: float, count: int = 2000
-) -> tuple[np.ndarray, np.ndarray]:
+def simulated(chance, error, tail, count=2000):
     """True and predicted times: predictions shrink to the mean and have errors with heavy tails."""
     logs = 0.8 * np.abs(chance.normal(size=count)) + 0.1 * chance.exponential(size=count)
     errors = error * chance.standard_t(tail, size=count)
@@ -25,7 +21,7 @@ def simulated(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "tail", "size"), [(0.02, 30, 25), (0.3, 3, 25), (1.0, 3, 200)])
-def test_coverage_is_at_least_what_was_asked_for(error: float, tail: float, size: int) -> None:
+def test_coverage_is_at_least_what_was_asked_for(error, tail, size):
     held = 0
     for seed in range(200):
         chance = np.random.default_rng(seed)
@@ -36,7 +32,7 @@ def test_coverage_is_at_least_what_was_asked_for(error: float, tail: float, size
     assert held >= 190
 
 
-def test_good_predictions_keep_few() -> None:
+def test_good_predictions_keep_few():
     chance = np.random.default_rng(3)
     times, predicted = simulated(chance, 0.02, 30)
     batch = chance.choice(times.size, 100, replace=False)
@@ -50,7 +46,7 @@ def test_good_predictions_keep_few() -> None:
     assert exact.kept.size <= rough.kept.size < 0.5 * times.size
 
 
-def test_a_looser_promise_keeps_no_more() -> None:
+def test_a_looser_promise_keeps_no_more():
     chance = np.random.default_rng(4)
     times, predicted = simulated(chance, 0.1, 5)
     batch = chance.choice(times.size, 120, replace=False)
@@ -62,7 +58,7 @@ def test_a_looser_promise_keeps_no_more() -> None:
     assert sizes[0] > sizes[-1]
 
 
-def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch() -> None:
+def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch():
     chance = np.random.default_rng(5)
     times, predicted = simulated(chance, 0.1, 5, count=300)
     batch = chance.choice(300, 40, replace=False)
@@ -71,7 +67,7 @@ def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch() ->
     assert set(kept) & set(batch) == {batch[np.argmin(times[batch])]}
 
 
-def test_ratios_larger_than_any_float_still_say_that_variants_are_dropped() -> None:
+def test_ratios_larger_than_any_float_still_say_that_variants_are_dropped():
     # Measured 1e-200 s and predicted 1e150 s: what is dropped is predicted slower than 10 ** 350 times the fastest.
     predicted = np.concatenate([np.full(25, 1e150), [1e300]])
     decision = keep_by_promise(predicted, measured_index=np.arange(20), measured=np.geomspace(1e-200, 2e-200, 20))
@@ -81,7 +77,7 @@ def test_ratios_larger_than_any_float_still_say_that_variants_are_dropped() -> N
 
 
 @pytest.mark.parametrize("size", [0, 1, 18])
-def test_too_small_a_batch_drops_nothing_unmeasured(size: int) -> None:
+def test_too_small_a_batch_drops_nothing_unmeasured(size):
     times = np.linspace(1.0, 2.0, 100)
     decision = keep_by_promise(times, measured_index=np.arange(size), measured=times[:size])
     assert not decision.met
@@ -90,7 +86,7 @@ def test_too_small_a_batch_drops_nothing_unmeasured(size: int) -> None:
     assert "19 measured variants are needed" in decision.explanation
 
 
-def test_predictions_that_know_nothing_keep_nearly_everything() -> None:
+def test_predictions_that_know_nothing_keep_nearly_everything():
     shares = []
     for seed in range(20):
         chance = np.random.default_rng(seed)
@@ -100,14 +96,14 @@ def test_predictions_that_know_nothing_keep_nearly_everything() -> None:
     assert np.median(shares) > 0.8
 
 
-def test_everything_measured_is_a_promise_kept() -> None:
+def test_everything_measured_is_a_promise_kept():
     times = np.array([3.0, 1.0, 2.0])
     decision = keep_by_promise(times[::-1].copy(), measured_index=[0, 1, 2], measured=times)
     assert decision.met
     assert decision.kept.tolist() == [1]
 
 
-def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model() -> None:
+def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model():
     chance = np.random.default_rng(6)
     times, predicted = simulated(chance, 0.2, 5)
     batch = chance.choice(times.size, 60, replace=False)
@@ -130,18 +126,18 @@ def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model
         ({"predicted": [1.0, 2.0], "measured_index": [0, 0], "measured": [1.0, 1.0]}, "measured twice"),
     ],
 )
-def test_bad_input_is_refused(arguments: dict[str, object], text: str) -> None:
+def test_bad_input_is_refused(arguments, text):
     with pytest.raises(CalibrationError, match=text):
         keep_by_promise(arguments.pop("predicted"), **arguments)
 
 
 @pytest.mark.parametrize("wrong", [{"loss": "5%"}, {"confidence": None}, {"loss": True}])
-def test_a_promise_is_of_numbers(wrong: dict[str, object]) -> None:
+def test_a_promise_is_of_numbers(wrong):
     with pytest.raises(ValueError, match="must be a number"):
-        Promise(**wrong)  # type: ignore[arg-type]
+        Promise(**wrong)
 
 
 @pytest.mark.parametrize(("loss", "confidence"), [(-0.1, 0.9), (math.nan, 0.9), (0.1, 0.0), (0.1, 1.0)])
-def test_a_promise_out_of_range_is_refused(loss: float, confidence: float) -> None:
+def test_a_promise_out_of_range_is_refused(loss, confidence):
     with pytest.raises(ValueError, match=r"e\.g\."):
         Promise(loss, confidence)

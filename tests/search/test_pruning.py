@@ -1,39 +1,22 @@
 """Pruning of loopy variants against a known law: what is kept, why, and what the promise rests on."""
 
-from __future__ import annotations
-
 import csv
 import math
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from perflex import (
-    Calibration,
-    FeatureTable,
-    Model,
-    Promise,
-    RunOptions,
-    VariantSpace,
-    prune,
-    rank,
-)
+from perflex import FeatureTable, Model, Promise, RunOptions, VariantSpace, prune, rank
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.models import load_model, model_names
 from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
 from perflex.search.pruning.report import check_pruning, draw_pruning
 from support.spaces_for_tests import scaled, small_space
 from tests.support.fitted import fitted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from perflex.search.pruning.pruned import Pruning
 
 MODEL = Model(
     "f_cl_wall_time",
@@ -43,7 +26,7 @@ MODEL = Model(
 LAW = {"p_launch": 1e-6, "p_group": 2e-8, "p_mul": 1e-9, "p_load": 1e-11, "p_store": 1e-11}
 
 
-def made(error: float = 0.0, rows: int = 60, model: Model = MODEL, generators: int = 20) -> Calibration:
+def made(error=0.0, rows=60, model=MODEL, generators=20):
     """A calibration from invented kernels that obey the law up to errors."""
     chance = np.random.default_rng(0)
     inputs = np.exp(chance.uniform(0, 8, (rows, 5)))
@@ -58,17 +41,17 @@ def made(error: float = 0.0, rows: int = 60, model: Model = MODEL, generators: i
 
 
 @pytest.fixture(scope="module")
-def calibration() -> Calibration:
+def calibration():
     return made(0.05)
 
 
 @pytest.fixture(scope="module")
-def pruning(calibration: Calibration) -> Pruning:
+def pruning(calibration):
     return prune(small_space(), calibration, {"n": 4096}, keep=3)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_the_fastest_predicted_are_kept(pruning: Pruning, calibration: Calibration) -> None:
+def test_the_fastest_predicted_are_kept(pruning, calibration):
     assert len(pruning.kept) == 3
     assert len(pruning.variants) == 9
     assert [variant.rank for variant in pruning.variants] == list(range(1, 10))
@@ -81,36 +64,36 @@ def test_the_fastest_predicted_are_kept(pruning: Pruning, calibration: Calibrati
         assert sum(variant.costs.values()) == pytest.approx(variant.predicted)
 
 
-def unbuildable(**_: object) -> None:
+def unbuildable(**_):
     pytest.fail("nothing is to be built")
 
 
 @pytest.mark.parametrize("keep", [0, 0.0, 1.5, -0.1, -1, "5%", math.nan, None, True])
-def test_keep_is_checked_before_anything_is_built(calibration: Calibration, keep: object) -> None:
+def test_keep_is_checked_before_anything_is_built(calibration, keep):
     with pytest.raises(CalibrationError, match=r"kept|keep"):
-        prune(VariantSpace(unbuildable, {"a": (1, 2)}), calibration, {"n": 4096}, keep=keep)  # type: ignore[arg-type]
+        prune(VariantSpace(unbuildable, {"a": (1, 2)}), calibration, {"n": 4096}, keep=keep)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_predictions_that_are_not_finite_are_refused(pruning: Pruning, calibration: Calibration, value: float) -> None:
+def test_predictions_that_are_not_finite_are_refused(pruning, calibration, value):
     features, values = pruning.candidates.features, pruning.candidates.values.copy()
     values[:, features.index("f_thread_groups")] = [1.0] * 8 + [value]
     with pytest.raises(PerflexError, match="gives no finite number"):
         prune(replace(pruning.candidates, values=values), calibration, keep=3)
 
 
-def test_rank_agrees(pruning: Pruning, calibration: Calibration) -> None:
+def test_rank_agrees(pruning, calibration):
     places = rank(small_space(), calibration, {"n": 4096})
     assert [place.name for place in places] == [variant.name for variant in pruning.variants]
     assert [place.predicted for place in places] == [variant.predicted for variant in pruning.variants]
 
 
 @pytest.mark.parametrize(("keep", "count"), [(0.1, 1), (0.5, 5), (1.0, 9), (1, 1), (20, 9), (0.001, 1)])
-def test_numbers_and_shares(keep: float, count: int, pruning: Pruning, calibration: Calibration) -> None:
+def test_numbers_and_shares(keep, count, pruning, calibration):
     assert len(prune(pruning.candidates, calibration, keep=keep).kept) == count
 
 
-def test_reasons_and_dominating_cost(pruning: Pruning) -> None:
+def test_reasons_and_dominating_cost(pruning):
     slowest = pruning.variants[-1]
     assert not slowest.kept
     assert f"predicted {slowest.ratio:.3g} times the fastest; {slowest.dominating} dominates" in slowest.reason
@@ -120,7 +103,7 @@ def test_reasons_and_dominating_cost(pruning: Pruning) -> None:
     assert slowest.dominating == by_hand
 
 
-def test_measured_variants(pruning: Pruning, calibration: Calibration) -> None:
+def test_measured_variants(pruning, calibration):
     names = [variant.name for variant in pruning.variants]
     found = prune(pruning.candidates, calibration, keep=3, measured={names[5]: 2e-5, names[0]: 3e-5})
     kept = {variant.name: variant.reason for variant in found.kept}
@@ -131,7 +114,7 @@ def test_measured_variants(pruning: Pruning, calibration: Calibration) -> None:
     assert dropped.reason == "measured 1.5 times the fastest"
 
 
-def test_a_promise_from_a_batch(pruning: Pruning, calibration: Calibration) -> None:
+def test_a_promise_from_a_batch(pruning, calibration):
     with pytest.raises(CalibrationError, match="measured"):
         prune(pruning.candidates, calibration, keep=Promise())
     times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
@@ -143,7 +126,7 @@ def test_a_promise_from_a_batch(pruning: Pruning, calibration: Calibration) -> N
     assert {variant.rank for variant in whole.kept} <= {1, 2, 3}
 
 
-def test_repeated_kernels_may_be_measured_under_each_name(calibration: Calibration) -> None:
+def test_repeated_kernels_may_be_measured_under_each_name(calibration):
     space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (1,), "dead": (0, 1)})
     found = prune(space, calibration, {"n": 1024}, keep=1, measured={"lsize=16, repeats=1, dead=1": 1e-6})
     assert [variant.name for variant in found.kept] == ["lsize=16, repeats=1, dead=0"]
@@ -160,12 +143,12 @@ def test_repeated_kernels_may_be_measured_under_each_name(calibration: Calibrati
         ([1.0], "by name, e.g. .*, not as list"),
     ],
 )
-def test_bad_measurements(measured: dict[str, float], text: str, pruning: Pruning, calibration: Calibration) -> None:
+def test_bad_measurements(measured, text, pruning, calibration):
     with pytest.raises(CalibrationError, match=text):
         prune(pruning.candidates, calibration, measured=measured)
 
 
-def test_kernels_by_name(calibration: Calibration) -> None:
+def test_kernels_by_name(calibration):
     kernels = {"slow": scaled(lsize=16, repeats=4), "fast": scaled(lsize=64, repeats=1)}
     found = prune(kernels, calibration, {"n": 4096}, keep=0.5)
     assert [variant.name for variant in found.kept] == ["fast"]
@@ -178,7 +161,7 @@ def test_kernels_by_name(calibration: Calibration) -> None:
         prune(kernels, calibration)
 
 
-def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration: Calibration) -> None:
+def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration):
     kernels = {"good": scaled(lsize=16, repeats=1), "bad": scaled(lsize=16, repeats=1).with_entrypoints(frozenset())}
     with pytest.warns(UserWarning, match="bad is left out"):
         found = prune(kernels, calibration, {"n": 1024}, keep=5)
@@ -192,7 +175,7 @@ def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration: Cal
 
 
 @pytest.mark.parametrize("pool", [None, ThreadPoolExecutor, ProcessPoolExecutor])
-def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: Any) -> None:
+def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool):
     expression = MODEL.expression.replace("f_op_float32_mul", "f_op_float32_add")
     calibration = made(model=Model(MODEL.output_feature, expression))
     kernels = {"first": scaled(lsize=16, repeats=1), "second": scaled(lsize=32, repeats=2)}
@@ -208,7 +191,7 @@ def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool: 
     assert {each.name for each in found.variants} == {each.name for each in alone.variants} == set(kernels)
 
 
-def test_table_csv_and_repr(pruning: Pruning, tmp_path: Path) -> None:
+def test_table_csv_and_repr(pruning, tmp_path):
     path = tmp_path / "pruning.csv"
     pruning.to_csv(path)
     with path.open(encoding="utf-8") as file:
@@ -218,7 +201,7 @@ def test_table_csv_and_repr(pruning: Pruning, tmp_path: Path) -> None:
     assert repr(pruning).startswith("3 of 9 variants kept (33.3 %)")
 
 
-def test_report(pruning: Pruning, tmp_path: Path) -> None:
+def test_report(pruning, tmp_path):
     times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
     check = check_pruning(pruning, times)
     assert check.measured == 9
@@ -239,7 +222,7 @@ def test_report(pruning: Pruning, tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_costs_by_hand() -> None:
+def test_costs_by_hand():
     model = Model(
         "f_cl_wall_time",
         "p_a * f_mem_access_global_float32 "
@@ -268,7 +251,7 @@ def test_costs_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", model_names())
-def test_kinds_of_cost_in_shipped_models_are_known(name: str) -> None:
+def test_kinds_of_cost_in_shipped_models_are_known(name):
     kinds = {feature: feature_kind(feature) for feature in load_model(name).model().input_features()}
     # Tags say nothing of their space; latencies are of everything.
     unknown = {f for f, kind in kinds.items() if kind == "other"} - {"f_peak_latency"}
@@ -276,7 +259,7 @@ def test_kinds_of_cost_in_shipped_models_are_known(name: str) -> None:
     assert {"memory", "on-chip", "overhead"} >= set(kinds.values()) - {"other"}
 
 
-def test_costs_of_a_general_model() -> None:
+def test_costs_of_a_general_model():
     model = load_model("general_cpu").model()
     params = dict.fromkeys(model.params(), 1.0)
     columns = {feature: np.array([0.0]) for feature in model.input_features()}

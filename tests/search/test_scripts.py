@@ -1,17 +1,14 @@
 """Kernel Tuner's scripts, T1 files and perflex-source files as spaces: what they say, and what is wrong with them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from perflex import PerflexError, VariantSpace, load_space
+from perflex import PerflexError, load_space
 from perflex.errors import FileFormatError, SpaceError, UnsupportedKernelError
 from perflex.features import SourceKernel, count_features
 from perflex.search.scripts.load import values_of
@@ -49,22 +46,20 @@ raise RuntimeError("must not come here")
 """
 
 
-def script(
-    folder: Path, source: str = "'add.cl'", problem: str = "n", more: str = "grid_div_x=['block_size_x', 'width'], "
-) -> Path:
+def script(folder, source="'add.cl'", problem="n", more="grid_div_x=['block_size_x', 'width'], "):
     (folder / "add.cl").write_text(KERNEL, encoding="utf-8")
     path = folder / "tune.py"
     path.write_text(SCRIPT.format(n=1 << 16, source=source, problem=problem, more=more), encoding="utf-8")
     return path
 
 
-def kernel_of(space: VariantSpace, **settings: Any) -> SourceKernel:
+def kernel_of(space, **settings):
     found = space.kernel(settings)
     assert isinstance(found, SourceKernel)
     return found
 
 
-def test_a_script_is_read_as_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_script_is_read_as_it_is(tmp_path, capfd):
     before = dict(sys.modules)
     space = load_space(script(tmp_path))
     assert (space.name, space.sizes, len(list(space))) == ("tune", {"n": 65536}, 9)
@@ -98,9 +93,7 @@ def test_a_script_is_read_as_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[
         ),
     ],
 )
-def test_launches_are_those_of_kernel_tuner(
-    tmp_path: Path, problem: str, more: str, settings: dict[str, Any], local: tuple[int, ...], groups: tuple[str, ...]
-) -> None:
+def test_launches_are_those_of_kernel_tuner(tmp_path, problem, more, settings, local, groups):
     kernel = kernel_of(load_space(script(tmp_path, problem=problem, more=more)), **settings)
     assert (kernel.local, kernel.groups) == (local, groups)
 
@@ -114,20 +107,20 @@ def test_launches_are_those_of_kernel_tuner(
         "pathlib.Path('add.cl')",
     ],
 )
-def test_sources_are_files_texts_or_functions(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_files_texts_or_functions(tmp_path, source, monkeypatch):
     path = script(tmp_path, source)
     monkeypatch.chdir(tmp_path)  # which Kernel Tuner's users are in
     assert kernel_of(load_space(path), block_size_x=32, width=1).local == (32,)
 
 
-def test_restrictions_are_texts_or_functions(tmp_path: Path) -> None:
+def test_restrictions_are_texts_or_functions(tmp_path):
     wanted = [(b, w) for b in (32, 64, 128) for w in (1, 2, 4) if b * w <= 128]
     for given in ("['block_size_x * width <= 128']", "lambda p: p['block_size_x'] * p['width'] <= 128"):
         space = load_space(script(tmp_path, more=f"restrictions={given}, "))
         assert [(each["block_size_x"], each["width"]) for each in space] == wanted
 
 
-def test_sizes_of_a_script_are_those_of_its_grid(tmp_path: Path) -> None:
+def test_sizes_of_a_script_are_those_of_its_grid(tmp_path):
     space = load_space(script(tmp_path))
     features, (name, value) = ["f_thread_groups"], next(iter(space.sizes.items()))
     assert len(space.extract(features, {name: value})) == len(space.extract(features))
@@ -135,7 +128,7 @@ def test_sizes_of_a_script_are_those_of_its_grid(tmp_path: Path) -> None:
         space.extract(features, {name: 2 * value})
 
 
-def test_words_behind_a_script_are_its_arguments(tmp_path: Path) -> None:
+def test_words_behind_a_script_are_its_arguments(tmp_path):
     path = script(tmp_path, problem="int(sys.argv[1])")
     assert kernel_of(load_space(f"{path} 640"), block_size_x=32, width=1).groups == ("20",)
     with pytest.raises(SpaceError, match=r"tune.py, line \d+: IndexError: .*'SCRIPT.py ARGUMENT \.\.\.'"):
@@ -164,14 +157,14 @@ def test_words_behind_a_script_are_its_arguments(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_scripts_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+def test_scripts_that_cannot_be_used(tmp_path, text, message):
     path = tmp_path / "bad.py"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PerflexError, match=message):
         load_space(path)
 
 
-def test_the_example_is_the_same_as_a_script_and_as_a_file() -> None:
+def test_the_example_is_the_same_as_a_script_and_as_a_file():
     by_script, by_file = (load_space(EXAMPLES / name) for name in ("convolution_tuner.py", "convolution_space.yaml"))
     assert by_script.sizes == by_file.sizes == {"nx": 1024, "ny": 1024}
     every = itertools.product((8, 16, 32, 64), (1, 2, 4, 8), (1, 2, 4), (1, 2, 4), (0, 1))
@@ -185,7 +178,7 @@ def test_the_example_is_the_same_as_a_script_and_as_a_file() -> None:
     assert madds * 32 == 49 * 1024 * 1024
 
 
-def t1(folder: Path, **changes: Any) -> Path:
+def t1(folder, **changes):
     (folder / "add.cl").write_text(KERNEL, encoding="utf-8")
     kernel = {
         "Language": "OpenCL",
@@ -221,7 +214,7 @@ def t1(folder: Path, **changes: Any) -> Path:
         ({"ProblemSize": [65536], "GridDivX": ["block_size_x", "width"]}, ("512",)),
     ],
 )
-def test_t1_files(tmp_path: Path, changes: dict[str, Any], groups: tuple[str, ...]) -> None:
+def test_t1_files(tmp_path, changes, groups):
     space = load_space(t1(tmp_path, **changes))
     wanted = [(b, w) for b in (32, 64, 128) for w in (1, 2, 4) if b * w <= 128]
     assert [tuple(one.values()) for one in space] == wanted
@@ -240,7 +233,7 @@ def test_t1_files(tmp_path: Path, changes: dict[str, Any], groups: tuple[str, ..
         ("['a', 'b']", ["a", "b"]),
     ],
 )
-def test_values_in_words(text: str, values: list[Any]) -> None:
+def test_values_in_words(text, values):
     assert values_of(text) == values
 
 
@@ -248,7 +241,7 @@ HOSTILE = "__import__('os').getcwd()", "[open('x')]", "range(10**9)", "list(9)",
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "[i for i in range(3) if i]"])
-def test_values_are_never_executed(tmp_path: Path, text: str) -> None:
+def test_values_are_never_executed(tmp_path, text):
     path = t1(tmp_path)
     content = json.loads(path.read_text(encoding="utf-8"))
     content["ConfigurationSpace"]["TuningParameters"][0]["Values"] = text
@@ -260,7 +253,7 @@ def test_values_are_never_executed(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{}", "[]", "[1", "5", '{"results": []}', '{"ConfigurationSpace": 1, "KernelSpecification": 2}']
 )
-def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
+def test_other_json_is_refused(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FileFormatError, match="is no T1 file"):
@@ -277,7 +270,7 @@ sizes: {n: 4096}
 """
 
 
-def test_a_file_of_perflex(tmp_path: Path) -> None:
+def test_a_file_of_perflex(tmp_path):
     (tmp_path / "add.cl").write_text(KERNEL, encoding="utf-8")
     path = tmp_path / "add.yaml"
     path.write_text(FILE, encoding="utf-8")
@@ -301,7 +294,7 @@ def test_a_file_of_perflex(tmp_path: Path) -> None:
         ("sizes:", "tile:", "tile"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_files_that_cannot_be_used(tmp_path, old, new, message):
     (tmp_path / "add.cl").write_text(KERNEL, encoding="utf-8")
     path = tmp_path / "add.yaml"
     path.write_text(FILE.replace(old, new), encoding="utf-8")

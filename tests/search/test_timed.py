@@ -1,9 +1,6 @@
 """Variants that are timed beside their predictions: variants that a calibration gets wrong are put right."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -13,9 +10,6 @@ from perflex import Calibration, Model, TimingOptions, calibrate, rank, time_ker
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, PerflexWarning
 from perflex.testing import FakeDevice
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 
 SIZES = {"n": 1 << 17}
@@ -24,7 +18,7 @@ COST = {"v0": 3e-5, "v1": 1e-5, "v2": 5e-5, "v3": 4e-5, "v4": 2e-5}
 DEVICE = FakeDevice(lambda label, _sizes: COST[label])
 
 
-def variant(name: str) -> lp.TranslationUnit:
+def variant(name):
     # Products alone: the model that is calibrated below knows no sums.
     terms = "*".join(["a[i]"] * (7 - int(name[1])))
     kernel = lp.make_kernel("{[i]: 0<=i<n}", f"b[i] = {terms}", assumptions="n>=1", lang_version=(2018, 2), name=name)
@@ -33,22 +27,22 @@ def variant(name: str) -> lp.TranslationUnit:
 
 
 @pytest.fixture(scope="module")
-def variants() -> Mapping[str, Any]:
+def variants():
     return {name: variant(name) for name in COST}
 
 
-def calibrated(output: str = "f_cl_wall_time") -> Calibration:
+def calibrated(output="f_cl_wall_time"):
     model = Model(output, "p_launch * f_sync_kernel_launch + p_mul * f_op_float32_mul")
     kernels = [(variant("v0"), {"n": n}) for n in (2048, 4096, 8192, 16384)]
     return calibrate(model, kernels, device=FakeDevice(lambda _label, sizes: 1e-6 + 1e-10 * sizes["n"]))
 
 
 @pytest.fixture(scope="module")
-def calibration() -> Calibration:
+def calibration():
     return calibrated()
 
 
-def test_ranks_follow_the_times_and_predictions_stay(calibration: Calibration, variants: Mapping[str, Any]) -> None:
+def test_ranks_follow_the_times_and_predictions_stay(calibration, variants):
     by_counts = rank(variants, calibration, SIZES)
     timed = rank(variants, calibration, SIZES, time=DEVICE)
     assert [each.name for each in by_counts] == ["v4", "v3", "v2", "v1", "v0"]
@@ -61,8 +55,8 @@ def test_ranks_follow_the_times_and_predictions_stay(calibration: Calibration, v
         assert (each.predicted, each.knowledge) == (predicted[each.name], "nothing")
 
 
-def test_variants_that_fail_are_last_as_predicted(calibration: Calibration, variants: Mapping[str, Any]) -> None:
-    def broken(name: str, _sizes: Mapping[str, int]) -> float:
+def test_variants_that_fail_are_last_as_predicted(calibration, variants):
+    def broken(name, _sizes):
         if name in {"v1", "v3"}:
             msg = f"{name} does not run"
             raise MeasurementError(msg)
@@ -75,8 +69,8 @@ def test_variants_that_fail_are_last_as_predicted(calibration: Calibration, vari
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_all_that_fail_are_an_error(calibration: Calibration, variants: Mapping[str, Any]) -> None:
-    def never(name: str, _sizes: Mapping[str, int]) -> float:
+def test_all_that_fail_are_an_error(calibration, variants):
+    def never(name, _sizes):
         msg = f"{name} does not run"
         raise MeasurementError(msg)
 
@@ -84,26 +78,26 @@ def test_all_that_fail_are_an_error(calibration: Calibration, variants: Mapping[
         rank(variants, calibration, SIZES, time=FakeDevice(never))
 
 
-def test_what_is_no_time_is_not_timed(calibration: Calibration, variants: Mapping[str, Any]) -> None:
+def test_what_is_no_time_is_not_timed(calibration, variants):
     other = Model("f_op_float32_add", calibration.model.expression)
     with pytest.raises(CalibrationError, match="output f_op_float32_add is not a time"):
         rank(variants, Calibration(other, calibration.fit, calibration.table), SIZES, time=DEVICE)
 
 
-def test_a_kernel_is_timed_without_a_calibration() -> None:
+def test_a_kernel_is_timed_without_a_calibration():
     timing = time_kernel(variant("v0"), {"n": 2048}, FakeDevice(lambda _label, _sizes: 2e-4))
     assert timing.seconds == pytest.approx(2e-4)
     with pytest.raises(MeasurementError, match="does not run"):
         time_kernel(variant("v0"), {"n": 2048}, FakeDevice(failing))
 
 
-def failing(_name: str, _sizes: Mapping[str, int]) -> float:
+def failing(_name, _sizes):
     msg = "it does not run"
     raise MeasurementError(msg)
 
 
 @pytest.mark.parametrize("isolate", [True, False])
-def test_a_real_kernel_is_timed(default_device: Any, *, isolate: bool) -> None:
+def test_a_real_kernel_is_timed(default_device, *, isolate):
     # Too little is known of a test machine's load for more than an order of magnitude.
     options = TimingOptions(isolate=isolate, budget_s=0.05)
     assert 1e-6 < time_kernel(variant("v0"), {"n": 1 << 22}, default_device, options).seconds < 1

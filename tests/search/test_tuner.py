@@ -1,12 +1,9 @@
 """The tuner finds the optimum of known laws, keeps to its budget, and does not take its own successes for a promise."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,14 +16,10 @@ from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
 from support.spaces_for_tests import scaled, small_space, strided
 
-if TYPE_CHECKING:
-    from perflex import Device
-    from perflex.features import SizedKernel
-
 GRID = np.array(list(itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1))), dtype=float)
 
 
-def law(point: np.ndarray) -> float:
+def law(point):
     x, y, z, switch = np.log2(point[0]), np.log2(point[1]), np.log2(point[2]), point[3]
     return float(np.exp(0.1 * (x - 3) ** 2 + 0.15 * (y - 1.5) ** 2 + 0.1 * abs(z - x / 2) + 0.3 * switch))
 
@@ -34,7 +27,7 @@ def law(point: np.ndarray) -> float:
 TIMES = np.array([law(point) for point in GRID])
 
 
-def run(tuner: Tuner, times: np.ndarray, together: int = 3) -> Tuner:
+def run(tuner, times, together=3):
     while asked := tuner.ask(together):
         for each in asked:
             tuner.tell(each, times[each.number])
@@ -42,7 +35,7 @@ def run(tuner: Tuner, times: np.ndarray, together: int = 3) -> Tuner:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_optimum_is_found_with_few_measurements(seed: int) -> None:
+def test_the_optimum_is_found_with_few_measurements(seed):
     tuner = run(Tuner(GRID, options=SearchOptions(36, first=12, seed=seed)), TIMES)
     assert len(tuner.history) <= 36
     assert tuner.best is not None
@@ -51,9 +44,9 @@ def test_the_optimum_is_found_with_few_measurements(seed: int) -> None:
     assert [step.best for step in tuner.history] == sorted((step.best for step in tuner.history), reverse=True)
 
 
-def test_each_variant_is_asked_once_and_the_budget_holds() -> None:
+def test_each_variant_is_asked_once_and_the_budget_holds():
     tuner = Tuner(GRID, options=SearchOptions(25, first=10))
-    seen: list[int] = []
+    seen = []
     while asked := tuner.ask(4):
         seen += [each.number for each in asked]
         for each in asked:
@@ -64,7 +57,7 @@ def test_each_variant_is_asked_once_and_the_budget_holds() -> None:
     assert not math.isnan(tuner.best.seconds)
 
 
-def test_seconds_are_a_budget_too() -> None:
+def test_seconds_are_a_budget_too():
     tuner = Tuner(GRID, options=SearchOptions(budget_s=50.0, first=5))
     while asked := tuner.ask():
         tuner.tell(asked[0], TIMES[asked[0].number], cost_s=10.0)
@@ -72,7 +65,7 @@ def test_seconds_are_a_budget_too() -> None:
 
 
 @pytest.mark.slow
-def test_a_prior_is_used() -> None:
+def test_a_prior_is_used():
     bests = {}
     for name, prior in (("without", None), ("with", TIMES * np.exp(0.1 * np.sin(np.arange(240))))):
         options = [SearchOptions(10, first=6, seed=seed) for seed in range(6)]
@@ -83,7 +76,7 @@ def test_a_prior_is_used() -> None:
 
 
 @pytest.mark.slow
-def test_the_promise_ends_the_search_and_holds() -> None:
+def test_the_promise_ends_the_search_and_holds():
     held, spent = 0, []
     for seed in range(5):
         tuner = run(Tuner(GRID, options=SearchOptions(first=40, seed=seed, promise=Promise(0.1, 0.9))), TIMES)
@@ -94,7 +87,7 @@ def test_the_promise_ends_the_search_and_holds() -> None:
     assert np.median(spent) < 200
 
 
-def test_predictions_are_available() -> None:
+def test_predictions_are_available():
     tuner = Tuner(GRID, options=SearchOptions(80, first=60))
     with pytest.raises(CalibrationError, match="before 2 variants"):
         _ = tuner.predicted
@@ -103,7 +96,7 @@ def test_predictions_are_available() -> None:
 
 
 @pytest.mark.parametrize("prior", [[1.0], [1.0] * 239 + [math.nan], ["soon"] * 240])
-def test_bad_priors_and_names(prior: list[object]) -> None:
+def test_bad_priors_and_names(prior):
     with pytest.raises(CalibrationError, match="prior must be a positive time"):
         Tuner(GRID, prior=prior)
     with pytest.raises(CalibrationError, match="a name for each"):
@@ -121,20 +114,20 @@ def test_bad_priors_and_names(prior: list[object]) -> None:
         ({"budget": True}, "a budget must be positive, a whole number"),
     ],
 )
-def test_bad_options(arguments: dict[str, float], text: str) -> None:
+def test_bad_options(arguments, text):
     with pytest.raises(CalibrationError, match=text):
         SearchOptions(**arguments)
 
 
 @pytest.mark.parametrize("features", [["a", "b"], [[1.0], [1.0, 2.0]], [[[1.0]]], [[], []], [[1.0], [math.nan]]])
-def test_features_that_are_no_table(features: list[object]) -> None:
+def test_features_that_are_no_table(features):
     with pytest.raises(CalibrationError, match="finite table of numbers"):
         Tuner(features)
     with pytest.raises(CalibrationError, match="same features"):
         Tuner(np.ones((5, 2)))
 
 
-def test_one_variant_is_measured_and_kept() -> None:
+def test_one_variant_is_measured_and_kept():
     tuner = Tuner([[4.0, 2.0]])
     (asked,) = tuner.ask(3)
     tuner.tell(asked, 2.0)
@@ -147,7 +140,7 @@ def test_one_variant_is_measured_and_kept() -> None:
         _ = tuner.predicted
 
 
-def test_variants_are_told_by_name() -> None:
+def test_variants_are_told_by_name():
     tuner = Tuner(GRID[:3], names=["tile=4", "tile=8", "tile=8"])
     tuner.tell("tile=4", 3.0)
     assert tuner.best.number == 0
@@ -163,7 +156,7 @@ def test_variants_are_told_by_name() -> None:
             tuner.tell(which, 1.0)
 
 
-def test_what_is_no_time_of_a_variant_is_refused() -> None:
+def test_what_is_no_time_of_a_variant_is_refused():
     tuner = Tuner(GRID)
     tuner.tell(3, 1.0)
     for which, seconds, text in (
@@ -178,7 +171,7 @@ def test_what_is_no_time_of_a_variant_is_refused() -> None:
     assert len(tuner.history) == 1
 
 
-def test_the_first_batch_is_spread_and_reproducible() -> None:
+def test_the_first_batch_is_spread_and_reproducible():
     batch = first_batch(GRID, 30, None, 1, sample=True)
     assert batch == first_batch(GRID, 30, None, 1, sample=True)
     assert len(set(batch)) == 30
@@ -188,7 +181,7 @@ def test_the_first_batch_is_spread_and_reproducible() -> None:
     assert np.median(TIMES[leaning]) < np.median(TIMES)
 
 
-def fake_seconds(label: str, sizes: object) -> float:
+def fake_seconds(label, sizes):
     words = dict(word.split("=") for word in label.split(", "))
     if words["repeats"] == "4":
         msg = f"{label}: does not build"
@@ -196,7 +189,7 @@ def fake_seconds(label: str, sizes: object) -> float:
     return 1e-3 * int(words["repeats"]) + 1e-4 * abs(int(words["lsize"]) - 32)
 
 
-def test_tuning_on_a_device() -> None:
+def test_tuning_on_a_device():
     found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), options=SearchOptions(9, first=3))
     assert isinstance(found, TuningResult)
     assert dict(found.best.settings) == {"lsize": 32, "repeats": 1}
@@ -206,12 +199,12 @@ def test_tuning_on_a_device() -> None:
     assert "best: lsize=32, repeats=1: 1 ms" in repr(found)
 
 
-def test_tuning_where_nothing_runs() -> None:
+def test_tuning_where_nothing_runs():
     space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (4,)})
     with pytest.raises(MeasurementError, match="none of the 2 variants that were tried could be timed"):
         tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
 
-    def reasonless(*_: object) -> float:
+    def reasonless(*_):
         msg = ""
         raise MeasurementError(msg)
 
@@ -219,10 +212,10 @@ def test_tuning_where_nothing_runs() -> None:
         tune(space, {"n": 1024}, device=FakeDevice(reasonless))
 
 
-def test_a_variant_that_builds_no_more_loses_nothing() -> None:
-    built: list[int] = []
+def test_a_variant_that_builds_no_more_loses_nothing():
+    built = []
 
-    def once(*, lsize: int, repeats: int) -> object:
+    def once(*, lsize, repeats):
         built.append(lsize)
         if lsize == 32 and built.count(32) > 1:
             msg = "out of licences"
@@ -243,18 +236,18 @@ def test_a_variant_that_builds_no_more_loses_nothing() -> None:
 class Inline(Executor):
     """Works at once, and remembers what it was given."""
 
-    def __init__(self) -> None:
-        self.functions: list[str] = []
+    def __init__(self):
+        self.functions = []
 
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn, /, *args, **kwargs):
         self.functions.append(fn.__name__)
-        done: Future[Any] = Future()
+        done = Future()
         done.set_result(fn(*args, **kwargs))
         return done
 
 
 @pytest.mark.slow
-def test_code_is_generated_in_the_executor(default_device: Device) -> None:
+def test_code_is_generated_in_the_executor(default_device):
     space = VariantSpace(strided, {"lsize": (16, 32), "stride": (1, 2, 2**24)}, name="strided")
     executor = Inline()
     timing = TimingOptions(trials=3, min_trials=2, budget_s=0.05)
@@ -276,11 +269,11 @@ def test_code_is_generated_in_the_executor(default_device: Device) -> None:
     assert found.best.settings["stride"] < 2**24
 
 
-def test_fastest_few_are_timed_again() -> None:
+def test_fastest_few_are_timed_again():
     """One of them looks fast at first: when it starts, twice, and in three timings, each after a warm-up."""
-    runs: Counter[str] = Counter()
+    runs = Counter()
 
-    def lucky_at_first(request: SizedKernel, launches: int, run: Any) -> Any:
+    def lucky_at_first(request, launches, run):
         runs[request.label] += 1
         lucky = request.label.startswith("lsize=64, repeats=1") and runs[request.label] <= 8
         return tuple(0.2 * seconds if lucky else seconds for seconds in run(launches))

@@ -1,7 +1,5 @@
 """Measures of accuracy, against values worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,7 +9,7 @@ from perflex.errors import CalibrationError
 from perflex.studies.accuracy import Accuracy
 
 
-def test_one_pair_ranked_wrong() -> None:
+def test_one_pair_ranked_wrong():
     # Measured 1, 2, 4; the two fastest change places.
     found = Accuracy.of([2.0, 1.0, 4.0], [1.0, 2.0, 4.0], ["g"] * 3)
     assert (found.cases, found.groups, found.pairs) == (3, 1, 3)
@@ -28,7 +26,7 @@ def test_one_pair_ranked_wrong() -> None:
     assert found.best_found == found.first_tenth == 0.0
 
 
-def test_groups_are_judged_apart() -> None:
+def test_groups_are_judged_apart():
     predicted = [1.0, 2.0, 20.0, 10.0, 3.0, 4.0]
     measured = [1.1, 2.0, 10.0, 12.0, 3.0, 4.0]
     found = Accuracy.of(predicted, measured, ["a", "a", ("b", 1), ("b", 1), "c", "c"])
@@ -43,7 +41,7 @@ def test_groups_are_judged_apart() -> None:
     assert found.best_found == pytest.approx(2 / 3)
 
 
-def test_variants_of_nearly_the_same_time_are_no_pair() -> None:
+def test_variants_of_nearly_the_same_time_are_no_pair():
     found = Accuracy.of([2.0, 1.0], [1.0, 1.069], ["g"] * 2)
     assert found.pairs == 0
     assert math.isnan(found.pairs_right)
@@ -53,7 +51,7 @@ def test_variants_of_nearly_the_same_time_are_no_pair() -> None:
     assert Accuracy.of([2.0, 1.0], [1.0, 1.051], ["g"] * 2).best_found == 0.0
 
 
-def test_equal_predictions_are_ordered_by_lot() -> None:
+def test_equal_predictions_are_ordered_by_lot():
     found = Accuracy.of([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], ["g"] * 3)
     assert found.pairs_right == 0.5
     assert found.spearman == 0.0
@@ -70,7 +68,7 @@ def test_equal_predictions_are_ordered_by_lot() -> None:
     assert math.isnan(Accuracy.of([1.0, 2.0], [1.0, 1.0], ["g"] * 2).spearman)
 
 
-def test_the_first_tenth_is_rounded_up() -> None:
+def test_the_first_tenth_is_rounded_up():
     measured = np.arange(1.0, 12.0)
     # Eleven variants: two places. The best one is predicted second, then third.
     second, third = measured.copy(), measured.copy()
@@ -83,7 +81,7 @@ def test_the_first_tenth_is_rounded_up() -> None:
     assert Accuracy.of(tied, measured, ["g"] * 11).first_tenth == pytest.approx(1 / 5)
 
 
-def test_a_single_variant_has_errors_and_no_order() -> None:
+def test_a_single_variant_has_errors_and_no_order():
     found = Accuracy.of([1.1], [1.0], ["g"])
     assert (found.cases, found.groups, found.pairs) == (1, 0, 0)
     assert found.rms == pytest.approx(0.1)
@@ -94,19 +92,19 @@ def test_a_single_variant_has_errors_and_no_order() -> None:
     assert (beside.cases, beside.groups, beside.best_found) == (3, 1, 1.0)
 
 
-def test_the_factor_counts_too_short_as_much_as_too_long() -> None:
+def test_the_factor_counts_too_short_as_much_as_too_long():
     assert Accuracy.of([0.5, 2.0], [1.0, 1.0], [1, 2]).factor == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
-def test_what_is_no_time_is_an_error(wrong: float) -> None:
+def test_what_is_no_time_is_an_error(wrong):
     with pytest.raises(CalibrationError, match=r"1 of 2 predicted times are not positive .* at place 1"):
         Accuracy.of([1.0, wrong], [1.0, 1.0], ["g"] * 2)
     with pytest.raises(CalibrationError, match="1 of 2 measured times are not positive"):
         Accuracy.of([1.0, 1.0], [wrong, 1.0], ["g"] * 2)
 
 
-def test_as_many_of_each() -> None:
+def test_as_many_of_each():
     for predicted, measured, groups in (([], [], []), ([1.0], [1.0, 2.0], ["g"] * 2), ([1.0], [1.0], [])):
         with pytest.raises(CalibrationError, match="as many of each, at least one"):
             Accuracy.of(predicted, measured, groups)
@@ -114,7 +112,7 @@ def test_as_many_of_each() -> None:
         Accuracy.of([[1.0]], [1.0], ["g"])
 
 
-def test_methods_are_chosen_by_loss_and_then_by_rms() -> None:
+def test_methods_are_chosen_by_loss_and_then_by_rms():
     order = [Accuracy.of(made, [1.0, 1.02], ["g"] * 2) for made in ([5.0, 6.0], [1.02, 1.01])]
     assert order[0].key() < order[1].key()
     # A loss of 2 % is chance where times repeat to 3 %.

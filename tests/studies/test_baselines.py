@@ -1,9 +1,6 @@
 """Trivial predictions, against values worked out by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -26,11 +23,8 @@ from perflex.studies.evaluation.studies import STUDIES, plan_of
 from tests.bench.judging import Method, by_part, judged, write_cases
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def updated_rows() -> lp.TranslationUnit:
+def updated_rows():
     """Return a kernel that updates n rows of 3 elements in place, from one row: 2 operations and a division each."""
     kernel = lp.make_kernel(
         "{[i, j]: 0 <= i < n and 0 <= j < 3}",
@@ -48,7 +42,7 @@ def updated_rows() -> lp.TranslationUnit:
     return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
 
 
-def test_work_is_counted_over_all_work_items() -> None:
+def test_work_is_counted_over_all_work_items():
     work = work_of(updated_rows(), {"n": 64})
     assert work.items == 64
     # A multiply-add and a division for each of 64 * 3 elements.
@@ -60,7 +54,7 @@ def test_work_is_counted_over_all_work_items() -> None:
     assert work_of(updated_rows(), {"n": 65}).operations == 2 * 65 * 3
 
 
-def test_a_timing_is_scaled_by_one_count() -> None:
+def test_a_timing_is_scaled_by_one_count():
     small, large = Work(100, 1000), Work(400, 8000)
     assert scaled(2e-3, small, large, "items") == pytest.approx(8e-3)
     assert scaled(2e-3, small, large, "operations") == pytest.approx(16e-3)
@@ -70,10 +64,10 @@ def test_a_timing_is_scaled_by_one_count() -> None:
         scaled(2e-3, small, Work(100, 0), "operations")
 
 
-def test_work_needs_no_footprint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_needs_no_footprint(monkeypatch):
     """Footprints of scattered subscripts take long or are refused; operations and work-items are known all the same."""
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_):
         msg = "no footprint"
         raise UnsupportedKernelError(msg)
 
@@ -83,7 +77,7 @@ def test_work_needs_no_footprint(monkeypatch: pytest.MonkeyPatch) -> None:
         distinct_bytes_of(updated_rows(), {"n": 64})
 
 
-def test_the_roofline_is_the_nearer_limit() -> None:
+def test_the_roofline_is_the_nearer_limit():
     peaks = Peaks(operations_per_s=1e9, bytes_per_s=1e8)
     assert peaks.roofline(Work(1, 1e6), 1e6) == pytest.approx(1e-2)
     assert peaks.roofline(Work(1, 1e8), 1e6) == pytest.approx(1e-1)
@@ -94,14 +88,14 @@ def test_the_roofline_is_the_nearer_limit() -> None:
     assert copy_bandwidth(0.5) == 2 * 2 * 4 * 16777216
 
 
-def test_knowledge_is_ordered() -> None:
+def test_knowledge_is_ordered():
     assert [[knows_no_more(one, other) for other in KNOWLEDGE] for one in KNOWLEDGE] == [
         [True] * 4, [False] + [True] * 3, [False] * 2 + [True] * 2, [False] * 3 + [True],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_what_the_studies_models_have_seen(study: str) -> None:
+def test_what_the_studies_models_have_seen(study):
     plan = plan_of(STUDIES[study], "f_cl_wall_time", 1.0)
     targets = list(plan.targets.values())
     found = {name: knowledge_of(kernels, targets) for name, kernels in plan.kernels.items()}
@@ -118,7 +112,7 @@ def test_what_the_studies_models_have_seen(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_baselines_of_a_study_know_small_sizes_alone(study: str) -> None:
+def test_baselines_of_a_study_know_small_sizes_alone(study):
     plan = plan_of(STUDIES[study], "f_cl_wall_time", 1.0)
     trial, least = max(STUDIES[study].trial_sizes), min(STUDIES[study].sizes)
     assert {kernel.sizes[plan.study.size] for kernel in plan.small.values()} == {trial}
@@ -147,12 +141,12 @@ def test_baselines_of_a_study_know_small_sizes_alone(study: str) -> None:
     assert untimed.left_out == {}
 
 
-def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why() -> None:
+def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why():
     tags = ("gmem_copy", "dtype:float32", "lsize_0:256", "width:1", "groups_fit:True")
     (small,), (large,) = (
         KernelCollection(ALL_GENERATORS).generate_kernels((*tags, f"nelements:{count}")) for count in (65536, 262144)
     )
-    plan: Any = SimpleNamespace(targets={("copy", 262144): large}, small={"copy": small}, confined=lambda _: None)
+    plan = SimpleNamespace(targets={("copy", 262144): large}, small={"copy": small}, confined=lambda _: None)
     made = baseline_times(plan, {small.name: 1e-3}, Peaks(1e9, 1e9))
     assert made.seconds == {
         ("copy", 262144): {"roofline": pytest.approx(2 * 4 * 262144 / 1e9), "scaled by work-items": pytest.approx(4e-3)}
@@ -162,7 +156,7 @@ def test_a_baseline_without_what_it_goes_by_is_left_out_and_says_why() -> None:
     assert made.left_out["scaled by operations"].startswith(why)
 
 
-def test_methods_are_judged_by_the_cases_they_predict(tmp_path: Path) -> None:
+def test_methods_are_judged_by_the_cases_they_predict(tmp_path):
     measured = {("a", 0): 1.0, ("a", 1): 2.0, ("b", 0): 4.0, ("b", 1): 8.0}
     half = Method("half", "nothing", {case: seconds / 2 for case, seconds in measured.items() if case != ("b", 1)})
     half.refused["b", 1] = "too large"

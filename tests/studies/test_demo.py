@@ -1,7 +1,5 @@
 """The demo: sizes, ranks, files, and a whole run on a fake device."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -9,7 +7,6 @@ import re
 import warnings
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,18 +21,12 @@ from perflex.studies.evaluation.result import Point
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from perflex.studies.evaluation.result import DeviceEvaluation
-
 SIZES = (288, 416, 544, 672, 800, 928)
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 60.0])
-def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale: float) -> None:
+def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale):
     assert demo_study().sizes_for(scale) == MATRIX_SIZES.sizes(SIZES, scale)
     assert demo_study((512, 256)).sizes_for(scale) == (512, 256)
     assert demo_study().trial_sizes_for(scale) == ()
@@ -46,7 +37,7 @@ def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale: float) -
     assert demo_study((16, 32)).small_size_for(scale) is None
 
 
-def test_ranks(result: DeviceEvaluation) -> None:
+def test_ranks(result):
     measured = {(64, "a"): (1.0, 1.1), (64, "b"): (2.0, 1.6), (96, "a"): (4.0, 3.0), (96, "b"): (3.0, 3.9)}
     points = tuple(Point(name, size, m, 0.0, {"matmul_sq": p}) for (size, name), (p, m) in measured.items())
     rows = demo_rows(replace(result.studies[0], points=points))
@@ -55,7 +46,7 @@ def test_ranks(result: DeviceEvaluation) -> None:
 
 
 @cache
-def true_device(description_scale: float) -> FakeDevice:
+def true_device(description_scale):
     """Return a device on which the shipped model holds with costs of our own."""
     description = load_model("matmul_sq")
     model = description.model()
@@ -64,10 +55,10 @@ def true_device(description_scale: float) -> FakeDevice:
     known = {}
 
     @cache
-    def seconds(label: str, sizes: tuple[tuple[str, int], ...]) -> float:
+    def seconds(label, sizes):
         return model.eval_with_kernel(costs, known.get(label), dict(sizes), sub_group_size=16)
 
-    def law(label: str, sizes: dict[str, int]) -> float:
+    def law(label, sizes):
         return seconds(label, tuple(sorted(sizes.items())))
 
     collection = KernelCollection(ALL_GENERATORS)
@@ -81,25 +72,25 @@ def true_device(description_scale: float) -> FakeDevice:
 
 
 @pytest.fixture(scope="module")
-def result(monkeypatch_module: pytest.MonkeyPatch) -> DeviceEvaluation:
+def result(monkeypatch_module):
     set_scale(monkeypatch_module)
     return run_demo(true_device(0.1), sizes=(96, 160))
 
 
 @pytest.fixture(scope="module")
-def monkeypatch_module() -> object:
+def monkeypatch_module():
     with pytest.MonkeyPatch.context() as patch:
         yield patch
 
 
-def set_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+def set_scale(monkeypatch):
     monkeypatch.setattr("perflex.studies.evaluation.run.multiply_add_rate", lambda *_: 0.1 * REFERENCE_RATE)
 
 
-def failing(device: FakeDevice, why: str, fails: Callable[[str, dict[str, int]], bool], **kind: str) -> FakeDevice:
+def failing(device, why, fails, **kind):
     """Return a device that does not run some kernels."""
 
-    def law(label: str, sizes: dict[str, int]) -> float:
+    def law(label, sizes):
         if fails(label, sizes):
             msg = f"{label}: {why}"
             raise MeasurementError(msg, kernel=label, **kind)
@@ -108,7 +99,7 @@ def failing(device: FakeDevice, why: str, fails: Callable[[str, dict[str, int]],
     return replace(device, law=law)
 
 
-def test_where_the_model_is_true_the_demo_finds_it(result: DeviceEvaluation) -> None:
+def test_where_the_model_is_true_the_demo_finds_it(result):
     summary = demo_summary(result)
     assert summary["geomean_error"]["prefetch"] < 0.01
     assert summary["geomean_error"]["no_prefetch"] < 0.01
@@ -123,7 +114,7 @@ def test_where_the_model_is_true_the_demo_finds_it(result: DeviceEvaluation) -> 
     assert result.drift == pytest.approx(0.0, abs=1e-6)
 
 
-def test_files_that_scripts_read(result: DeviceEvaluation, tmp_path: Path) -> None:
+def test_files_that_scripts_read(result, tmp_path):
     paths = write_demo(result, tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     with (tmp_path / "table.csv").open(newline="") as stream:
@@ -146,7 +137,7 @@ def test_files_that_scripts_read(result: DeviceEvaluation, tmp_path: Path) -> No
     assert picture.std() > 0.05
 
 
-def test_unwritable_folder(result: DeviceEvaluation, tmp_path: Path) -> None:
+def test_unwritable_folder(result, tmp_path):
     with pytest.raises(FileFormatError, match="cannot write the demo's results"):
         write_demo(result, tmp_path / "not there")
 
@@ -160,7 +151,7 @@ def test_unwritable_folder(result: DeviceEvaluation, tmp_path: Path) -> None:
         (["--device", "no_such_device"], "no_such_device"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_code_2(words, message, tmp_path, capfd) -> None:
+def test_bad_options_are_one_line_and_exit_code_2(words, message, tmp_path, capfd):
     assert main(["demo", "--out", str(tmp_path / "out"), *words]) == 2
     error = capfd.readouterr().err.strip()
     assert error.startswith("perflex: error: ")
@@ -169,11 +160,11 @@ def test_bad_options_are_one_line_and_exit_code_2(words, message, tmp_path, capf
 
 
 @pytest.fixture
-def demo_run(result: DeviceEvaluation, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+def demo_run(result, monkeypatch):
     """The command meets a demo that was run before; its options are kept."""
-    calls: list[dict[str, object]] = []
+    calls = []
 
-    def run(device: object, **options: object) -> object:
+    def run(device, **options):
         calls.append({"device": device, **options})
         warnings.warn("p_add is not determined", PerflexWarning, stacklevel=1)
         return result
@@ -183,7 +174,7 @@ def demo_run(result: DeviceEvaluation, monkeypatch: pytest.MonkeyPatch) -> list[
     return calls
 
 
-def test_the_command_prints_what_was_found(demo_run, result, tmp_path, capfd) -> None:
+def test_the_command_prints_what_was_found(demo_run, result, tmp_path, capfd):
     out = tmp_path / "some" / "where"
     words = ["--out", str(out), "--device", "mine", "--sizes", "96,160,96", "--trials", "3"]
     assert main(["demo", *words]) == 0
@@ -216,13 +207,13 @@ def test_the_command_prints_what_was_found(demo_run, result, tmp_path, capfd) ->
     assert remarks == "device: device mine\nwarning: p_add is not determined\n"
 
 
-def write_order(folder: Path) -> list[Path]:
+def write_order(folder):
     names = ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
     assert sorted(names) == sorted(path.name for path in folder.iterdir())
     return [folder / name for name in names]
 
 
-def test_quiet_prints_the_paths_alone(demo_run, tmp_path, capfd) -> None:
+def test_quiet_prints_the_paths_alone(demo_run, tmp_path, capfd):
     assert main(["demo", "--out", str(tmp_path), "--quiet"]) == 0
     printed, remarks = capfd.readouterr()
     assert printed.splitlines() == [str(path) for path in write_order(tmp_path)]
@@ -230,13 +221,13 @@ def test_quiet_prints_the_paths_alone(demo_run, tmp_path, capfd) -> None:
     assert demo_run[0]["sizes"] == ()
 
 
-def test_sizes_that_the_demo_chose_are_explained(demo_run, tmp_path, capfd) -> None:
+def test_sizes_that_the_demo_chose_are_explained(demo_run, tmp_path, capfd):
     assert main(["demo", "--out", str(tmp_path)]) == 0
     assert "sizes are odd multiples of 32" in capfd.readouterr().out
     assert demo_run
 
 
-def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_does_not_run_is_an_error(monkeypatch):
     set_scale(monkeypatch)
     device = failing(true_device(0.1), "out of resources", lambda label, _: label.startswith("matmul_sq("))
     with pytest.raises(MeasurementError, match=r"matmul_sq\(.*out of resources"):
@@ -244,8 +235,8 @@ def test_a_target_that_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("bad", ["n=96)", "prefetch=True, lsize_0=16, lsize_1=16, groups_fit=True"])
-def test_targets_that_do_not_run_are_left_out_with_a_line_each(bad, monkeypatch, tmp_path, capfd) -> None:
-    def fails(label: str, sizes: dict[str, int]) -> bool:
+def test_targets_that_do_not_run_are_left_out_with_a_line_each(bad, monkeypatch, tmp_path, capfd):
+    def fails(label, sizes):
         return label.startswith("matmul_sq(") and bad in label and sizes["n"] in {96, 160}
 
     device = failing(true_device(0.1), "does not end", fails, kind="hang")
@@ -263,11 +254,11 @@ def test_targets_that_do_not_run_are_left_out_with_a_line_each(bad, monkeypatch,
     assert all(abs(float(row["relative_error"])) < 0.01 for row in rows)
 
 
-def test_kernels_that_do_not_run_are_left_out_with_a_line_each(monkeypatch, tmp_path, capfd) -> None:
+def test_kernels_that_do_not_run_are_left_out_with_a_line_each(monkeypatch, tmp_path, capfd):
     # The kernel that tells the device's speed, and one that the model is fitted to.
     bad = {"flops_madd_pattern": "m=64)", "lmem_madd": "m=32)"}
 
-    def fails(label: str, _: dict[str, int]) -> bool:
+    def fails(label, _):
         return label.endswith(bad.get(label.partition("(")[0], "nothing"))
 
     device = failing(true_device(1.0), "needs a work-group of 256 work-items, it allows 128", fails)
@@ -283,14 +274,14 @@ def test_kernels_that_do_not_run_are_left_out_with_a_line_each(monkeypatch, tmp_
     assert all(re.match(r"warning: lmem_madd\(.* is left out: needs a work-group", line) for line in left_out[1:])
 
 
-def test_advice_on_an_unusable_model_names_no_option_that_the_demo_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_on_an_unusable_model_names_no_option_that_the_demo_lacks(monkeypatch):
     set_scale(monkeypatch)
     monkeypatch.setattr("perflex.calibration.calibration.Calibration.predict", lambda *_: math.nan)
     with pytest.raises(CalibrationError, match=r"cannot be used: it predicts nan s for matmul_sq\([^;]*$"):
         run_demo(true_device(0.1), sizes=(96,))
 
 
-def test_a_baseline_that_has_nothing_to_scale_is_named(monkeypatch, tmp_path, capfd) -> None:
+def test_a_baseline_that_has_nothing_to_scale_is_named(monkeypatch, tmp_path, capfd):
     device = failing(true_device(0.1), "out of memory", lambda label, _: label == copy_kernel().name)
     set_scale(monkeypatch)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: device)
@@ -301,11 +292,11 @@ def test_a_baseline_that_has_nothing_to_scale_is_named(monkeypatch, tmp_path, ca
     assert line.endswith("out of memory")
 
 
-def test_a_machine_that_becomes_slower_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_becomes_slower_is_noticed(monkeypatch):
     device = true_device(0.1)
     slower = []
 
-    def law(label: str, sizes: dict[str, int]) -> float:
+    def law(label, sizes):
         if label.startswith("matmul_sq("):
             slower.append(label)
         return device.law(label, sizes) * (1.25 if slower else 1.0)

@@ -1,11 +1,8 @@
 """``perflex doctor``, and how the commands that measure warn and refuse by its rule."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,29 +19,25 @@ from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
 from support.timing_samples import device_beside_others
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 QUIET = ReportedSystem(usable=2, idle=Interference(busy=0.0, processors=2, stolen=0.0))
 BUSY = replace(QUIET, idle=replace(QUIET.idle, busy=0.9))
 
 
-def cpu(law: Callable[..., float], **more: Any) -> ScriptedDevice:
+def cpu(law, **more):
     """Return a fake device that says it is a CPU, so that the machine's load matters for it."""
     return ScriptedDevice(law, kind="cpu", **more)
 
 
-def law(label: str, sizes: dict[str, int]) -> float:
+def law(label, sizes):
     return 1e-5 + 2e-11 * sizes.get("nelements", 0) * sizes.get("m", 1)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+def machine(monkeypatch, tmp_path):
     """A made-up machine: what its system reports, and its one device."""
     made = SimpleNamespace(system=QUIET, devices=[cpu(law)], asked=[])
 
-    def devices(names: list[str]) -> list[FakeDevice]:
+    def devices(names):
         made.asked += names
         return made.devices
 
@@ -57,7 +50,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     return made
 
 
-def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_that_is_fit(machine, capfd):
     assert main(["doctor", "--seconds", "5", "--device", "mine", "--device", "other"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert machine.asked == ["mine", "other"]
@@ -68,7 +61,7 @@ def test_a_machine_that_is_fit(machine: SimpleNamespace, capfd: pytest.CaptureFi
     assert checks == ["processors", "other", "steal", "quota", "clock", "launch", "repeatability", "disturbed"]
 
 
-def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+def test_care_and_what_to_do(machine, capfd):
     machine.system = BUSY
     assert main(["doctor", "--seconds", "5"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -78,10 +71,10 @@ def test_care_and_what_to_do(machine: SimpleNamespace, capfd: pytest.CaptureFixt
     assert lines[-1] == "measure with care"
 
 
-def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
-    built: list[str] = []
+def test_a_machine_that_is_not_fit_as_json(machine, capfd):
+    built = []
 
-    def slower(label: str, sizes: dict[str, int]) -> float:
+    def slower(label, sizes):
         """All kernels take half as long again each time they are built."""
         built.append(label)
         return law(label, sizes) * 1.5 ** built.count(label)
@@ -98,7 +91,7 @@ def test_a_machine_that_is_not_fit_as_json(machine: SimpleNamespace, capfd: pyte
     assert {kernel["disturbed_samples"] for kernel in device["kernels"]} == {0}
 
 
-def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_short_time_is_refused(capfd):
     assert main(["doctor", "--seconds", "1"]) == 2
     assert "--seconds" in capfd.readouterr().err
 
@@ -106,9 +99,7 @@ def test_a_short_time_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
 CALIBRATE = ["calibrate", "madd_only"]
 
 
-def test_calibrate_warns_of_a_busy_machine_before_it_measures(
-    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_calibrate_warns_of_a_busy_machine_before_it_measures(machine, tmp_path, capfd):
     machine.system = BUSY
     assert main([*CALIBRATE, "-o", str(tmp_path / "c.yaml")]) == 0
     device, warning, *_ = capfd.readouterr().err.splitlines()
@@ -119,9 +110,7 @@ def test_calibrate_warns_of_a_busy_machine_before_it_measures(
     assert "other processes" not in capfd.readouterr().err
 
 
-def test_times_that_scatter_are_refused_from_end_to_end(
-    machine: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_times_that_scatter_are_refused_from_end_to_end(machine, tmp_path, capfd):
     out = tmp_path / "c.yaml"
     # Up to thirty times the law and more: no statistic of a few such times comes again.
     machine.devices = [cpu(law, noise=10.0)]
@@ -140,9 +129,7 @@ def test_times_that_scatter_are_refused_from_end_to_end(
 @pytest.mark.parametrize(
     ("disturbs", "share"), [(lambda number: number % 25 < 16, 64), (lambda number: number % 25 == 7, 4)]
 )
-def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(
-    disturbs, share, machine, tmp_path, capfd, monkeypatch
-) -> None:
+def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(disturbs, share, machine, tmp_path, capfd, monkeypatch):
     exact = TimingOptions(trials=25, precision=0.0, budget_s=1e9)
     monkeypatch.setattr("perflex.calibration.ready.TimingOptions", lambda **_: exact)
     machine.devices = [replace(device_beside_others(disturbs, law=law), kind="cpu")]
@@ -166,7 +153,7 @@ def test_calibrate_refuses_disturbed_samples_as_the_doctor_does(
 
 
 @pytest.fixture
-def evaluation() -> DeviceEvaluation:
+def evaluation():
     """A study's result whose calibration rests on noise; one model, one point of each variant."""
     from perflex.models import load_model, measurement_kernels
 
@@ -182,7 +169,7 @@ def evaluation() -> DeviceEvaluation:
 
 
 @pytest.mark.parametrize("write", [write_demo, lambda found, *rest, **how: write_evaluation([found], *rest, **how)])
-def test_results_on_noise_are_written_and_their_calibrations_are_not(write, evaluation, tmp_path) -> None:
+def test_results_on_noise_are_written_and_their_calibrations_are_not(write, evaluation, tmp_path):
     with pytest.warns(PerflexWarning, match=r"calibration.*\.yaml is not written: .* 30\.0 %"):
         paths = write(evaluation, tmp_path)
     assert sorted(paths) == sorted(tmp_path.iterdir())
@@ -197,9 +184,7 @@ def test_results_on_noise_are_written_and_their_calibrations_are_not(write, eval
 
 
 @pytest.mark.parametrize("words", [["demo"], ["evaluate", "matmul"]])
-def test_demo_and_evaluate_warn_and_pass_on_what_is_accepted(
-    words, machine, evaluation, tmp_path, capfd, monkeypatch
-) -> None:
+def test_demo_and_evaluate_warn_and_pass_on_what_is_accepted(words, machine, evaluation, tmp_path, capfd, monkeypatch):
     machine.system = BUSY
     monkeypatch.setattr("perflex.studies.demo.run_demo", lambda *_, **__: evaluation)
     monkeypatch.setattr("perflex.studies.evaluation.run.evaluate_device", lambda *_, **__: evaluation)

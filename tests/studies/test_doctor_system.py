@@ -1,10 +1,7 @@
 """What the doctor reads of made-up systems, and what it says of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - pytest resolves annotations of fixtures
 
 import pytest
 
@@ -28,13 +25,13 @@ QUIET = ReportedSystem(
 )
 
 
-def put(root: Path, path: str, text: str) -> None:
+def put(root, path, text):
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text + "\n", encoding="utf-8")
 
 
-def put_times(root: Path, rows: dict[int, tuple[int, int, int]]) -> None:
+def put_times(root, rows):
     """Write /proc/stat: by processor the ticks that it was busy, idle and stolen."""
     # user nice system idle iowait irq softirq steal guest guest_nice; guests' time is a part of the user's.
     lines = [f"cpu{n} {b - 3} 0 1 {i} 0 1 1 {s} {b - 3} 0" for n, (b, i, s) in rows.items()]
@@ -42,7 +39,7 @@ def put_times(root: Path, rows: dict[int, tuple[int, int, int]]) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """Four processors; cgroup version 2 with a quota on the outer group."""
     put(tmp_path, "sys/devices/system/cpu/online", "0-3")
     put(tmp_path, "proc/self/cgroup", "0::/outer/inner")
@@ -57,12 +54,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def one_second(root: Path) -> None:
+def one_second(root):
     """A second goes by: processor 0 is busy half of it, 1 is stolen for a quarter, 3 works all the time."""
     put_times(root, {0: (1050, 5050, 10), 1: (1000, 5075, 35), 2: (1000, 5100, 10), 3: (1100, 5000, 10)})
 
 
-def test_what_the_system_reports(root: Path) -> None:
+def test_what_the_system_reports(root):
     found = observe_system(root, usable=(0, 1, 2), sleep=lambda _: one_second(root))
     assert found.usable == 3
     assert found.quota == pytest.approx(1.5)
@@ -73,13 +70,13 @@ def test_what_the_system_reports(root: Path) -> None:
     assert idle.stolen == pytest.approx(0.25 / 3)
 
 
-def test_a_container_that_numbers_its_processors_anew(root: Path) -> None:
+def test_a_container_that_numbers_its_processors_anew(root):
     found = observe_system(root, usable=(6, 7), sleep=lambda _: one_second(root))
     assert (found.idle.busy, found.idle.processors) == (pytest.approx(1.5), 4)
 
 
 @pytest.mark.parametrize(("quota", "expected"), [("50000", 0.5), ("-1", math.inf)])
-def test_the_first_version_of_cgroups(root: Path, quota: str, expected: float) -> None:
+def test_the_first_version_of_cgroups(root, quota, expected):
     # Inside a container the group's name is that of the host, and its files lie at the top.
     put(root, "proc/self/cgroup", "5:memory:/docker/1\n4:cpuacct,cpu:/docker/1")
     put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota)
@@ -87,7 +84,7 @@ def test_the_first_version_of_cgroups(root: Path, quota: str, expected: float) -
     assert observe_system(root, usable=(0,), window_s=0).quota == expected
 
 
-def test_a_system_that_reports_nothing_is_no_error(tmp_path: Path) -> None:
+def test_a_system_that_reports_nothing_is_no_error(tmp_path):
     found = observe_system(tmp_path, usable=(), window_s=0)
     assert found == ReportedSystem()
     findings = system_findings(found)
@@ -105,18 +102,18 @@ def test_a_system_that_reports_nothing_is_no_error(tmp_path: Path) -> None:
         ("sys/devices/system/cpu/online", "all"),
     ],
 )
-def test_files_that_say_something_else_are_as_good_as_none(root: Path, path: str, text: str) -> None:
+def test_files_that_say_something_else_are_as_good_as_none(root, path, text):
     put(root, path, text)
     assert system_findings(observe_system(root, usable=(0,), window_s=0))
 
 
-def test_a_quiet_machine_is_fit() -> None:
+def test_a_quiet_machine_is_fit():
     findings = system_findings(QUIET)
     assert [finding.state for finding in findings] == ["good"] * 5
     assert not any(finding.advice for finding in findings)
 
 
-def idle(**changed: float) -> ReportedSystem:
+def idle(**changed):
     return replace(QUIET, idle=replace(QUIET.idle, **changed))
 
 
@@ -138,7 +135,7 @@ def idle(**changed: float) -> ReportedSystem:
         (replace(QUIET, governors=("powersave",), clock_limits=(2e9, 2e9)), "clock", "good", "2 to 2 GHz"),
     ],
 )
-def test_what_is_said_of_made_up_machines(system: ReportedSystem, check: str, state: str, words: str) -> None:
+def test_what_is_said_of_made_up_machines(system, check, state, words):
     findings = {finding.check: finding for finding in system_findings(system)}
     assert findings[check].state == state
     assert words in findings[check].found
@@ -157,23 +154,23 @@ def test_what_is_said_of_made_up_machines(system: ReportedSystem, check: str, st
         (("poor", "bad", "good"), "not fit"),
     ],
 )
-def test_the_verdict_is_that_of_the_worst_finding(states: tuple[str, ...], expected: str) -> None:
+def test_the_verdict_is_that_of_the_worst_finding(states, expected):
     assert verdict(Finding("check", state, "found") for state in states) == expected
 
 
 class Named:
     """Stands for a device: of a kind, and perhaps a simulator."""
 
-    def __init__(self, kind: str, *, is_simulator: bool = False) -> None:
+    def __init__(self, kind, *, is_simulator=False):
         self.kind = kind
         self.is_simulator = is_simulator
 
 
-def test_warnings_before_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_before_measuring(monkeypatch):
     busy = replace(idle(busy=0.9, stolen=0.04), quota=1.5, usable=2, governors=("powersave",))
     seen = []
 
-    def observe(*, window_s: float) -> ReportedSystem:
+    def observe(*, window_s):
         seen.append(window_s)
         return busy
 

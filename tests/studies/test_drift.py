@@ -1,7 +1,5 @@
 """Whether a device is still as fast as when it was calibrated."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex import gather_feature_values
@@ -12,29 +10,29 @@ from perflex.timing.results import MeasurementFailure, Timing
 from uipick import ALL_GENERATORS, KernelCollection
 
 
-def timing(seconds: float) -> Timing:
+def timing(seconds):
     return Timing("k", seconds, 0.0, (seconds,))
 
 
 FAILURE = MeasurementFailure("k", "gone", "run", MeasurementError("gone"))
 
 
-def test_drift_is_the_median_ratio_less_one() -> None:
+def test_drift_is_the_median_ratio_less_one():
     assert drift([1.0, 2.0, 4.0], [timing(1.0), timing(2.5), timing(40.0)]) == pytest.approx(0.25)
     assert drift([2.0], [timing(1.0)]) == pytest.approx(-0.5)
 
 
-def test_failures_are_passed_over() -> None:
+def test_failures_are_passed_over():
     assert drift([1.0, 2.0], [FAILURE, timing(3.0)]) == pytest.approx(0.5)
     assert drift([1.0], [FAILURE]) is None
     assert drift([], []) is None
 
 
-def test_reference_times_are_those_of_the_calibration() -> None:
+def test_reference_times_are_those_of_the_calibration():
     tags = ["flops_madd_pattern", "dtype:float32", "groups_fit:True", "nelements:32768,65536,131072", "m:64"]
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
 
-    def law(_: str, sizes: dict[str, int]) -> float:
+    def law(_, sizes):
         return {32768: 5e-3, 65536: 1e-3, 131072: 4e-3}[sizes["nelements"]]
 
     table = gather_feature_values(["f_cl_wall_time_fake", "f_op_float32_madd"], kernels, device=FakeDevice(law))

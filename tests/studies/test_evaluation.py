@@ -1,13 +1,10 @@
 """The studies on a fake device whose law is a known model, the choice of the overlap, and the files."""
 
-from __future__ import annotations
-
 import csv
 import warnings
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,18 +16,13 @@ from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.models import load_model, measurement_kernels
 from perflex.reports.make import report
 from perflex.studies.evaluation.baselines import BASELINES, copy_kernel, distinct_bytes_of, work_of
-from perflex.studies.evaluation.files import SummaryRow, summary_rows, write_evaluation
-from perflex.studies.evaluation.overlap import OverlapChoice, choose_overlap
+from perflex.studies.evaluation.files import summary_rows, write_evaluation
+from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.result import Point, StudyResult
 from perflex.studies.evaluation.run import _with_predictions, evaluate_device
 from perflex.studies.evaluation.studies import STUDIES, plan_of
 from perflex.testing import FakeDevice
 from support.html_structure import Document
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from uipick import MeasurementKernel
 
 OUTPUT = "f_cl_wall_time_fake"
 GLOBAL, CHIP = "f_mem_access_tag:a", "f_op_float32_madd"
@@ -46,7 +38,7 @@ TRUTH = {
 }
 
 
-def table(truth: str, noise: float, seed: int = 1) -> FeatureTable:
+def table(truth, noise, seed=1):
     """Kernels with more or less memory access and on-chip work, timed with noise."""
     random = np.random.default_rng(seed)
     counts = np.array([(g, o) for g in (0, 1e5, 2e5, 4e5, 8e5) for o in (0, 1e5, 2e5, 4e5, 8e5, 16e5) if g or o])
@@ -61,13 +53,13 @@ def table(truth: str, noise: float, seed: int = 1) -> FeatureTable:
     )
 
 
-def chosen(models: dict[str, Model], fitted: FeatureTable, trial: FeatureTable) -> OverlapChoice:
+def chosen(models, fitted, trial):
     """Return the choice where all models are fitted to the same kernels, and each trial kernel is alone."""
     return choose_overlap(models, dict.fromkeys(models, fitted), trial, range(len(trial)))
 
 
 @pytest.mark.parametrize("truth", TRUTH)
-def test_the_overlap_that_made_the_times_is_chosen(truth: str) -> None:
+def test_the_overlap_that_made_the_times_is_chosen(truth):
     choice = chosen(MODELS, table(truth, 0.01), table(truth, 0.01, seed=2))
     assert choice.name == truth
     error = choice.candidate(truth).trial.rms
@@ -75,7 +67,7 @@ def test_the_overlap_that_made_the_times_is_chosen(truth: str) -> None:
     assert f"{truth} {100 * error:.1f} %" in choice.reason
 
 
-def test_trial_kernels_decide_where_there_are_any() -> None:
+def test_trial_kernels_decide_where_there_are_any():
     measured, trial = table("linear", 0.01), table("partial", 0.01)
     choice = chosen(MODELS, measured, trial)
     errors = {candidate.name: candidate.trial.rms for candidate in choice.candidates if candidate.fit is not None}
@@ -90,12 +82,12 @@ def test_trial_kernels_decide_where_there_are_any() -> None:
     assert choice.candidate("partial").trial.rms == pytest.approx(0.01, abs=0.008)
 
 
-def trial_of(seconds: list[float], counts: list[tuple[float, float]]) -> FeatureTable:
+def trial_of(seconds, counts):
     values = np.column_stack([seconds, np.array(counts, dtype=float)])
     return FeatureTable(OUTPUT, (OUTPUT, GLOBAL, CHIP), tuple(f"t{i}" for i in range(len(seconds))), values)
 
 
-def test_the_choice_goes_by_the_loss_before_the_error() -> None:
+def test_the_choice_goes_by_the_loss_before_the_error():
     # One model counts accesses alone and takes the slower variant for the faster one, with small errors; the other is
     # 30 % too long for both, and right about their order.
     models = {"near": Model(OUTPUT, f"p_g * {GLOBAL}"), "in order": Model(OUTPUT, f"p_o * {CHIP}")}
@@ -114,7 +106,7 @@ def test_the_choice_goes_by_the_loss_before_the_error() -> None:
     assert choose_overlap(models, tables, trial, [64, 96]).name == "near"
 
 
-def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason() -> None:
+def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason():
     models = {"other": Model(OUTPUT, f"p_x * {GLOBAL} + p_y * f_op_float64_add"), "linear": MODELS["linear"]}
     choice = chosen(models, table("linear", 0.01), table("linear", 0.01, seed=2))
     assert choice.name == "linear"
@@ -124,7 +116,7 @@ def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason() -> None:
         chosen({"other": models["other"]}, table("linear", 0.01), table("linear", 0.01, seed=2))
 
 
-def test_parameters_that_nothing_tells_are_named() -> None:
+def test_parameters_that_nothing_tells_are_named():
     models = {"both": Model(OUTPUT, f"p_g * {GLOBAL} + p_o * {CHIP} + p_x * 2 * {CHIP}")}
     candidate = chosen(models, table("linear", 0.01), table("linear", 0.01, seed=2)).candidate("both")
     assert candidate.fit is not None
@@ -133,7 +125,7 @@ def test_parameters_that_nothing_tells_are_named() -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_study_sizes_suit_all_variants(study: str) -> None:
+def test_study_sizes_suit_all_variants(study):
     step = STUDIES[study].rule.step
     for scale in (0.05, 0.3, 1.0, 30.0):
         sizes = [*STUDIES[study].trial_sizes_for(scale), *STUDIES[study].sizes_for(scale)]
@@ -148,7 +140,7 @@ def test_study_sizes_suit_all_variants(study: str) -> None:
 
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
-def test_no_model_is_calibrated_with_what_it_predicts(study: str, scale: float) -> None:
+def test_no_model_is_calibrated_with_what_it_predicts(study, scale):
     smallest = min(STUDIES[study].sizes_for(scale))
     for overlap, name in STUDIES[study].models.items():
         kernels = measurement_kernels(load_model(name), scale)
@@ -159,7 +151,7 @@ def test_no_model_is_calibrated_with_what_it_predicts(study: str, scale: float) 
 
 
 @cache
-def fdiff_kernels() -> dict[str, MeasurementKernel]:
+def fdiff_kernels():
     """Return all kernels of the study of finite differences by name."""
     study = STUDIES["fdiff"]
     kernels = [kernel for name in study.models.values() for kernel in measurement_kernels(load_model(name))]
@@ -169,7 +161,7 @@ def fdiff_kernels() -> dict[str, MeasurementKernel]:
 
 
 @cache
-def linear_seconds(label: str) -> float:
+def linear_seconds(label):
     """Return what the linear model says of one of them, with costs of our own."""
     model = load_model("fdiff_linear").model()
     costs = dict.fromkeys(model.params(), 2e-11) | {"p_launch": 4e-6, "p_group": 1e-8, "p_barrier": 3e-8}
@@ -177,11 +169,11 @@ def linear_seconds(label: str) -> float:
     return float(model.eval_with_kernel(costs, kernel, kernel.sizes))
 
 
-def evaluate_on_fake(largest_group: int):
+def evaluate_on_fake(largest_group):
     """Evaluate finite differences on a device that obeys the linear model, and has a limit on work-groups."""
     by_name = fdiff_kernels()
 
-    def law(label: str, sizes: dict[str, int]) -> float:
+    def law(label, sizes):
         if label == copy_kernel().name:
             return 4e-3
         if label not in by_name:  # the pilot, which tells how fast the device is
@@ -206,7 +198,7 @@ def evaluation():
 
 
 @pytest.mark.slow
-def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> None:
+def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted():
     evaluation = evaluate_on_fake(256)
     (result,) = evaluation.studies
     assert {point.variant for point in result.points} == {"16x16"}
@@ -217,14 +209,14 @@ def test_a_variant_that_cannot_run_is_skipped_and_the_other_one_predicted() -> N
     assert all("324 work-items, the device allows 256" in reason for reason in skipped.values())
 
 
-def test_a_study_that_cannot_run_is_an_error_that_says_why() -> None:
+def test_a_study_that_cannot_run_is_an_error_that_says_why():
     with pytest.raises(
         CalibrationError, match=r"no study can be evaluated on fake.*allows 4; study fdiff: none of its variants"
     ):
         evaluate_on_fake(4)
 
 
-def test_a_device_that_obeys_a_model_is_predicted(evaluation) -> None:
+def test_a_device_that_obeys_a_model_is_predicted(evaluation):
     (result,) = evaluation.studies
     # Each cost grows with n squared, so that the linear model and the in-core one are both right.
     assert result.choice.name == result.model
@@ -237,7 +229,7 @@ def test_a_device_that_obeys_a_model_is_predicted(evaluation) -> None:
     assert [entry.ratio for entry in evaluation.overlap] == [1, 2, 4, 8, 16, 32]
 
 
-def test_files(evaluation, tmp_path: Path) -> None:
+def test_files(evaluation, tmp_path):
     paths = {path.name for path in write_evaluation([evaluation], tmp_path)}
     assert {f"{name}.csv" for name in ("summary", "points", "parameters", "choices", "skipped", "devices")} <= paths
     assert {"overlap.png", "fdiff_fake_device_fake_platform.png"} <= paths
@@ -275,7 +267,7 @@ def test_files(evaluation, tmp_path: Path) -> None:
     assert loaded.params["p_tile16"] == pytest.approx(result.calibrations["linear"].params["p_tile16"])
 
 
-def judged(evaluation, measured: list[tuple[float, float]], **predicted: list[tuple[float, float]]) -> StudyResult:
+def judged(evaluation, measured, **predicted):
     """Return a result of two variants at sizes 1, 2, ...; the first two methods are models."""
     (template,) = evaluation.studies
     points = tuple(
@@ -290,7 +282,7 @@ def judged(evaluation, measured: list[tuple[float, float]], **predicted: list[tu
     return StudyResult(template.study, template.choice, names[0], fits, points, known, "reduced kernels")
 
 
-def test_models_are_judged_beside_what_knows_no_more(evaluation) -> None:
+def test_models_are_judged_beside_what_knows_no_more(evaluation):
     measured = [(1.0, 1.2), (2.0, 2.4)]
     result = judged(
         evaluation, measured,
@@ -331,15 +323,15 @@ def test_models_are_judged_beside_what_knows_no_more(evaluation) -> None:
     assert [row.beats_baselines for row in overall_rows(better)] == [False, True, None, None]
 
 
-def overall_rows(result: StudyResult) -> list[SummaryRow]:
+def overall_rows(result):
     return [row for row in summary_rows("device", result) if row.variant == "all"]
 
 
-def with_less(point: Point) -> Point:
+def with_less(point):
     return replace(point, predicted_s={**point.predicted_s, "in_order": 1.4 * point.measured_s})
 
 
-def test_a_loss_within_the_noise_is_none(evaluation) -> None:
+def test_a_loss_within_the_noise_is_none(evaluation):
     # The first takes b for faster, which is 0.9 % slower; times repeat to 1 %.
     result = judged(evaluation, [(1.0, 1.009)], near=[(1.0, 0.999)], far=[(1.5, 1.6)], scaled=[(2.0, 2.1)])
     assert result.accuracy("near").loss_mean == pytest.approx(0.009)
@@ -348,7 +340,7 @@ def test_a_loss_within_the_noise_is_none(evaluation) -> None:
     assert result.beats_baselines("near") is None
 
 
-def test_the_command_prints_models_beside_baselines(evaluation, monkeypatch, tmp_path, capfd) -> None:
+def test_the_command_prints_models_beside_baselines(evaluation, monkeypatch, tmp_path, capfd):
     monkeypatch.setattr("perflex.studies.evaluation.run.evaluate_device", lambda *_, **__: evaluation)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda spec: f"device {spec}")
     assert main(["evaluate", "fdiff", "--out", str(tmp_path)]) == 0
@@ -361,7 +353,7 @@ def test_the_command_prints_models_beside_baselines(evaluation, monkeypatch, tmp
     assert f"    {result.judgement}" in printed.splitlines()
 
 
-def test_a_model_that_predicts_no_time_is_left_out_and_named() -> None:
+def test_a_model_that_predicts_no_time_is_left_out_and_named():
     plan = plan_of(STUDIES["fdiff"], OUTPUT, 1.0)
     calibrations = {
         "linear": SimpleNamespace(predict=lambda _kernel, _sizes: 1e-3, doubts=lambda _kernel, _sizes: ()),
@@ -378,15 +370,15 @@ def test_a_model_that_predicts_no_time_is_left_out_and_named() -> None:
         _with_predictions(plan, SimpleNamespace(name="linear"), calibrations, "overlap")
 
 
-def test_doubts_about_predictions_are_one_line_per_study() -> None:
+def test_doubts_about_predictions_are_one_line_per_study():
     plan = plan_of(STUDIES["fdiff"], OUTPUT, 1.0)
     smallest = min(STUDIES["fdiff"].sizes)
 
-    def predict(_kernel: object, _sizes: dict[str, int]) -> float:
+    def predict(_kernel, _sizes):
         warnings.warn("this prediction is doubtful", PerflexWarning, stacklevel=1)
         return 1e-3
 
-    def doubts(_kernel: object, sizes: dict[str, int]) -> tuple[str, ...]:
+    def doubts(_kernel, sizes):
         return () if sizes["n"] <= smallest else (f"{sizes['n']} is too large", "and more")
 
     calibrations = {name: SimpleNamespace(predict=predict, doubts=doubts) for name in ("linear", "overlap")}
@@ -400,14 +392,14 @@ def test_doubts_about_predictions_are_one_line_per_study() -> None:
     assert text == f"fdiff: {shares}, the first because {large[0]} is too large"
 
 
-def test_a_study_without_times_is_reported(evaluation, tmp_path: Path) -> None:
+def test_a_study_without_times_is_reported(evaluation, tmp_path):
     empty = replace(evaluation, studies=(replace(evaluation.studies[0], points=()),))
     write_evaluation([empty], tmp_path)
     assert Document(report([tmp_path]))
     assert (tmp_path / "summary.csv").read_text().count("\n") == 1
 
 
-def test_baselines_of_a_device_that_obeys_a_model(evaluation) -> None:
+def test_baselines_of_a_device_that_obeys_a_model(evaluation):
     (result,) = evaluation.studies
     assert result.baselines == tuple(BASELINES)
     assert {name: result.knowledge[name] for name in ("linear", "incore")} == {

@@ -1,7 +1,5 @@
 """The program for a GPU machine ends in time, goes on where it was, and says what became of each step."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -14,12 +12,12 @@ BENCH = Path(__file__).parents[1] / "bench"
 
 
 @pytest.fixture(autouse=True)
-def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
+def _bench(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
 
 
 @pytest.mark.machine
-def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path):
     import gpu_study
 
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)  # left over'])"
@@ -31,10 +29,10 @@ def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path: P
     assert "left over" not in listed
 
 
-def test_steps_that_ended_well_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_ended_well_are_not_repeated(tmp_path, monkeypatch):
     import gpu_study
 
-    run: list[str] = []
+    run = []
     monkeypatch.setattr(gpu_study, "run", lambda step, *_: run.append(step.name) or "done")
     (tmp_path / "state.json").write_text(json.dumps({"devices": "done"}), encoding="utf-8")
     words = ["gpu_study", "--out", str(tmp_path), "--device", "x", "--only", "devices,doctor,judge"]

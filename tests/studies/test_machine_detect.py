@@ -1,9 +1,6 @@
 """Detecting a machine: a made-up system's files, a law's bandwidths found again, the file, and the command."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path  # noqa: TC003 - pytest resolves annotations of fixtures
 
 import pytest
 
@@ -20,14 +17,14 @@ CLOCK = 3e9
 KiB, MiB = 2**10, 2**20
 
 
-def put(root: Path, path: str, text: str) -> None:
+def put(root, path, text):
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text + "\n", encoding="utf-8")
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Path:
+def system(tmp_path):
     """Two nodes of two cores with two hardware threads each."""
     root = tmp_path / "root"
     put(root, "sys/devices/system/cpu/online", "0-7")
@@ -56,7 +53,7 @@ def system(tmp_path: Path) -> Path:
     return root
 
 
-def test_what_the_system_reports(system: Path) -> None:
+def test_what_the_system_reports(system):
     cpu = reported_cpu(system)
     assert (cpu.model, cpu.vendor, cpu.cores, cpu.domains, cpu.simd_bytes) == ("AMD Test 1", "AMD", 4, 2, 32)
     found = [(c.level, c.size_bytes, c.shared_by, c.line_bytes, c.ways) for c in cpu.caches]
@@ -73,7 +70,7 @@ def test_what_the_system_reports(system: Path) -> None:
         ("proc/cpuinfo", "model name"),
     ],
 )
-def test_what_is_missing_is_named_and_not_guessed(system: Path, path: str, words: str) -> None:
+def test_what_is_missing_is_named_and_not_guessed(system, path, words):
     (system / path).unlink()
     cpu = reported_cpu(system)
     assert any(words in entry for entry in cpu.missing)
@@ -85,7 +82,7 @@ def test_what_is_missing_is_named_and_not_guessed(system: Path, path: str, words
         assert cpu.domains is None
 
 
-def test_no_machine_without_caches(system: Path, tmp_path: Path) -> None:
+def test_no_machine_without_caches(system, tmp_path):
     (system / "sys/devices/system/cpu/cpu0/cache/index0/size").unlink()
     with pytest.raises(MachineError, match=r"does not report the caches .*L1: size.* write the machine file by hand"):
         reported_cpu(system)
@@ -100,7 +97,7 @@ TOGETHER = 1 / 6
 MADDS = {"float32": 32, "float64": 16}
 
 
-def law(label: str, sizes) -> float:
+def law(label, sizes):
     """The time of a launch: 50 microseconds, and what it goes through."""
     kind, *rest = label.split()
     if kind == "chain":
@@ -117,7 +114,7 @@ def law(label: str, sizes) -> float:
 
 
 @pytest.mark.parametrize("overlap", ["max", "sum"])
-def test_the_machine_of_a_known_law_is_found(system: Path, tmp_path: Path, overlap: str) -> None:
+def test_the_machine_of_a_known_law_is_found(system, tmp_path, overlap):
     found = detect_machine(FakeDevice(law), reported_cpu(system), overlap=overlap, quick=True)
     assert found.remarks == ()
     file = tmp_path / "found.yaml"
@@ -142,7 +139,7 @@ def test_the_machine_of_a_known_law_is_found(system: Path, tmp_path: Path, overl
     assert machine.memory_load_penalty == pytest.approx(max(0, 64 * (1 / 4 - 2 * TOGETHER)), abs=0.02)
 
 
-def test_every_number_has_a_source_and_assumptions_are_called_so(system: Path, tmp_path: Path) -> None:
+def test_every_number_has_a_source_and_assumptions_are_called_so(system, tmp_path):
     found = detect_machine(FakeDevice(law), reported_cpu(system), quick=True)
     file = tmp_path / "found.yaml"
     write_yaml(file, found.document)
@@ -152,23 +149,23 @@ def test_every_number_has_a_source_and_assumptions_are_called_so(system: Path, t
     assert kinds["L1.overlap"] == kinds["L3.victim"] == kinds["L1.write_allocate"] == "assumed"
 
 
-def test_a_cache_that_does_not_show_is_reported(system: Path) -> None:
-    def slow(label: str, sizes) -> float:
+def test_a_cache_that_does_not_show_is_reported(system):
+    def slow(label, sizes):
         return law(label.replace("L3 1", "memory 1"), sizes)
 
     found = detect_machine(FakeDevice(slow), reported_cpu(system), quick=True)
     assert any("L3: a working set of half its 16 MiB is loaded no faster than from memory" in r for r in found.remarks)
 
 
-def test_a_runtime_without_vectors_is_reported(system: Path) -> None:
-    def scalar(label: str, sizes) -> float:
+def test_a_runtime_without_vectors_is_reported(system):
+    def scalar(label, sizes):
         return law(label, sizes) * (20 if " L1 " in label else 1)
 
     remarks = detect_machine(FakeDevice(scalar), reported_cpu(system), quick=True).remarks
     assert any("makes no vectors" in remark for remark in remarks)
 
 
-def test_times_that_make_no_sense_are_errors(system: Path) -> None:
+def test_times_that_make_no_sense_are_errors(system):
     with pytest.raises(MachineError, match=r"took no longer .* does nothing else"):
         detect_machine(FakeDevice(lambda *_: 1e-3), reported_cpu(system), quick=True)
     with pytest.raises(MachineError, match="L2 was measured to be as fast as the level before it"):
@@ -181,22 +178,22 @@ def test_times_that_make_no_sense_are_errors(system: Path) -> None:
 class Busy:
     """A law's time, made longer by what else runs; `slow` says by what factor in each run of all kernels."""
 
-    def __init__(self, *slow: float) -> None:
+    def __init__(self, *slow):
         self._slow = slow
         self.runs = 0
 
-    def device(self) -> FakeDevice:
+    def device(self):
         slow = self._slow[min(self.runs, len(self._slow) - 1)]
         self.runs += 1
         return FakeDevice(lambda label, sizes: law(label, sizes) * (slow if "L3" in label else 1))
 
 
 @pytest.fixture(autouse=True)
-def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_limit(monkeypatch):
     monkeypatch.setattr(machine_detect, "_QUICK_LIMIT_S", 3600.0)
 
 
-def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
+def detected(system, busy, monkeypatch):
     plain = machine_detect.measure_rates
 
     def measured(caches, cores, _, **more):
@@ -206,7 +203,7 @@ def detected(system: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch):
     return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
 
 
-def test_runs_are_repeated_until_two_agree(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_repeated_until_two_agree(system, monkeypatch):
     busy = Busy(5.0, 1.0, 3.0, 1.04)
     found = detected(system, busy, monkeypatch)
     assert busy.runs == 4
@@ -215,13 +212,13 @@ def test_runs_are_repeated_until_two_agree(system: Path, monkeypatch: pytest.Mon
     assert "two runs agree within 10 %" in found.document["sources"]["one_core"]["text"]
 
 
-def test_a_quiet_machine_is_measured_twice(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_machine_is_measured_twice(system, monkeypatch):
     busy = Busy(1.0)
     assert detected(system, busy, monkeypatch).remarks == ()
     assert busy.runs == 2
 
 
-def test_runs_that_never_agree_are_told_and_written_down(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_never_agree_are_told_and_written_down(system, monkeypatch):
     busy = Busy(6.0, 5.0, 4.0, 3.0, 2.0)
     found = detected(system, busy, monkeypatch)
     assert busy.runs == 5
@@ -231,7 +228,7 @@ def test_runs_that_never_agree_are_told_and_written_down(system: Path, monkeypat
         assert "DOUBTFUL: 5 runs differ" in found.document["sources"][source]["text"]
 
 
-def test_a_run_that_makes_no_sense_is_taken_again(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_makes_no_sense_is_taken_again(system, monkeypatch):
     runs = iter((lambda *_: 1e-3, law, law))
     plain = machine_detect.measure_rates
     monkeypatch.setattr(
@@ -242,8 +239,8 @@ def test_a_run_that_makes_no_sense_is_taken_again(system: Path, monkeypatch: pyt
     assert detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True).remarks == ()
 
 
-def test_time_is_bounded_and_permanent_load_is_told() -> None:
-    def rates(value: float, disturbed: int = 0) -> Bandwidths:
+def test_time_is_bounded_and_permanent_load_is_told():
+    def rates(value, disturbed=0):
         return Bandwidths({"clock": value}, (disturbed, 20))
 
     values = iter((1e9, 2e9, 4e9))
@@ -260,15 +257,13 @@ def test_time_is_bounded_and_permanent_load_is_told() -> None:
     assert doubts == ["7 of 20 measurements were disturbed every time"]
 
 
-def test_no_cpu_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cpu_is_a_clear_error(monkeypatch):
     monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
     with pytest.raises(DeviceError, match=r"no OpenCL device is a CPU .*perflex\[cpu\]"):
         cpu_device()
 
 
-def test_the_command_writes_a_machine_that_can_be_shown(
-    system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_machine_that_can_be_shown(system, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine_detect, "cpu_device", lambda _: FakeDevice(law))
     monkeypatch.setattr(machine_detect, "reported_cpu", lambda: reported_cpu(system))
     out = tmp_path / "mine.yaml"
@@ -282,7 +277,7 @@ def test_the_command_writes_a_machine_that_can_be_shown(
     assert "end in .yaml" in capsys.readouterr().err
 
 
-def test_kernels_go_through_what_they_say(system: Path) -> None:
+def test_kernels_go_through_what_they_say(system):
     """Working sets lie inside their level and outside the one before it."""
     caches = reported_cpu(system).caches
     sizes = {(one.name, one.groups): one.size_bytes for one in machine_detect._working_sets(caches, 4)}

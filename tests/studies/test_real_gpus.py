@@ -1,14 +1,11 @@
 """The benchmark on measured times: two programs on two GPUs with made-up times whose law is known."""
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -17,9 +14,6 @@ import pytest
 from perflex import PerflexError, load_machine
 from perflex.errors import FileFormatError, MachineError
 from sample_kernels import make
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 sys.path.append(str(Path(__file__).parents[1] / "bench"))
 
@@ -49,25 +43,25 @@ EVERY = [*product(("copy", "add"), SIZES, BLOCKS)]
 
 
 @lru_cache
-def kernel(program: str, block: int) -> Any:
+def kernel(program, block):
     right = {"copy": "a[i]", "add": "a[i] + 1"}[program]
     made = make("{[i]: 0 <= i < n}", f"out[i] = {right}", {"a": np.float32})
     made = lp.assume(made, f"n >= 1 and n mod {block} = 0")
     return lp.split_iname(made, "i", block, outer_tag="g.0", inner_tag="l.0")
 
 
-def seconds(gpu: str, program: str, n: int, block: int) -> float:
+def seconds(gpu, program, n, block):
     launch, group, add = LAWS[gpu]
     # As if measured: off by up to NOISE.
     off = NOISE * math.sin(n // 1000 + block)
     return (launch + group * n / block + (add * n / 32 if program == "add" else 0.0)) * (1 + off)
 
 
-def label(program: str, n: int, block: int) -> str:
+def label(program, n, block):
     return f"{program} n={n} block={block}"
 
 
-def row(gpu: str, program: str, n: int, block: int, **changed: Any) -> MeasuredRow:
+def row(gpu, program, n, block, **changed):
     known = MeasuredRow(
         data="made up",
         gpu=gpu,
@@ -85,17 +79,17 @@ ROWS = [row(gpu, *one) for gpu, one in product(LAWS, EVERY)]
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
+def model(tmp_path):
     (tmp_path / "law.yaml").write_text(MODEL, encoding="utf-8")
     return str(tmp_path / "law.yaml")
 
 
 @pytest.fixture(autouse=True)
-def one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_draw(monkeypatch):
     monkeypatch.setattr(trials, "SEEDS", (3,))
 
 
-def said(found: Any, method: str, knows: str, **wanted: Any) -> Mapping[str, float]:
+def said(found, method, knows, **wanted):
     """Return what a method predicts, by label, of cases with some properties."""
     (one,) = [one for one in found[0] if (one.name, one.knowledge) == (method, knows)]
     return {
@@ -105,7 +99,7 @@ def said(found: Any, method: str, knows: str, **wanted: Any) -> Mapping[str, flo
     }
 
 
-def test_every_method_predicts_what_is_computed_by_hand(model: str) -> None:
+def test_every_method_predicts_what_is_computed_by_hand(model):
     found = real_gpus.predictions(ROWS, ["V100"], ["perflex", "factor", "roofline"], model, draws=9, workers=1)
     left_out = {"study": "one program left out", "gpu": "V100"}
     peaks = {gpu: load_machine(gpu) for gpu in LAWS}
@@ -146,7 +140,7 @@ def test_every_method_predicts_what_is_computed_by_hand(model: str) -> None:
     assert "| V100 | 10 | perflex | 10 samples | 2 | 1.00 |" in text
 
 
-def test_an_unknown_gpu_method_or_folder_is_an_error_that_helps(tmp_path: Path) -> None:
+def test_an_unknown_gpu_method_or_folder_is_an_error_that_helps(tmp_path):
     with pytest.raises(MachineError, match="no times of the GPU 'Three'; they have T4, V100"):
         choose(ROWS, ["Three"])
     with pytest.raises(PerflexError, match="no method is called 'guess'; there are perflex"):
@@ -159,13 +153,13 @@ def test_an_unknown_gpu_method_or_folder_is_an_error_that_helps(tmp_path: Path) 
         choose([*ROWS, ROWS[0]])
 
 
-def test_short_rows_and_repeats_are_left_out() -> None:
+def test_short_rows_and_repeats_are_left_out():
     short = row("V100", "copy", 64, 64, seconds=19e-6)
     again = row("V100", "copy", SIZES[0], 64, note="repeat", seconds=1.0)
     assert choose([*ROWS, short, again]) == (ROWS, [short])
 
 
-def test_launches_add_up() -> None:
+def test_launches_add_up():
     launches = ((kernel("copy", 64), {"n": 128}, 3), (kernel("add", 64), {"n": 64}, 2))
     rows = [row("V100", "copy", 128, 64, launches=launches), ROWS[0]]
     values, roofline = count(rows, ["f_sync_kernel_launch", "f_thread_groups", "f_op_float32_add"])

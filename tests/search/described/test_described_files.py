@@ -1,7 +1,5 @@
 """Measured spaces on disk, descriptions, pruning, and the strategy for Kernel Tuner."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

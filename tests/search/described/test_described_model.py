@@ -1,7 +1,5 @@
 """The analytic model of described kernels, its learned correction, and the tuner, on times of a known model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

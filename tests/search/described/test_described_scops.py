@@ -1,7 +1,5 @@
 """Features of descriptions against counts from the Scop of single configurations, and against hardware counters."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

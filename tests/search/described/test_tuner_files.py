@@ -1,19 +1,13 @@
 """Files that other tuners write: KTT's results, its T4 files, and those of CLBlast's tuners."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from perflex import load_described_space, load_description
 from perflex.errors import FileFormatError
-from perflex.search.described.description import Description, platform_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from perflex.search.described.description import platform_of
 
 VECTORS = """
 schema: perflex-description/1
@@ -44,12 +38,12 @@ T4_TIMES = {32: 90.656, 64: 62.816, 128: 64.127}
 
 
 @pytest.fixture
-def vectors(tmp_path: Path) -> Description:
+def vectors(tmp_path):
     (tmp_path / "vectors.yaml").write_text(VECTORS)
     return load_description(tmp_path / "vectors.yaml")
 
 
-def ktt_result(size: int, time: float, status: str = "Ok") -> dict[str, Any]:
+def ktt_result(size, time, status="Ok"):
     return {
         "ComputationResults": [{"Duration": time, "KernelFunction": "vectorAddition", "Overhead": 9253.058}],
         "Configuration": [{"Name": "multiply_block_size", "Value": size, "ValueType": "UnsignedInt"}],
@@ -61,7 +55,7 @@ def ktt_result(size: int, time: float, status: str = "Ok") -> dict[str, Any]:
     }
 
 
-def t4_result(size: int, time: float, invalidity: str = "correct") -> dict[str, Any]:
+def t4_result(size, time, invalidity="correct"):
     measured = [{"name": "time", "unit": "", "value": time}, {"name": "dram__sectors_read.sum", "unit": "", "value": 1}]
     return {
         "configuration": {"multiply_block_size": str(size)},
@@ -72,12 +66,12 @@ def t4_result(size: int, time: float, invalidity: str = "correct") -> dict[str, 
     }
 
 
-def write(folder: Path, document: Any, name: str = "a.json") -> Path:
+def write(folder, document, name="a.json"):
     (folder / name).write_text(json.dumps(document))
     return folder / name
 
 
-def test_ktt_files(vectors: Description, tmp_path: Path) -> None:
+def test_ktt_files(vectors, tmp_path):
     results = [ktt_result(*pair) for pair in KTT_TIMES.items()]
     results += [ktt_result(256, 1.8446744073709552e16), ktt_result(256, 3.0, "ValidationFailed")]
     path = write(tmp_path, {"Metadata": KTT_METADATA, "Results": results, "UserData": {"who": "me"}})
@@ -92,7 +86,7 @@ def test_ktt_files(vectors: Description, tmp_path: Path) -> None:
     assert load_described_space(path, vectors).times.tolist() == [0.002]
 
 
-def test_t4_files_of_ktt_state_their_unit_once(vectors: Description, tmp_path: Path) -> None:
+def test_t4_files_of_ktt_state_their_unit_once(vectors, tmp_path):
     results = [*(t4_result(*pair) for pair in T4_TIMES.items()), t4_result(256, 1.0, "compile")]
     path = write(tmp_path, {"schema_version": "1.0.0", "metadata": T4_METADATA, "results": results})
     found = load_described_space(path, vectors)
@@ -100,7 +94,7 @@ def test_t4_files_of_ktt_state_their_unit_once(vectors: Description, tmp_path: P
     assert (found.device, found.excluded) == (T4_METADATA["device"], {"failed or without a time": 1})
 
 
-def clblast(rows: list[tuple[float, dict[str, int]]], **stated: str) -> dict[str, Any]:
+def clblast(rows, **stated):
     """Return what PrintTimingsToFileAsJSON of CLBlast's src/tuning/tuning.cpp writes."""
     parameters = {
         "GEMMK": 0, "KREG": 1, "KWG": 32, "KWI": 2, "MDIMA": 8, "MDIMC": 8, "MWG": 64, "NDIMB": 8, "NDIMC": 8,
@@ -116,7 +110,7 @@ def clblast(rows: list[tuple[float, dict[str, int]]], **stated: str) -> dict[str
     }  # fmt: skip
 
 
-def test_files_of_clblasts_tuners_with_their_sizes(tmp_path: Path) -> None:
+def test_files_of_clblasts_tuners_with_their_sizes(tmp_path):
     rows = [(1.25, {}), (2.5, {"MWG": 32}), (0.0, {"NWG": 32}), (3.4e38, {"NWG": 128}), (4.0, {"MWG": 128, "VWM": 8})]
     found = load_described_space(write(tmp_path, clblast(rows)), "gemm")
     assert found.times.tolist() == [0.00125, 0.0025, 0.004]
@@ -136,9 +130,7 @@ def test_files_of_clblasts_tuners_with_their_sizes(tmp_path: Path) -> None:
         ({"MWG": 48}, r"none has MWG % \(MDIMC\*VWM\) == 0 and MWG % \(MDIMA\*VWM\) == 0"),
     ],
 )
-def test_another_algorithm_or_type_is_not_taken_for_the_described(
-    own: dict[str, int], message: str, tmp_path: Path
-) -> None:
+def test_another_algorithm_or_type_is_not_taken_for_the_described(own, message, tmp_path):
     with pytest.raises(FileFormatError, match=message):
         load_described_space(write(tmp_path, clblast([(1.0, own)])), "gemm")
 
@@ -155,6 +147,6 @@ def test_another_algorithm_or_type_is_not_taken_for_the_described(
         (clblast([(math.inf, {})]), "has no tunable multiply_block_size"),
     ],
 )
-def test_what_is_no_such_file(document: Any, message: str, vectors: Description, tmp_path: Path) -> None:
+def test_what_is_no_such_file(document, message, vectors, tmp_path):
     with pytest.raises(FileFormatError, match=message):
         load_described_space(write(tmp_path, document), vectors)
