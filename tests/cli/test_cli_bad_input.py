@@ -153,6 +153,10 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("demo --out file", "cannot write to file"),
         ("demo --out file/out", "cannot write to file/out"),
         ("demo --out .", "no usable device"),
+        ("demo --out . --device no_such_device", "no_such_device"),
+        ("demo --sizes 100", "cannot read sizes '100'; give positive multiples of 16"),
+        ("demo --sizes a,b", "cannot read sizes 'a,b'"),
+        ("demo --sizes 0", "cannot read sizes '0'"),
         ("diagnose none.yaml", "none.yaml"),
         ("diagnose c.yaml --out c.yaml", "cannot write to"),
         # Times of others, and other devices

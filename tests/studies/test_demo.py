@@ -13,15 +13,15 @@ import pytest
 from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calibration.ready import REFERENCE_RATE, multiply_add_rate
-from perflex.errors import CalibrationError, FileFormatError, MeasurementError, PerflexWarning
+from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.models import MATRIX_SIZES, load_model, measurement_kernels
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation.baselines import copy_kernel
-from perflex.studies.evaluation.result import Point
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 SIZES = (288, 416, 544, 672, 800, 928)
+WRITTEN = ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
 
 
@@ -35,14 +35,6 @@ def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale):
     assert demo_study().small_size_for(scale) == 16 * (smallest // 32) < smallest
     assert demo_study((512, 256)).small_size_for(scale) == 128
     assert demo_study((16, 32)).small_size_for(scale) is None
-
-
-def test_ranks(result):
-    measured = {(64, "a"): (1.0, 1.1), (64, "b"): (2.0, 1.6), (96, "a"): (4.0, 3.0), (96, "b"): (3.0, 3.9)}
-    points = tuple(Point(name, size, m, 0.0, {"matmul_sq": p}) for (size, name), (p, m) in measured.items())
-    rows = demo_rows(replace(result.studies[0], points=points))
-    assert [(row.predicted_rank, row.measured_rank) for row in rows] == [(1, 1), (2, 2), (2, 1), (1, 2)]
-    assert rows[0].relative_error == pytest.approx(1 / 1.1 - 1)
 
 
 @cache
@@ -104,9 +96,7 @@ def test_where_the_model_is_true_the_demo_finds_it(result):
     assert summary["geomean_error"]["prefetch"] < 0.01
     assert summary["geomean_error"]["no_prefetch"] < 0.01
     (study,) = result.studies
-    assert {kernel.partition("(")[0] for kernel in study.calibrations["matmul_sq"].fit.kernels}.isdisjoint(
-        {"matmul_sq"}
-    )
+    assert not [kernel for kernel in study.calibrations["matmul_sq"].fit.kernels if kernel.startswith("matmul_sq(")]
     assert [(row.size, row.variant) for row in demo_rows(study)] == [
         (96, "prefetch"), (96, "no_prefetch"), (160, "prefetch"), (160, "no_prefetch"),
     ]  # fmt: skip
@@ -135,28 +125,6 @@ def test_files_that_scripts_read(result, tmp_path):
     picture = imread(tmp_path / "matmul.png")
     assert picture.shape[1] >= 800
     assert picture.std() > 0.05
-
-
-def test_unwritable_folder(result, tmp_path):
-    with pytest.raises(FileFormatError, match="cannot write the demo's results"):
-        write_demo(result, tmp_path / "not there")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--sizes", "100"], "cannot read sizes '100'; give positive multiples of 16"),
-        (["--sizes", "a,b"], "cannot read sizes 'a,b'"),
-        (["--sizes", "0"], "cannot read sizes '0'"),
-        (["--device", "no_such_device"], "no_such_device"),
-    ],
-)
-def test_bad_options_are_one_line_and_exit_code_2(words, message, tmp_path, capfd):
-    assert main(["demo", "--out", str(tmp_path / "out"), *words]) == 2
-    error = capfd.readouterr().err.strip()
-    assert error.startswith("perflex: error: ")
-    assert message in error
-    assert "\n" not in error
 
 
 @pytest.fixture
@@ -203,28 +171,19 @@ def test_the_command_prints_what_was_found(demo_run, result, tmp_path, capfd):
     assert not {"nothing", "reduced kernels", "short launch"} & set(re.split(r"\s{2,}|\n", printed))
     assert re.search(r"^drift [+-]0\.0 %: change of measurement kernels", printed, re.MULTILINE)
     assert "odd multiples" not in printed
-    assert printed.splitlines()[-4:] == [str(path) for path in write_order(out)]
+    assert printed.splitlines()[-4:] == [str(out / name) for name in WRITTEN]
     assert remarks == "device: device mine\nwarning: p_add is not determined\n"
-
-
-def write_order(folder):
-    names = ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
-    assert sorted(names) == sorted(path.name for path in folder.iterdir())
-    return [folder / name for name in names]
 
 
 def test_quiet_prints_the_paths_alone(demo_run, tmp_path, capfd):
     assert main(["demo", "--out", str(tmp_path), "--quiet"]) == 0
     printed, remarks = capfd.readouterr()
-    assert printed.splitlines() == [str(path) for path in write_order(tmp_path)]
-    assert remarks == ""
+    assert (printed.splitlines(), remarks) == ([str(tmp_path / name) for name in WRITTEN], "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(WRITTEN)
     assert demo_run[0]["sizes"] == ()
-
-
-def test_sizes_that_the_demo_chose_are_explained(demo_run, tmp_path, capfd):
+    # Sizes that the demo chose are explained.
     assert main(["demo", "--out", str(tmp_path)]) == 0
     assert "sizes are odd multiples of 32" in capfd.readouterr().out
-    assert demo_run
 
 
 def test_a_target_that_does_not_run_is_an_error(monkeypatch):

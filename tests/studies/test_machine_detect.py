@@ -62,24 +62,23 @@ def test_what_the_system_reports(system):
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "words", "unknown"),
     [
-        ("sys/devices/system/cpu/cpu0/cache/index3/size", "L3: size"),
-        ("sys/devices/system/cpu/cpu0/cache/index2/ways_of_associativity", "L2: ways_of_associativity"),
-        ("sys/devices/system/node/has_cpu", "NUMA nodes"),
-        ("proc/cpuinfo", "model name"),
+        ("sys/devices/system/cpu/cpu0/cache/index3/size", "L3: size", lambda cpu: len(cpu.caches) == 2),
+        (
+            "sys/devices/system/cpu/cpu0/cache/index2/ways_of_associativity",
+            "L2: ways_of_associativity",
+            lambda cpu: cpu.caches[1].ways is None,
+        ),
+        ("sys/devices/system/node/has_cpu", "NUMA nodes", lambda cpu: cpu.domains is None),
+        ("proc/cpuinfo", "model name", lambda _: True),
     ],
 )
-def test_what_is_missing_is_named_and_not_guessed(system, path, words):
+def test_what_is_missing_is_named_and_not_guessed(system, path, words, unknown):
     (system / path).unlink()
     cpu = reported_cpu(system)
     assert any(words in entry for entry in cpu.missing)
-    if "index3" in path:
-        assert [cache.level for cache in cpu.caches] == [1, 2]
-    if "index2" in path:
-        assert cpu.caches[1].ways is None
-    if "node" in path:
-        assert cpu.domains is None
+    assert unknown(cpu)
 
 
 def test_no_machine_without_caches(system, tmp_path):
@@ -149,20 +148,19 @@ def test_every_number_has_a_source_and_assumptions_are_called_so(system, tmp_pat
     assert kinds["L1.overlap"] == kinds["L3.victim"] == kinds["L1.write_allocate"] == "assumed"
 
 
-def test_a_cache_that_does_not_show_is_reported(system):
-    def slow(label, sizes):
-        return law(label.replace("L3 1", "memory 1"), sizes)
-
-    found = detect_machine(FakeDevice(slow), reported_cpu(system), quick=True)
-    assert any("L3: a working set of half its 16 MiB is loaded no faster than from memory" in r for r in found.remarks)
-
-
-def test_a_runtime_without_vectors_is_reported(system):
-    def scalar(label, sizes):
-        return law(label, sizes) * (20 if " L1 " in label else 1)
-
-    remarks = detect_machine(FakeDevice(scalar), reported_cpu(system), quick=True).remarks
-    assert any("makes no vectors" in remark for remark in remarks)
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            lambda label, sizes: law(label.replace("L3 1", "memory 1"), sizes),
+            "L3: a working set of half its 16 MiB is loaded no faster than from memory",
+        ),
+        (lambda label, sizes: law(label, sizes) * (20 if " L1 " in label else 1), "makes no vectors"),
+    ],
+)
+def test_what_does_not_show_is_reported(system, changed, words):
+    remarks = detect_machine(FakeDevice(changed), reported_cpu(system), quick=True).remarks
+    assert any(words in remark for remark in remarks)
 
 
 def test_times_that_make_no_sense_are_errors(system):
@@ -175,68 +173,50 @@ def test_times_that_make_no_sense_are_errors(system):
         )  # fmt: skip
 
 
-class Busy:
-    """A law's time, made longer by what else runs; `slow` says by what factor in each run of all kernels."""
-
-    def __init__(self, *slow):
-        self._slow = slow
-        self.runs = 0
-
-    def device(self):
-        slow = self._slow[min(self.runs, len(self._slow) - 1)]
-        self.runs += 1
-        return FakeDevice(lambda label, sizes: law(label, sizes) * (slow if "L3" in label else 1))
-
-
 @pytest.fixture(autouse=True)
 def _no_limit(monkeypatch):
     monkeypatch.setattr(machine_detect, "_QUICK_LIMIT_S", 3600.0)
 
 
-def detected(system, busy, monkeypatch):
-    plain = machine_detect.measure_rates
+def slowed(factor):
+    return lambda label, sizes: law(label, sizes) * (factor if "L3" in label else 1)
+
+
+def detected(system, monkeypatch, *laws):
+    """Detect a machine whose runs of all kernels follow one law after the other; return how many there were, too."""
+    plain, left = machine_detect.measure_rates, list(laws)
 
     def measured(caches, cores, _, **more):
-        return plain(caches, cores, busy.device(), **more)
+        return plain(caches, cores, FakeDevice(left.pop(0)), **more)
 
     monkeypatch.setattr(machine_detect, "measure_rates", measured)
-    return detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
+    found = detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True)
+    return found, len(laws) - len(left)
 
 
-def test_runs_are_repeated_until_two_agree(system, monkeypatch):
-    busy = Busy(5.0, 1.0, 3.0, 1.04)
-    found = detected(system, busy, monkeypatch)
-    assert busy.runs == 4
-    assert found.remarks == ()
+@pytest.mark.parametrize(
+    ("laws", "expected"),
+    [
+        ([law, law, law], 2),
+        # Until two agree; a run that makes no sense is taken again.
+        ([slowed(5.0), slowed(1.0), slowed(3.0), slowed(1.04), law], 4),
+        ([lambda *_: 1e-3, law, law, law], 3),
+    ],
+)
+def test_runs_are_repeated_until_two_agree(system, monkeypatch, laws, expected):
+    found, runs = detected(system, monkeypatch, *laws)
+    assert (runs, found.remarks) == (expected, ())
     assert found.rates.rate("L3") == pytest.approx(CLOCK * 16, rel=0.01)
     assert "two runs agree within 10 %" in found.document["sources"]["one_core"]["text"]
 
 
-def test_a_quiet_machine_is_measured_twice(system, monkeypatch):
-    busy = Busy(1.0)
-    assert detected(system, busy, monkeypatch).remarks == ()
-    assert busy.runs == 2
-
-
 def test_runs_that_never_agree_are_told_and_written_down(system, monkeypatch):
-    busy = Busy(6.0, 5.0, 4.0, 3.0, 2.0)
-    found = detected(system, busy, monkeypatch)
-    assert busy.runs == 5
+    found, runs = detected(system, monkeypatch, *map(slowed, (6.0, 5.0, 4.0, 3.0, 2.0, 1.0)))
+    assert runs == 5
     (remark,) = [one for one in found.remarks if "5 runs" in one]
     assert "5 runs differ in 4 numbers by up to 33 % (L3" in remark
     for source in ("one_core", "streams"):
         assert "DOUBTFUL: 5 runs differ" in found.document["sources"][source]["text"]
-
-
-def test_a_run_that_makes_no_sense_is_taken_again(system, monkeypatch):
-    runs = iter((lambda *_: 1e-3, law, law))
-    plain = machine_detect.measure_rates
-    monkeypatch.setattr(
-        machine_detect,
-        "measure_rates",
-        lambda caches, cores, _, **more: plain(caches, cores, FakeDevice(next(runs)), **more),
-    )
-    assert detect_machine(FakeDevice(law), reported_cpu(system), overlap="max", quick=True).remarks == ()
 
 
 def test_time_is_bounded_and_permanent_load_is_told():
