@@ -117,12 +117,6 @@ def test_prune_reads_the_built_code_and_leaves_out_what_does_not_build(built):
     assert cause == "cannot be built: # loads are too many"
 
 
-def test_tune_reads_the_built_code(built):
-    found = searched(small_space(), {"n": 4096}, device=FAKE, calibration=calibration_of(CODE))
-    assert built == [9]
-    assert len(found.space) == 6
-
-
 def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(built):
     calibration, sizes = calibration_of(CODE), {"n": 4096}
     kernels = {"1": scaled(lsize=32, repeats=1), "4": scaled(lsize=32, repeats=4)}
@@ -137,16 +131,15 @@ def test_kernels_that_do_not_build_are_an_error_of_rank_and_a_warning_of_prune(b
     assert len(built) == 4
 
 
-@pytest.mark.parametrize("how", [rank, prune, searched])
+@pytest.mark.parametrize(
+    "how", [rank, prune, lambda space, calibration, sizes: searched(space, sizes, device=FAKE, calibration=calibration)]
+)
 def test_without_the_device_the_cause_is_said(how):
     calibration = calibration_of(CODE, device={"name": "Some CPU", "platform": "Some runtime"})
-    options = {} if how is not searched else {"device": FAKE}
-    arguments = (small_space(), calibration, {"n": 4096}) if how is not searched else (small_space(), {"n": 4096})
-    options |= {"calibration": calibration} if how is searched else {}
     with pytest.raises(
         (FeatureError, DeviceError), match=r"the calibration is of Some CPU .*; predict where the device"
     ):
-        how(*arguments, **options)
+        how(small_space(), calibration, {"n": 4096})
 
 
 def loopy_axpy(width):

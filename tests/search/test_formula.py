@@ -41,10 +41,8 @@ def test_names_and_pickling():
     formula = parse_formula("b*a + b if c else max(a, 1)")
     assert formula.names == ("c", "b", "a")
     assert pickle.loads(pickle.dumps(formula)) == formula
-
-
-def test_division_by_zero_is_not_an_error():
-    assert parse_formula("1/x")({"x": np.array([0.0, 2.0])}).tolist() == [np.inf, 0.5]
+    # Texts are no names.
+    assert parse_formula("kind == 'tiled' and a in (b, 'c')", SCALARS).names == ("kind", "a", "b")
 
 
 @pytest.mark.parametrize(
@@ -117,10 +115,6 @@ def test_texts_and_groups_in_constraints(text, expected):
     assert scalar(text, kind="tiled", a=3) is expected
 
 
-def test_texts_are_no_names():
-    assert parse_formula("kind == 'tiled' and a in (b, 'c')", SCALARS).names == ("kind", "a", "b")
-
-
 @pytest.mark.parametrize(
     ("text", "culprit"),
     [
@@ -138,13 +132,17 @@ def test_arithmetic_of_what_is_no_number_is_refused(text, culprit):
         scalar(text, kind="tiled", a=3)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("2**64", 2**64), ("a**-64 * 2**64", 1.0), ("1.5 ** 64.0", 1.5**64)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("2**64", 2**64), ("a**-64 * 2**64", 1.0), ("1.5 ** 64.0", 1.5**64)),
+        *((text, None) for text in ("2**65", "a**-65", "1 ** 64.5", "2 ** 8 ** 3", "0 ** (a * 33)", "1 ** 1e999")),
+    ],
+)
 def test_exponents_up_to_64(text, expected):
-    assert scalar(text, a=2) == expected
-
-
-@pytest.mark.parametrize("text", ["2**65", "a**-65", "1 ** 64.5", "2 ** 8 ** 3", "0 ** (a * 33)", "1 ** 1e999"])
-def test_larger_exponents_are_refused(text):
+    if expected is not None:
+        assert scalar(text, a=2) == expected
+        return
     with pytest.raises(ValueError, match="an exponent may not exceed 64"):
         scalar(text, a=2)
 

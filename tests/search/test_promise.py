@@ -131,13 +131,14 @@ def test_bad_input_is_refused(arguments, text):
         keep_by_promise(arguments.pop("predicted"), **arguments)
 
 
-@pytest.mark.parametrize("wrong", [{"loss": "5%"}, {"confidence": None}, {"loss": True}])
-def test_a_promise_is_of_numbers(wrong):
-    with pytest.raises(ValueError, match="must be a number"):
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        *((wrong, "must be a number") for wrong in ({"loss": "5%"}, {"confidence": None}, {"loss": True})),
+        *(({"loss": loss}, r"e\.g\.") for loss in (-0.1, math.nan)),
+        *(({"confidence": confidence}, r"e\.g\.") for confidence in (0.0, 1.0)),
+    ],
+)
+def test_what_is_no_promise_is_refused(wrong, text):
+    with pytest.raises(ValueError, match=text):
         Promise(**wrong)
-
-
-@pytest.mark.parametrize(("loss", "confidence"), [(-0.1, 0.9), (math.nan, 0.9), (0.1, 0.0), (0.1, 1.0)])
-def test_a_promise_out_of_range_is_refused(loss, confidence):
-    with pytest.raises(ValueError, match=r"e\.g\."):
-        Promise(loss, confidence)

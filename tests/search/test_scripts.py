@@ -98,26 +98,25 @@ def test_launches_are_those_of_kernel_tuner(tmp_path, problem, more, settings, l
     assert (kernel.local, kernel.groups) == (local, groups)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "pathlib.Path('add.cl').read_text()",
-        "lambda p: pathlib.Path('add.cl').read_text()",
-        "['add.cl', 'add.h']",
-        "pathlib.Path('add.cl')",
-    ],
-)
+READ = "pathlib.Path('add.cl').read_text()"
+
+
+@pytest.mark.parametrize("source", [READ, f"lambda p: {READ}", "['add.cl', 'add.h']", "pathlib.Path('add.cl')"])
 def test_sources_are_files_texts_or_functions(tmp_path, source, monkeypatch):
     path = script(tmp_path, source)
     monkeypatch.chdir(tmp_path)  # which Kernel Tuner's users are in
     assert kernel_of(load_space(path), block_size_x=32, width=1).local == (32,)
 
 
-def test_restrictions_are_texts_or_functions(tmp_path):
-    wanted = [(b, w) for b in (32, 64, 128) for w in (1, 2, 4) if b * w <= 128]
-    for given in ("['block_size_x * width <= 128']", "lambda p: p['block_size_x'] * p['width'] <= 128"):
-        space = load_space(script(tmp_path, more=f"restrictions={given}, "))
-        assert [(each["block_size_x"], each["width"]) for each in space] == wanted
+RESTRICTED = [(b, w) for b in (32, 64, 128) for w in (1, 2, 4) if b * w <= 128]
+
+
+@pytest.mark.parametrize(
+    "given", ["['block_size_x * width <= 128']", "lambda p: p['block_size_x'] * p['width'] <= 128"]
+)
+def test_restrictions_are_texts_or_functions(tmp_path, given):
+    space = load_space(script(tmp_path, more=f"restrictions={given}, "))
+    assert [(each["block_size_x"], each["width"]) for each in space] == RESTRICTED
 
 
 def test_sizes_of_a_script_are_those_of_its_grid(tmp_path):
@@ -135,6 +134,9 @@ def test_words_behind_a_script_are_its_arguments(tmp_path):
         load_space(path)
 
 
+CALL = "import kernel_tuner\nkernel_tuner.tune_kernel({})\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -142,19 +144,10 @@ def test_words_behind_a_script_are_its_arguments(tmp_path):
         ("print('done')\n", "ended without a call of kernel_tuner.tune_kernel"),
         ("raise SystemExit(0)\n", "ended without a call"),
         ("x = (\n", "line 1: SyntaxError"),
-        ("import kernel_tuner\nkernel_tuner.tune_kernel('k', 5, 1, [], {'a': [1]})\n", "int, which is no source"),
-        (
-            "import kernel_tuner\nkernel_tuner.tune_kernel('k', 'x\\n', 1, [], 7)\n",
-            "cannot use its call of tune_kernel",
-        ),
-        (
-            "import kernel_tuner\nkernel_tuner.tune_kernel('k', 'nothing.cl', 1, [], {'a': [1]})\n",
-            "cannot read .*nothing.cl",
-        ),
-        (
-            "import kernel_tuner\nkernel_tuner.tune_kernel('k', 'x\\n', 'm', [], {'a': [1]})\n",
-            "names 'm', which is no tunable",
-        ),
+        (CALL.format("'k', 5, 1, [], {'a': [1]}"), "int, which is no source"),
+        (CALL.format("'k', 'x\\n', 1, [], 7"), "cannot use its call of tune_kernel"),
+        (CALL.format("'k', 'nothing.cl', 1, [], {'a': [1]}"), "cannot read .*nothing.cl"),
+        (CALL.format("'k', 'x\\n', 'm', [], {'a': [1]}"), "names 'm', which is no tunable"),
     ],
 )
 def test_scripts_that_cannot_be_used(tmp_path, text, message):
@@ -180,18 +173,15 @@ def test_the_example_is_the_same_as_a_script_and_as_a_file():
 
 def t1(folder, **changes):
     (folder / "add.cl").write_text(KERNEL, encoding="utf-8")
+    vector = {"Type": "float", "MemoryType": "Vector", "Size": 65536}
     kernel = {
-        "Language": "OpenCL",
-        "KernelName": "add",
-        "KernelFile": "add.cl",
-        "LocalSize": {"X": "block_size_x"},
-        "GlobalSize": {"X": "65536 // width"},
+        "Language": "OpenCL", "KernelName": "add", "KernelFile": "add.cl",
+        "LocalSize": {"X": "block_size_x"}, "GlobalSize": {"X": "65536 // width"},
         "Arguments": [
-            {"Name": "c", "Type": "float", "MemoryType": "Vector", "Size": 65536},
-            {"Name": "a", "Type": "float", "MemoryType": "Vector", "Size": 65536},
+            {"Name": "c", **vector}, {"Name": "a", **vector},
             {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 65536},
         ],
-    }
+    }  # fmt: skip
     tuned = {
         "TuningParameters": [
             {"Name": "block_size_x", "Values": "[32] + [2**i for i in range(6, 8)]"},
@@ -216,25 +206,20 @@ def t1(folder, **changes):
 )
 def test_t1_files(tmp_path, changes, groups):
     space = load_space(t1(tmp_path, **changes))
-    wanted = [(b, w) for b in (32, 64, 128) for w in (1, 2, 4) if b * w <= 128]
-    assert [tuple(one.values()) for one in space] == wanted
+    assert [(each["block_size_x"], each["width"]) for each in space] == RESTRICTED
     assert space.sizes == {"n": 65536}
     kernel = kernel_of(space, block_size_x=64, width=2)
     assert (kernel.local, kernel.groups) == ((64,), groups)
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("[1, 2.5, -3]", [1, 2.5, -3]),
-        ("list(range(4, 13, 4))", [4, 8, 12]),
-        ("range(3)", [0, 1, 2]),
-        ("(1,) + [i * 2 for i in [3, 5]]", [1, 6, 10]),
-        ("['a', 'b']", ["a", "b"]),
-    ],
-)
-def test_values_in_words(text, values):
-    assert values_of(text) == values
+VALUES = {
+    "[1, 2.5, -3]": [1, 2.5, -3], "list(range(4, 13, 4))": [4, 8, 12], "range(3)": [0, 1, 2],
+    "(1,) + [i * 2 for i in [3, 5]]": [1, 6, 10], "['a', 'b']": ["a", "b"],
+}  # fmt: skip
+
+
+def test_values_in_words():
+    assert {text: values_of(text) for text in VALUES} == VALUES
 
 
 HOSTILE = "__import__('os').getcwd()", "[open('x')]", "range(10**9)", "list(9)", "x", "[", "[i.real for i in [1]]"
@@ -268,17 +253,6 @@ global: [n / width]
 tunables: {block_size_x: [32, 64], width: [1, 2]}
 sizes: {n: 4096}
 """
-
-
-def test_a_file_of_perflex(tmp_path):
-    (tmp_path / "add.cl").write_text(KERNEL, encoding="utf-8")
-    path = tmp_path / "add.yaml"
-    path.write_text(FILE, encoding="utf-8")
-    space = load_space(path)
-    loads = count_features(
-        space.kernel({"block_size_x": 64, "width": 2}), {"n": 1 << 20}, identifiers=["f_mem_access_global_load"]
-    )
-    assert [entry.value for entry in loads] == [1 << 20]
 
 
 @pytest.mark.parametrize(

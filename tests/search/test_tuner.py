@@ -95,12 +95,22 @@ def test_predictions_are_available():
     assert np.corrcoef(np.log(tuner.predicted), np.log(TIMES))[0, 1] > 0.98
 
 
-@pytest.mark.parametrize("prior", [[1.0], [1.0] * 239 + [math.nan], ["soon"] * 240])
-def test_bad_priors_and_names(prior):
-    with pytest.raises(CalibrationError, match="prior must be a positive time"):
-        Tuner(GRID, prior=prior)
-    with pytest.raises(CalibrationError, match="a name for each"):
-        Tuner(GRID, names=["a"])
+@pytest.mark.parametrize(
+    ("features", "more", "text"),
+    [
+        *((GRID, {"prior": prior}, "prior must be a positive time") for prior in ([1.0], [1.0] * 239 + [math.nan])),
+        (GRID, {"prior": ["soon"] * 240}, "prior must be a positive time"),
+        (GRID, {"names": ["a"]}, "a name for each"),
+        *(
+            (table, {}, "finite table of numbers")
+            for table in (["a", "b"], [[1.0], [1.0, 2.0]], [[[1.0]]], [[], []], [[1.0], [math.nan]])
+        ),
+        (np.ones((5, 2)), {}, "same features"),
+    ],
+)
+def test_what_is_no_space(features, more, text):
+    with pytest.raises(CalibrationError, match=text):
+        Tuner(features, **more)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +129,6 @@ def test_bad_options(arguments, text):
         SearchOptions(**arguments)
 
 
-@pytest.mark.parametrize("features", [["a", "b"], [[1.0], [1.0, 2.0]], [[[1.0]]], [[], []], [[1.0], [math.nan]]])
-def test_features_that_are_no_table(features):
-    with pytest.raises(CalibrationError, match="finite table of numbers"):
-        Tuner(features)
-    with pytest.raises(CalibrationError, match="same features"):
-        Tuner(np.ones((5, 2)))
-
-
 def test_one_variant_is_measured_and_kept():
     tuner = Tuner([[4.0, 2.0]])
     (asked,) = tuner.ask(3)
@@ -140,34 +142,27 @@ def test_one_variant_is_measured_and_kept():
         _ = tuner.predicted
 
 
-def test_variants_are_told_by_name():
+@pytest.mark.parametrize(
+    ("which", "seconds", "text"),
+    [
+        ("tile=8", 1.0, "2 variants are named"),
+        ("tile=9", 1.0, "no variant 'tile=9'"),
+        *((which, 1.0, "its number, its name or its settings") for which in ([1], None, 1.5)),
+        ({"tile": 8}, 1.0, "no variant"),
+        ("tile=4", 1.0, "already has a time"),
+        (0, 1.0, "already has a time"),
+        (999, 1.0, "no variant 999"),
+        *((1, seconds, "None if it failed") for seconds in ("Failed", "1.0", [1.0], math.inf, 0.0, -1.0)),
+    ],
+)
+def test_what_is_no_time_of_a_variant_is_refused(which, seconds, text):
     tuner = Tuner(GRID[:3], names=["tile=4", "tile=8", "tile=8"])
     tuner.tell("tile=4", 3.0)
     assert tuner.best.number == 0
-    for which, text in (
-        ("tile=8", "2 variants are named"),
-        ("tile=9", "no variant 'tile=9'"),
-        ([1], "its number, its name or its settings"),
-        (None, "its number, its name or its settings"),
-        (1.5, "its number, its name or its settings"),
-        ({"tile": 8}, "no variant"),
-    ):
-        with pytest.raises(CalibrationError, match=text):
-            tuner.tell(which, 1.0)
-
-
-def test_what_is_no_time_of_a_variant_is_refused():
-    tuner = Tuner(GRID)
-    tuner.tell(3, 1.0)
-    for which, seconds, text in (
-        (3, 1.0, "already has a time"),
-        (999, 1.0, "no variant 999"),
-        *((0, seconds, "None if it failed") for seconds in ("Failed", "1.0", [1.0], math.inf, 0.0, -1.0)),
-    ):
-        with pytest.raises(CalibrationError, match=text):
-            tuner.tell(which, seconds)
+    with pytest.raises(CalibrationError, match=text):
+        tuner.tell(which, seconds)
     with pytest.raises(CalibrationError, match="cost of measuring"):
-        tuner.tell(0, 1.0, cost_s=math.nan)
+        tuner.tell(1, 1.0, cost_s=math.nan)
     assert len(tuner.history) == 1
 
 
@@ -210,27 +205,6 @@ def test_tuning_where_nothing_runs():
 
     with pytest.raises(MeasurementError, match=r"no reason given \(2\)"):
         tune(space, {"n": 1024}, device=FakeDevice(reasonless))
-
-
-def test_a_variant_that_builds_no_more_loses_nothing():
-    built = []
-
-    def once(*, lsize, repeats):
-        built.append(lsize)
-        if lsize == 32 and built.count(32) > 1:
-            msg = "out of licences"
-            raise OSError(msg)
-        return scaled(lsize=lsize, repeats=repeats)
-
-    space = VariantSpace(once, {"lsize": (16, 32, 64), "repeats": (1,)})
-    found = tune(space, {"n": 1024}, device=FakeDevice(fake_seconds))
-    assert dict(found.failures) == {"build: OSError: out of licences": 1}
-    assert {step.name: math.isnan(step.seconds) for step in found.history} == {
-        "lsize=16, repeats=1": False,
-        "lsize=32, repeats=1": True,
-        "lsize=64, repeats=1": False,
-    }
-    assert found.best.name == "lsize=16, repeats=1"
 
 
 class Inline(Executor):

@@ -77,6 +77,11 @@ def test_values_of_numpy_become_plain():
         ({"a": None}, "not NoneType"),
         ({"a": np.ones((2, 2))}, "not ndarray"),
         ({"a": object}, "not type"),
+        ({}, "no parameters"),
+        ({"a": ()}, "has no values"),
+        ({"a": (1, 1)}, "twice"),
+        ({"a b": (1,)}, "identifier"),
+        ({"a": ([1],)}, "must be numbers, texts or truth values"),
     ],
 )
 def test_what_is_no_parameter(parameters, text):
@@ -88,6 +93,8 @@ def test_what_is_no_parameter(parameters, text):
 def test_a_size_is_one_number(size):
     with pytest.raises(SpaceError, match="size n must be one number"):
         small_space().extract(FEATURES, {"n": size})
+    with pytest.raises(MissingSizeError):
+        small_space().extract(FEATURES)
 
 
 @pytest.mark.parametrize("constraints", [None, (), "a < 9", is_small, [is_small]])
@@ -114,21 +121,6 @@ def test_texts_that_cannot_be_evaluated(text):
         list(VariantSpace(nothing, {"rows": (1, 2)}, [text]))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({}, "no parameters"),
-        ({"a": ()}, "has no values"),
-        ({"a": (1, 1)}, "twice"),
-        ({"a b": (1,)}, "identifier"),
-        ({"a": ([1],)}, "must be numbers, texts or truth values"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(SpaceError, match=message):
-        VariantSpace(nothing, parameters)
-
-
 def test_build_must_take_the_parameters():
     with pytest.raises(SpaceError, match="cannot be called with lsize, other"):
         VariantSpace(scaled, {"lsize": (8,), "other": (1,)})
@@ -136,18 +128,17 @@ def test_build_must_take_the_parameters():
         VariantSpace(nothing, {"a": (1, 2)}, 5)
 
 
-def test_contradicting_constraints_are_told():
-    space = VariantSpace(nothing, {"a": (1, 2), "b": (1, 2)}, ["a < b", "a > b"])
-    with pytest.raises(SpaceError, match=r"contradict.*a < b \(3\); a > b \(1\)"):
-        space.extract(FEATURES)
-    space = VariantSpace(nothing, {"a": (1, 2)}, ["a > 0", "a > 5"])
-    with pytest.raises(SpaceError, match="no setting fulfils the constraint 'a > 5'"):
-        space.extract(FEATURES)
-
-
-def test_no_valid_variant():
-    with pytest.raises(SpaceError, match=r"no valid variant of 2 combinations: build returned no kernel \(2\)"):
-        VariantSpace(nothing, {"a": (1, 2)}).extract(FEATURES)
+@pytest.mark.parametrize(
+    ("parameters", "constraints", "text"),
+    [
+        ({"a": (1, 2), "b": (1, 2)}, ["a < b", "a > b"], r"contradict.*a < b \(3\); a > b \(1\)"),
+        ({"a": (1, 2)}, ["a > 0", "a > 5"], "no setting fulfils the constraint 'a > 5'"),
+        ({"a": (1, 2)}, [], r"no valid variant of 2 combinations: build returned no kernel \(2\)"),
+    ],
+)
+def test_spaces_without_a_variant(parameters, constraints, text):
+    with pytest.raises(SpaceError, match=text):
+        VariantSpace(nothing, parameters, constraints).extract(FEATURES)
 
 
 def test_extraction_counts_causes_and_repeated_kernels():
@@ -190,11 +181,6 @@ def test_a_function_that_cannot_be_sent():
         pytest.raises(ExecutorError, match="cannot be sent"),
     ):
         space.extract(FEATURES, {"n": 64}, run=RunOptions(executor=executor))
-
-
-def test_missing_sizes_are_an_error_not_an_exclusion():
-    with pytest.raises(MissingSizeError):
-        small_space().extract(FEATURES)
 
 
 def test_kernels_are_built_anew():

@@ -62,48 +62,41 @@ def check_small(found):
     }
 
 
-def test_cache_files(small, tmp_path):
-    path = tmp_path / "cache.json"
-    path.write_text(json.dumps(cache(ROWS)))
-    found = load_described_space(path, small)
-    check_small(found)
-    assert found.device == "A GPU"
-    packed = tmp_path / "cache.json.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    check_small(load_described_space(packed, small))
-
-
-def test_cache_that_was_left_open(small, tmp_path):
-    path = tmp_path / "cache.json"
-    path.write_text(json.dumps(cache(ROWS))[:-2] + ",")
-    check_small(load_described_space(path, small))
+def test_caches_whole_left_open_and_packed_and_tables(small, tmp_path):
+    text = json.dumps(cache(ROWS))
+    table = "\n".join(",".join(map(str, row)) for row in [("items", "depth", "time_ms"), *ROWS])
+    # A spreadsheet's table begins with a mark.
+    for name, content, device in (
+        ("cache.json", text.encode(), "A GPU"),
+        ("open.json", text[:-2].encode() + b",", "A GPU"),
+        ("cache.json.gz", gzip.compress(text.encode()), "A GPU"),
+        ("GPU.csv", table.encode(), "GPU"),
+        ("sheet.csv", table.encode("utf-8-sig"), "sheet"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        found = load_described_space(tmp_path / name, small)
+        check_small(found)
+        if name != "open.json":
+            assert found.device == device
+    (tmp_path / "cache.json.gz").write_bytes((packed := gzip.compress(text.encode()))[:20] + b"\xff" * 10 + packed[30:])
+    with pytest.raises(FileFormatError, match="cannot read"):
+        load_described_space(tmp_path / "cache.json.gz", small)
 
 
 def test_t4_files_and_units(small, tmp_path):
-    def results(unit):
-        for items, depth, time in ROWS:
-            configuration = {"items": items, "depth": depth}
-            if isinstance(time, str):
-                yield {"configuration": configuration, "invalidity": "compile", "measurements": []}
-            else:
-                value = {"name": "time", "value": time * 1000, "unit": unit}
-                yield {"configuration": configuration, "invalidity": "correct", "measurements": [value]}
+    def result(items, depth, time, unit):
+        failed = isinstance(time, str)
+        value = [] if failed else [{"name": "time", "value": time * 1000, "unit": unit}]
+        state = "compile" if failed else "correct"
+        return {"configuration": {"items": items, "depth": depth}, "invalidity": state, "measurements": value}
 
     path = tmp_path / "t4.json"
-    path.write_text(json.dumps({"results": list(results("us"))}))
+    path.write_text(json.dumps({"results": [result(*row, "us") for row in ROWS]}))
     check_small(load_described_space(path, small))
     for unit in ("", "parsec"):
-        path.write_text(json.dumps({"results": list(results(unit))}))
+        path.write_text(json.dumps({"results": [result(*row, unit) for row in ROWS]}))
         with pytest.raises(FileFormatError, match="unit"):
             load_described_space(path, small)
-
-
-def test_tables(small, tmp_path):
-    path = tmp_path / "GPU.csv"
-    with path.open("w", newline="") as stream:
-        csv.writer(stream).writerows([("items", "depth", "time_ms"), *ROWS])
-    check_small(load_described_space(path, small))
-    assert load_described_space(path, small).device == "GPU"
 
 
 @pytest.mark.parametrize(
@@ -163,11 +156,6 @@ def test_bad_descriptions_are_named(tmp_path, old, new, message):
         load_description(path)
 
 
-def test_a_description_is_a_name_or_a_file():
-    with pytest.raises(FileFormatError, match="by its name or its file"):
-        load_description(5)
-
-
 def test_the_same_settings_of_two_sizes_are_two_kernels(small, tmp_path):
     path = tmp_path / "sizes.csv"
     path.write_text("items,depth,size,time_ms\n64,1,1024,1\n64,1,4096,4\n64,1,4096,6\n")
@@ -187,18 +175,6 @@ def test_rows_that_only_fail_to_be_numbers_are_counted(small, tmp_path):
     assert found.excluded == {"failed or without a time": 1, "settings that are no numbers": 4}
 
 
-def test_tables_of_spreadsheets_and_damaged_archives(small, tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("items,depth,time_ms\n64,1,3\n", encoding="utf-8-sig")
-    assert load_described_space(path, small).times.tolist() == [3e-3]
-    content = bytearray(gzip.compress(json.dumps(cache(ROWS * 20)).encode()))
-    content[20:30] = b"\xff" * 10
-    packed = tmp_path / "a.json.gz"
-    packed.write_bytes(bytes(content))
-    with pytest.raises(FileFormatError, match="cannot read"):
-        load_described_space(packed, small)
-
-
 def test_model_that_gives_no_time(small, tmp_path):
     path = tmp_path / "zero.yaml"
     path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
@@ -211,35 +187,34 @@ def test_model_that_gives_no_time(small, tmp_path):
     assert whole.batch[whole.decision.kept].sum() == 1
 
 
-def test_too_many_combinations(tmp_path):
-    many = "".join(f"  t{i}: {{meaning: x, values: {list(range(20))}}}\n" for i in range(9))
-    path = tmp_path / "many.yaml"
-    path.write_text(DESCRIPTION.replace("constants:", many + "constants:"))
-    with pytest.raises(FileFormatError, match="4608000000000 combinations"):
-        load_description(path).space()
+MANY = "".join(f"  t{i}: {{meaning: x, values: {list(range(20))}}}\n" for i in range(9))
 
 
-def test_constraint_without_a_value_is_not_fulfilled(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[items*depth <= 256]", "[items > 64, items < 64]", "contradict"),
+        ("constants:", f"{MANY}constants:", "4608000000000 combinations"),
+        ("f_groups*items*depth", "1/(items - 64)", r"f_work .* items=64"),
+    ],
+)
+def test_descriptions_that_describe_nothing(tmp_path, old, new, message):
+    path = tmp_path / "bad.yaml"
+    path.write_text(DESCRIPTION.replace(old, new))
+    description = load_description(path)
+    with pytest.raises(FileFormatError, match=message):
+        description.compute(description.space(), {})
+
+
+def test_a_description_is_a_name_or_a_file(tmp_path):
+    for wrong, message in ((5, "by its name or its file"), ("convolutions", "did you mean 'convolution'")):
+        with pytest.raises(FileFormatError, match=message):
+            load_description(wrong)
+    # A constraint without a value is not fulfilled.
     path = tmp_path / "nan.yaml"
     path.write_text(DESCRIPTION.replace("items*depth <= 256", "size % (depth - 1)"))
     found = load_description(path).valid({"items": np.array([64.0, 64]), "depth": np.array([1.0, 4])})
     assert found.tolist() == [False, True]
-
-
-def test_constraints_that_contradict(tmp_path):
-    path = tmp_path / "none.yaml"
-    path.write_text(DESCRIPTION.replace("[items*depth <= 256]", "[items > 64, items < 64]"))
-    with pytest.raises(FileFormatError, match="contradict"):
-        load_description(path).space()
-    with pytest.raises(FileFormatError, match="did you mean 'convolution'"):
-        load_description("convolutions")
-
-
-def test_feature_that_is_not_finite(tmp_path):
-    path = tmp_path / "bad.yaml"
-    path.write_text(DESCRIPTION.replace("f_groups*items*depth", "1/(items - 64)"))
-    with pytest.raises(FileFormatError, match=r"f_work .* items=64"):
-        load_description(path).compute({"items": [32, 64], "depth": [1, 1]}, {})
 
 
 @pytest.fixture(scope="module")
@@ -249,32 +224,28 @@ def measured():
 
 
 def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
-    by_number = prune(measured, measured=measured.sample(60), keep=12)
-    without = [prune(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03)]
-    assert without[0].decision.kept.tolist() == without[1].decision.kept.tolist()
+    by_number, by_share = (prune(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03))
+    assert by_number.decision.kept.tolist() == by_share.decision.kept.tolist()
     assert by_number.keeps_near_best
-    for pruning in (by_number, *without):
-        kept = pruning.decision.kept
-        assert len(pruning.kept) == 12
-        # Of the batch only its fastest is kept.
-        assert kept[pruning.batch[kept]].tolist() == [np.nanargmin(pruning.measured)]
-        assert [variant.number for variant in pruning.kept] == kept.tolist()
-    batch, kept = without[0].batch, without[0].decision.kept
-    assert sorted(without[0].predicted[kept[~batch[kept]]]) == sorted(without[0].predicted[~batch])[:11]
+    batch, kept = by_number.batch, by_number.decision.kept
+    assert [variant.number for variant in by_number.kept] == kept.tolist()
+    assert len(kept) == 12
+    # Of the batch only its fastest is kept.
+    assert kept[batch[kept]].tolist() == [np.nanargmin(by_number.measured)]
+    assert sorted(by_number.predicted[kept[~batch[kept]]]) == sorted(by_number.predicted[~batch])[:11]
+    sizes = np.abs(by_number.analytic.predicted[~batch] / measured.known[~batch] - 1)
     assert set(by_number.errors) == {"analytic", "with the correction"}
+    assert by_number.errors["analytic"] == pytest.approx(np.exp(np.log(sizes).mean()))
     promised = prune(measured, measured=measured.sample(60), keep=Promise(0.05, 0.9))
     assert promised.decision.met
     assert promised.keeps_near_best
     assert (by_number.allowed_loss, promised.allowed_loss) == (0.05, 0.05)
-    rest = ~by_number.batch
-    sizes = np.abs(by_number.analytic.predicted[rest] / measured.known[rest] - 1)
-    assert by_number.errors["analytic"] == pytest.approx(np.exp(np.log(sizes).mean()))
     assert len(promised.kept) < 200
     by_number.to_csv(tmp_path / "kept.csv")
     with (tmp_path / "kept.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert (len(rows), sum(row["kept"] == "1" for row in rows)) == (400, 12)
-    assert sum(row["batch"] == "1" for row in rows) == 60
+    assert [sum(row[name] == "1" for row in rows) for name in ("kept", "batch")] == [12, 60]
+    assert len(rows) == 400
 
 
 def test_all_times_of_a_pruning_are_in_seconds(small, tmp_path):
@@ -323,35 +294,25 @@ def test_pruning_of_all_that_the_description_allows(measured):
         found.kernel(first)
 
 
-@pytest.mark.parametrize(
-    ("samples", "keep", "message"),
-    [
-        (401, 5, "401 samples"),
-        (0, 5, "0 samples"),
-        (20, 0, "at least one"),
-        (20, 1.5, "share"),
-        (20, float("nan"), "share"),
-        (20, "5%", "keep"),
-        (20, True, "keep"),
-        (2.5, 5, "2.5 samples"),
-    ],
-)
-def test_pruning_refuses_nonsense(measured, samples, keep, message):
-    with pytest.raises(CalibrationError, match=message):
-        prune(measured, measured=measured.sample(samples), keep=keep)
+def pruned_by(space, measured=20, **more):
+    return prune(space, measured=space.sample(measured) if isinstance(measured, int | float) else measured, **more)
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        *(({"measured": count}, f"{count} samples") for count in (401, 0, 2.5)),
+        *(({"keep": keep}, "keep") for keep in ("5%", True)),
+        *(({"keep": keep}, "share") for keep in (1.5, float("nan"))),
+        ({"keep": 0}, "at least one"),
         ({"measured": [400]}, "numbers, 0 to 399"),
         ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
         ({"sizes": {"n": 1}}, "no calibration; leave them out"),
     ],
 )
-def test_pruning_of_a_described_space_refuses_what_is_another_kinds(measured, more, message):
+def test_pruning_refuses_nonsense(measured, more, message):
     with pytest.raises(CalibrationError, match=message):
-        prune(measured, **more)
+        pruned_by(measured, **more)
 
 
 @pytest.fixture
