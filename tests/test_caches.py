@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -186,22 +187,22 @@ def test_stale_entries_are_made_again(api, how, tmp_path):
     fresh = run(script, variables)
     assert fresh.returncode == 0, fresh.stderr
     files = list((tmp_path / ".cache" / "pytools").glob("*.sqlite"))
-    entries = 0
-    for file in files:
-        with sqlite3.connect(file) as connection:
-            entries += connection.execute("UPDATE dict SET key_value = ?", (stale(how),)).rowcount
-        connection.close()
-    assert entries >= 3  # what was preprocessed, scheduled and generated
+
+    def rows_of(statement):
+        rows = 0
+        for file in files:
+            with closing(sqlite3.connect(file)) as connection, connection:
+                done = connection.execute(statement, (stale(how),))
+                rows += done.rowcount if statement.startswith("UPDATE") else len(done.fetchall())
+        return rows
+
+    # What was preprocessed, scheduled and generated.
+    assert rows_of("UPDATE dict SET key_value = ?") >= 3
     again = run(script, variables)
     assert again.returncode == 0, again.stderr
     assert again.stdout == fresh.stdout
     # They were written anew.
-    left = 0
-    for file in files:
-        with sqlite3.connect(file) as connection:
-            left += connection.execute("SELECT count(*) FROM dict WHERE key_value = ?", (stale(how),)).fetchone()[0]
-        connection.close()
-    assert left == 0
+    assert rows_of("SELECT 1 FROM dict WHERE key_value = ?") == 0
 
 
 @pytest.mark.machine

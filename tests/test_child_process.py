@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, process_pool, signal_name
+from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, process_pool
 from support.processes import gone
 
 # A net: beside other work a process takes many times as long to begin.
@@ -106,27 +106,21 @@ def test_output_and_end_of_a_process_that_is_not_asked():
     assert gone(int(slow.output))
 
 
-def test_signals_have_names_or_numbers():
-    assert (signal_name(11), signal_name(99)) == ("SIGSEGV", "signal 99")
-
-
 def test_stack_dumps_are_no_last_words():
+    dump = (
+        b"LLVM ERROR: Cannot select: intrinsic\n"
+        b"PLEASE submit a bug report to https://x.org and include the crash backtrace.\n"
+        b"Stack dump:\n0.\tRunning pass 'X86 DAG->DAG'\n"
+        b" #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)\n"
+        b"/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]\n"
+    )
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         words = StreamReader(stream)
         os.write(write, b"earlier\n")
         while words.count < 8:
             time.sleep(0.001)
-        dump = [
-            "LLVM ERROR: Cannot select: intrinsic",
-            "PLEASE submit a bug report to https://x.org and include the crash backtrace.",
-            "Stack dump:",
-            "0.\tRunning pass 'X86 DAG->DAG'",
-            " #0 0x00007f33 llvm::sys::PrintStackTrace (/usr/lib/libLLVM.so+0xd4f4)",
-            "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f2]",
-            "",
-        ]
-        os.write(write, "\n".join(dump).encode())
+        os.write(write, dump)
         os.close(write)
         words.finish()
         assert words.last_line(8) == "LLVM ERROR: Cannot select: intrinsic"
@@ -139,14 +133,9 @@ def test_an_interrupt_does_not_wait_for_a_pool(start_method):
     interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     began = time.monotonic()
     interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        _sleep_in_a_pool(start_method)
-    assert time.monotonic() - began < 10
-
-
-def _sleep_in_a_pool(start_method):
-    with process_pool(2, start_method) as pool:
+    with pytest.raises(KeyboardInterrupt), process_pool(2, start_method) as pool:
         pool.submit(time.sleep, 60).result()
+    assert time.monotonic() - began < 10
 
 
 POOL = """
@@ -164,7 +153,6 @@ with process_pool(2, {start_method!r}) as pool:
 def test_workers_of_a_pool_end_with_a_process_that_is_killed(start_method):
     words = [sys.executable, "-c", POOL.format(start_method=start_method)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         parent.kill()
         # All of its processes have to end before its streams do.

@@ -24,25 +24,15 @@ def files(tmp_path):
     return found
 
 
-def test_the_page_has_these_examples(files):
+def test_the_examples_are_read(files):
     assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml"}
-
-
-def test_model(files):
     model = load_model(files["model.yaml"])
     assert set(model.parameters) == {"p_launch", "p_load"}
     for entry in model.measurement_kernels:
         assert KernelCollection(ALL_GENERATORS).matching_generators([tag for tag in entry.tags if ":" not in tag])
-
-
-def test_machine(files):
     machine = load_machine(files["machine.yaml"])
     assert (machine.kind, machine.compute_units, machine.clock_hz) == ("cpu", 8, 3.2e9)
-
-
-def test_times(files):
-    table = load_times(files["times.csv"])
-    assert [row.seconds for row in table.rows] == pytest.approx([180.5e-6, 1391e-6])
+    assert [row.seconds for row in load_times(files["times.csv"]).rows] == pytest.approx([180.5e-6, 1391e-6])
 
 
 def test_description(files):
@@ -59,11 +49,9 @@ def test_description(files):
 
 
 def test_the_page_names_every_schema():
-    named = set(re.findall(r"`(perflex-[a-z]+/\d+)`", PAGE))
-    used = set()
+    schema, used = r"perflex-[a-z]+/\d+", set()
     for folder in ("models", "calib_data"):
         for path in (TOP / folder).rglob("*.yaml"):
-            first = path.read_text(encoding="utf-8").partition("\n")[0]
-            used |= set(re.findall(r"perflex-[a-z]+/\d+", first))
-    assert used <= named
+            used |= set(re.findall(schema, path.read_text(encoding="utf-8").partition("\n")[0]))
     assert used
+    assert used <= set(re.findall(f"`({schema})`", PAGE))

@@ -77,7 +77,6 @@ def begun(rest):
         for number, handler in before.items():
             signal.signal(number, handler)
         try:
-            assert guard.stdout is not None
             command, child = map(int, guard.stdout.readline().split())
             yield guard, command
             assert gone(command, 2)
@@ -119,14 +118,8 @@ def test_an_interrupt_while_perflex_is_imported_is_one_line(words, module, tmp_p
     (tmp_path / "sitecustomize.py").write_text(EARLY.format(module=module), encoding="utf-8")
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        done = subprocess.run(
-            [*words, "devices"],
-            env=os.environ | {"PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        own = os.environ | {"PYTHONPATH": str(tmp_path)}
+        done = subprocess.run([*words, "devices"], env=own, capture_output=True, text=True, check=False, timeout=60)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", BY_KEY)
@@ -151,10 +144,11 @@ def test_a_signal_to_the_whole_group_is_one_interrupt(number):
         assert guard.returncode == 130
 
 
-def test_children_end_with_a_guard_that_is_killed():
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_children_end_with_a_guard_that_is_killed_and_a_hangup_is_passed_on(number):
     with begun(IN_LIBRARY) as (guard, _):
-        guard.kill()
-        assert guard.wait(20) == -signal.SIGKILL
+        guard.send_signal(number)
+        assert guard.wait(20) == -number
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV])
@@ -163,12 +157,6 @@ def test_a_command_that_a_signal_ends_ends_its_guard_in_the_same_way(number):
         os.kill(command, number)
         assert guard.communicate(timeout=20) == ("", "")
         assert guard.returncode == -number
-
-
-def test_a_hangup_is_passed_on():
-    with begun(IN_LIBRARY) as (guard, _):
-        guard.send_signal(signal.SIGHUP)
-        assert guard.wait(20) == -signal.SIGHUP
 
 
 def test_a_command_that_ends_leaves_nobody_and_its_exit_code():
@@ -180,7 +168,6 @@ def test_a_command_that_ends_leaves_nobody_and_its_exit_code():
 @pytest.mark.parametrize("seconds", [0, 60], ids=["at its end", "when interrupted"])
 def test_processes_that_left_the_command_end_with_it(seconds):
     with begun(DAEMON.format(seconds=seconds)) as (guard, _):
-        assert guard.stdout is not None
         daemon = int(guard.stdout.readline())
         if seconds:
             guard.send_signal(signal.SIGINT)
@@ -193,7 +180,6 @@ def test_interrupts_that_were_ignored_still_are():
     code = COMMAND.format(rest="child.kill(); child.wait(1); time.sleep(2)")
     words = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable, code]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as guard:
-        assert guard.stdout is not None
         guard.stdout.readline()
         guard.send_signal(signal.SIGINT)
         assert guard.communicate(timeout=20) == ("", "")

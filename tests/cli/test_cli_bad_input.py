@@ -9,6 +9,7 @@ import pytest
 from perflex.__main__ import main
 from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
+from support.small_description import DESCRIPTION, SPACE
 from tests.support.own_model import MODEL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,32 +43,11 @@ def fails():
 
 number = 5
 """
-DESCRIPTION = """
-schema: perflex-description/1
-name: small
-description: a kernel
-tunables:
-  items: {meaning: work-items, values: [32, 64, 128]}
-constants: {size: 1024}
-features:
-  f_groups: ceil_div(size, items)
-model: p_time*f_groups
-parameters:
-  p_time: {meaning: time of a group, unit: ms, prior: 0.001, spread: 2}
-"""
-SPACE = f"""schema: perflex-source/1
-source: {EXAMPLES / "matmul.cl"}
-kernel: tiled
-local: [TILE, TILE]
-global: [n, n]
-tunables: {{TILE: [4, 8, 16]}}
-sizes: {{n: 256}}
-"""
 FILES = {
     "c.yaml": saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), "k.py": KERNELS, "broken.py": "def make(:\n",
     "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
     "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
-    "small.yaml": DESCRIPTION, "GPU.csv": "items,time_ms\n32,5\n64,3\n", "space.yaml": SPACE,
+    "small.yaml": DESCRIPTION, "GPU.csv": "items,depth,time_ms\n32,1,5\n64,1,3\n", "space.yaml": SPACE,
     "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n", "bad.json": "{",
     "fine.json": json.dumps(roofline_content()),
 }  # fmt: skip
@@ -213,9 +193,6 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
             )
         ),
         # Stores and reports
-        ("store list --store absent --json", "there is no store at /"),
-        ("store list --store .", " is a folder; name a file"),
-        ("store verify --store file", "file is no store of perflex"),
         ("report no-such.yaml", "cannot read"),
         ("report no-such-file", "there is no file"),
         ("report bad.json", "damaged"),

@@ -105,25 +105,17 @@ def test_a_description_that_begins_with_a_comment_is_no_calibration(tmp_path, ru
     assert out.startswith("n=256: ")
 
 
-CL = """
-__kernel void saxpy(int n, float a, __global const float *x, __global float *y) {
-  int i = get_global_id(0);
-  if (i < n) y[i] += a*x[i];
+SAXPY = "void saxpy(int n, float a, {0}const float *x, {0}float *y) {{ int i = {1}; if (i < n) y[i] += a*x[i]; }}"
+SOURCES = {
+    "my.cl": f"__kernel {SAXPY.format('__global ', 'get_global_id(0)')}\n",
+    "my.cu": f"__global__ {SAXPY.format('', 'blockIdx.x*blockDim.x + threadIdx.x')}\n",
 }
-"""
-CU = """
-__global__ void saxpy(int n, float a, const float *x, float *y) {
-  int i = blockIdx.x*blockDim.x + threadIdx.x;
-  if (i < n) y[i] += a*x[i];
-}
-"""
 
 
-@pytest.mark.parametrize("kernel", ["my.cl:saxpy", "my.cu:saxpy"])
-def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkeypatch, shown):
+@pytest.mark.parametrize("file", SOURCES)
+def test_each_command_takes_source_code_with_its_launch(file, tmp_path, monkeypatch, shown):
     monkeypatch.chdir(tmp_path)
-    Path("my.cl").write_text(CL)
-    Path("my.cu").write_text(CU)
+    Path(file).write_text(SOURCES[file])
     for command, expected in (
         ("features {}", "f_op_float32_madd"),
         ("volumes {} --machine V100", "kernel saxpy at n=4096 on V100"),
@@ -131,7 +123,7 @@ def test_each_command_takes_source_code_with_its_launch(kernel, tmp_path, monkey
         ("predict --machine A100-40GB {}", "n=4096: "),
         ("rank --machine A100-40GB {}", "1. "),
     ):
-        assert expected in shown(*command.format(kernel).split(), "n=4096", "--local", "64", "--global", "n")
+        assert expected in shown(*command.format(f"{file}:saxpy").split(), "n=4096", "--local", "64", "--global", "n")
 
 
 # Times beside predictions

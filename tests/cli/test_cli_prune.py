@@ -9,6 +9,7 @@ import pytest
 
 from perflex import Promise
 from perflex.cli.prune import read_keep
+from support import small_description
 from support.described_data import convolution_space, times_of
 from support.html_structure import checked
 from support.report_files import pruning_content
@@ -29,14 +30,6 @@ space = VariantSpace(
 def made():
     return space
 """
-SOURCE = f"""schema: perflex-source/1
-source: {EXAMPLES / "matmul.cl"}
-kernel: tiled
-local: [TILE, TILE]
-global: [n, n]
-tunables: {{TILE: [4, 8, 16]}}
-sizes: {{n: 256}}
-"""
 
 
 @pytest.fixture
@@ -47,7 +40,7 @@ def space(tmp_path):
 
 @pytest.fixture
 def source(tmp_path):
-    (tmp_path / "tiled.yaml").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "tiled.yaml").write_text(small_description.SPACE, encoding="utf-8")
     return str(tmp_path / "tiled.yaml")
 
 
@@ -85,20 +78,13 @@ def test_measuring(calibration, space, content, default_device):
     assert found["check"]["measured"] == len(timed) == 3 + len(found["kept"]) - 1
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("5%", 0.05),
-        ("12.5%", 0.125),
-        ("20", 20),
-        ("promise", Promise()),
-        ("promise:0.1", Promise(0.1)),
-        ("promise:0.1,0.9", Promise(0.1, 0.9)),
-    ],
-)
-def test_how_many_to_keep(word, expected):
-    assert read_keep(word) == expected
-    assert type(read_keep(word)) is type(expected)
+def test_how_many_to_keep():
+    for word, expected in (
+        *(("5%", 0.05), ("12.5%", 0.125), ("20", 20), ("promise", Promise())),
+        *(("promise:0.1", Promise(0.1)), ("promise:0.1,0.9", Promise(0.1, 0.9))),
+    ):
+        assert read_keep(word) == expected
+        assert type(read_keep(word)) is type(expected)
 
 
 def test_spaces_of_sources(source, shown, content):
@@ -135,23 +121,6 @@ def test_a_table_of_a_described_kernel(tmp_path, shown, content):
     assert {"block_size_x", "predicted_s", "analytic_s", "dominates", "share"} <= set(found["table"][0])
 
 
-DESCRIPTION = """
-schema: perflex-description/1
-name: small
-description: a kernel
-tunables:
-  items: {meaning: work-items, values: [32, 64, 128]}
-  depth: {meaning: unrolling, values: [1, 2, 4]}
-constants: {size: 1024}
-constraints: [items*depth <= 256]
-features:
-  f_groups: ceil_div(size, items*depth)
-  f_work: f_groups*items*depth
-model: p_time*(f_work + p_group*f_groups)
-parameters:
-  p_time: {meaning: time of an item, unit: ms, prior: 0.001, spread: 2}
-  p_group: {meaning: a work-group, unit: item, prior: 10, spread: 1}
-"""
 TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n128,2,\n"
 
 
@@ -166,7 +135,7 @@ TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n
     ],
 )
 def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_path, content):
-    (tmp_path / "small.yaml").write_text(DESCRIPTION)
+    (tmp_path / "small.yaml").write_text(small_description.DESCRIPTION.replace(", dead_when: items == 32", ""))
     (tmp_path / "GPU.csv").write_text(TABLE)
     found = content("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", *words)
     assert (found["configurations"], found["batch"], found["kept"]) == (configurations, batch, kept)

@@ -75,13 +75,6 @@ def test_odd_scops(found, instead, message, tmp_path, shown, refused):
     assert str(path) in told
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])
-def test_a_scop_in_another_encoding(encoding, tmp_path, refused):
-    path = tmp_path / "k.yaml"
-    path.write_text(SCOP, encoding=encoding)
-    assert str(path) in refused("features", str(path), "n=64")
-
-
 @pytest.mark.parametrize(
     ("size", "message"),
     [

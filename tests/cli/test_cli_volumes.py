@@ -17,8 +17,8 @@ SIZES = ["nx=64", "ny=64", "nz=64"]
 
 
 def test_machine_list(shown, content):
-    assert [line.split()[0] for line in shown("machine", "list").splitlines()] == list(machine_names())
-    assert [row["name"] for row in content("machine", "list")] == list(machine_names())
+    printed = [line.split()[0] for line in shown("machine", "list").splitlines()]
+    assert printed == [row["name"] for row in content("machine", "list")] == list(machine_names())
 
 
 def test_machine_show(shown, content):

@@ -6,23 +6,26 @@ import sys
 
 import pytest
 
-from perflex import Device, machine_names
+from perflex import Device
 from perflex.__main__ import main
-from perflex.cli.completion import complete_description, complete_device, complete_machine, complete_model
+from perflex.cli.completion import complete_device
 from perflex.devices.device import DeviceInfo
-from perflex.models import model_names
 
 ENTRY = "import sys; sys.argv[0] = 'perflex'; from perflex.__main__ import main; sys.exit(main())"
 
 
-def offered(line):
-    """Return what Bash would be offered for the last word of a line, from a process of its own."""
-    asked = {"_PERFLEX_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-c", ENTRY], capture_output=True, text=True, check=False, env={**os.environ, **asked}
-    )
+def completed(**asked):
+    """Return what the program prints, in a process of its own, to a shell that asks."""
+    environment = {**os.environ, **asked}
+    done = subprocess.run([sys.executable, "-c", ENTRY], capture_output=True, text=True, check=False, env=environment)
     assert done.stderr == ""
-    return done.stdout.split()
+    return done.stdout
+
+
+def offered(line):
+    """Return what Bash would be offered for the last word of a line."""
+    place = str(len(line.split(" ")) - 1)
+    return completed(_PERFLEX_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=place).split()
 
 
 @pytest.mark.parametrize(
@@ -38,13 +41,6 @@ def offered(line):
 )
 def test_words_are_completed(line, words):
     assert set(offered(line)) == words
-
-
-def test_names_are_those_of_the_library():
-    assert complete_machine("") == list(machine_names())
-    assert complete_model("") == ["general", *model_names()]
-    assert "gemm" in complete_description("")
-    assert complete_machine("nonesuch") == []
 
 
 def test_devices_are_those_of_the_last_listing(tmp_path, monkeypatch, capsys):
@@ -69,10 +65,6 @@ def test_devices_are_those_of_the_last_listing(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("shell", [pytest.param("bash", marks=pytest.mark.machine), "zsh", "fish"])
 def test_scripts_are_shown(shell):
-    asked = {"_PERFLEX_COMPLETE": f"source_{shell}"}
-    done = subprocess.run(
-        [sys.executable, "-c", ENTRY], capture_output=True, text=True, check=False, env={**os.environ, **asked}
-    )
-    assert done.stderr == ""
-    assert f"_PERFLEX_COMPLETE=complete_{shell}" in done.stdout
-    assert "perflex" in done.stdout
+    script = completed(_PERFLEX_COMPLETE=f"source_{shell}")
+    assert f"_PERFLEX_COMPLETE=complete_{shell}" in script
+    assert "perflex" in script

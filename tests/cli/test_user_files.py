@@ -47,20 +47,12 @@ def test_functions_of_files_of_one_name_stay_their_own(tmp_path):
     assert [pickle.loads(pickle.dumps(function)) for function in functions] == functions
 
 
-def test_the_path_keeps_its_entries(tmp_path, monkeypatch):
-    place = folder(tmp_path / "here", 2, "beside_path")
-    monkeypatch.setattr(sys, "path", [str(place), *sys.path])
-    load_kernel(f"{place}/kernel.py:product")
-    load_kernel(f"{folder(tmp_path / 'there', 2, 'beside_path')}/kernel.py:product")
-    assert sys.path[0] == str(place)
-
-
-def test_the_path_ends_with_the_folder_of_the_last_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    few, many = folder(tmp_path / "few", 2, "last_path"), folder(tmp_path / "many", 3, "last_path")
-    load_kernel(f"{few}/kernel.py:product")
-    load_kernel(f"{many}/kernel.py:product")
-    assert sys.path[-1] == str(many)
+def test_the_path_keeps_its_entries_and_ends_with_the_folder_of_the_last_file(tmp_path, monkeypatch):
+    here, few, many = (folder(tmp_path / name, 2, "on_path") for name in ("here", "few", "many"))
+    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
+    for place in (here, few, many):
+        load_kernel(f"{place}/kernel.py:product")
+    assert (sys.path[0], sys.path[-1]) == (str(here), str(many))
     assert str(few) not in sys.path
 
 

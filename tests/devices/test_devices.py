@@ -53,16 +53,31 @@ def machine(monkeypatch):
     return infos
 
 
-def test_find_device_by_parts(machine):
-    assert find_device("intel_epyc") is machine[0].device
-    assert find_device("POCL") is machine[1].device
-    assert find_device(None) is machine[0].device
-    assert find_device(machine[1].device) is machine[1].device
+def test_devices_are_found_by_parts_of_their_names(machine):
+    for place, spec, feature in (
+        *((0, "intel_epyc", "_intel_epyc"), (0, None, ""), (0, "Intel_AMD_EPYC", "_Intel_AMD_EPYC")),
+        *((1, "POCL", "_pocl_epyc"), (1, machine[1].device, "_pocl")),
+    ):
+        assert find_device(spec) is device_of(f"f_cl_wall_time{feature}") is machine[place].device
+    for entry in machine[:2]:
+        assert device_of(wall_time_identifier(entry.device)) is entry.device
+    assert wall_time_identifier(machine[0].device) == "f_cl_wall_time_intel_epyc"
 
 
-def test_ambiguous_specification_names_the_choices(machine):
-    with pytest.raises(DeviceError, match=r"'epyc' fits 2 devices, name one of them: intel_epyc, pocl_epyc"):
-        find_device("epyc")
+@pytest.mark.parametrize(
+    ("find", "spec", "message"),
+    [
+        (find_device, "epyc", r"'epyc' fits 2 devices, name one of them: intel_epyc, pocl_epyc"),
+        (find_device, "old_broken", r"Broken EPYC .* does not work: unknown target CPU"),
+        *(
+            (device_of, name, name)
+            for name in ("f_cl_wall_time_epyc", "f_cl_wall_time_nvidia_geforce", "f_op_float32_add")
+        ),
+    ],
+)
+def test_names_that_mean_no_device(machine, find, spec, message):
+    with pytest.raises(DeviceError, match=message):
+        find(spec)
 
 
 def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkeypatch):
@@ -89,47 +104,17 @@ def test_specification_that_fits_nothing_lists_devices_and_problems(machine):
     assert "\n" not in message
 
 
-def test_broken_device_is_refused_with_its_reason(machine):
-    with pytest.raises(DeviceError, match=r"Broken EPYC .* does not work: unknown target CPU"):
-        find_device("old_broken")
-
-
 def test_no_usable_device_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(devices_module, "_listed", lambda: ((info("x", usable=False),), ()))
     with pytest.raises(DeviceError, match=r"unknown target CPU.*perflex\[cpu\]"):
         default_device()
 
 
-@pytest.mark.parametrize(
-    ("identifier", "expected"),
-    [
-        ("f_cl_wall_time", True),
-        ("f_cl_wall_time_intel_epyc", True),
-        ("f_cl_wall_timer", False),
-        ("f_op_float32_madd", False),
-    ],
-)
-def test_wall_time_identifiers_are_recognised(identifier, *, expected):
-    assert is_wall_time(identifier) is expected
-
-
-def test_wall_time_identifier_names_platform_and_device(machine):
-    assert device_of("f_cl_wall_time_intel_epyc") is machine[0].device
-    assert device_of("f_cl_wall_time_Intel_AMD_EPYC") is machine[0].device
-    assert device_of("f_cl_wall_time_pocl_epyc") is machine[1].device
-    assert device_of("f_cl_wall_time") is machine[0].device
-
-
-@pytest.mark.parametrize("identifier", ["f_cl_wall_time_epyc", "f_cl_wall_time_nvidia_geforce", "f_op_float32_add"])
-def test_wall_time_identifier_that_is_not_unique_is_an_error(machine, identifier):
-    with pytest.raises(DeviceError, match=identifier):
-        device_of(identifier)
-
-
-def test_wall_time_identifier_of_each_device_leads_back(machine):
-    assert wall_time_identifier(machine[0].device) == "f_cl_wall_time_intel_epyc"
-    for entry in machine[:2]:
-        assert device_of(wall_time_identifier(entry.device)) is entry.device
+def test_wall_time_identifiers_are_recognised():
+    assert is_wall_time("f_cl_wall_time")
+    assert is_wall_time("f_cl_wall_time_intel_epyc")
+    assert not is_wall_time("f_cl_wall_timer")
+    assert not is_wall_time("f_op_float32_madd")
 
 
 @pytest.mark.machine
@@ -151,11 +136,6 @@ def test_embedded_runtime_is_found_beside_the_systems_drivers():
     embedded = [i for i in list_devices() if i.embedded]
     assert embedded
     assert all(i.usable and i.found_by for i in embedded)
-
-
-@pytest.mark.machine
-def test_devices_are_probed_once_per_process():
-    assert list_devices()[0] is list_devices()[0]
 
 
 def test_device_survives_pickling(default_device):

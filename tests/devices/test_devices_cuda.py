@@ -26,7 +26,6 @@ from perflex.devices.listing import device_of, mark_default, wall_time_identifie
 from perflex.errors import DeviceError, FeatureError
 from perflex.features import SizedKernel, Target, kernel_feature_values
 from perflex.features.values import feature_values
-from perflex.machines.files import machine_of_device
 from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.compiled_code import resource_use
 from perflex.timing.key import measurement_key
@@ -70,12 +69,9 @@ def listed(monkeypatch):
 
 
 def test_output_features_tell_opencl_and_cuda_apart(listed):
-    assert device_of("f_cuda_wall_time_nvidia_h100") is THROUGH_CUDA
-    assert device_of("f_cuda_wall_time") is THROUGH_CUDA
-    assert device_of("f_cl_wall_time_nvidia_h100") is THROUGH_OPENCL
-    assert device_of("f_cl_wall_time") is THROUGH_OPENCL
-    assert wall_time_identifier(THROUGH_CUDA) == "f_cuda_wall_time_h100"
-    assert wall_time_identifier(THROUGH_OPENCL) == "f_cl_wall_time_nvidia_h100"
+    for device, api, name in ((THROUGH_CUDA, "cuda", "h100"), (THROUGH_OPENCL, "cl", "nvidia_h100")):
+        assert device_of(f"f_{api}_wall_time_nvidia_h100") is device_of(f"f_{api}_wall_time") is device
+        assert wall_time_identifier(device) == f"f_{api}_wall_time_{name}"
     with pytest.raises(DeviceError, match="f_cuda_wall_time_intel"):
         device_of("f_cuda_wall_time_intel_epyc")
 
@@ -102,19 +98,22 @@ def test_a_driver_without_cupy_is_a_remark(monkeypatch):
     assert "pip install 'perflex[cuda]'" in problems[0]
 
 
-def test_a_driver_that_is_too_old_is_a_remark(fake_cupy, monkeypatch):
-    monkeypatch.setenv("FAKE_CUDA_DRIVER", "12040")
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("FAKE_CUDA_DRIVER", "12040", ["is made for CUDA 13.0, the driver supports CUDA 12.4"]),
+        (
+            "FAKE_CUDA_NVRTC",
+            "0",
+            ['finds no compiler, NVRTC (Failure finding "libnvrtc.so.13"', "pip install nvidia-cuda-nvrtc,"],
+        ),
+    ],
+)
+def test_what_does_not_fit_is_a_remark(fake_cupy, monkeypatch, variable, value, words):
+    monkeypatch.setenv(variable, value)
     infos, (problem,) = surveyed(monkeypatch)
     assert infos == ()
-    assert "is made for CUDA 13.0, the driver supports CUDA 12.4" in problem
-
-
-def test_a_compiler_that_is_missing_is_a_remark(fake_cupy, monkeypatch):
-    monkeypatch.setenv("FAKE_CUDA_NVRTC", "0")
-    infos, (problem,) = surveyed(monkeypatch)
-    assert infos == ()
-    assert 'finds no compiler, NVRTC (Failure finding "libnvrtc.so.13"' in problem
-    assert "pip install nvidia-cuda-nvrtc," in problem
+    assert all(each in problem for each in words)
 
 
 def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy, monkeypatch):
@@ -147,21 +146,6 @@ def test_samples_of_one_gpu_are_kept_apart_by_interface():
     keys = {measurement_key(SizedKernel(vector(), {"n": 64}, "x"), device, TimingOptions()) for device in ALL}
     assert len(keys) == len(ALL)
     assert _facts(THROUGH_CUDA)["api"] == "cuda"
-
-
-@pytest.mark.parametrize(
-    ("name", "machine"),
-    [
-        (H100, "H100-SXM"),
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
-        ("NVIDIA H100 PCIe", "H100-PCIe"),
-    ],
-)
-def test_cudas_names_stand_for_machines(name, machine):
-    found = machine_of_device(name)
-    assert found is not None
-    assert found.name == machine
 
 
 LOG = """

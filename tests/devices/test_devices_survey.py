@@ -121,8 +121,7 @@ GOOD = """echo '{"trying": %d}'; echo '{"verdict": %d, "usable": true, "reason":
 def surveyed(monkeypatch):
     monkeypatch.setattr(survey_module, "find_vendors", lambda: (Vendor("libx.so", "somewhere"),))
     monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
-    infos, problems = survey_module.survey()
-    return [(i.device.name, i.usable, i.reason) for i in infos], problems
+    return survey_module.survey()
 
 
 def test_crash_in_a_probe_costs_that_device_only(cache, tmp_path, monkeypatch):
@@ -131,27 +130,26 @@ def test_crash_in_a_probe_costs_that_device_only(cache, tmp_path, monkeypatch):
 case "$*" in *libx.so) echo '{{"trying": 0}}'; kill -SEGV $$;; esac
 {GOOD % (1, 1)}"""
     fake_child(tmp_path, monkeypatch, script)
-    rows, problems = surveyed(monkeypatch)
-    assert rows[0][:2] == ("bad", False)
-    assert "SIGSEGV" in rows[0][2]
-    assert rows[1] == ("good", True, "")
-    assert problems == ()
+    (bad, good), problems = surveyed(monkeypatch)
+    assert (bad.device.name, bad.usable, good.device.name, good.usable) == ("bad", False, "good", True)
+    assert "SIGSEGV" in bad.reason
+    assert (good.reason, problems) == ("", ())
 
 
 def test_crash_while_loading_is_reported(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, "kill -ABRT $$")
-    rows, problems = surveyed(monkeypatch)
-    assert rows == []
-    assert "libx.so (somewhere): the driver crashed (SIGABRT)" in problems[0]
+    infos, (problem,) = surveyed(monkeypatch)
+    assert infos == ()
+    assert "libx.so (somewhere): the driver crashed (SIGABRT)" in problem
 
 
 @pytest.mark.machine
 def test_hanging_driver_is_given_up(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, f"{listed('slow')}\necho '{{\"trying\": 0}}'\nexec sleep 30")
     monkeypatch.setattr(survey_module, "_TIME_LIMIT_S", 0.3)
-    rows, _ = surveyed(monkeypatch)
-    assert rows[0][:2] == ("slow", False)
-    assert "no answer within 0.3 s" in rows[0][2]
+    ((slow,), _) = surveyed(monkeypatch)
+    assert (slow.device.name, slow.usable) == ("slow", False)
+    assert "no answer within 0.3 s" in slow.reason
 
 
 @pytest.mark.machine
@@ -171,11 +169,8 @@ def test_an_interrupted_survey_ends_its_children(cache, tmp_path, monkeypatch):
 
 def test_chatter_of_drivers_is_ignored_and_namesakes_are_counted(cache, tmp_path, monkeypatch):
     fake_child(tmp_path, monkeypatch, f"echo 'driver 1.0 [ok'\n{listed('a', 'a')}\n{GOOD % (0, 0)}\n{GOOD % (1, 1)}")
-    monkeypatch.setattr(survey_module, "find_vendors", lambda: (Vendor("libx.so", "somewhere"),))
-    monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
-    infos, _ = survey_module.survey()
-    assert [i.device.ordinal for i in infos] == [0, 1]
-    assert all(i.usable and i.device.sub_group_size == 8 for i in infos)
+    infos, _ = surveyed(monkeypatch)
+    assert [(i.device.ordinal, i.device.sub_group_size, i.usable) for i in infos] == [(0, 8, True), (1, 8, True)]
 
 
 def test_library_that_does_not_load_is_named_with_the_linkers_reason(tmp_path, cache):

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pyopencl as cl
-import pytest
 
 FOLDER = Path(__file__).parents[2] / "perflex"
 
@@ -23,10 +22,7 @@ def constants():
     return found
 
 
-def test_some_are_found():
-    assert len(constants()) >= 5
-
-
-@pytest.mark.parametrize(("file", "group", "name"), constants())
-def test_it_exists(file, group, name):
-    assert hasattr(getattr(cl, group), name), file
+def test_names_exist():
+    found = constants()
+    assert len(found) >= 5
+    assert [entry for entry in found if not hasattr(getattr(cl, entry[1]), entry[2])] == []

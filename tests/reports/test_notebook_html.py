@@ -24,7 +24,6 @@ from perflex import (
     rank,
 )
 from perflex.calibration.interval import PredictionInterval
-from perflex.calibration.transfer_prior import TransferPrior
 from perflex.devices.device import DeviceInfo
 from perflex.features import count_features, extract_scop
 from sample_kernels import matmul
@@ -92,16 +91,11 @@ def test_a_model_as_a_formula():
     latex = model._repr_latex_()
     assert latex.startswith("$\\displaystyle ")
     assert latex.count("{") == latex.count("}")
-    assert "p_{\\mathtt{a}}" in latex
-    assert "f_{\\mathtt{op\\_float32\\_add}}" in latex
-    assert latex.count("&") == 1 + latex.count(r"\\ &")
-    assert latex.count(r"\quad -") == 1
+    for piece in ("p_{\\mathtt{a}}", "f_{\\mathtt{op\\_float32\\_add}}", r"\quad -"):
+        assert latex.count(piece) == 1
     found = checked(shown(model))
     assert "Parameters: p_a, p_b" in found.text
     assert latex in found.text
-
-    overlap = Model("f_cl_wall_time", "overlap(p_a * f_op_float32_add, p_b * f_sync_kernel_launch, p_edge) + 3 * p_a")
-    assert "\\tanh" in overlap._repr_latex_()
     # Braces in identifiers stay balanced, too.
     strided = Model("f_cl_wall_time", "p_a * f_mem_access_global_float32_load_lstrides:{0:1}")._repr_latex_()
     assert r"\{0:1\}" in strided
@@ -153,20 +147,15 @@ def test_intervals(calibration):
     assert [text for _, text in found.notices] == [f"Warning: {NASTY}"]
     table = found.table("Predictions and their 90 % intervals")
     assert table.column("prediction") == ["1", "2", "3"]
-    assert [table.numbers(heading) for heading in ("time", "from", "to")] == [
-        time.tolist(),
-        low.tolist(),
-        high.tolist(),
-    ]
+    for heading, values in (("time", time), ("from", low), ("to", high)):
+        assert table.numbers(heading) == values.tolist()
     one = replace(interval, predicted=time[2], low=low[2], high=high[2])
     assert checked(shown(one)).table("Predictions").numbers("to") == [9.0]
     many = replace(interval, predicted=np.ones(101), low=np.ones(101), high=np.ones(101))
     table = checked(shown(many)).table("Predictions and their 90 % intervals")
     assert table.column("prediction")[-1] == "100"
     rows = calibration.predict_rows(calibration.table.take(range(20)), 0.9)
-    table = checked(shown(rows)).table("Predictions and their 90 % intervals")
-    assert table.column("prediction") == list(rows.kernels[:100])
-    assert table.numbers("from") == rows.low[:100].tolist()
+    assert checked(shown(rows)).table("Predictions and their 90 % intervals").column("prediction") == list(rows.kernels)
 
 
 def test_a_space():
@@ -215,12 +204,6 @@ def test_devices(monkeypatch):
     assert table.column("name") == [str(info.device) for info in infos]
     assert table.column("local memory (KiB)") == ["32", "32"]
     assert table.numbers("sub-group (work-items)") == [8, None]
-
-
-def test_what_is_carried_over_from_other_devices():
-    found = checked(shown(TransferPrior((NASTY, "B"), 0)))
-    assert found.notices[0][0] == "warning"
-    assert f"{NASTY}, B" in found.text
 
 
 def test_showing_loads_its_code_only_when_it_is_asked_for():

@@ -114,14 +114,6 @@ def test_tables_without_anything_to_tell_rows_apart():
     assert again.logs[::2] == pytest.approx(again.logs[1::2])
 
 
-@pytest.mark.slow
-def test_many_measurements():
-    grid = np.random.default_rng(2).uniform(size=(1500, 3))
-    logs = np.sin(4 * grid[:, 0]) + grid[:, 1] * grid[:, 2]
-    found = GaussianProcess().forecast(known(grid), np.arange(700), np.exp(logs[:700]))
-    assert np.abs(found.logs - logs)[700:].mean() < 0.02
-
-
 def test_order_keeps_what_either_prediction_puts_first():
     places = np.arange(100.0)
     found = Forecast(places, np.zeros(100), np.roll(places, 50))

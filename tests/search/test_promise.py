@@ -19,52 +19,49 @@ def simulated(chance, error, tail, count=2000):
     return np.exp(logs), np.exp(shrunk + errors)
 
 
+def drawn(seed, error, tail, size, count=2000):
+    """Return the true times of a space, the predicted ones, and a batch's numbers and times."""
+    chance = np.random.default_rng(seed)
+    times, predicted = simulated(chance, error, tail, count)
+    batch = chance.choice(times.size, size, replace=False)
+    return times, predicted, {"measured_index": batch, "measured": times[batch]}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "tail", "size"), [(0.02, 30, 25), (0.3, 3, 25), (1.0, 3, 200)])
 def test_coverage_is_at_least_what_was_asked_for(error, tail, size):
     held = 0
     for seed in range(200):
-        chance = np.random.default_rng(seed)
-        times, predicted = simulated(chance, error, tail)
-        batch = chance.choice(times.size, size, replace=False)
-        decision = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
-        held += times[decision.kept].min() <= 1.05 * times.min()
+        times, predicted, batch = drawn(seed, error, tail, size)
+        held += times[keep_by_promise(predicted, **batch).kept].min() <= 1.05 * times.min()
     assert held >= 190
 
 
 def test_good_predictions_keep_few():
-    chance = np.random.default_rng(3)
-    times, predicted = simulated(chance, 0.02, 30)
-    batch = chance.choice(times.size, 100, replace=False)
-    exact = keep_by_promise(times, measured_index=batch, measured=times[batch])
-    rough = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
+    times, predicted, batch = drawn(3, 0.02, 30, 100)
+    exact, rough = (keep_by_promise(each, **batch) for each in (times, predicted))
     assert exact.met
     assert rough.met
     assert exact.achieved_confidence >= 0.95
     # With exact predictions only what is faster than the fastest measured can be kept, and that one itself.
-    assert set(exact.kept) == {int(batch[np.argmin(times[batch])]), *np.flatnonzero(times < times[batch].min())}
+    fastest = batch["measured"].min()
+    assert set(exact.kept) == set(np.flatnonzero(times <= fastest))
     assert exact.kept.size <= rough.kept.size < 0.5 * times.size
 
 
 def test_a_looser_promise_keeps_no_more():
-    chance = np.random.default_rng(4)
-    times, predicted = simulated(chance, 0.1, 5)
-    batch = chance.choice(times.size, 120, replace=False)
-    sizes = [
-        keep_by_promise(predicted, measured_index=batch, measured=times[batch], promise=promise).kept.size
-        for promise in (Promise(0.0, 0.99), Promise(0.05, 0.95), Promise(0.05, 0.8), Promise(0.5, 0.5))
-    ]
+    _, predicted, batch = drawn(4, 0.1, 5, 120)
+    promises = (Promise(0.0, 0.99), Promise(0.05, 0.95), Promise(0.05, 0.8), Promise(0.5, 0.5))
+    sizes = [keep_by_promise(predicted, promise=promise, **batch).kept.size for promise in promises]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > sizes[-1]
 
 
 def test_kept_are_in_order_and_hold_the_fastest_measured_alone_of_the_batch():
-    chance = np.random.default_rng(5)
-    times, predicted = simulated(chance, 0.1, 5, count=300)
-    batch = chance.choice(300, 40, replace=False)
-    kept = keep_by_promise(predicted, measured_index=batch, measured=times[batch]).kept
+    _, predicted, batch = drawn(5, 0.1, 5, 40, count=300)
+    kept = keep_by_promise(predicted, **batch).kept
     assert (np.diff(predicted[kept]) >= 0).all()
-    assert set(kept) & set(batch) == {batch[np.argmin(times[batch])]}
+    assert set(kept) & set(batch["measured_index"]) == {batch["measured_index"][np.argmin(batch["measured"])]}
 
 
 def test_ratios_larger_than_any_float_still_say_that_variants_are_dropped():
@@ -104,14 +101,10 @@ def test_everything_measured_is_a_promise_kept():
 
 
 def test_what_was_searched_for_lowers_the_bound_but_does_not_vouch_for_the_model():
-    chance = np.random.default_rng(6)
-    times, predicted = simulated(chance, 0.2, 5)
-    batch = chance.choice(times.size, 60, replace=False)
-    promising = np.setdiff1d(np.argsort(predicted)[:40], batch)
-    alone = keep_by_promise(predicted, measured_index=batch, measured=times[batch])
-    more = keep_by_promise(
-        predicted, measured_index=batch, measured=times[batch], searched_index=promising, searched=times[promising]
-    )
+    times, predicted, batch = drawn(6, 0.2, 5, 60)
+    promising = np.setdiff1d(np.argsort(predicted)[:40], batch["measured_index"])
+    alone = keep_by_promise(predicted, **batch)
+    more = keep_by_promise(predicted, **batch, searched_index=promising, searched=times[promising])
     assert more.kept.size < alone.kept.size
     assert len(set(more.kept) & set(promising)) <= 1
 

@@ -42,13 +42,11 @@ def test_groups_are_judged_apart():
 
 
 def test_variants_of_nearly_the_same_time_are_no_pair():
-    found = Accuracy.of([2.0, 1.0], [1.0, 1.069], ["g"] * 2)
-    assert found.pairs == 0
-    assert math.isnan(found.pairs_right)
-    assert found.loss_worst == pytest.approx(0.069)
-    assert Accuracy.of([2.0, 1.0], [1.0, 1.071], ["g"] * 2).pairs == 1
-    assert Accuracy.of([2.0, 1.0], [1.0, 1.049], ["g"] * 2).best_found == 1.0
-    assert Accuracy.of([2.0, 1.0], [1.0, 1.051], ["g"] * 2).best_found == 0.0
+    near = {slower: Accuracy.of([2.0, 1.0], [1.0, slower], ["g"] * 2) for slower in (1.049, 1.051, 1.069, 1.071)}
+    assert [found.pairs for found in near.values()] == [0, 0, 0, 1]
+    assert [found.best_found for found in near.values()] == [1.0, 0.0, 0.0, 0.0]
+    assert math.isnan(near[1.069].pairs_right)
+    assert near[1.069].loss_worst == pytest.approx(0.069)
 
 
 def test_equal_predictions_are_ordered_by_lot():
@@ -92,24 +90,23 @@ def test_a_single_variant_has_errors_and_no_order():
     assert (beside.cases, beside.groups, beside.best_found) == (3, 1, 1.0)
 
 
-def test_the_factor_counts_too_short_as_much_as_too_long():
-    assert Accuracy.of([0.5, 2.0], [1.0, 1.0], [1, 2]).factor == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
-def test_what_is_no_time_is_an_error(wrong):
-    with pytest.raises(CalibrationError, match=r"1 of 2 predicted times are not positive .* at place 1"):
-        Accuracy.of([1.0, wrong], [1.0, 1.0], ["g"] * 2)
-    with pytest.raises(CalibrationError, match="1 of 2 measured times are not positive"):
-        Accuracy.of([1.0, 1.0], [wrong, 1.0], ["g"] * 2)
-
-
-def test_as_many_of_each():
-    for predicted, measured, groups in (([], [], []), ([1.0], [1.0, 2.0], ["g"] * 2), ([1.0], [1.0], [])):
-        with pytest.raises(CalibrationError, match="as many of each, at least one"):
-            Accuracy.of(predicted, measured, groups)
-    with pytest.raises(CalibrationError, match=r"shape \(1, 1\)"):
-        Accuracy.of([[1.0]], [1.0], ["g"])
+@pytest.mark.parametrize(
+    ("predicted", "measured", "groups", "text"),
+    [
+        *(
+            ([1.0, wrong], [1.0, 1.0], ["g"] * 2, r"1 of 2 predicted times are not positive .* at place 1")
+            for wrong in (math.nan, math.inf, 0.0, -1.0)
+        ),
+        ([1.0, 1.0], [0.0, 1.0], ["g"] * 2, "1 of 2 measured times are not positive"),
+        ([], [], [], "as many of each, at least one"),
+        ([1.0], [1.0, 2.0], ["g"] * 2, "as many of each, at least one"),
+        ([1.0], [1.0], [], "as many of each, at least one"),
+        ([[1.0]], [1.0], ["g"], r"shape \(1, 1\)"),
+    ],
+)
+def test_what_is_no_time_is_an_error(predicted, measured, groups, text):
+    with pytest.raises(CalibrationError, match=text):
+        Accuracy.of(predicted, measured, groups)
 
 
 def test_methods_are_chosen_by_loss_and_then_by_rms():

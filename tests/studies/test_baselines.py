@@ -6,7 +6,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.errors import CalibrationError, UnsupportedKernelError
+from perflex.errors import CalibrationError
 from perflex.studies.evaluation.baselines import (
     KNOWLEDGE,
     Peaks,
@@ -64,19 +64,6 @@ def test_a_timing_is_scaled_by_one_count():
         scaled(2e-3, small, Work(100, 0), "operations")
 
 
-def test_work_needs_no_footprint(monkeypatch):
-    """Footprints of scattered subscripts take long or are refused; operations and work-items are known all the same."""
-
-    def refuse(*_):
-        msg = "no footprint"
-        raise UnsupportedKernelError(msg)
-
-    monkeypatch.setattr("perflex.features.counting.counts.ScopCounts.footprint_among", refuse)
-    assert work_of(updated_rows(), {"n": 64}) == Work(items=64, operations=2 * 64 * 3)
-    with pytest.raises(UnsupportedKernelError, match="no footprint"):
-        distinct_bytes_of(updated_rows(), {"n": 64})
-
-
 def test_the_roofline_is_the_nearer_limit():
     peaks = Peaks(operations_per_s=1e9, bytes_per_s=1e8)
     assert peaks.roofline(Work(1, 1e6), 1e6) == pytest.approx(1e-2)
@@ -101,12 +88,7 @@ def test_what_the_studies_models_have_seen(study):
     found = {name: knowledge_of(kernels, targets) for name, kernels in plan.kernels.items()}
     # Finite differences are calibrated with the variants themselves; all else with parts of them.
     incore = "timing" if study == "fdiff" else "reduced kernels"
-    assert found == {
-        "linear": "reduced kernels",
-        "overlap": "reduced kernels",
-        "partial": "reduced kernels",
-        "incore": incore,
-    }
+    assert found == dict.fromkeys(("linear", "overlap", "partial"), "reduced kernels") | {"incore": incore}
     others = [kernel for kernel in plan.kernels["linear"] if not kernel.generator.endswith("_mem")]
     assert knowledge_of(others, targets) == "nothing"
 

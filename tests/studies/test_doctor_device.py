@@ -63,8 +63,7 @@ def test_what_is_said_of_made_up_trials(trials, check, state, words):
 
 
 def test_who_uses_a_gpu_is_said_by_its_driver():
-    found = said(DeviceTrials((trial("a", 1.0, 1.3),)), "gpu")
-    assert "nvidia-smi" in found["repeatability"].advice
+    assert "nvidia-smi" in said(DeviceTrials((trial("a", 1.0, 1.3),)), "gpu")["repeatability"].advice
 
 
 def test_a_device_that_runs_nothing_is_not_fit():

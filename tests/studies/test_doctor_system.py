@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,20 +60,19 @@ def one_second(root):
     put_times(root, {0: (1050, 5050, 10), 1: (1000, 5075, 35), 2: (1000, 5100, 10), 3: (1100, 5000, 10)})
 
 
-def test_what_the_system_reports(root):
-    found = observe_system(root, usable=(0, 1, 2), sleep=lambda _: one_second(root))
-    assert found.usable == 3
-    assert found.quota == pytest.approx(1.5)
-    assert (found.governors, found.clock_limits) == (("powersave",), (0.8e9, 3.5e9))
-    idle = found.idle
-    # Processor 3 is not ours: what it does is no matter.
-    assert (idle.busy, idle.processors) == (pytest.approx(0.5), 3)
-    assert idle.stolen == pytest.approx(0.25 / 3)
-
-
-def test_a_container_that_numbers_its_processors_anew(root):
-    found = observe_system(root, usable=(6, 7), sleep=lambda _: one_second(root))
-    assert (found.idle.busy, found.idle.processors) == (pytest.approx(1.5), 4)
+@pytest.mark.parametrize(
+    ("usable", "clock", "busy", "processors", "stolen"),
+    [
+        # Processor 3 is not ours: what it does is no matter. A container numbers its processors anew.
+        ((0, 1, 2), (("powersave",), (0.8e9, 3.5e9)), 0.5, 3, 0.25 / 3),
+        ((6, 7), ((), None), 1.5, 4, 0.25 / 4),
+    ],
+)
+def test_what_the_system_reports(root, usable, clock, busy, processors, stolen):
+    found = observe_system(root, usable=usable, sleep=lambda _: one_second(root))
+    assert (found.usable, found.quota) == (len(usable), pytest.approx(1.5))
+    assert (found.governors, found.clock_limits) == clock
+    assert (found.idle.busy, found.idle.processors, found.idle.stolen) == pytest.approx((busy, processors, stolen))
 
 
 @pytest.mark.parametrize(("quota", "expected"), [("50000", 0.5), ("-1", math.inf)])
@@ -107,12 +107,6 @@ def test_files_that_say_something_else_are_as_good_as_none(root, path, text):
     assert system_findings(observe_system(root, usable=(0,), window_s=0))
 
 
-def test_a_quiet_machine_is_fit():
-    findings = system_findings(QUIET)
-    assert [finding.state for finding in findings] == ["good"] * 5
-    assert not any(finding.advice for finding in findings)
-
-
 def idle(**changed):
     return replace(QUIET, idle=replace(QUIET.idle, **changed))
 
@@ -137,12 +131,11 @@ def idle(**changed):
 )
 def test_what_is_said_of_made_up_machines(system, check, state, words):
     findings = {finding.check: finding for finding in system_findings(system)}
-    assert findings[check].state == state
-    assert words in findings[check].found
+    found = findings.pop(check)
     # Whoever is told that something is wrong is told what to do.
-    assert bool(findings[check].advice) == (state in {"poor", "bad"})
-    others = [finding for name, finding in findings.items() if name != check]
-    assert {finding.state for finding in others} == {"good"}
+    assert (found.state, bool(found.advice)) == (state, state in {"poor", "bad"})
+    assert words in found.found
+    assert [(other.state, bool(other.advice)) for other in findings.values()] == [("good", False)] * 4
 
 
 @pytest.mark.parametrize(
@@ -158,14 +151,6 @@ def test_the_verdict_is_that_of_the_worst_finding(states, expected):
     assert verdict(Finding("check", state, "found") for state in states) == expected
 
 
-class Named:
-    """Stands for a device: of a kind, and perhaps a simulator."""
-
-    def __init__(self, kind, *, is_simulator=False):
-        self.kind = kind
-        self.is_simulator = is_simulator
-
-
 def test_warnings_before_measuring(monkeypatch):
     busy = replace(idle(busy=0.9, stolen=0.04), quota=1.5, usable=2, governors=("powersave",))
     seen = []
@@ -176,7 +161,7 @@ def test_warnings_before_measuring(monkeypatch):
 
     monkeypatch.setattr("perflex.studies.doctor.observe_system", observe)
     with pytest.warns(PerflexWarning) as found:
-        warn_before_measuring(Named("cpu"))
+        warn_before_measuring(SimpleNamespace(kind="cpu", is_simulator=False))
     assert [str(one.message).split(":")[0] for one in found] == [
         "other processes use 0.9 of 4 processors",
         "the hypervisor takes 4.0 % of the processors' time",
@@ -185,6 +170,7 @@ def test_warnings_before_measuring(monkeypatch):
     assert all("perflex doctor" in str(one.message) for one in found)
     assert max(seen) < 1.0
     # The host's processors say little of a GPU's times, and nothing of devices that run nothing.
-    for device in (Named("gpu"), Named("cpu", is_simulator=True), object(), None):
+    others = [SimpleNamespace(kind=kind, is_simulator=kind == "cpu") for kind in ("gpu", "cpu")]
+    for device in (*others, object(), None):
         warn_before_measuring(device)
     assert len(seen) == 1

@@ -17,15 +17,19 @@ def timing(seconds):
 FAILURE = MeasurementFailure("k", "gone", "run", MeasurementError("gone"))
 
 
-def test_drift_is_the_median_ratio_less_one():
-    assert drift([1.0, 2.0, 4.0], [timing(1.0), timing(2.5), timing(40.0)]) == pytest.approx(0.25)
-    assert drift([2.0], [timing(1.0)]) == pytest.approx(-0.5)
-
-
-def test_failures_are_passed_over():
-    assert drift([1.0, 2.0], [FAILURE, timing(3.0)]) == pytest.approx(0.5)
-    assert drift([1.0], [FAILURE]) is None
-    assert drift([], []) is None
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ([1.0, 2.0, 4.0], [timing(1.0), timing(2.5), timing(40.0)], 0.25),
+        ([2.0], [timing(1.0)], -0.5),
+        # Failures are passed over.
+        ([1.0, 2.0], [FAILURE, timing(3.0)], 0.5),
+        ([1.0], [FAILURE], None),
+        ([], [], None),
+    ],
+)
+def test_drift_is_the_median_ratio_less_one(before, now, expected):
+    assert drift(before, now) == (None if expected is None else pytest.approx(expected))
 
 
 def test_reference_times_are_those_of_the_calibration():

@@ -13,24 +13,7 @@ import pytest
 from perflex import DescribedSpace, Promise, load_described_space, load_description, prune
 from perflex.errors import CalibrationError, FileFormatError
 from support.described_data import convolution_space, times_of
-
-DESCRIPTION = """
-schema: perflex-description/1
-name: small
-description: a kernel
-tunables:
-  items: {meaning: work-items, values: [32, 64, 128]}
-  depth: {meaning: unrolling, values: [1, 2, 4], dead_when: items == 32}
-constants: {size: 1024}
-constraints: [items*depth <= 256]
-features:
-  f_groups: ceil_div(size, items*depth)
-  f_work: f_groups*items*depth
-model: p_time*(f_work + p_group*f_groups)
-parameters:
-  p_time: {meaning: time of an item, unit: ms, prior: 0.001, spread: 2}
-  p_group: {meaning: a work-group, unit: item, prior: 10, spread: 1}
-"""
+from support.small_description import DESCRIPTION
 
 
 @pytest.fixture

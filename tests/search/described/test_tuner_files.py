@@ -24,14 +24,10 @@ parameters:
 # Of HiPerCoRe/KTT, Tutorials/03KernelTuning/FullSearchSpace.ktt.json and .t4.json (MIT License, (c) 2017 HiPerCoRe),
 # recorded on an RTX 500 Ada; shortened to what is read, with failed configurations as its source writes them.
 KTT_METADATA = {
-    "ComputeApi": "CUDA",
-    "Device": "NVIDIA RTX 500 Ada Generation Laptop GPU",
-    "GlobalSizeType": "CUDA",
-    "KttVersion": "2.2.0",
-    "Platform": "NVIDIA CUDA",
-    "TimeUnit": "Microseconds",
+    "ComputeApi": "CUDA", "Device": "NVIDIA RTX 500 Ada Generation Laptop GPU", "GlobalSizeType": "CUDA",
+    "KttVersion": "2.2.0", "Platform": "NVIDIA CUDA", "TimeUnit": "Microseconds",
     "Timestamp": "2026-04-21 07:19:6 UTC",
-}
+}  # fmt: skip
 KTT_TIMES = {32: 89.536, 64: 54.304, 128: 46.976}
 T4_METADATA = {"autotuner": "KTT", "device": "NVIDIA RTX 500 Ada Generation Laptop GPU", "timeunit": "microseconds"}
 T4_TIMES = {32: 90.656, 64: 62.816, 128: 64.127}
@@ -122,31 +118,21 @@ def test_files_of_clblasts_tuners_with_their_sizes(tmp_path):
     assert features["f_madds"].tolist() == [1024 * 2048 * 512 / platform_of(found.device)["m_lanes"]] * 3
 
 
+# The description that is meant: another algorithm or type is not taken for the described one.
 @pytest.mark.parametrize(
-    ("own", "message"),
+    ("document", "description", "message"),
     [
-        ({"GEMMK": 1}, "none has GEMMK == 0"),
-        ({"PRECISION": 64}, "none has PRECISION == 32"),
-        ({"MWG": 48}, r"none has MWG % \(MDIMC\*VWM\) == 0 and MWG % \(MDIMA\*VWM\) == 0"),
+        *(({"Results": [entry]}, "", "without a Configuration") for entry in (3, {"Configuration": [{"Value": 1}]})),
+        ({"Results": [ktt_result(32, 1.0)]}, "", "the unit ''"),
+        ({"Results": [ktt_result(32, 1.0)], "Metadata": {"TimeUnit": "Ticks"}}, "", "the unit 'Ticks'"),
+        ({"results": [{"parameters": 3}]}, "", "without parameters"),
+        ({"sections": []}, "", "make a table of it"),
+        (clblast([(math.inf, {})]), "", "has no tunable multiply_block_size"),
+        (clblast([(1.0, {"GEMMK": 1})]), "gemm", "none has GEMMK == 0"),
+        (clblast([(1.0, {"PRECISION": 64})]), "gemm", "none has PRECISION == 32"),
+        (clblast([(1.0, {"MWG": 48})]), "gemm", r"none has MWG % \(MDIMC\*VWM\) == 0 and MWG % \(MDIMA\*VWM\) == 0"),
     ],
 )
-def test_another_algorithm_or_type_is_not_taken_for_the_described(own, message, tmp_path):
+def test_what_is_no_such_file(document, description, message, vectors, tmp_path):
     with pytest.raises(FileFormatError, match=message):
-        load_described_space(write(tmp_path, clblast([(1.0, own)])), "gemm")
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ({"Results": [3]}, "without a Configuration"),
-        ({"Results": [{"Configuration": [{"Value": 1}]}]}, "without a Configuration"),
-        ({"Results": [ktt_result(32, 1.0)]}, "the unit ''"),
-        ({"Results": [ktt_result(32, 1.0)], "Metadata": {"TimeUnit": "Ticks"}}, "the unit 'Ticks'"),
-        ({"results": [{"parameters": 3}]}, "without parameters"),
-        ({"sections": []}, "make a table of it"),
-        (clblast([(math.inf, {})]), "has no tunable multiply_block_size"),
-    ],
-)
-def test_what_is_no_such_file(document, message, vectors, tmp_path):
-    with pytest.raises(FileFormatError, match=message):
-        load_described_space(write(tmp_path, document), vectors)
+        load_described_space(write(tmp_path, document), description or vectors)
