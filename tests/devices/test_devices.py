@@ -98,10 +98,9 @@ def test_intel_means_the_runtime_though_pocl_names_an_intel_processor_too(monkey
 def test_specification_that_fits_nothing_lists_devices_and_problems(machine):
     with pytest.raises(DeviceError) as caught:
         find_device("geforce")
-    message = caught.value.message
-    for part in ("'geforce'", "AMD EPYC", "pocl_epyc", "unknown target CPU", "libx.so"):
-        assert part in message
-    assert "\n" not in message
+    words = ("'geforce'", "AMD EPYC", "pocl_epyc", "unknown target CPU", "libx.so")
+    assert [word for word in words if word not in caught.value.message] == []
+    assert "\n" not in caught.value.message
 
 
 def test_no_usable_device_says_how_to_get_one(monkeypatch):

@@ -100,12 +100,11 @@ def test_reasons_and_dominating_cost(pruning):
 def test_measured_variants(pruning, calibration):
     names = [variant.name for variant in pruning.variants]
     found = prune(pruning.candidates, calibration, keep=3, measured={names[5]: 2e-5, names[0]: 3e-5})
-    kept = {variant.name: variant.reason for variant in found.kept}
-    assert kept[names[5]] == "the fastest measured"
-    assert names[0] not in kept
-    assert len(kept) == 3
-    dropped = next(variant for variant in found.dropped if variant.name == names[0])
-    assert dropped.reason == "measured 1.5 times the fastest"
+    reasons = {variant.name: variant.reason for variant in found.variants}
+    assert reasons[names[5]] == "the fastest measured"
+    assert reasons[names[0]] == "measured 1.5 times the fastest"
+    kept = [variant.name for variant in found.kept]
+    assert (len(kept), names[5] in kept, names[0] in kept) == (3, True, False)
 
 
 def test_a_promise_from_a_batch(pruning, calibration):
@@ -164,13 +163,10 @@ def test_kernels_that_cannot_be_described_are_left_out_and_told(calibration):
     kernels = {"good": scaled(lsize=16, repeats=1), "bad": scaled(lsize=16, repeats=1).with_entrypoints(frozenset())}
     with pytest.warns(UserWarning, match="bad is left out"):
         found = prune(kernels, calibration, {"n": 1024}, keep=5)
-    assert [variant.name for variant in found.kept] == ["good"]
-    assert sum(found.excluded.values()) == 1
-    with (
-        pytest.warns(UserWarning, match="bad is left out"),
-        pytest.raises(UnsupportedKernelError, match="none of the 1"),
-    ):
-        prune({"bad": kernels["bad"]}, calibration, {"n": 1024})
+    assert ([variant.name for variant in found.kept], sum(found.excluded.values())) == (["good"], 1)
+    del kernels["good"]
+    with pytest.warns(UserWarning, match="bad"), pytest.raises(UnsupportedKernelError, match="none of the 1"):
+        prune(kernels, calibration, {"n": 1024})
 
 
 @pytest.mark.parametrize("pool", [None, ThreadPoolExecutor, ProcessPoolExecutor])

@@ -93,13 +93,11 @@ def failing(device, why, fails, **kind):
 
 def test_where_the_model_is_true_the_demo_finds_it(result):
     summary = demo_summary(result)
-    assert summary["geomean_error"]["prefetch"] < 0.01
-    assert summary["geomean_error"]["no_prefetch"] < 0.01
+    assert max(summary["geomean_error"][name] for name in ("prefetch", "no_prefetch")) < 0.01
     (study,) = result.studies
     assert not [kernel for kernel in study.calibrations["matmul_sq"].fit.kernels if kernel.startswith("matmul_sq(")]
-    assert [(row.size, row.variant) for row in demo_rows(study)] == [
-        (96, "prefetch"), (96, "no_prefetch"), (160, "prefetch"), (160, "no_prefetch"),
-    ]  # fmt: skip
+    found = [(row.size, row.variant) for row in demo_rows(study)]
+    assert found == [(size, name) for size in (96, 160) for name in ("prefetch", "no_prefetch")]
     assert summary["pairs_ranked_right"] == summary["pairs"]
     assert result.drift == pytest.approx(0.0, abs=1e-6)
 

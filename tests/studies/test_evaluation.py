@@ -100,13 +100,13 @@ def test_the_choice_goes_by_the_loss_before_the_error():
 
 
 def test_a_model_that_cannot_be_fitted_is_passed_over_with_the_reason():
-    models = {"other": Model(OUTPUT, f"p_x * {GLOBAL} + p_y * f_op_float64_add"), "linear": MODELS["linear"]}
-    choice = chosen(models, table("linear", 0.01), table("linear", 0.01, seed=2))
-    assert choice.name == "linear"
-    assert choice.candidate("other").fit is None
+    other = Model(OUTPUT, f"p_x * {GLOBAL} + p_y * f_op_float64_add")
+    tables = table("linear", 0.01), table("linear", 0.01, seed=2)
+    choice = chosen({"other": other, "linear": MODELS["linear"]}, *tables)
+    assert (choice.name, choice.candidate("other").fit) == ("linear", None)
     assert "f_op_float64_add" in choice.candidate("other").reason
     with pytest.raises(CalibrationError, match="determine none of the models"):
-        chosen({"other": models["other"]}, table("linear", 0.01), table("linear", 0.01, seed=2))
+        chosen({"other": other}, *tables)
 
 
 @pytest.mark.parametrize("study", STUDIES)
