@@ -133,6 +133,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("demo --out file", "cannot write to file"),
         ("demo --out file/out", "cannot write to file/out"),
         ("demo --out .", "no usable device"),
+        ("evaluate matmul -D all --out .", "no usable device"),
         ("demo --out . --device no_such_device", "no_such_device"),
         ("demo --sizes 100", "cannot read sizes '100'; give positive multiples of 16"),
         ("demo --sizes a,b", "cannot read sizes 'a,b'"),

@@ -25,17 +25,19 @@ def nvidia(folder, **environment):
     return [(v.library, v.found_by) for v in find_vendors(environment) if "nvidia" in v.library]
 
 
-def test_there_is_none(machine):
+def test_opencl_without_a_vendor_file_is_used(machine):
     assert find_library(CUDA_LIBRARY, {}) is None
     assert nvidia(machine) == []
-
-
-def test_opencl_without_a_vendor_file_is_used(machine):
-    library = machine / OPENCL_LIBRARY
-    library.touch()
-    [(path, found_by)] = nvidia(machine)
-    assert path == str(library)
-    assert found_by == f"NVIDIA's library in {machine}, which no vendor file names"
+    (machine / OPENCL_LIBRARY).touch()
+    whole = str(machine / OPENCL_LIBRARY)
+    assert nvidia(machine) == [(whole, f"NVIDIA's library in {machine}, which no vendor file names")]
+    # A vendor file that works is enough; a bare name that the linker does not find is helped.
+    file = machine.parents[1] / "vendors" / "nvidia.icd"
+    for named, paths in ((whole, [whole]), (OPENCL_LIBRARY, [OPENCL_LIBRARY, whole])):
+        file.write_text(f"{named}\n")
+        (first, *_) = found = nvidia(machine)
+        assert [path for path, _ in found] == paths
+        assert "nvidia.icd" in first[1]
 
 
 def test_a_driver_without_the_short_names_is_found_by_its_version(machine):
@@ -45,14 +47,6 @@ def test_a_driver_without_the_short_names_is_found_by_its_version(machine):
     assert (found.path, found.on_path) == (str(machine / "libcuda.so.580.82.07"), False)
 
 
-def test_a_vendor_file_that_works_is_enough(machine, tmp_path):
-    (machine / OPENCL_LIBRARY).touch()
-    (tmp_path / "vendors" / "nvidia.icd").write_text(f"{machine / OPENCL_LIBRARY}\n")
-    [(path, found_by)] = nvidia(machine)
-    assert path == str(machine / OPENCL_LIBRARY)
-    assert "nvidia.icd" in found_by
-
-
 def test_a_bare_name_that_the_linker_finds_is_enough(machine, tmp_path, monkeypatch):
     (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
     monkeypatch.setattr(_nvidia, "linker_cache", lambda: {OPENCL_LIBRARY: f"/usr/lib/{OPENCL_LIBRARY}"})
@@ -60,13 +54,6 @@ def test_a_bare_name_that_the_linker_finds_is_enough(machine, tmp_path, monkeypa
     monkeypatch.setattr(_nvidia, "linker_cache", dict)
     (machine / OPENCL_LIBRARY).touch()
     assert [path for path, _ in nvidia(machine, LD_LIBRARY_PATH=f"/absent:{machine}")] == [OPENCL_LIBRARY]
-
-
-def test_a_bare_name_that_the_linker_does_not_find_is_helped(machine, tmp_path):
-    (tmp_path / "vendors" / "nvidia.icd").write_text(f"{OPENCL_LIBRARY}\n")
-    (machine / OPENCL_LIBRARY).touch()
-    paths = [path for path, _ in nvidia(machine)]
-    assert paths == [OPENCL_LIBRARY, str(machine / OPENCL_LIBRARY)]
 
 
 LINKER_CACHE = _nvidia.linker_cache

@@ -75,26 +75,24 @@ def test_a_script_is_read_as_it_is(tmp_path, capfd):
     }
 
 
+OWN_NAMES = "block_size_names=['width'], defines={'width': 'width', 'block_size_x': lambda p: p['block_size_x']}, "
+
+
 @pytest.mark.parametrize(
-    ("problem", "more", "settings", "local", "groups"),
+    ("problem", "more", "block", "width", "local", "groups"),
     [
         # The default divisor is the block's size, and there is none where that is not tuned.
-        ("n", "", {"block_size_x": 64, "width": 1}, (64,), ("1024",)),
-        ("1000", "grid_div_x=[], ", {"block_size_x": 32, "width": 2}, (32,), ("1000",)),
-        ("'width * 7'", "grid_div_x=['2'], ", {"block_size_x": 32, "width": 4}, (32,), ("14",)),
-        ("lambda p: p['width'] * 100", "grid_div_x=lambda p: 3, ", {"block_size_x": 32, "width": 1}, (32,), ("34",)),
-        ("(n, 6)", "grid_div_y=['4'], ", {"block_size_x": 128, "width": 1}, (128, 1), ("512", "2")),
-        (
-            "n",
-            "block_size_names=['width'], defines={'width': 'width', 'block_size_x': lambda p: p['block_size_x']}, ",
-            {"block_size_x": 64, "width": 4},
-            (4,),
-            ("16384",),
-        ),
+        ("n", "", 64, 1, (64,), ("1024",)),
+        ("1000", "grid_div_x=[], ", 32, 2, (32,), ("1000",)),
+        ("'width * 7'", "grid_div_x=['2'], ", 32, 4, (32,), ("14",)),
+        ("lambda p: p['width'] * 100", "grid_div_x=lambda p: 3, ", 32, 1, (32,), ("34",)),
+        ("(n, 6)", "grid_div_y=['4'], ", 128, 1, (128, 1), ("512", "2")),
+        ("n", OWN_NAMES, 64, 4, (4,), ("16384",)),
     ],
 )
-def test_launches_are_those_of_kernel_tuner(tmp_path, problem, more, settings, local, groups):
-    kernel = kernel_of(load_space(script(tmp_path, problem=problem, more=more)), **settings)
+def test_launches_are_those_of_kernel_tuner(tmp_path, problem, more, block, width, local, groups):
+    space = load_space(script(tmp_path, problem=problem, more=more))
+    kernel = kernel_of(space, block_size_x=block, width=width)
     assert (kernel.local, kernel.groups) == (local, groups)
 
 

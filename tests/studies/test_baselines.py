@@ -55,13 +55,12 @@ def test_work_is_counted_over_all_work_items():
 
 
 def test_a_timing_is_scaled_by_one_count():
-    small, large = Work(100, 1000), Work(400, 8000)
+    small, large, idle = Work(100, 1000), Work(400, 8000), Work(100, 0)
     assert scaled(2e-3, small, large, "items") == pytest.approx(8e-3)
     assert scaled(2e-3, small, large, "operations") == pytest.approx(16e-3)
-    with pytest.raises(CalibrationError, match="that was timed has no operations, so its time cannot be scaled"):
-        scaled(2e-3, Work(100, 0), large, "operations")
-    with pytest.raises(CalibrationError, match="to predict has no operations, so its time cannot be scaled"):
-        scaled(2e-3, small, Work(100, 0), "operations")
+    for pair, what in (((idle, large), "that was timed"), ((small, idle), "to predict")):
+        with pytest.raises(CalibrationError, match=f"{what} has no operations, so its time cannot be scaled"):
+            scaled(2e-3, *pair, "operations")
 
 
 def test_the_roofline_is_the_nearer_limit():
