@@ -92,10 +92,9 @@ def surveyed(monkeypatch):
 def test_a_driver_without_cupy_is_a_remark(monkeypatch):
     monkeypatch.setattr(survey_module, "cupy_is_installed", lambda: False)
     monkeypatch.setattr(survey_module, "find_library", lambda _: "/usr/local/nvidia/lib64/libcuda.so.1")
-    infos, problems = surveyed(monkeypatch)
+    infos, (problem,) = surveyed(monkeypatch)
     assert infos == ()
-    assert len(problems) == 1
-    assert "pip install 'perflex[cuda]'" in problems[0]
+    assert "pip install 'perflex[cuda]'" in problem
 
 
 @pytest.mark.parametrize(

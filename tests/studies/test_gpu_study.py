@@ -8,18 +8,13 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[1] / "bench"
+sys.path.append(str(Path(__file__).parents[1] / "bench"))
 
-
-@pytest.fixture(autouse=True)
-def _bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
+import gpu_study
 
 
 @pytest.mark.machine
 def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path):
-    import gpu_study
-
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)  # left over'])"
     begun = time.monotonic()
     ended = gpu_study.run(gpu_study.Step("long", 1, (sys.executable, "-c", child)), tmp_path, 7.0)
@@ -30,8 +25,6 @@ def test_a_step_that_outlasts_its_share_is_ended_with_all_it_started(tmp_path):
 
 
 def test_steps_that_ended_well_are_not_repeated(tmp_path, monkeypatch):
-    import gpu_study
-
     run = []
     monkeypatch.setattr(gpu_study, "run", lambda step, *_: run.append(step.name) or "done")
     (tmp_path / "state.json").write_text(json.dumps({"devices": "done"}), encoding="utf-8")
