@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from perflex import Calibration, FeatureTable, Model
-from perflex.calibration.acceptance import (
-    doubts,
-    faults,
-    repeatability_of,
-    require_acceptable,
-    save_if_acceptable,
-)
+from perflex.calibration.acceptance import doubts, faults, repeatability_of, require_acceptable, save_if_acceptable
 from perflex.errors import CalibrationError, PerflexWarning
 from tests.support.fitted import fitted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch")
 
 
-def calibration(**options: object) -> Calibration:
+def calibration(**options):
     rows = np.array([[2e-6, 1.0], [2.1e-6, 1.0], [1.9e-6, 1.0]])
     table = FeatureTable("f_cl_wall_time", ("f_cl_wall_time", "f_sync_kernel_launch"), ("a", "b", "c"), rows)
     made = fitted(MODEL, table)
@@ -34,7 +24,7 @@ def calibration(**options: object) -> Calibration:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), 0.0, 0.15])
-def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value: float | None, tmp_path: Path) -> None:
+def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value, tmp_path):
     found = calibration(repeatability=value)
     assert faults(found) == doubts(found) == []
     require_acceptable(found)
@@ -42,7 +32,7 @@ def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value: floa
     assert faults(calibration()) == []
 
 
-def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together() -> None:
+def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together():
     found = calibration(repeatability=0.5)
     rows = replace(found.table, repeatability=np.array([0.02, np.nan, 0.06]))
     assert repeatability_of(replace(found, table=rows)) == pytest.approx(0.04)
@@ -53,7 +43,7 @@ def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together() -
         assert faults(replace(found, table=table, options={})) == []
 
 
-def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_path: Path) -> None:
+def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_path):
     found = calibration(repeatability=0.234)
     words = r"mine.yaml is not written: .* repeat only to 23.4 %, the limit is 15 %; end .* --accept-noise"
     with pytest.raises(CalibrationError, match=words):
@@ -74,7 +64,7 @@ def test_times_that_do_not_repeat_are_refused_with_number_limit_and_advice(tmp_p
     found.save(file)
 
 
-def test_many_disturbed_samples_are_a_doubt() -> None:
+def test_many_disturbed_samples_are_a_doubt():
     found = calibration(repeatability=0.05, samples=100, disturbed_samples=40)
     assert faults(found) == []
     (doubt,) = doubts(found)
@@ -99,7 +89,7 @@ def test_many_disturbed_samples_are_a_doubt() -> None:
         ({"samples": 100, "disturbed_samples": 4, "kernels": 8, "kernels_disturbed": 4}, "for 4 of 8 .* is 50 %"),
     ],
 )
-def test_what_the_doctor_calls_not_fit_is_refused(options: dict[str, object], words: str, tmp_path: Path) -> None:
+def test_what_the_doctor_calls_not_fit_is_refused(options, words, tmp_path):
     found = calibration(**options)
     (doubt,) = doubts(found)
     assert re.search(words, doubt)
@@ -117,5 +107,5 @@ def test_what_the_doctor_calls_not_fit_is_refused(options: dict[str, object], wo
         {"samples": 100, "disturbed_samples": 4, "kernels": 9, "kernels_disturbed": 4},
     ],
 )
-def test_what_is_below_the_limits_is_accepted(options: dict[str, object]) -> None:
+def test_what_is_below_the_limits_is_accepted(options):
     assert faults(calibration(**options)) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +13,7 @@ from perflex.errors import CalibrationError, MeasurementError, MissingSizeError,
 from perflex.features import kernel_feature_values, register_feature, unregister_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
-from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel, tag_accesses
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 EXPRESSION = (
@@ -28,7 +23,7 @@ EXPRESSION = (
 MODEL = Model("f_cl_wall_time_fake", EXPRESSION)
 
 
-def measurement_kernels() -> list[MeasurementKernel]:
+def measurement_kernels():
     collection = KernelCollection(ALL_GENERATORS)
     tiles = ["dtype:float32", "groups_fit:True"]
     return [
@@ -41,7 +36,7 @@ def measurement_kernels() -> list[MeasurementKernel]:
     ]
 
 
-def device_with_law(kernels: Sequence[MeasurementKernel], noise: float = 0.0) -> FakeDevice:
+def device_with_law(kernels, noise=0.0):
     """Return a device on which the model is true."""
     truth = {}
     for kernel in kernels:
@@ -51,16 +46,16 @@ def device_with_law(kernels: Sequence[MeasurementKernel], noise: float = 0.0) ->
 
 
 @pytest.fixture(scope="module")
-def kernels() -> list[MeasurementKernel]:
+def kernels():
     return measurement_kernels()
 
 
 @pytest.fixture(scope="module")
-def calibration(kernels: list[MeasurementKernel]) -> Calibration:
+def calibration(kernels):
     return calibrate(MODEL, kernels, device=device_with_law(kernels))
 
 
-def test_a_known_law_is_found_again(calibration: Calibration) -> None:
+def test_a_known_law_is_found_again(calibration):
     assert dict(calibration.params) == pytest.approx(TRUE, rel=1e-6)
     assert calibration.fit.geometric_mean_error < 1e-5
     assert calibration.noise_floor == pytest.approx(0.0)
@@ -68,12 +63,12 @@ def test_a_known_law_is_found_again(calibration: Calibration) -> None:
     assert calibration.versions["perflex"]
 
 
-def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels: list[MeasurementKernel]) -> None:
-    def law(label: str, _: object) -> float:
+def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels):
+    def law(label, _):
         pytest.fail(f"{label} was timed")
 
     @register_feature("f_test_none", unit="1")
-    def none(*_: object) -> float:
+    def none(*_):
         return 0.0
 
     model = Model("f_cl_wall_time_fake", f"{EXPRESSION} + p_none * f_test_none * f_thread_groups")
@@ -86,12 +81,10 @@ def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels: li
 
 
 @pytest.mark.parametrize("budget_s", [None, 1e3])
-def test_parameters_that_lack_kernels_that_a_device_does_not_run_are_named(
-    kernels: list[MeasurementKernel], budget_s: float | None
-) -> None:
+def test_parameters_that_lack_kernels_that_a_device_does_not_run_are_named(kernels, budget_s):
     device = device_with_law(kernels)
 
-    def law(label: str, sizes: Mapping[str, int]) -> float:
+    def law(label, sizes):
         if label.startswith(("matmul", "flops")):  # they alone have multiply-adds
             msg = f"{label}: needs a work-group of 256 work-items"
             raise MeasurementError(msg, kernel=label)
@@ -107,7 +100,7 @@ def test_parameters_that_lack_kernels_that_a_device_does_not_run_are_named(
     assert caught.value.parameters == ("p_madd",)
 
 
-def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels: list[MeasurementKernel], tmp_path: Path) -> None:
+def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels, tmp_path):
     costs = "\n".join(f"  {name}: {{meaning: m, unit: s}}" for name in [*TRUE, "p_none"])
     (tmp_path / "mine.yaml").write_text(
         "schema: perflex-model/1\nname: mine\ndescription: Mine.\noutput: f_cl_wall_time\n"
@@ -128,7 +121,7 @@ def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels: list[Measur
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_predictions_for_kernels_and_sizes_never_measured(calibration: Calibration) -> None:
+def test_predictions_for_kernels_and_sizes_never_measured(calibration):
     n = 1024
     expected = MODEL.evaluate(
         TRUE,
@@ -144,26 +137,26 @@ def test_predictions_for_kernels_and_sizes_never_measured(calibration: Calibrati
     assert calibration.predict(matmul(prefetch=False), {"n": n}) == pytest.approx(expected, rel=1e-6)
 
 
-def test_noise_moves_the_result_a_little(kernels: list[MeasurementKernel]) -> None:
+def test_noise_moves_the_result_a_little(kernels):
     noisy = calibrate(MODEL, kernels, device=device_with_law(kernels, noise=0.02), timing=TimingOptions(trials=9))
     assert 0.001 < noisy.noise_floor < 0.1
     assert noisy.params["p_madd"] == pytest.approx(TRUE["p_madd"], rel=0.1)
     assert 0 < noisy.fit.geometric_mean_error < 0.05
 
 
-def test_what_the_kernels_do_not_tell_is_refused(kernels: list[MeasurementKernel]) -> None:
+def test_what_the_kernels_do_not_tell_is_refused(kernels):
     only_matmul = [kernel for kernel in kernels if kernel.generator == "matmul_sq"][:3]
     with pytest.raises(CalibrationError, match="p_"):
         calibrate(MODEL, only_matmul, device=device_with_law(only_matmul))
 
 
-def test_the_output_must_be_a_time(kernels: list[MeasurementKernel]) -> None:
+def test_the_output_must_be_a_time(kernels):
     model = Model("f_thread_groups", "p_a * f_op_float32_madd")
     with pytest.raises(CalibrationError, match="'f_thread_groups' is no wall time"):
         calibrate(model, kernels)
 
 
-def test_ranking(calibration: Calibration) -> None:
+def test_ranking(calibration):
     slow, fast = matmul(prefetch=False), matmul(prefetch=True)
     places = rank({"slow": slow, "fast": fast}, calibration, {"n": 512})
     assert [(place.rank, place.name) for place in places] == [(1, "fast"), (2, "slow")]
@@ -173,21 +166,21 @@ def test_ranking(calibration: Calibration) -> None:
     assert places[1].kernel is slow
 
 
-def test_equal_times_keep_their_order_and_names_become_unique(calibration: Calibration) -> None:
+def test_equal_times_keep_their_order_and_names_become_unique(calibration):
     kernel = matmul(prefetch=True)
     places = rank([kernel, kernel, kernel], calibration, {"n": 64})
     assert [place.name for place in places] == ["matmul", "matmul #2", "matmul #3"]
     assert {place.ratio for place in places} == {1.0}
 
 
-def test_measurement_kernels_bring_their_sizes(calibration: Calibration, kernels: list[MeasurementKernel]) -> None:
+def test_measurement_kernels_bring_their_sizes(calibration, kernels):
     chosen = [kernel for kernel in kernels if kernel.generator == "matmul_sq"]
     places = rank(chosen, calibration)
     assert {place.name for place in places} == {kernel.name for kernel in chosen}
     assert [place.predicted for place in places] == sorted(place.predicted for place in places)
 
 
-def test_ranking_errors(calibration: Calibration) -> None:
+def test_ranking_errors(calibration):
     with pytest.raises(CalibrationError, match="no variants"):
         rank([], calibration, {"n": 64})
     with pytest.raises(CalibrationError, match="variant 'a' needs sizes"):
@@ -196,7 +189,7 @@ def test_ranking_errors(calibration: Calibration) -> None:
         rank({"a": matmul(prefetch=True)}, calibration, {"m": 64})
 
 
-def test_the_papers_first_example(default_device) -> None:
+def test_the_papers_first_example(default_device):
     """Section 2.2: one parameter from four sizes of the same variant, then a prediction for another size."""
     model = Model(wall_time_identifier(default_device), "p_f32madd * f_op_float32_madd")
     tags = ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,14 +21,11 @@ from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo
 from tests.support.fitted import fitted
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 OUTPUT = "f_cl_wall_time_test"
 MODEL = Model(OUTPUT, "p_add * f_op_float32_add + p_launch * f_sync_kernel_launch")
 
 
-def calibration(*, relative: bool = True, groups: bool = True) -> Calibration:
+def calibration(*, relative=True, groups=True):
     """Return a calibration in which everything is odd: labels, nan, a column too many, facts of numpy's types."""
     random = np.random.default_rng(0)
     counts = np.column_stack([np.floor(10 ** random.uniform(3, 17, 9)), np.ones(9), random.random(9)])
@@ -56,7 +52,7 @@ def calibration(*, relative: bool = True, groups: bool = True) -> Calibration:
     )
 
 
-def saved(tmp_path: Path) -> Path:
+def saved(tmp_path):
     path = tmp_path / "calibration.yaml"
     calibration().save(path)
     return path
@@ -64,7 +60,7 @@ def saved(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("relative", [True, False])
 @pytest.mark.parametrize("groups", [True, False])
-def test_round_trip_is_exact(tmp_path: Path, relative: bool, groups: bool) -> None:
+def test_round_trip_is_exact(tmp_path, relative, groups):
     made, path = calibration(relative=relative, groups=groups), tmp_path / "kept.yaml"
     made.save(path)
     loaded = Calibration.load(path)
@@ -87,7 +83,7 @@ def test_round_trip_is_exact(tmp_path: Path, relative: bool, groups: bool) -> No
 
 
 @pytest.mark.parametrize("nonnegative", [True, False])
-def test_an_interval_with_one_infinite_end_comes_back(tmp_path: Path, nonnegative: bool) -> None:
+def test_an_interval_with_one_infinite_end_comes_back(tmp_path, nonnegative):
     random = np.random.default_rng(0)
     counts = 10 ** random.uniform(6, 9, (40, 2))
     # Additions take less than the noise hides: their rate has a least value, and no largest one.
@@ -108,9 +104,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.lists(FLOATS, min_size=2, max_size=2), st.text(max_size=30), st.text(max_size=30))
 @settings(max_examples=80, deadline=None)
-def test_any_numbers_and_texts_come_back(
-    tmp_path_factory: pytest.TempPathFactory, values: list[float], label: str, name: str
-) -> None:
+def test_any_numbers_and_texts_come_back(tmp_path_factory, values, label, name):
     estimates = tuple(
         ParameterEstimate(f"p_{i}", value, "s per thing", math.nan, at_bound=bool(i)) for i, value in enumerate(values)
     )
@@ -136,7 +130,7 @@ def test_any_numbers_and_texts_come_back(
     assert math.isnan(loaded.fit.condition_number)
 
 
-def test_what_stands_in_the_file(tmp_path: Path) -> None:
+def test_what_stands_in_the_file(tmp_path):
     content = yaml.safe_load(saved(tmp_path).read_text(encoding="utf-8"))
     assert content["schema"] == "perflex-calibration/2"
     assert [(entry["name"], entry["unit"]) for entry in content["parameters"]] == [
@@ -159,7 +153,7 @@ def test_what_stands_in_the_file(tmp_path: Path) -> None:
     assert re.fullmatch(r"\S+ \d+ 1", entry["values"])
 
 
-def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_is_refused(tmp_path):
     whole = saved(tmp_path).read_text(encoding="utf-8").rstrip("\n")
     broken = tmp_path / "broken.yaml"
     for end in [*range(0, len(whole), max(1, len(whole) // 150)), len(whole) - 1]:
@@ -169,7 +163,7 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
         assert str(broken) in caught.value.message
 
 
-def refused(tmp_path: Path, text: str | bytes) -> FileFormatError:
+def refused(tmp_path, text):
     path = tmp_path / "refused.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(FileFormatError) as caught:
@@ -212,7 +206,7 @@ def refused(tmp_path: Path, text: str | bytes) -> FileFormatError:
         (r"  - feature: f_op_float32_add", "  - feature: f_op_float32_mul", "columns: the columns must be the model's"),
     ],
 )
-def test_damage_is_named_by_line_and_field(tmp_path: Path, pattern: str, replacement: str, says: str) -> None:
+def test_damage_is_named_by_line_and_field(tmp_path, pattern, replacement, says):
     damaged, count = re.subn(pattern, lambda _: replacement, saved(tmp_path).read_text(encoding="utf-8"), count=1)
     assert count == 1
     error = refused(tmp_path, damaged)
@@ -228,18 +222,18 @@ def test_damage_is_named_by_line_and_field(tmp_path: Path, pattern: str, replace
     ],
     ids=lambda text: ascii(text[:30]),
 )
-def test_foreign_files_are_refused(tmp_path: Path, text: str | bytes) -> None:
+def test_foreign_files_are_refused(tmp_path, text):
     refused(tmp_path, text)
 
 
-def test_yaml_bombs_are_refused_before_they_expand(tmp_path: Path) -> None:
+def test_yaml_bombs_are_refused_before_they_expand(tmp_path):
     bomb = 'a: &a ["x","x","x","x","x","x","x","x","x"]\n'
     for previous, name in zip("abcdefgh", "bcdefghi", strict=True):
         bomb += f"{name}: &{name} [{','.join([f'*{previous}'] * 9)}]\n"
     assert "anchors and aliases are refused" in refused(tmp_path, bomb).message
 
 
-def test_a_python_tag_runs_nothing(tmp_path: Path) -> None:
+def test_a_python_tag_runs_nothing(tmp_path):
     target = tmp_path / "made"
     text = saved(tmp_path).read_text(encoding="utf-8")
     hostile = text.replace("trials: 15", f"trials: !!python/object/apply:pathlib.Path.touch ['{target}']")
@@ -248,14 +242,14 @@ def test_a_python_tag_runs_nothing(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(FileFormatError, match=r"cannot read .*No such file"):
         Calibration.load(tmp_path / "none.yaml")
     with pytest.raises(FileFormatError, match=r"cannot write .*No such file"):
         calibration().save(tmp_path / "none" / "calibration.yaml")
 
 
-def test_noise_floor_is_the_median_repeatability_of_the_kernels() -> None:
+def test_noise_floor_is_the_median_repeatability_of_the_kernels():
     table = calibration().table
     assert fitted(MODEL, table).noise_floor == np.nanmedian(table.repeatability) < 0.1
     # Where no kernel has samples enough the spread of single timings takes its place.
@@ -264,7 +258,7 @@ def test_noise_floor_is_the_median_repeatability_of_the_kernels() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
-def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name: str) -> None:
+def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name):
     shipped = load_calibration(name)
     again = fitted(shipped.model, shipped.table, loss=shipped.fit.loss)
     assert dict(again.params) == pytest.approx(dict(shipped.params), rel=1e-6)
@@ -273,7 +267,7 @@ def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name: str) -> N
     assert again.between_generators.ratio == pytest.approx(shipped.kept_between.ratio, rel=1e-3)
 
 
-def test_what_refits_of_generators_say_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_refits_of_generators_say_is_kept(tmp_path, monkeypatch):
     """Refits take long for a large model, and are not repeated."""
     random = np.random.default_rng(0)
     counts = random.uniform(1, 100, 40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,15 +15,12 @@ from perflex.calibration.interval import interval_at
 from perflex.errors import CalibrationError, PerflexWarning
 from tests.support.fitted import fitted
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 OUTPUT = "f_cl_wall_time"
 LOADS, ADDS = "f_mem_access_global_float32_load", "f_op_float32_add"
 MODEL = Model(OUTPUT, f"overlap(p_mem * {LOADS}, p_add * {ADDS}, p_edge)")
 
 
-def table(*, apart: bool = False) -> FeatureTable:
+def table(*, apart=False):
     """Return kernels whose costs are added; `apart`, with only one of both costs each."""
     random = np.random.default_rng(3)
     counts = 10 ** random.uniform(6, 9, (40, 2))
@@ -37,7 +33,7 @@ def table(*, apart: bool = False) -> FeatureTable:
     )
 
 
-def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> None:
+def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path):
     with pytest.warns(PerflexWarning, match="no overlap"):
         calibration = fitted(MODEL, table())
     calibration.save(tmp_path / "added.yaml")
@@ -56,7 +52,7 @@ def test_no_overlap_survives_in_a_calibration_and_is_shown(tmp_path: Path) -> No
     assert interval_at(loaded, sizes).high == pytest.approx(interval_at(added, sizes).high, rel=1e-6)
 
 
-def test_generators_are_left_out_of_the_sum_that_the_fit_decided_for(tmp_path: Path) -> None:
+def test_generators_are_left_out_of_the_sum_that_the_fit_decided_for(tmp_path):
     many = replace(table(), groups=tuple(f"generator {i // 2}" for i in range(40)))
     with pytest.warns(PerflexWarning, match="no overlap"):
         calibration = fitted(MODEL, many)
@@ -72,7 +68,7 @@ def test_generators_are_left_out_of_the_sum_that_the_fit_decided_for(tmp_path: P
         assert root_mean_square(error for fold in folds for error in fold.errors) < 0.04
 
 
-def test_a_prediction_that_rests_on_an_unidentified_edge_has_no_interval() -> None:
+def test_a_prediction_that_rests_on_an_unidentified_edge_has_no_interval():
     with pytest.warns(PerflexWarning, match="do not determine p_edge"):
         calibration = fitted(MODEL, table(apart=True))
     assert calibration.fit.undetermined == ("p_edge",)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, Model, fit_model
+from perflex import FeatureTable, Model, fit_model
 from perflex.calibration.cross_validation import cross_validation
 from tests.support.fitted import fitted
 
@@ -19,16 +19,16 @@ TRUTH = np.array([1e-9, 3e-10, 2e-8])
 GENERATORS, EACH = 30, 4
 
 
-def shared_errors(random: np.random.Generator, count: int) -> np.ndarray:
+def shared_errors(random, count):
     """Return errors with heavy tails, as of models that leave something out now and then."""
     return 0.2 * random.standard_t(4, size=count)
 
 
-def counts_of(random: np.random.Generator, rows: int) -> np.ndarray:
+def counts_of(random, rows):
     return 10 ** random.uniform(3, 6, (rows, 3)) * [1.0, 3.0, 0.05]
 
 
-def table_of(seed: int) -> FeatureTable:
+def table_of(seed):
     random = np.random.default_rng(seed)
     counts = counts_of(random, GENERATORS * EACH)
     shared = np.repeat(shared_errors(random, GENERATORS), EACH)
@@ -38,12 +38,12 @@ def table_of(seed: int) -> FeatureTable:
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]), groups=owners)
 
 
-def calibrated(seed: int) -> Calibration:
+def calibrated(seed):
     return fitted(MODEL, table_of(seed), loss="soft_l1")
 
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])
-def test_folds_are_as_full_refits(loss: str) -> None:
+def test_folds_are_as_full_refits(loss):
     calibration, seen = fitted(MODEL, table_of(2), loss=loss), []
     table = calibration.table
     with warnings.catch_warnings():
@@ -58,7 +58,7 @@ def test_folds_are_as_full_refits(loss: str) -> None:
         np.testing.assert_allclose(folds[number].errors, predicted / table.values[own, 0] - 1, rtol=0.01, atol=0.01)
 
 
-def test_what_only_one_generator_determines_is_named() -> None:
+def test_what_only_one_generator_determines_is_named():
     table = table_of(2)
     values = table.values.copy()
     values[EACH:, 3] = 0.0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from perflex import Calibration, Device, Model, calibrate
+from perflex import Device, Model, calibrate
 from perflex.calibration import device_match
 from perflex.calibration.built_target import built_target
 from perflex.calibration.device_match import device_of_calibration, timing_device
@@ -17,16 +16,13 @@ from perflex.features import Target
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 HERE = Device("PoCL", "pocl", "cpu-8", "1")
 OTHER = replace(HERE, platform="Intel(R) OpenCL", name="Intel(R) Xeon(R)")
 BROKEN = replace(HERE, name="cpu-9")
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(monkeypatch):
     infos = [
         DeviceInfo(HERE, usable=True, reason="", found_by="a test", default=True),
         DeviceInfo(replace(OTHER, ordinal=1), usable=True, reason="", found_by="a test"),
@@ -36,11 +32,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_match, "device_of", lambda output: OTHER if "xeon" in output else HERE)
 
 
-def facts(device: Device) -> Mapping[str, Any]:
+def facts(device):
     return {"name": device.name, "platform": device.platform, "api": device.api, "driver": "an older one"}
 
 
-def test_an_output_for_any_device_is_that_of_the_calibrations_device() -> None:
+def test_an_output_for_any_device_is_that_of_the_calibrations_device():
     assert device_of_calibration("f_cl_wall_time", facts(HERE)) == HERE
     assert device_of_calibration("f_cl_wall_time", facts(OTHER)).name == OTHER.name
     # What does not say where it was made goes by its output.
@@ -51,17 +47,17 @@ def test_an_output_for_any_device_is_that_of_the_calibrations_device() -> None:
 @pytest.mark.parametrize(
     "device", [replace(OTHER, name="Intel(R) Xeon(R) Gold"), replace(HERE, platform="another"), BROKEN]
 )
-def test_no_other_device_stands_in(output: str, device: Device) -> None:
+def test_no_other_device_stands_in(output, device):
     with pytest.raises(DeviceError, match=r"the calibration is of .*, which is not among the devices that work here: "):
         device_of_calibration(output, facts(device))
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_neither_launches_nor_builds_go_elsewhere() -> None:
+def test_neither_launches_nor_builds_go_elsewhere():
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
     model = Model("f_cl_wall_time", "p_group * f_thread_groups")
     fake = FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
-    calibration: Calibration = calibrate(model, kernels, device=fake)
+    calibration = calibrate(model, kernels, device=fake)
     with pytest.raises(DeviceError, match="the calibration is of fake device"):
         timing_device(calibration)
     assert timing_device(calibration, fake) is fake

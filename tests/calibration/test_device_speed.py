@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     CostLaw = Callable[[str, Mapping[str, int]], float]
 
 
-def test_multiply_add_rate_of_a_fake_device() -> None:
+def test_multiply_add_rate_of_a_fake_device():
     device = FakeDevice(lambda _, sizes: sizes["nelements"] * 32 * sizes["m"] / 2e12)
     assert multiply_add_rate(device) == pytest.approx(2e12)
 
 
-def failing(law: CostLaw, *parts: str) -> FakeDevice:
+def failing(law, *parts):
     """Return a device that does not run kernels whose label has one of the parts."""
 
-    def or_fail(label: str, sizes: Mapping[str, int]) -> float:
+    def or_fail(label, sizes):
         if any(part in label for part in parts):
             msg = f"{label}: needs a work-group of 256 work-items"
             raise MeasurementError(msg, kernel=label)
@@ -34,11 +34,11 @@ def failing(law: CostLaw, *parts: str) -> FakeDevice:
     return FakeDevice(or_fail)
 
 
-def madds(_: str, sizes: Mapping[str, int]) -> float:
+def madds(_, sizes):
     return sizes["nelements"] * 32 * sizes["m"] / 2e12
 
 
-def test_a_device_that_does_not_run_the_kernel_for_its_speed_is_calibrated_all_the_same() -> None:
+def test_a_device_that_does_not_run_the_kernel_for_its_speed_is_calibrated_all_the_same():
     with pytest.warns(PerflexWarning, match=r"m=64\): needs a work-group of 256 .* speed is not known, .* sizes"):
         assert multiply_add_rate(failing(madds, "m=64")) is None
     assert scale_of(None) == 1.0
@@ -51,8 +51,8 @@ def test_a_device_that_does_not_run_the_kernel_for_its_speed_is_calibrated_all_t
     assert len(left_out) == len(found.fit.kernels) / 3 > 0
 
 
-def test_a_simulator_on_which_the_usual_kernel_does_not_end_gets_a_shorter_one() -> None:
-    def law(label: str, sizes: Mapping[str, int]) -> float:
+def test_a_simulator_on_which_the_usual_kernel_does_not_end_gets_a_shorter_one():
+    def law(label, sizes):
         if sizes["nelements"] > 256:
             msg = f"{label}: does not end"
             raise MeasurementError(msg, kernel=label, kind="hang")
@@ -61,11 +61,11 @@ def test_a_simulator_on_which_the_usual_kernel_does_not_end_gets_a_shorter_one()
     assert multiply_add_rate(FakeDevice(law)) == pytest.approx(1e6)
 
 
-def test_a_larger_kernel_that_fails_leaves_the_speed_of_the_smaller() -> None:
+def test_a_larger_kernel_that_fails_leaves_the_speed_of_the_smaller():
     assert multiply_add_rate(failing(madds, "nelements=1048576")) == pytest.approx(2e12)
 
 
-def test_without_kernels_that_determine_the_parameters_there_is_no_calibration() -> None:
+def test_without_kernels_that_determine_the_parameters_there_is_no_calibration():
     with (
         pytest.warns(PerflexWarning),
         pytest.raises(
@@ -75,7 +75,7 @@ def test_without_kernels_that_determine_the_parameters_there_is_no_calibration()
         calibrate("madd_only", device=failing(madds, "madd"))
 
 
-def test_a_device_on_which_the_shortest_kernel_does_not_end_is_an_error_at_once() -> None:
+def test_a_device_on_which_the_shortest_kernel_does_not_end_is_an_error_at_once():
     slow = FakeDevice(lambda _label, _sizes: 60.0)
     with pytest.raises(MeasurementError, match="one launch took 60 s, the limit is 10 s"):
         multiply_add_rate(slow)

@@ -22,12 +22,12 @@ MADD = "f_op_float32_madd"
 TIME = "f_cl_wall_time_fake"
 
 
-def kernels(sizes: str = "64,96,128") -> list:
+def kernels(sizes="64,96,128"):
     tags = ["matmul_sq", "dtype:float32", "prefetch:True", "groups_fit:True", f"n:{sizes}"]
     return KernelCollection(ALL_GENERATORS).generate_kernels(tags)
 
 
-def test_input_features_alone() -> None:
+def test_input_features_alone():
     table = gather_feature_values([MADD, "f_thread_groups"], kernels())
     assert table.output is None
     assert table.features == (MADD, "f_thread_groups")
@@ -39,7 +39,7 @@ def test_input_features_alone() -> None:
     assert (table.info[MADD].amount, table.info[MADD].amount_unit) == (32.0, "op")
 
 
-def test_measured_output_and_the_devices_sub_group_size() -> None:
+def test_measured_output_and_the_devices_sub_group_size():
     device = FakeDevice(lambda _, sizes: 1e-9 * sizes["n"] ** 3, sub_group_size=16)
     table = gather_feature_values([TIME, MADD], kernels(), device=device)
     assert table.output == TIME
@@ -51,8 +51,8 @@ def test_measured_output_and_the_devices_sub_group_size() -> None:
     assert table.info[TIME].unit == "s"
 
 
-def test_failures_are_left_out_with_a_warning() -> None:
-    def law(label: str, sizes: dict) -> float:
+def test_failures_are_left_out_with_a_warning():
+    def law(label, sizes):
         if sizes["n"] == 96:
             msg = f"{label}: the compiler does not like it"
             raise MeasurementError(msg)
@@ -66,8 +66,8 @@ def test_failures_are_left_out_with_a_warning() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_nothing_but_failures_is_an_error() -> None:
-    def law(label: str, sizes: dict) -> float:
+def test_nothing_but_failures_is_an_error():
+    def law(label, sizes):
         msg = f"{label}: broken driver"
         raise MeasurementError(msg)
 
@@ -75,7 +75,7 @@ def test_nothing_but_failures_is_an_error() -> None:
         gather_feature_values([TIME, MADD], kernels(), device=FakeDevice(law))
 
 
-def test_kernels_that_cannot_be_counted_are_left_out() -> None:
+def test_kernels_that_cannot_be_counted_are_left_out():
     indirect = pointwise("x[idx[i]] * 2", {"x": np.float32, "idx": np.int32})
     fine = pointwise("x[i] * 2")
     with pytest.warns(PerflexWarning, match="is indirect"):
@@ -83,7 +83,7 @@ def test_kernels_that_cannot_be_counted_are_left_out() -> None:
     assert table.column("f_op_float32_mul").tolist() == [2.0]
 
 
-def test_a_feature_that_matches_nothing_lists_what_there_is() -> None:
+def test_a_feature_that_matches_nothing_lists_what_there_is():
     with pytest.raises(NoMatchError, match=r"f_op_float32_exp matches nothing.*they contain: f_op_float32_madd"):
         gather_feature_values([MADD, "f_op_float32_exp"], kernels())
     with pytest.raises(NoMatchError, match=r"f_mem_access_tag:zz matches.*f_mem_access_tag:aLD_global_float32_load"):
@@ -98,12 +98,12 @@ def test_a_feature_that_matches_nothing_lists_what_there_is() -> None:
         ([(pointwise("x[i] + 1"), {})], MissingSizeError, "needs a value for size n"),
     ],
 )
-def test_bad_entries(entries: list, error: type, message: str) -> None:
+def test_bad_entries(entries, error, message):
     with pytest.raises(error, match=message):
         gather_feature_values(["f_op_float32_add"], entries)
 
 
-def test_bad_features() -> None:
+def test_bad_features():
     with pytest.raises(UnknownFeatureError, match="did you mean madd"):
         gather_feature_values(["f_op_float32_mad"], kernels())
     with pytest.raises(CalibrationError, match="one wall time, not 2"):
@@ -112,8 +112,8 @@ def test_bad_features() -> None:
         gather_feature_values([MADD], kernels()).column("f_thread_items")
 
 
-def test_progress_is_told() -> None:
-    steps: list[tuple[int, int, str]] = []
+def test_progress_is_told():
+    steps = []
     run = RunOptions(progress=lambda *step: steps.append(step))
     gather_feature_values([MADD], kernels(), run=run)
     assert [step[:2] for step in steps] == [(0, 3), (1, 3), (2, 3)]

@@ -29,7 +29,7 @@ TRUTH = {"p_a": 1e-9, "p_b": 3e-10, "p_c": 2e-8}
 TAGGED = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
 
 
-def draw(random: np.random.Generator, rows: int) -> np.ndarray:
+def draw(random, rows):
     """Return counts of the three features over three decades, many of them zero, no row empty."""
     counts = 10 ** random.uniform(3, 6, (rows, 3)) * (random.random((rows, 3)) < 0.6)
     counts[:, 2] += 300
@@ -37,20 +37,20 @@ def draw(random: np.random.Generator, rows: int) -> np.ndarray:
     return counts
 
 
-def table_of(counts: np.ndarray, seconds: np.ndarray) -> FeatureTable:
+def table_of(counts, seconds):
     labels = tuple(map(str, range(len(counts))))
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
 
 
-def calibrated(model: Model, counts: np.ndarray, seconds: np.ndarray, **options: bool) -> Calibration:
+def calibrated(model, counts, seconds, **options):
     return fitted(model, table_of(counts, seconds), **options)
 
 
-def at(adds: float, multiplications: float, divisions: float) -> dict[str, float]:
+def at(adds, multiplications, divisions):
     return dict(zip(FEATURES, (adds, multiplications, divisions), strict=True))
 
 
-def values(counts: np.ndarray) -> dict[str, np.ndarray]:
+def values(counts):
     return dict(zip(FEATURES, counts.T, strict=True))
 
 
@@ -58,7 +58,7 @@ def values(counts: np.ndarray) -> dict[str, np.ndarray]:
 Experiments = list[tuple[Calibration, np.ndarray, np.ndarray]]
 
 
-def experiments(model: Model, truth: dict[str, float], *, repeats: int = 120, rows: int = 12) -> Experiments:
+def experiments(model, truth, *, repeats=120, rows=12):
     """Return many calibrations, each with new measurements of the same law, of 5 % noise."""
     random = np.random.default_rng(11)
     made = []
@@ -70,7 +70,7 @@ def experiments(model: Model, truth: dict[str, float], *, repeats: int = 120, ro
     return made
 
 
-def coverage(made: Experiments, confidence: float = 0.95) -> float:
+def coverage(made, confidence=0.95):
     """Return the share of new measurements inside their intervals."""
     inside = []
     for calibration, new, seconds in made:
@@ -80,23 +80,23 @@ def coverage(made: Experiments, confidence: float = 0.95) -> float:
 
 
 @pytest.fixture(scope="module")
-def relative_fits() -> Experiments:
+def relative_fits():
     return experiments(LINEAR, TRUTH)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_coverage_of_relative_fits(relative_fits: Experiments, confidence: float) -> None:
+def test_coverage_of_relative_fits(relative_fits, confidence):
     assert coverage(relative_fits, confidence) == pytest.approx(confidence, abs=0.025)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_coverage_where_a_cost_is_often_at_its_bound() -> None:
+def test_coverage_where_a_cost_is_often_at_its_bound():
     assert coverage(experiments(LINEAR, {**TRUTH, "p_b": 0.0})) == pytest.approx(0.95, abs=0.025)
 
 
 @pytest.mark.slow
-def test_coverage_of_a_nonlinear_model() -> None:
+def test_coverage_of_a_nonlinear_model():
     model = Model(
         OUTPUT, "partial_overlap(p_a * f_op_float32_add + p_b * f_op_float32_mul, p_c * f_op_float32_div, 5, p_hidden)"
     )
@@ -104,7 +104,7 @@ def test_coverage_of_a_nonlinear_model() -> None:
     assert found == pytest.approx(0.95, abs=0.035)
 
 
-def linear_case(*, relative: bool) -> tuple[Calibration, np.ndarray, np.ndarray]:
+def linear_case(*, relative):
     random = np.random.default_rng(2)
     counts = draw(random, 15)
     exact = counts @ list(TRUTH.values())
@@ -112,7 +112,7 @@ def linear_case(*, relative: bool) -> tuple[Calibration, np.ndarray, np.ndarray]
     return calibrated(LINEAR, counts, seconds, relative=relative, nonnegative=False), counts, seconds
 
 
-def test_an_absolute_fit_has_the_textbook_interval() -> None:
+def test_an_absolute_fit_has_the_textbook_interval():
     calibration, counts, seconds = linear_case(relative=False)
     new = draw(np.random.default_rng(3), 7)
     found = interval_at(calibration, values(new), 0.9)
@@ -128,7 +128,7 @@ def test_an_absolute_fit_has_the_textbook_interval() -> None:
     assert found.degrees_of_freedom == 12
 
 
-def test_a_relative_fit_scales_its_interval_with_the_prediction() -> None:
+def test_a_relative_fit_scales_its_interval_with_the_prediction():
     calibration, counts, seconds = linear_case(relative=True)
     new = draw(np.random.default_rng(3), 7)
     found = interval_at(calibration, values(new))
@@ -144,7 +144,7 @@ def test_a_relative_fit_scales_its_interval_with_the_prediction() -> None:
     assert (wider.high > found.high).all()
 
 
-def test_scalars_give_scalars_and_shapes_are_kept() -> None:
+def test_scalars_give_scalars_and_shapes_are_kept():
     calibration, counts, _ = linear_case(relative=True)
     one = interval_at(calibration, {name: float(column[0]) for name, column in values(counts).items()})
     many = interval_at(calibration, {name: column.reshape(3, 5) for name, column in values(counts).items()})
@@ -157,7 +157,7 @@ def test_scalars_give_scalars_and_shapes_are_kept() -> None:
         assert np.shape(getattr(mixed, name)) == (15,)
 
 
-def bounded() -> tuple[Calibration, np.ndarray, np.ndarray]:
+def bounded():
     """Return a calibration with p_b at its bound, its counts and its times."""
     random = np.random.default_rng(4)
     counts = draw(random, 14)
@@ -169,7 +169,7 @@ def bounded() -> tuple[Calibration, np.ndarray, np.ndarray]:
     return calibration, counts, seconds
 
 
-def test_a_released_parameter_is_where_the_unbounded_fit_puts_it() -> None:
+def test_a_released_parameter_is_where_the_unbounded_fit_puts_it():
     calibration, counts, seconds = bounded()
     found = without_bound(calibration.fit, 1)
     weighted = counts / seconds[:, None]
@@ -189,7 +189,7 @@ def test_a_released_parameter_is_where_the_unbounded_fit_puts_it() -> None:
     assert found.mean_square() == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_cost_at_its_bound_widens_what_depends_on_it() -> None:
+def test_a_cost_at_its_bound_widens_what_depends_on_it():
     calibration, _, _ = bounded()
     much_b = interval_at(calibration, at(1e4, 1e6, 1e3))
     no_b = interval_at(calibration, at(1e4, 0.0, 1e3))
@@ -197,7 +197,7 @@ def test_a_cost_at_its_bound_widens_what_depends_on_it() -> None:
     assert much_b.high > 1.1 * no_b.high
 
 
-def test_a_negative_prediction_keeps_a_plain_interval() -> None:
+def test_a_negative_prediction_keeps_a_plain_interval():
     random = np.random.default_rng(4)
     counts = draw(random, 14)
     seconds = (counts @ [1e-9, -3e-11, 2e-8]) * (1 + 0.01 * random.normal(size=14))
@@ -209,14 +209,14 @@ def test_a_negative_prediction_keeps_a_plain_interval() -> None:
     assert found.high - found.predicted == pytest.approx(found.predicted - found.low)
 
 
-def test_no_interval_without_kernels_to_spare() -> None:
+def test_no_interval_without_kernels_to_spare():
     counts = draw(np.random.default_rng(1), 3)
     calibration = calibrated(LINEAR, counts, counts @ list(TRUTH.values()))
     with pytest.raises(CalibrationError, match=r"leave no degrees of freedom.* more measurement kernels"):
         interval_at(calibration, values(counts))
 
 
-def test_no_interval_of_what_depends_on_an_undetermined_parameter() -> None:
+def test_no_interval_of_what_depends_on_an_undetermined_parameter():
     random = np.random.default_rng(5)
     counts = draw(random, 12)
     counts[:, 1] = 0.0
@@ -229,7 +229,7 @@ def test_no_interval_of_what_depends_on_an_undetermined_parameter() -> None:
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95, -0.1])
-def test_confidence_out_of_range(confidence: float) -> None:
+def test_confidence_out_of_range(confidence):
     calibration, counts, _ = linear_case(relative=True)
     with pytest.raises(ValueError, match="between 0 and 1"):
         interval_at(calibration, values(counts), confidence)
@@ -237,7 +237,7 @@ def test_confidence_out_of_range(confidence: float) -> None:
 
 @pytest.mark.filterwarnings("ignore:flops_madd_pattern. the model has no feature for f_op_float32_add")
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_predict_interval_of_a_kernel() -> None:
+def test_predict_interval_of_a_kernel():
 
     tags = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True"]
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
@@ -259,7 +259,7 @@ def test_predict_interval_of_a_kernel() -> None:
     assert many.low[0] > found.low
 
 
-def test_a_model_without_finite_slopes_is_refused() -> None:
+def test_a_model_without_finite_slopes_is_refused():
     random = np.random.default_rng(2)
     counts = draw(random, 15)
     found = calibrated(LINEAR, counts, counts @ list(TRUTH.values()) * (1 + 0.05 * random.normal(size=15)))
@@ -274,7 +274,7 @@ def test_a_model_without_finite_slopes_is_refused() -> None:
 NOISE = np.array([0.15, 0.05, 0.02])
 
 
-def sized(random: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sized(random, rows):
     """Return counts of short, middle and long kernels in turn, their times, and these with their noise."""
     group = np.arange(rows) % 3
     counts = 10 ** random.uniform(3, 3.8, (rows, 3)) * 30.0 ** group[:, None]
@@ -284,7 +284,7 @@ def sized(random: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarra
 
 @pytest.mark.parametrize("column", ["repeatability", None])
 @pytest.mark.slow
-def test_short_and_long_kernels_have_intervals_of_their_own_noise(column: str | None) -> None:
+def test_short_and_long_kernels_have_intervals_of_their_own_noise(column):
     inside = []
     for seed in range(60):
         random = np.random.default_rng(seed)
@@ -297,7 +297,7 @@ def test_short_and_long_kernels_have_intervals_of_their_own_noise(column: str | 
         assert 0.9 <= np.mean(np.array(inside)[:, group::3]) <= 0.98
 
 
-def grouped(seed: int, deviation: float, rows: int = 48) -> tuple[Calibration, np.random.Generator]:
+def grouped(seed, deviation, rows=48):
     """Return a calibration of 8 generators, each with an error that its kernels share."""
     random = np.random.default_rng(seed)
     counts = draw(random, rows)
@@ -307,7 +307,7 @@ def grouped(seed: int, deviation: float, rows: int = 48) -> tuple[Calibration, n
     return fitted(LINEAR, replace(table_of(counts, seconds), groups=owners)), random
 
 
-def test_kernels_of_new_generators_are_inside() -> None:
+def test_kernels_of_new_generators_are_inside():
     inside = []
     for seed in range(25):
         calibration, random = grouped(seed, 0.2)
@@ -320,12 +320,12 @@ def test_kernels_of_new_generators_are_inside() -> None:
     assert 0.9 <= np.mean(inside) <= 0.98
 
 
-def test_generators_that_agree_widen_nothing() -> None:
+def test_generators_that_agree_widen_nothing():
     ratios = [grouped(seed, 0.0)[0].between_generators.ratio for seed in range(5)]
     assert np.median(ratios) < 0.5
 
 
-def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider() -> None:
+def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider():
     calibration, _ = grouped(0, 0.1)
     assert calibration.table is not None
     inside = interval_at(calibration, at(1e5, 1e5, 1e4))
@@ -339,7 +339,7 @@ def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider() -> No
     assert larger.doubted("one", "two", "one").doubts == (*larger.doubts, "one", "two")
 
 
-def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated() -> None:
+def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated():
     random = np.random.default_rng(1)
     counts = np.outer(10 ** random.uniform(3, 6, 30), [1.0, 1.0, 0.1]) * np.exp(0.05 * random.normal(size=(30, 3)))
     seconds = (counts @ list(TRUTH.values())) * (1 + 0.02 * random.normal(size=30))
@@ -351,13 +351,13 @@ def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated() -> None:
     )
 
 
-def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size() -> None:
+def test_a_cost_known_to_its_hundredfold_has_limits_of_that_size():
     # exp of the relative deviation would be exp(100).
     assert log_half_width(np.array(1.0), np.array(100.0), np.array(0.0)) == pytest.approx(np.log(100) + 1)
     assert log_half_width(np.array(2.0), np.array(0.1), np.array(0.1)) == pytest.approx(2 * np.hypot(0.1, 0.1))
 
 
-def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflict_misses_are_shown(monkeypatch):
 
     monkeypatch.setattr(doubts, "conflict_doubts", lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
     calibration = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
@@ -369,13 +369,13 @@ def test_conflict_misses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.doubts == calibration.doubts(TAGGED, {"n": 1024})
 
 
-def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has() -> None:
+def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has():
 
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
     assert any("size and ways are assumed" in text for text in shipped.doubts(TAGGED, {"n": 480}))
 
     # A column of 480 rows of 1920 B, 30 lines, is in every second of the 64 sets: 15 lines in each of them.
-    def here(ways: int) -> Calibration:
+    def here(ways):
         first = ReportedCache(level=1, size_bytes=4096 * ways, line_bytes=64, shared_by=1, ways=ways)
         second = ReportedCache(level=2, size_bytes=1 << 26, line_bytes=64, shared_by=1, ways=1 << 20)
         return replace(shipped, cpu=ReportedCpu("here", "", 2, 1, 64, (first, second)))
@@ -390,7 +390,7 @@ def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has() -> None:
 
 
 @pytest.mark.parametrize("feature", ["f_ecm_vol_l2", "f_traffic_bytes_l2"])
-def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature: str) -> None:
+def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
 
     # A column of 1024 rows, a power of two apart, is in few sets of any cache.
     table = FeatureTable(OUTPUT, (OUTPUT, feature), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
@@ -401,7 +401,7 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature: str
     assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
 
 
-def test_a_kernel_that_the_device_cannot_run_is_flagged() -> None:
+def test_a_kernel_that_the_device_cannot_run_is_flagged():
 
     kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD", "b": "bLD"})
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -17,18 +16,14 @@ from sample_kernels import matmul
 from tests.support.fitted import fitted
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 VOLUMES = ["f_ecm_vol_l2"]
 
 
-def fake() -> FakeDevice:
+def fake():
     return FakeDevice(lambda _, sizes: 1e-6 * sizes["ngroups"])
 
 
-def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
+def test_general_is_the_model_of_the_devices_kind(default_device):
     on_gpu = ready_model("general", fake())
     assert on_gpu.description.name == "general_gpu"
     assert on_gpu.timing == TimingOptions(trials=12, budget_s=0.15, precision=0.03)
@@ -41,7 +36,7 @@ def test_general_is_the_model_of_the_devices_kind(default_device: Any) -> None:
         ready_model("general_xpu", fake())
 
 
-def test_a_general_model_of_a_user_is_treated_like_the_shipped_ones(tmp_path: Path) -> None:
+def test_a_general_model_of_a_user_is_treated_like_the_shipped_ones(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("""\
 schema: perflex-model/1
@@ -63,12 +58,12 @@ timing: {trials: 3}
     assert calibration.options["min_trials"] == 3
 
 
-def test_a_model_without_kernels_is_refused() -> None:
+def test_a_model_without_kernels_is_refused():
     with pytest.raises(CalibrationError, match="no measurement kernels; pass some"):
         calibrate(Model("f_cl_wall_time_fake", "p_group * f_thread_groups"), device=fake())
 
 
-def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device: Any) -> None:
+def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device):
     here = replace(default_device, kind="cpu", name="a processor without a file")
     found = own_cpu(here, VOLUMES)
     assert found is not None
@@ -82,7 +77,7 @@ def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device: Any)
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_a_calibration_keeps_the_machine_it_made(tmp_path: Path, default_device: Any) -> None:
+def test_a_calibration_keeps_the_machine_it_made(tmp_path, default_device):
     here = own_cpu(replace(default_device, kind="cpu", name="a processor without a file"), VOLUMES)
     assert here is not None
     first, second, *_ = here.caches

@@ -7,7 +7,6 @@ import hashlib
 import math
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -34,10 +33,6 @@ from perflex.features import kernel_feature_values
 from sample_kernels import matmul, pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11}
 MODEL = Model(
     "f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_madd * f_op_float32_madd"
@@ -45,40 +40,40 @@ MODEL = Model(
 
 
 @pytest.fixture(autouse=True)
-def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def survey() -> None:
+def _no_device(monkeypatch):
+    def survey():
         pytest.fail("devices were looked for")
 
     monkeypatch.setattr("perflex.devices.listing._listed", survey)
 
 
-def tiled(tile: int, *, prefetch: bool = False) -> Any:
+def tiled(tile, *, prefetch=False):
     return matmul(prefetch=prefetch, tile=tile)
 
 
-def square() -> Any:
+def square():
     return pointwise("x[i]*x[i]")
 
 
-def broken(n: int) -> Any:
+def broken(n):
     raise ZeroDivisionError(n)
 
 
 KERNELS = {"tiled": tiled, "square": square, "broken": broken, "number": lambda: 3, "ready": matmul(prefetch=False)}
 
 
-def law(kernel: Any, sizes: Mapping[str, int]) -> float:
+def law(kernel, sizes):
     values = kernel_feature_values(MODEL.input_features(), kernel, sizes)
     return float(MODEL.evaluate(TRUE, values))
 
 
-def write(folder: Path, text: str, name: str = "log.csv") -> Path:
+def write(folder, text, name="log.csv"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def table_of_law(folder: Path) -> Path:
+def table_of_law(folder):
     lines = ["kernel,tile,prefetch,n,time_us,device"]
     for tile in (8, 16):
         for prefetch in (False, True):
@@ -91,12 +86,12 @@ def table_of_law(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("column", "unit"), [("seconds", 1.0), ("time_s", 1.0), ("time_ms", 1e-3), ("time_us", 1e-6), ("time_ns", 1e-9)]
 )
-def test_units_of_times(column: str, unit: float, tmp_path: Path) -> None:
+def test_units_of_times(column, unit, tmp_path):
     (row,) = load_times(write(tmp_path, f"kernel,n,{column}\nsquare,64,3.5\n"), KERNELS).rows
     assert row.seconds == pytest.approx(3.5 * unit)
 
 
-def test_a_known_law_is_found_in_a_table(tmp_path: Path) -> None:
+def test_a_known_law_is_found_in_a_table(tmp_path):
     path = table_of_law(tmp_path)
     times = load_times(path, KERNELS)
     calibration = calibrate(MODEL, times=times)
@@ -108,7 +103,7 @@ def test_a_known_law_is_found_in_a_table(tmp_path: Path) -> None:
     assert calibration.fit.kernels[0] == "tiled(tile=8, prefetch=False, n=32)"
 
 
-def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path: Path) -> None:
+def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path):
     calibrate(MODEL, times=load_times(table_of_law(tmp_path), KERNELS)).save(tmp_path / "c.yaml")
     calibration = Calibration.load(tmp_path / "c.yaml")
     kernel = tiled(16, prefetch=True)
@@ -126,7 +121,7 @@ def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path: Pat
         rank({"a": kernel}, calibration, {"n": 64}, time=True)
 
 
-def test_gathered_values_are_fitted_like_measured_ones(tmp_path: Path) -> None:
+def test_gathered_values_are_fitted_like_measured_ones(tmp_path):
     times = load_times(table_of_law(tmp_path), KERNELS)
     values = gather_feature_values(MODEL.all_features(), times=times, sub_group_size=16)
     assert (values.device, values.sub_group_size, len(values)) == ("a cluster's GPU", 16, 12)
@@ -134,7 +129,7 @@ def test_gathered_values_are_fitted_like_measured_ones(tmp_path: Path) -> None:
     assert set(values.groups) == {"tiled"}
 
 
-def test_labels_and_tags_name_generators_kernels(tmp_path: Path) -> None:
+def test_labels_and_tags_name_generators_kernels(tmp_path):
     collection, tiles = KernelCollection(ALL_GENERATORS), ["dtype:float32", "groups_fit:True"]
     kernels = [
         *collection.generate_kernels(["matmul_sq", *tiles, "n:32,64"]),
@@ -156,7 +151,7 @@ def test_labels_and_tags_name_generators_kernels(tmp_path: Path) -> None:
     assert first.name == made.name
 
 
-def test_what_rows_state_beside_the_time(tmp_path: Path) -> None:
+def test_what_rows_state_beside_the_time(tmp_path):
     text = (
         "kernel,n,time_ms,launches,spread,repeatability,registers\n"
         "square,64,8,4,0.1,0.02,32\nsquare,64,3,,,,\nready,64,5,1,,,\n"
@@ -179,7 +174,7 @@ def test_what_rows_state_beside_the_time(tmp_path: Path) -> None:
     assert stated.column("f_registers").tolist() == [32]
 
 
-def test_kernels_of_source_code(tmp_path: Path) -> None:
+def test_kernels_of_source_code(tmp_path):
     code = "__kernel void twice(int n, __global float *x) { if (get_global_id(0) < n) x[get_global_id(0)] *= 2; }\n"
     made = {"twice": lambda: source_kernel(code, "twice", local=(64,), global_size=("n",))}
     times = load_times(write(tmp_path, "kernel,n,seconds\ntwice,4096,1e-6\ntwice,8192,2e-6\n"), made)
@@ -189,7 +184,7 @@ def test_kernels_of_source_code(tmp_path: Path) -> None:
     assert table.column("f_op_float32_mul").tolist() == [128, 256]
 
 
-def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path: Path) -> None:
+def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path):
     text = (
         "\ufeff,kernel,n,seconds,device,role\r\n0,square,64,1,a,cal\r\n1,square,96,2,b,cal\r\n2,square,32,4,b,study\r\n"
     )
@@ -206,7 +201,7 @@ def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path: Path) -> Non
         load_times(path, KERNELS, only={"rolle": "cal"})
 
 
-def test_columns_that_nothing_uses_are_named(tmp_path: Path) -> None:
+def test_columns_that_nothing_uses_are_named(tmp_path):
     path = write(tmp_path, "kernel,n,N,seconds,host\nsquare,64,64,1,node7\n")
     with pytest.warns(PerflexWarning, match="no kernel has a size or argument called N, host"):
         load_times(path, KERNELS)
@@ -242,20 +237,20 @@ _BAD = {
 
 
 @pytest.mark.parametrize("text", _BAD, ids=range(len(_BAD)))
-def test_bad_tables_are_errors_that_name_the_line(text: str, tmp_path: Path) -> None:
+def test_bad_tables_are_errors_that_name_the_line(text, tmp_path):
     with pytest.raises(FileFormatError, match=_BAD[text]) as caught:
         load_times(write(tmp_path, text), KERNELS)
     assert str(tmp_path / "log.csv") in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_errors_of_a_users_function_name_the_row(tmp_path: Path) -> None:
+def test_errors_of_a_users_function_name_the_row(tmp_path):
     with pytest.raises(ZeroDivisionError) as caught:
         load_times(write(tmp_path, "kernel,n,seconds\nbroken,64,1\n"), KERNELS)
     assert "log.csv, line 2: this was raised while kernel 'broken' was made" in caught.value.__notes__[0]
 
 
-def test_a_module_gives_its_own_functions_only(tmp_path: Path) -> None:
+def test_a_module_gives_its_own_functions_only(tmp_path):
     module = types.ModuleType("mine")
     exec("from pathlib import Path\nfrom os import getcwd\ndef _hidden(): ...\n", module.__dict__)  # noqa: S102
     for name in ("getcwd", "_hidden", "Path"):
@@ -263,7 +258,7 @@ def test_a_module_gives_its_own_functions_only(tmp_path: Path) -> None:
             load_times(write(tmp_path, f"kernel,seconds\n{name},1\n"), module)
 
 
-def test_times_in_hand_need_no_file() -> None:
+def test_times_in_hand_need_no_file():
     rows = [TimedKernel(tiled(16), {"n": n}, law(tiled(16), {"n": n})) for n in (32, 64, 128, 256)]
     assert rows[0].name == "matmul(n=32)"
     calibration = calibrate(MODEL, times=TimesTable(tuple(rows), "a GPU"))
@@ -275,7 +270,7 @@ def test_times_in_hand_need_no_file() -> None:
         TimesTable(())
 
 
-def test_machines_of_tables() -> None:
+def test_machines_of_tables():
     rows = tuple(TimedKernel(tiled(16), {"n": n}, 1e-6 * n) for n in (256, 512, 1024))
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_wave * f_waves")
     with pytest.raises(MachineError, match="needs a machine"):
@@ -292,7 +287,7 @@ def test_machines_of_tables() -> None:
         calibrate("general", times=TimesTable(rows))
 
 
-def test_measuring_and_times_are_not_asked_for_together() -> None:
+def test_measuring_and_times_are_not_asked_for_together():
     times = TimesTable((TimedKernel(tiled(16), {"n": 32}, 1e-6),))
     for name, value in {
         "kernels": [(tiled(16), {"n": 32})], "device": "pocl", "timing": TimingOptions(), "budget_s": 1.0,
@@ -303,7 +298,7 @@ def test_measuring_and_times_are_not_asked_for_together() -> None:
         calibrate(Model("f_cl_wall_time", "p_a * f_code_instructions"), times=times)
 
 
-def test_a_calibrations_times_are_written_and_read(tmp_path: Path) -> None:
+def test_a_calibrations_times_are_written_and_read(tmp_path):
     first = calibrate(MODEL, times=load_times(table_of_law(tmp_path), KERNELS))
     assert save_times(first, tmp_path / "out.csv") == 12
     times = load_times(tmp_path / "out.csv", KERNELS)
@@ -316,7 +311,7 @@ def test_a_calibrations_times_are_written_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])
-def test_times_that_a_law_gives_exactly_have_intervals(loss: Any) -> None:
+def test_times_that_a_law_gives_exactly_have_intervals(loss):
     kernels = [*(matmul(prefetch=prefetch) for prefetch in (True, False)), pointwise("x[i] * y[i] + x[i]")]
     rows = [
         TimedKernel(kernel, {"n": n}, 1e-6 + 1e-12 * n**power / 32, generator=f"p{place}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,19 +11,16 @@ from perflex import load_times
 from perflex.errors import FileFormatError, PerflexWarning
 from sample_kernels import pointwise
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 KERNELS = {"saxpy": lambda: pointwise("2*x[i] + y[i]"), "scale": lambda: pointwise("2*x[i]")}
 HEAD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device"'
 TIME, REGISTERS = "gpu__time_duration.sum", "launch__registers_per_thread"
 
 
-def launch(number: int, name: str, device: int = 0) -> str:
+def launch(number, name, device=0):
     return f'"{number}","108","app","127.0.0.1","{name}","1","7","(256, 1, 1)","(4096, 1, 1)","{device}","8.9"'
 
 
-def long(*metrics: tuple[str, str, str, str], sizes: str = "1048576", name: str = "saxpy(int, float *)") -> str:
+def long(*metrics, sizes="1048576", name="saxpy(int, float *)"):
     """Return what ``ncu --csv`` writes: noise, and a row for each metric of each launch, here with a column added."""
     rows = [
         f'{launch(int(number), name)},"Command line profiler metrics","{metric}","{unit}","{value}",{sizes}'
@@ -34,14 +30,14 @@ def long(*metrics: tuple[str, str, str, str], sizes: str = "1048576", name: str 
     return "\n".join(["==PROF== Connected to process 108", "the program's own", head, *rows, "==PROF== Disconnected"])
 
 
-def wide(unit: str, *values: tuple[str, str, str]) -> str:
+def wide(unit, *values):
     """Return what ``ncu --page raw --csv`` writes: a row of units, then a row for each launch."""
     rows = [f'{launch(at, name)},"{time}","{registers}",64' for at, (name, time, registers) in enumerate(values)]
     units = ",".join(['""'] * 11) + f',"{unit}","register/thread",'
     return "\n".join([f'{HEAD},"CC","{TIME}","{REGISTERS}",n', units, *rows])
 
 
-def read(folder: Path, text: str, kernels: Any = KERNELS, **more: Any) -> Any:
+def read(folder, text, kernels=KERNELS, **more):
     (folder / "report.csv").write_text(text, encoding="utf-8")
     return load_times(folder / "report.csv", kernels, **more)
 
@@ -62,7 +58,7 @@ def read(folder: Path, text: str, kernels: Any = KERNELS, **more: Any) -> Any:
         ("ns", "98,304", 98304e-9, "9.00"),
     ],
 )
-def test_nsight_compute_in_rows_of_metrics(unit: str, text: str, seconds: float, also: str, tmp_path: Path) -> None:
+def test_nsight_compute_in_rows_of_metrics(unit, text, seconds, also, tmp_path):
     metrics = [
         ("0", "dram__bytes.sum", "byte", also),
         ("0", TIME, unit, text),
@@ -73,7 +69,7 @@ def test_nsight_compute_in_rows_of_metrics(unit: str, text: str, seconds: float,
     assert (row.name, row.registers, row.sizes) == ("saxpy(n=1048576)", 24, {"n": 1048576})
 
 
-def test_nsight_computes_page_of_details_and_summaries(tmp_path: Path) -> None:
+def test_nsight_computes_page_of_details_and_summaries(tmp_path):
     details = [
         ("0", "DRAM Frequency", "Ghz", "1.21"),
         ("0", "Duration", "us", "7.25"),
@@ -92,7 +88,7 @@ def test_nsight_computes_page_of_details_and_summaries(tmp_path: Path) -> None:
     assert [row.seconds for row in read(tmp_path, summary).rows] == [pytest.approx(7.5e-6)]
 
 
-def test_nsight_computes_raw_page(tmp_path: Path) -> None:
+def test_nsight_computes_raw_page(tmp_path):
     report = wide(
         "us", ("void saxpy<float>(int, T1 *)", "12.5", "32"), ("(anonymous namespace)::scale(int)", "3.2", "16")
     )
@@ -109,7 +105,7 @@ TRACE = (
 )
 
 
-def test_a_trace_of_nsys(tmp_path: Path) -> None:
+def test_a_trace_of_nsys(tmp_path):
     noise = "\nNOTICE: Existing SQLite export found\n\nProcessing [x.sqlite] with [cuda_gpu_trace.py]...\n"
     times = read(tmp_path, noise + TRACE)
     assert [(row.name, row.registers, row.seconds) for row in times.rows] == [
@@ -126,13 +122,13 @@ def test_a_trace_of_nsys(tmp_path: Path) -> None:
         ("Time(%),Total Time (us),Instances,Average,Minimum,Name", "50.0,1200,4,300.0,9", 300e-6),
     ],
 )
-def test_a_summary_of_nsys(head: str, row: str, seconds: float, tmp_path: Path) -> None:
+def test_a_summary_of_nsys(head, row, seconds, tmp_path):
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n90.0,10000,2,5000.0,cudaMalloc\n\n"
     text = f"{other}{head},n\n{row},saxpy,64\n\nProcessing [x.sqlite] with [nvtx_sum.py]... \nTime (%),Style\n1,2\n"
     assert [one.seconds for one in read(tmp_path, text).rows] == [pytest.approx(seconds)]
 
 
-def test_launches_of_other_kernels_are_left_out_and_named(tmp_path: Path) -> None:
+def test_launches_of_other_kernels_are_left_out_and_named(tmp_path):
     report = wide("us", ("saxpy", "12.5", "32"), ("void cub::Reduce<int>(int)", "3.2", "16"))
     with pytest.warns(PerflexWarning, match="launches of Reduce are left out"):
         assert len(read(tmp_path, report)) == 1
@@ -165,7 +161,7 @@ def test_launches_of_other_kernels_are_left_out_and_named(tmp_path: Path) -> Non
         (wide("", ("saxpy", "12.5", "32")), "has the unit ''"),
     ],
 )
-def test_what_cannot_be_read_says_what_to_do(text: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_says_what_to_do(text, message, tmp_path):
     with pytest.raises(FileFormatError, match=message):
         read(tmp_path, text)
 
@@ -179,13 +175,13 @@ def test_what_cannot_be_read_says_what_to_do(text: str, message: str, tmp_path: 
         ("a.json", "perflex prune-table reads what tuners write"),
     ],
 )
-def test_files_that_are_no_tables(name: str, message: str, tmp_path: Path) -> None:
+def test_files_that_are_no_tables(name, message, tmp_path):
     (tmp_path / name).write_bytes(b"\0\1")
     with pytest.raises(FileFormatError, match=message):
         load_times(tmp_path / name, KERNELS)
 
 
-def test_a_table_of_ones_own_may_have_such_words(tmp_path: Path) -> None:
+def test_a_table_of_ones_own_may_have_such_words(tmp_path):
     text = 'kernel,n,time_us,Name,Duration (ns)\nsaxpy,64,2.5,"x, y",7\n'
     with pytest.warns(PerflexWarning, match=r"called Name, Duration \(ns\)"):
         (row,) = read(tmp_path, text).rows

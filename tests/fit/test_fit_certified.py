@@ -5,19 +5,14 @@ All 27 problems, from both of NIST's starts. Each certified solution is first co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 import perflex.features
-from oracles.nist_strd import NAMES, Certified, digits, high_precision, load
+from oracles.nist_strd import NAMES, digits, high_precision, load
 from perflex import FeatureTable, FitOptions, Model, fit_model
 from perflex.fit.identify import covariance
 from perflex.fit.minimise import minimise
-
-if TYPE_CHECKING:
-    from perflex.fit.minimise import Solution
 
 # NIST fits absolute errors, and its parameters have any sign.
 OPTIONS = FitOptions(nonnegative=False, relative=False)
@@ -33,23 +28,23 @@ FOUND_ALONE = (
 
 
 @pytest.fixture(autouse=True)
-def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_feature(monkeypatch):
     monkeypatch.setattr(perflex.features, "parse_feature", lambda identifier: identifier, raising=False)
 
 
-def model_and_table(problem: Certified) -> tuple[Model, FeatureTable]:
+def model_and_table(problem):
     columns = ("f_y", *(f"f_x{i + 1}" for i in range(len(problem.x))))
     labels = tuple(f"row {i}" for i in range(len(problem.y)))
     table = FeatureTable("f_y", columns, labels, np.column_stack([problem.y, *problem.x]))
     return Model("f_y", problem.expression), table
 
 
-def deviations(solution: Solution) -> np.ndarray:
+def deviations(solution):
     everything = range(len(solution.x))
     return np.sqrt(np.diag(covariance(solution.jacobian, solution.residual, everything)))
 
 
-def test_there_are_27_problems_of_three_levels() -> None:
+def test_there_are_27_problems_of_three_levels():
     levels = [load(name).difficulty for name in NAMES]
     assert [levels.count(level) for level in ("lower", "average", "higher")] == [8, 11, 8]
 
@@ -57,7 +52,7 @@ def test_there_are_27_problems_of_three_levels() -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in DEAR_DIGITS else name for name in NAMES]
 )
-def test_certified_values_are_confirmed_in_high_precision(name: str) -> None:
+def test_certified_values_are_confirmed_in_high_precision(name):
     problem = load(name)
     values, errors, squares = high_precision(problem)
     np.testing.assert_allclose(problem.values, values, rtol=2e-10)
@@ -67,7 +62,7 @@ def test_certified_values_are_confirmed_in_high_precision(name: str) -> None:
 
 @pytest.mark.parametrize("start", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_minimise_reaches_the_certified_values(name: str, start: int) -> None:
+def test_minimise_reaches_the_certified_values(name, start):
     problem = load(name)
     solution = minimise(problem.residual, problem.jacobian, np.array(problem.starts[start - 1]))
     assert solution.converged, solution.reason
@@ -81,7 +76,7 @@ def test_minimise_reaches_the_certified_values(name: str, start: int) -> None:
 
 
 @pytest.mark.parametrize("start", [1, 2])
-def test_lanczos1_as_far_as_its_data_can_be_written(start: int) -> None:
+def test_lanczos1_as_far_as_its_data_can_be_written(start):
     problem = load("Lanczos1")
     # Its data as 64-bit numbers have another minimum: the standard errors differ in the fourth digit.
     near = minimise(problem.residual, problem.jacobian, np.array(problem.starts[start - 1]))
@@ -97,7 +92,7 @@ def test_lanczos1_as_far_as_its_data_can_be_written(start: int) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in DEAR else name for name in FOUND_ALONE]
 )
-def test_fit_model_finds_the_certified_values_by_itself(name: str) -> None:
+def test_fit_model_finds_the_certified_values_by_itself(name):
     problem = load(name)
     result = fit_model(*model_and_table(problem), OPTIONS)
     assert result.status.valid, result.status.reason

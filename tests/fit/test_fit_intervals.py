@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,15 +15,12 @@ from perflex.errors import PerflexWarning
 from perflex.fit.confidence import confidence_intervals, residual_noise
 from perflex.fit.problem import Problem
 
-if TYPE_CHECKING:
-    from perflex.fit.result import FitResult
-
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
 MODEL = Model(OUTPUT, "p_a * f_op_float32_add + p_b * f_op_float32_mul + p_c * f_op_float32_div")
 
 
-def measured(seed: int, apart: float | None, *, noise: float = 0.05, rows: int = 30) -> FeatureTable:
+def measured(seed, apart, *, noise=0.05, rows=30):
     """Return times of three equal costs of 1 ns; the first two features are alike but for a share `apart`."""
     random = np.random.default_rng(seed)
     first, second = 10 ** random.uniform(3, 6, (2, rows))
@@ -36,7 +32,7 @@ def measured(seed: int, apart: float | None, *, noise: float = 0.05, rows: int =
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
 
 
-def fitted(seed: int, apart: float | None, **options: float) -> FitResult:
+def fitted(seed, apart, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         return fit_model(MODEL, measured(seed, apart, **options))
@@ -44,14 +40,14 @@ def fitted(seed: int, apart: float | None, **options: float) -> FitResult:
 
 @pytest.mark.parametrize(("apart", "rows"), [(0.005, 30), (None, 140)])
 @pytest.mark.slow
-def test_intervals_of_costs_hold_them(apart: float | None, rows: int) -> None:
+def test_intervals_of_costs_hold_them(apart, rows):
     fits = [fitted(seed, apart, rows=rows, noise=0.1 if rows > 100 else 0.05) for seed in range(200)]
     for name in ("p_a", "p_b"):
         inside = [low <= 1e-9 <= high for low, high in (fit.interval(name) for fit in fits)]
         assert 0.9 <= np.mean(inside) <= 0.99
 
 
-def test_a_bound_hides_neither_costs_nor_the_pair() -> None:
+def test_a_bound_hides_neither_costs_nor_the_pair():
     seen = 0
     for seed in range(6):
         fit = fitted(seed, 0.005)
@@ -68,13 +64,13 @@ def test_a_bound_hides_neither_costs_nor_the_pair() -> None:
     assert seen > 2
 
 
-def test_the_pair_is_named_in_a_warning() -> None:
+def test_the_pair_is_named_in_a_warning():
     with pytest.warns(PerflexWarning, match=r"hardly separate p_a, p_b \(condition number \d+ without bounds\)"):
         found = fit_model(MODEL, measured(0, 0.005))
     assert "hardly separated: p_a, p_b" in repr(found)
 
 
-def test_separated_costs_are_not_called_collinear() -> None:
+def test_separated_costs_are_not_called_collinear():
     fit = fitted(0, None)
     assert fit.collinear == ()
     assert fit.condition_number < 30
@@ -85,7 +81,7 @@ def test_separated_costs_are_not_called_collinear() -> None:
         fit.interval("p_none")
 
 
-def test_far_from_bounds_the_interval_is_students() -> None:
+def test_far_from_bounds_the_interval_is_students():
     random = np.random.default_rng(1)
     jacobian = random.normal(size=(20, 3))
     truth = np.array([50.0, 60.0, 70.0])
@@ -101,10 +97,10 @@ def test_far_from_bounds_the_interval_is_students() -> None:
 
 
 @cache
-def limit(mean: float) -> float:
+def limit(mean):
     """Return by how much the squares may rise for a normal mean that is not negative, from the normal distribution."""
 
-    def held(rise: float) -> float:
+    def held(rise):
         low, high = mean - np.sqrt(rise), mean + np.sqrt(rise)
         # Below zero the best mean is zero, and the rise mean**2 - 2 * x * mean.
         low = low if low >= 0 else (mean**2 - rise) / (2 * mean)
@@ -114,7 +110,7 @@ def limit(mean: float) -> float:
 
 
 @pytest.mark.parametrize("x", [-1.0, 0.0, 1.0, 3.0])
-def test_one_bounded_mean_has_the_limits_of_feldman_and_cousins(x: float) -> None:
+def test_one_bounded_mean_has_the_limits_of_feldman_and_cousins(x):
     means = np.linspace(0.01, 6.0, 600)
     inside = [m for m in means if (x - m) ** 2 - (x - max(x, 0.0)) ** 2 <= limit(float(m))]
     rows = 2000
@@ -124,7 +120,7 @@ def test_one_bounded_mean_has_the_limits_of_feldman_and_cousins(x: float) -> Non
     np.testing.assert_allclose(found[0], (min(inside), max(inside)), atol=0.15)
 
 
-def test_noise_is_found_where_it_was_measured_and_where_it_was_not() -> None:
+def test_noise_is_found_where_it_was_measured_and_where_it_was_not():
     random = np.random.default_rng(5)
     output = 10 ** random.uniform(-6, -2, 300)
     true = np.where(output < 1e-4, 0.15, 0.02)
@@ -145,7 +141,7 @@ def test_noise_is_found_where_it_was_measured_and_where_it_was_not() -> None:
     np.testing.assert_allclose(residual_noise(measured, equal, basis, 1.0).deviation(at), 1.0, rtol=0.2)
 
 
-def test_repeatability_comes_before_spread() -> None:
+def test_repeatability_comes_before_spread():
     table = measured(0, None, rows=4)
     spread, repeated = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.01, np.nan, 0.03, np.nan])
     assert replace(table, spread=spread, repeatability=repeated).noise is repeated
@@ -153,7 +149,7 @@ def test_repeatability_comes_before_spread() -> None:
     assert table.noise is None
 
 
-def test_all_that_is_hidden_has_an_interval_below_one() -> None:
+def test_all_that_is_hidden_has_an_interval_below_one():
     model = Model(OUTPUT, f"partial_overlap(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, 5.0, p_hidden)")
     held, inside = 0, 0
     for seed in range(8):
@@ -176,7 +172,7 @@ def test_all_that_is_hidden_has_an_interval_below_one() -> None:
     assert inside >= 6
 
 
-def test_an_interval_of_a_rate_is_that_of_its_cost() -> None:
+def test_an_interval_of_a_rate_is_that_of_its_cost():
     table = measured(0, None)
     rates = Model(OUTPUT, f"p_a * {FEATURES[0]} + {FEATURES[1]} / p_b + p_c * {FEATURES[2]}")
     with warnings.catch_warnings():
@@ -186,7 +182,7 @@ def test_an_interval_of_a_rate_is_that_of_its_cost() -> None:
     assert found.interval("p_b") == pytest.approx((1 / high, 1 / low), rel=1e-4)
 
 
-def test_a_sharpness_that_only_may_be_larger_is_not_near_zero() -> None:
+def test_a_sharpness_that_only_may_be_larger_is_not_near_zero():
     model = Model(OUTPUT, f"smooth_max(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, p_sharp)")
     random = np.random.default_rng(0)
     counts = 10 ** random.uniform(4, 6, (48, 2))

@@ -20,11 +20,11 @@ OUTPUT = "f_cl_wall_time_test"
 
 
 @pytest.fixture(autouse=True)
-def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_feature(monkeypatch):
     monkeypatch.setattr(perflex.features, "parse_feature", lambda identifier: identifier, raising=False)
 
 
-def counts(features: list[str], rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+def counts(features, rows, seed=0):
     """Return feature values over five decades, about half of them zero, no row empty."""
     random = np.random.default_rng(seed)
     values = 10 ** random.uniform(3, 8, (rows, len(features))) * (random.random((rows, len(features))) < 0.5)
@@ -32,7 +32,7 @@ def counts(features: list[str], rows: int, seed: int = 0) -> dict[str, np.ndarra
     return dict(zip(features, values.T, strict=True))
 
 
-def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray) -> FeatureTable:
+def table_of(model, inputs, seconds):
     info = {
         "f_op": FeatureInfo("sub-group operation", 32, "op"),
         "f_mem": FeatureInfo("access", 4, "B"),
@@ -44,19 +44,19 @@ def table_of(model: Model, inputs: dict[str, np.ndarray], seconds: np.ndarray) -
     return FeatureTable(model.output_feature, (model.output_feature, *inputs), labels, columns, info=info)
 
 
-def measured(model: Model, params: dict[str, float], rows: int, *, noise: float = 0.0, seed: int = 0) -> FeatureTable:
+def measured(model, params, rows, *, noise=0.0, seed=0):
     inputs = counts(model.input_features(), rows, seed)
     seconds = model.evaluate(params, inputs) * (1 + noise * np.random.default_rng(seed + 1).normal(size=rows))
     return table_of(model, inputs, seconds)
 
 
-def assert_recovered(result: dict[str, float], params: dict[str, float], rel: float) -> None:
+def assert_recovered(result, params, rel):
     for name, value in params.items():
         assert result[name] == pytest.approx(value, rel=rel, abs=0), name
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_tiny_and_large_parameters_together(relative: bool) -> None:
+def test_tiny_and_large_parameters_together(relative):
     model = Model(OUTPUT, "p_tiny * f_a + p_small * f_b + p_large * f_c + p_launch")
     params = {"p_tiny": 1e-12, "p_small": 3e-9, "p_large": 1e3, "p_launch": 2e-6}
     inputs = counts(model.input_features(), 40)
@@ -68,7 +68,7 @@ def test_tiny_and_large_parameters_together(relative: bool) -> None:
     assert max(map(abs, result.relative_errors)) < 1e-10
 
 
-def test_relative_errors_weigh_rows_as_the_papers_division_by_the_output_does() -> None:
+def test_relative_errors_weigh_rows_as_the_papers_division_by_the_output_does():
     model = Model(OUTPUT, "p_a * f_a + p_b * f_b")
     table = measured(model, {"p_a": 1e-12, "p_b": 1e-10}, 30, noise=0.2)
     result = fit_model(model, table)
@@ -104,14 +104,14 @@ NONLINEAR = [
 
 @pytest.mark.parametrize(("expression", "params"), NONLINEAR)
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_nonlinear_models_are_recovered(expression: str, params: dict[str, float], nonnegative: bool) -> None:
+def test_nonlinear_models_are_recovered(expression, params, nonnegative):
     model = Model(OUTPUT, expression)
     result = fit_model(model, measured(model, params, 60), FitOptions(nonnegative=nonnegative))
     assert result.status.valid
     assert_recovered(result, params, 1e-7)
 
 
-def test_noise_is_covered_by_the_standard_errors() -> None:
+def test_noise_is_covered_by_the_standard_errors():
     expression, params = NONLINEAR[1]
     model = Model(OUTPUT, expression)
     within = []
@@ -129,7 +129,7 @@ def test_noise_is_covered_by_the_standard_errors() -> None:
 
 @pytest.mark.filterwarnings("ignore:the measurement kernels hardly separate")
 @pytest.mark.parametrize("seed", range(3))
-def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
+def test_nonnegative_linear_fit_is_the_constrained_optimum(seed):
     names = [f"p_{i} * f_{i}" for i in range(8)]
     model = Model(OUTPUT, " + ".join(names))
     params = {f"p_{i}": (1e-10 if i % 2 else -2e-11) * (1 + i) for i in range(8)}
@@ -149,7 +149,7 @@ def test_nonnegative_linear_fit_is_the_constrained_optimum(seed: int) -> None:
         assert np.isnan(result.parameter(name).standard_error)
 
 
-def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions() -> None:
+def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions():
     sides = [" + ".join(f"p_{s}{i} * f_{s}{i}" for i in range(4)) for s in "go"]
     model = Model(OUTPUT, f"overlap({sides[0]}, {sides[1]}, p_edge) + p_launch")
     params = {f"p_{s}{i}": 1e-11 * (1 + i) for s in "go" for i in range(4)} | {"p_edge": 1e3, "p_launch": 1e-6}
@@ -178,7 +178,7 @@ def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions() -> None
         assert value >= -1e-6 if name in result.at_bound else abs(value) < 1e-6, name
 
 
-def test_negative_costs_are_flagged() -> None:
+def test_negative_costs_are_flagged():
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem")
     inputs = counts(model.input_features(), 20)
     inputs["f_mem"] = inputs["f_op"] * 0.3 + inputs["f_mem"] * 0.01
@@ -192,13 +192,13 @@ def test_negative_costs_are_flagged() -> None:
     assert "negative cost" in repr(result)
 
 
-def refused(expression: str, table: FeatureTable, **options: object) -> CalibrationError:
+def refused(expression, table, **options):
     with pytest.raises(CalibrationError) as caught:
-        fit_model(Model(OUTPUT, expression), table, FitOptions(**options))  # type: ignore[arg-type]
+        fit_model(Model(OUTPUT, expression), table, FitOptions(**options))
     return caught.value
 
 
-def test_a_parameter_no_kernel_informs_is_named() -> None:
+def test_a_parameter_no_kernel_informs_is_named():
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem + p_launch")
     inputs = counts(model.input_features(), 20)
     inputs["f_mem"][:] = 0
@@ -217,7 +217,7 @@ def test_a_parameter_no_kernel_informs_is_named() -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_collinear_parameters_are_named_together(nonnegative: bool) -> None:
+def test_collinear_parameters_are_named_together(nonnegative):
     expression = "p_op * f_op + p_mem * f_mem + p_barrier * f_barrier + p_launch"
     model = Model(OUTPUT, expression)
     inputs = counts(model.input_features(), 30)
@@ -235,7 +235,7 @@ def test_collinear_parameters_are_named_together(nonnegative: bool) -> None:
     assert max(map(abs, result.relative_errors)) < 1e-9
 
 
-def test_a_cost_hidden_in_all_kernels_is_refused() -> None:
+def test_a_cost_hidden_in_all_kernels_is_refused():
     model = Model(OUTPUT, "overlap(p_a * f_a, p_b * f_b, 1e9)")
     inputs = {"f_a": np.linspace(1e8, 9e8, 20), "f_b": np.linspace(3e3, 1e3, 20) ** 1.1}
     table = table_of(model, inputs, 1e-11 * inputs["f_a"])
@@ -244,7 +244,7 @@ def test_a_cost_hidden_in_all_kernels_is_refused() -> None:
     assert "no effect" in error.message
 
 
-def test_an_edge_that_changes_nothing_only_warns() -> None:
+def test_an_edge_that_changes_nothing_only_warns():
     model = Model(OUTPUT, "overlap(p_a * f_a, p_b * f_b, p_edge)")
     inputs = counts(["f_a", "f_b"], 40)
     lone = np.arange(40) % 2 == 0
@@ -257,7 +257,7 @@ def test_an_edge_that_changes_nothing_only_warns() -> None:
     assert_recovered(result, {"p_a": 1e-11, "p_b": 3e-11}, 1e-6)
 
 
-def test_bad_tables_are_refused() -> None:
+def test_bad_tables_are_refused():
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem")
     inputs = counts(model.input_features(), 20)
     seconds = 1e-11 * (inputs["f_op"] + inputs["f_mem"])
@@ -276,14 +276,14 @@ def test_bad_tables_are_refused() -> None:
     zero = table_of(model, inputs, np.where(np.arange(20) == 3, 0.0, seconds))
     assert f"relative to {OUTPUT}, which is not positive for kernel 3" in refused(model.expression, zero).message
     with pytest.raises(ValueError, match="on_undetermined must be one of error, warn"):
-        FitOptions(on_undetermined="ignore")  # type: ignore[arg-type]
+        FitOptions(on_undetermined="ignore")
     with pytest.raises(ValueError, match="squared, soft_l1"):
-        FitOptions(loss="huber")  # type: ignore[arg-type]
+        FitOptions(loss="huber")
 
 
 @pytest.mark.parametrize("steep_from", [0.0, 0.5])
-def test_derivatives_whose_squares_overflow_end_a_start(steep_from: float) -> None:
-    def jacobian(x: np.ndarray) -> np.ndarray:
+def test_derivatives_whose_squares_overflow_end_a_start(steep_from):
+    def jacobian(x):
         return np.array([[1e200 if x[0] >= steep_from else 1.0]])
 
     # The start is at 0, and the minimum at 1.
@@ -291,7 +291,7 @@ def test_derivatives_whose_squares_overflow_end_a_start(steep_from: float) -> No
         minimise(lambda x: x - 1, jacobian, np.zeros(1), bounds=(np.full(1, -1.0), np.full(1, 2.0)))
 
 
-def test_given_starts() -> None:
+def test_given_starts():
     model = Model(OUTPUT, "p_a * (f_a + 100) * (2 + tanh(p_b * f_b - 3))")
     table = measured(model, {"p_a": 1e-11, "p_b": 2e-7}, 40)
     assert_recovered(fit_model(model, table, starts=[{"p_b": 1e-7}]), {"p_a": 1e-11, "p_b": 2e-7}, 1e-8)
@@ -299,7 +299,7 @@ def test_given_starts() -> None:
         fit_model(model, table, starts=[{"p_c": 1.0}])
 
 
-def test_units_and_rates() -> None:
+def test_units_and_rates():
     expression = (
         "overlap(p_mem * f_mem, p_op * f_op + 2 * p_twice * f_op2, p_edge) + "
         "p_barrier * f_barrier * f_groups + p_launch"
@@ -330,7 +330,7 @@ def test_units_and_rates() -> None:
     assert result.parameter("p_op").rate == pytest.approx(16 / 1e-11, rel=1e-6)
 
 
-def test_result_is_a_mapping_with_a_table() -> None:
+def test_result_is_a_mapping_with_a_table():
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem")
     result = fit_model(model, measured(model, {"p_op": 1e-11, "p_mem": 1e-10}, 25, noise=0.05))
     assert list(result) == ["p_op", "p_mem"]
@@ -352,14 +352,14 @@ def test_result_is_a_mapping_with_a_table() -> None:
     np.testing.assert_allclose(result.relative_errors, predicted / seconds - 1, rtol=1e-12, atol=1e-15)
 
 
-def test_as_many_rows_as_parameters_give_no_standard_errors() -> None:
+def test_as_many_rows_as_parameters_give_no_standard_errors():
     model = Model(OUTPUT, "p_op * f_op + p_mem * f_mem")
     result = fit_model(model, measured(model, {"p_op": 1e-11, "p_mem": 1e-10}, 2))
     assert result.degrees_of_freedom == 0
     assert all(np.isnan(parameter.standard_error) for parameter in result.parameters)
 
 
-def test_geometric_mean_error() -> None:
+def test_geometric_mean_error():
     assert geometric_mean_error([0.1, -0.001]) == pytest.approx(0.01)
     assert geometric_mean_error([0.04, 0.0]) == pytest.approx(np.sqrt(0.04 * 1e-6))
     assert geometric_mean_error([0.02, np.nan]) == pytest.approx(0.02)

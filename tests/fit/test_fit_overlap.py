@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from perflex import FeatureTable, FitOptions, Model, fit_model
 from perflex.errors import PerflexWarning
-
-if TYPE_CHECKING:
-    from perflex.fit.result import FitResult
 
 OUTPUT = "f_cl_wall_time"
 FEATURES = ("f_vol_dram_load", "f_vol_l2_l1_load", "f_op_float64_madd")
@@ -24,11 +20,11 @@ OVERLAP = Model(OUTPUT, f"overlap({PRODUCTS[0]}, {PRODUCTS[1]} + {PRODUCTS[2]}, 
 PARTIAL = Model(OUTPUT, f"partial_overlap({PRODUCTS[0]}, {PRODUCTS[1]} + {PRODUCTS[2]}, 5, p_hidden)")
 
 
-def costs_of(seed: int, *, decades: tuple[float, float] = (-5.0, -2.0)) -> np.ndarray:
+def costs_of(seed, *, decades=(-5.0, -2.0)):
     return 10 ** np.random.default_rng(seed).uniform(*decades, (50, 3))
 
 
-def measured(seconds: np.ndarray, costs: np.ndarray, *, noise: float = 0.03, seed: int = 0) -> FeatureTable:
+def measured(seconds, costs, *, noise=0.03, seed=0):
     inputs = np.column_stack([np.ones(len(costs)), costs / COSTS])
     spoilt = seconds * (1 + noise * np.random.default_rng([seed, 1]).normal(size=len(costs)))
     names = (OUTPUT, LAUNCH, *FEATURES)
@@ -36,20 +32,20 @@ def measured(seconds: np.ndarray, costs: np.ndarray, *, noise: float = 0.03, see
     return FeatureTable(OUTPUT, names, labels, np.column_stack([spoilt, inputs]), groups=("a", "b") * 25)
 
 
-def quietly(model: Model, table: FeatureTable, **options: object) -> FitResult:
+def quietly(model, table, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        return fit_model(model, table, FitOptions(**options))  # type: ignore[arg-type]
+        return fit_model(model, table, FitOptions(**options))
 
 
-def costs_in(fit: FitResult) -> np.ndarray:
+def costs_in(fit):
     return np.array([fit[f"p_{i}"] for i in range(3)])
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("launch", [0.0, 2e-5])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed: int, launch: float, nonnegative: bool) -> None:
+def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed, launch, nonnegative):
     costs = costs_of(seed, decades=(-5.5, -2.5))
     table = measured(costs.max(axis=1) + launch, costs, seed=seed)
     before = f"p_launch * {LAUNCH} + " if launch else ""
@@ -71,14 +67,14 @@ def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed: int, launch: float
     np.testing.assert_allclose(relative, errors, rtol=0.1)
 
 
-def test_rates_have_units_and_are_told_apart_from_costs() -> None:
+def test_rates_have_units_and_are_told_apart_from_costs():
     costs = costs_of(1)
     fit = fit_model(Model(OUTPUT, f"smooth_max({RATES}, p_sharp)"), measured(costs.max(axis=1), costs))
     assert [parameter.kind for parameter in fit.parameters] == ["rate", "rate", "rate", "shape"]
     assert fit.parameter("p_0").unit == "f_vol_dram_load/s"
 
 
-def test_a_rate_that_no_kernel_shows_is_finite_and_at_its_bound() -> None:
+def test_a_rate_that_no_kernel_shows_is_finite_and_at_its_bound():
     costs = costs_of(2)
     # The more of the third a kernel has, the less time it takes: any cost of it would be too much.
     seconds = costs[:, :2].sum(axis=1) * (1 - 0.2 * costs[:, 2] / costs.sum(axis=1))
@@ -89,7 +85,7 @@ def test_a_rate_that_no_kernel_shows_is_finite_and_at_its_bound() -> None:
     assert np.max(costs[:, 2] / COSTS[2] / fit["p_2"] / seconds) < 2e-6
 
 
-def test_a_launch_that_explains_everything_is_no_valid_fit() -> None:
+def test_a_launch_that_explains_everything_is_no_valid_fit():
     costs = costs_of(3, decades=(-6.0, -5.0))
     # Kernels that take the longer, the less they do: no cost above zero says anything.
     table = measured(1e-9 / costs.sum(axis=1), costs)
@@ -101,18 +97,18 @@ def test_a_launch_that_explains_everything_is_no_valid_fit() -> None:
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_costs_that_are_added_are_found_and_said(nonnegative: bool, loss: str) -> None:
+def test_costs_that_are_added_are_found_and_said(nonnegative, loss):
     costs = costs_of(0)
     table = measured(costs.sum(axis=1), costs)
     with pytest.warns(PerflexWarning, match="no overlap was found"):
-        fit = fit_model(OVERLAP, table, FitOptions(nonnegative=nonnegative, loss=loss))  # type: ignore[arg-type]
+        fit = fit_model(OVERLAP, table, FitOptions(nonnegative=nonnegative, loss=loss))
     assert fit.status.valid
     assert fit.no_overlap == ("p_edge",)
     assert fit.at_bound == ("p_edge",)
     assert fit.undetermined == ()
     assert "no overlap" in repr(fit)
     np.testing.assert_allclose(costs_in(fit), COSTS, rtol=0.05)
-    linear = fit_model(Model(OUTPUT, " + ".join(PRODUCTS)), table, FitOptions(nonnegative=nonnegative, loss=loss))  # type: ignore[arg-type]
+    linear = fit_model(Model(OUTPUT, " + ".join(PRODUCTS)), table, FitOptions(nonnegative=nonnegative, loss=loss))
     # To the tolerance of the loss's scale.
     np.testing.assert_allclose(costs_in(fit), costs_in(linear), rtol=1e-8 if loss == "squared" else 1e-3)
     assert fit.parameter("p_0").standard_error == pytest.approx(linear.parameter("p_0").standard_error, rel=0.05)
@@ -124,7 +120,7 @@ def test_costs_that_are_added_are_found_and_said(nonnegative: bool, loss: str) -
 
 @pytest.mark.parametrize("edge", [3e3, np.inf])
 @pytest.mark.parametrize("seed", range(2))
-def test_costs_that_overlap_are_not_taken_for_added(seed: int, edge: float) -> None:
+def test_costs_that_overlap_are_not_taken_for_added(seed, edge):
     costs = costs_of(seed)
     one, other = costs[:, 0], costs[:, 1:].sum(axis=1)
     step = np.sign(one - other) if np.isinf(edge) else np.tanh(edge * (one - other))
@@ -139,7 +135,7 @@ def test_costs_that_overlap_are_not_taken_for_added(seed: int, edge: float) -> N
         assert fit["p_edge"] == pytest.approx(edge, rel=0.5)
 
 
-def test_an_edge_that_sum_and_maximum_leave_open_is_undetermined() -> None:
+def test_an_edge_that_sum_and_maximum_leave_open_is_undetermined():
     costs = costs_of(8)
     # Of each kernel one side is ten thousand times the other: adding and hiding it are the same.
     costs[:25, 0] *= 1e4
@@ -151,7 +147,7 @@ def test_an_edge_that_sum_and_maximum_leave_open_is_undetermined() -> None:
     np.testing.assert_allclose(costs_in(fit), COSTS, rtol=0.06)
 
 
-def test_a_hidden_fraction_above_one_is_held_at_one_and_named() -> None:
+def test_a_hidden_fraction_above_one_is_held_at_one_and_named():
     costs = costs_of(5)
     truth = {**{f"p_{i}": cost for i, cost in enumerate(COSTS)}, "p_hidden": 1.34}
     values = dict(zip(FEATURES, (costs / COSTS).T, strict=True))
@@ -162,7 +158,7 @@ def test_a_hidden_fraction_above_one_is_held_at_one_and_named() -> None:
     assert fit.parameter("p_hidden").flags == "at bound 1"
 
 
-def test_times_whose_squares_are_zero_are_fitted() -> None:
+def test_times_whose_squares_are_zero_are_fitted():
     costs = costs_of(0)
     table = measured((costs[:, 0] + costs[:, 1] + costs[:, 2]) * 1e-297, costs)
     fit = quietly(OVERLAP, table, relative=False, on_undetermined="warn")

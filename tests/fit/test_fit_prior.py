@@ -27,7 +27,7 @@ PRIOR = Prior(
 )
 
 
-def _table(rows: int) -> FeatureTable:
+def _table(rows):
     rng = np.random.default_rng(2)
     features = 10 ** rng.uniform(3, 6, (rows, 3))
     features[:, 2] = 1.0
@@ -36,7 +36,7 @@ def _table(rows: int) -> FeatureTable:
     return FeatureTable(OUTPUT, (OUTPUT, *INPUTS), labels, np.column_stack([seconds, features]))
 
 
-def _objective(logs: np.ndarray, table: FeatureTable, loss: str) -> float:
+def _objective(logs, table, loss):
     ratio = table.values[:, 1:] @ np.exp(logs) / table.values[:, 0]
     mean = np.array([entry.mean for entry in PRIOR.values()])
     spread = np.array([entry.spread for entry in PRIOR.values()])
@@ -51,9 +51,9 @@ def _objective(logs: np.ndarray, table: FeatureTable, loss: str) -> float:
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])
 @pytest.mark.parametrize("rows", [1, 2, 12])
-def test_the_mode_is_that_of_the_objective(rows: int, loss: str) -> None:
+def test_the_mode_is_that_of_the_objective(rows, loss):
     table = _table(rows)
-    found = fit_with_prior(MODEL, table, PRIOR, loss=loss)  # type: ignore[arg-type]
+    found = fit_with_prior(MODEL, table, PRIOR, loss=loss)
     start = np.array([entry.mean for entry in PRIOR.values()])
     best = minimize(_objective, start, (table, loss), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     np.testing.assert_allclose(list(found.values()), np.exp(best.x), rtol=1e-5)
@@ -61,7 +61,7 @@ def test_the_mode_is_that_of_the_objective(rows: int, loss: str) -> None:
     assert found.prior is PRIOR
 
 
-def test_without_rows_it_is_the_prior() -> None:
+def test_without_rows_it_is_the_prior():
     found = fit_with_prior(MODEL, _table(3).take([]), PRIOR)
     for name, entry in PRIOR.items():
         low, high = found.interval(name)
@@ -70,7 +70,7 @@ def test_without_rows_it_is_the_prior() -> None:
         assert math.log(found[name] / low) == pytest.approx(1.96 * entry.spread, rel=1e-4)
 
 
-def test_one_row_of_one_cost_is_a_weighted_mean() -> None:
+def test_one_row_of_one_cost_is_a_weighted_mean():
     # log p is normal a priori and measured once: precisions add. A small residual is beneath the loss's scale.
     model = Model(OUTPUT, f"p_a * {INPUTS[0]}")
     prior = Prior({"p_a": ParameterPrior(math.log(1e-9), 0.01)}, noise=0.02)
@@ -82,14 +82,14 @@ def test_one_row_of_one_cost_is_a_weighted_mean() -> None:
     assert found.parameter("p_a").standard_error / found["p_a"] == pytest.approx(sum(weights) ** -0.5, rel=0.01)
 
 
-def test_a_parameter_held_at_zero_stays() -> None:
+def test_a_parameter_held_at_zero_stays():
     prior = Prior({**PRIOR, "p_c": ParameterPrior(-math.inf, 0.0)}, PRIOR.noise)
     found = fit_with_prior(MODEL, _table(12), prior)
     assert found["p_c"] == 0.0
     assert found.at_bound == ("p_c",)
 
 
-def test_many_rows_outweigh_the_prior() -> None:
+def test_many_rows_outweigh_the_prior():
     table = _table(400)
     found = fit_with_prior(MODEL, table, PRIOR, loss="soft_l1")
     alone = fit_model(MODEL, table, FitOptions(nonnegative=True, loss="soft_l1"))
@@ -97,7 +97,7 @@ def test_many_rows_outweigh_the_prior() -> None:
         assert found[name] == pytest.approx(alone[name], rel=0.02)
 
 
-def test_refusals() -> None:
+def test_refusals():
     scaled = _table(4)
     with pytest.raises(CalibrationError, match="says nothing of p_b, p_c"):
         fit_with_prior(MODEL, scaled, Prior({"p_a": PRIOR["p_a"]}))

@@ -16,7 +16,7 @@ from perflex.timing.results import MeasurementFailure
 pytestmark = pytest.mark.slow
 
 
-def product_sum(dtype: str, width: int) -> lp.TranslationUnit:
+def product_sum(dtype, width):
     """Return ``y[i] = 3*x[i] + y[i]`` in work-groups of a width."""
     kernel = lp.make_kernel(
         "{[i]: 0<=i<n}",
@@ -28,7 +28,7 @@ def product_sum(dtype: str, width: int) -> lp.TranslationUnit:
     return lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
 
 
-def feature(name: str, kernel: lp.TranslationUnit, n: int, code: object) -> float:
+def feature(name, kernel, n, code):
     scop = extract_scop(kernel)
     return float(parse_feature(f"f_code_{name}").value(scop, scop.checked({"n": n}), Target(code=code)))
 
@@ -41,13 +41,13 @@ def cpu(request, real_devices):
     return found[0]
 
 
-def sized(kernel: lp.TranslationUnit, n: int) -> list[SimpleNamespace]:
+def sized(kernel, n):
     """Return what a `SizedKernel` is to timing."""
     return [SimpleNamespace(kernel=kernel, translation_unit=kernel, sizes={"n": n}, label="kernel", group="kernel")]
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
-def test_wide_groups_become_vectors(cpu, dtype: str, size: int) -> None:
+def test_wide_groups_become_vectors(cpu, dtype, size):
     kernel, n = product_sum(dtype, 64), 4096
     (code,) = compiled_code(sized(kernel, n), cpu)
     assert not isinstance(code, MeasurementFailure)
@@ -61,7 +61,7 @@ def test_wide_groups_become_vectors(cpu, dtype: str, size: int) -> None:
     assert feature("cycles", kernel, 2 * n, code) == pytest.approx(2 * feature("cycles", kernel, n, code))
 
 
-def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
+def test_groups_of_one_work_item_stay_scalar(cpu):
     kernel, n = product_sum("float32", 1), 256
     (code,) = compiled_code(sized(kernel, n), cpu)
     assert feature("lanes", kernel, n, code) == 1
@@ -70,7 +70,7 @@ def test_groups_of_one_work_item_stay_scalar(cpu) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
-def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
+def test_calls_are_told_apart(cpu, dtype, size):
     if "intel" not in cpu.platform.lower():
         pytest.skip("only Intel's runtime calls functions of vectors")
     n = 4096
@@ -88,13 +88,13 @@ def test_calls_are_told_apart(cpu, dtype: str, size: int) -> None:
     assert [feature(f"calls_{kind}", kernel, n, code) for kind in ("log", "trig", "tanh", "pow")] == [0] * 4
 
 
-def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
+def test_code_is_kept(cpu, monkeypatch, tmp_path):
     monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
     jobs = sized(product_sum("float32", 32), 1024)
     (first,) = compiled_code(jobs, cpu)
     (path,) = tmp_path.rglob("*.json")
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         pytest.fail("it was built again")
 
     monkeypatch.setattr("perflex.timing.isolation.backend.IsolatedBackend.code", refuse)
@@ -107,7 +107,7 @@ def test_code_is_kept(cpu, monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.machine
-def test_what_builds_nothing_says_so() -> None:
+def test_what_builds_nothing_says_so():
     kernel = product_sum("float32", 32)
     with pytest.raises(DeviceError, match="builds no machine code"):
         compiled_code(sized(kernel, 64), FakeDevice({}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from perflex.timing.rounds import Entry
 from uipick import ALL_GENERATORS, KernelCollection
 
 
-def jobs(*tags: str) -> list[SizedKernel]:
+def jobs(*tags):
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
     return [SizedKernel(kernel.kernel, kernel.sizes, kernel.name) for kernel in kernels]
 
@@ -25,19 +24,19 @@ def jobs(*tags: str) -> list[SizedKernel]:
 class Broken(Executor):
     """Takes no work, or loses what it took."""
 
-    def __init__(self, *, takes: bool) -> None:
+    def __init__(self, *, takes):
         self.takes = takes
 
-    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, *_, **__):
         if not self.takes:
             msg = "cannot schedule new futures after shutdown"
             raise RuntimeError(msg)
-        future: Future[Any] = Future()
+        future = Future()
         future.set_exception(RuntimeError("lost"))
         return future
 
 
-def test_requests_are_those_made_here(default_device: Any) -> None:
+def test_requests_are_those_made_here(default_device):
     wanted = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024,2048")
     entries = [Entry(job) for job in wanted]
     with ThreadPoolExecutor(1) as executor:
@@ -48,7 +47,7 @@ def test_requests_are_those_made_here(default_device: Any) -> None:
         assert entry.job == launch_request(job, default_device)
 
 
-def test_what_cannot_be_generated_fails_alone(default_device: Any) -> None:
+def test_what_cannot_be_generated_fails_alone(default_device):
     good, *_ = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     bad = SizedKernel(good.kernel, {"n": 1000}, "bad")
     with ThreadPoolExecutor(1) as executor:
@@ -60,14 +59,14 @@ def test_what_cannot_be_generated_fails_alone(default_device: Any) -> None:
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_without_workers_code_is_generated_here(default_device: Any, takes: bool) -> None:
+def test_without_workers_code_is_generated_here(default_device, takes):
     (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     options = TimingOptions(trials=2, min_trials=1, budget_s=0.01)
     (found,) = measure([job], default_device, options, executor=Broken(takes=takes))
     assert isinstance(found, Timing)
 
 
-def test_devices_without_code_are_left_alone() -> None:
+def test_devices_without_code_are_left_alone():
     (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     entry = Entry(job)
     ahead = GeneratedAhead([entry], FakeDevice(lambda *_: 1.0), Broken(takes=False))
@@ -75,7 +74,7 @@ def test_devices_without_code_are_left_alone() -> None:
     assert entry.job is job
 
 
-def test_errors_are_handed_over(default_device: Any) -> None:
+def test_errors_are_handed_over(default_device):
     (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
     entry = Entry(SizedKernel(job.kernel, {"n": 1000}, "bad"))
     with ThreadPoolExecutor(1) as executor:

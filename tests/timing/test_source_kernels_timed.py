@@ -8,7 +8,6 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,26 +20,20 @@ from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
 from support.source_kernels import AXPY, LAUNCHED, axpy, kernel
 
-if TYPE_CHECKING:
-    from perflex import Device
-
 QUICK = TimingOptions(trials=5, warmups=1, budget_s=0.05)
 SIZES = [{"n": n} for n in (1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)]
-MODEL = Model(
-    "f_cl_wall_time",
-    "p_launch * f_sync_kernel_launch + p_load * f_mem_access_global_float32_load",
-)
+MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_load * f_mem_access_global_float32_load")
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_times_grow_with_the_data(isolate: bool, default_device: Device) -> None:
+def test_times_grow_with_the_data(isolate, default_device):
     options = TimingOptions(budget_s=0.02, isolate=isolate)
     small, large = (time_kernel(axpy(), {"n": n}, default_device, options).seconds for n in (1 << 12, 1 << 22))
     # A thousand times the data.
     assert 0 < 4 * small < large
 
 
-def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
+def test_a_kernel_that_is_refused_fails_alone(default_device):
     refused = kernel("y[(int)x[0]] = 1;", "__global float *x, __global float *y", stated={"y": 100})
     jobs = [SizedKernel(axpy(), {"n": 4096}, "axpy"), SizedKernel(refused, {}, "scatter")]
     timed, failed = measure(jobs, default_device, QUICK)
@@ -51,7 +44,7 @@ def test_a_kernel_that_is_refused_fails_alone(default_device: Device) -> None:
         time_kernel(refused, {}, default_device)
 
 
-def test_code_made_by_other_processes(default_device: Device) -> None:
+def test_code_made_by_other_processes(default_device):
     jobs = [SizedKernel(case.kernel, case.sizes, name) for name, case in LAUNCHED.items()]
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         assert all(isinstance(each, Timing) for each in measure(jobs, default_device, QUICK, executor=pool))
@@ -59,7 +52,7 @@ def test_code_made_by_other_processes(default_device: Device) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
-def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> None:
+def test_calibrations_ranks_and_searches_on_a_device(default_device):
     found = calibrate(MODEL, [(axpy(), sizes) for sizes in SIZES], device=default_device, timing=QUICK)
     timed = time_kernel(axpy(), {"n": 3 << 20}, default_device).seconds
     # Too little is known of a test machine's load for more than an order of magnitude.
@@ -74,16 +67,16 @@ def test_calibrations_ranks_and_searches_on_a_device(default_device: Device) -> 
 # Of which kernel samples are
 
 
-def key(made: Any, device: Any, sizes: dict[str, Any] | None = None) -> str:
+def key(made, device, sizes=None):
     return measurement_key(SizedKernel(made, sizes or {"n": 64}, "x"), device, QUICK).kernel
 
 
-def test_keys_are_equal_for_equal_kernels_only(tmp_path: Path) -> None:
+def test_keys_are_equal_for_equal_kernels_only(tmp_path):
     device = FakeDevice(lambda *_: 1e-6)
     (tmp_path / "h.h").write_text("#define A 1\n")
     source = f'#include "h.h"\n{AXPY}'
 
-    def made(text: str = source, folder: Path = tmp_path, **options: Any) -> Any:
+    def made(text=source, folder=tmp_path, **options):
         (folder / "k.cl").write_text(text)
         return source_kernel(folder / "k.cl", "axpy", **{"local": [64], "global_size": ["n"], **options})
 
@@ -94,7 +87,7 @@ def test_keys_are_equal_for_equal_kernels_only(tmp_path: Path) -> None:
     other.mkdir()
     (other / "h.h").write_text("#define A 1\n")
     assert key(made(folder=other), device) == first
-    changes: list[Any] = [
+    changes = [
         made(source.replace("+=", "-=")),
         made(local=[32]),
         made(global_size=["2*n"]),
@@ -115,7 +108,7 @@ print(key(axpy(), FakeDevice(lambda *_: 1e-6)))
 """
 
 
-def test_keys_are_those_of_other_processes() -> None:
+def test_keys_are_those_of_other_processes():
     here = Path(__file__).parent
     code = f"import sys; sys.path.insert(0, {str(here.parent)!r})\n" + _IN_ANOTHER_PROCESS.format(tests=str(here))
     found = [

@@ -7,7 +7,6 @@ import pickle
 import warnings
 from collections import Counter
 from contextlib import closing
-from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -27,18 +26,18 @@ from support.scripted_device import ScriptedDevice, jobs, law
 EIGHT_TIMES = TimingOptions(trials=8, min_trials=8, warmups=0)
 
 
-def vector() -> lp.TranslationUnit:
+def vector():
     kernel = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2*a[i]", assumptions="n>=1", lang_version=(2018, 2))
     kernel = lp.add_dtypes(kernel, {"a": np.float32, "b": np.float32})
     return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def timings(outcomes: list[Timing | MeasurementFailure]) -> list[Timing]:
+def timings(outcomes):
     assert all(isinstance(outcome, Timing) for outcome in outcomes)
     return [outcome for outcome in outcomes if isinstance(outcome, Timing)]
 
 
-def recording(runs: list[str], **options: Any) -> ScriptedDevice:
+def recording(runs, **options):
     """Return a device that writes down which kernel runs when."""
 
     def on_run(request, launches, run):
@@ -48,7 +47,7 @@ def recording(runs: list[str], **options: Any) -> ScriptedDevice:
     return ScriptedDevice(law, on_run=on_run, **options)
 
 
-def uneven(noise: float, runs: list[str]) -> ScriptedDevice:
+def uneven(noise, runs):
     """Return a device on which only kernels of odd size are noisy."""
 
     def on_run(request, launches, run):
@@ -59,8 +58,8 @@ def uneven(noise: float, runs: list[str]) -> ScriptedDevice:
     return ScriptedDevice(law, noise=noise, on_run=on_run)
 
 
-def test_times_follow_the_law_in_the_order_of_the_jobs() -> None:
-    seen: list[tuple[int, int]] = []
+def test_times_follow_the_law_in_the_order_of_the_jobs():
+    seen = []
     outcomes = timings(
         measure(jobs(300, 100, 200), FakeDevice(law), progress=lambda done, total, _: seen.append((done, total)))
     )
@@ -76,7 +75,7 @@ def test_times_follow_the_law_in_the_order_of_the_jobs() -> None:
     assert measure([], FakeDevice(law)) == []
 
 
-def test_time_and_spread_come_from_the_samples() -> None:
+def test_time_and_spread_come_from_the_samples():
     device = FakeDevice(law, noise=0.2, seed=5)
     [median] = timings(measure(jobs(100), device, TimingOptions(precision=0)))
     assert median.seconds == np.median(median.samples)
@@ -85,7 +84,7 @@ def test_time_and_spread_come_from_the_samples() -> None:
     assert min(median.samples) >= 1e-4
 
 
-def test_noise_of_a_kernel_depends_on_the_seed_only() -> None:
+def test_noise_of_a_kernel_depends_on_the_seed_only():
     options = TimingOptions(precision=0, trials=20)
     together = timings(measure(jobs(100, 200), FakeDevice(law, noise=0.1, seed=1), options))
     alone = timings(measure(jobs(200), FakeDevice(law, noise=0.1, seed=1), options))
@@ -94,7 +93,7 @@ def test_noise_of_a_kernel_depends_on_the_seed_only() -> None:
     assert other[0].samples != alone[0].samples
 
 
-def test_long_kernels_get_fewer_trials() -> None:
+def test_long_kernels_get_fewer_trials():
     options = TimingOptions(trials=20, min_trials=3, warmups=1, budget_s=1.0, precision=0)
     outcomes = timings(measure(jobs(1_000, 50_000, 900_000), FakeDevice(law), options))
     # 1 ms: all trials fit; 50 ms with a warm-up each: 1 s / 0.1 s; 0.9 s: the fewest.
@@ -106,21 +105,21 @@ def test_long_kernels_get_fewer_trials() -> None:
     assert (outcome.launches, len(outcome.samples)) == (25, 3)
 
 
-def test_rounds_interleave_kernels_in_changing_order() -> None:
-    runs: list[str] = []
+def test_rounds_interleave_kernels_in_changing_order():
+    runs = []
     measure(jobs(1, 2, 3, 4), recording(runs), EIGHT_TIMES)
     timed = runs[8:]  # each kernel ran twice to begin with
     rounds = [tuple(timed[i : i + 4]) for i in range(0, len(timed), 4)]
     assert len(rounds) == 8
     assert all(sorted(r) == ["n=1", "n=2", "n=3", "n=4"] for r in rounds)
     assert len(set(rounds)) > 3
-    again: list[str] = []
+    again = []
     measure(jobs(1, 2, 3, 4), recording(again), EIGHT_TIMES)
     assert again == runs
 
 
-def test_warm_ups_come_before_each_timing() -> None:
-    runs: list[str] = []
+def test_warm_ups_come_before_each_timing():
+    runs = []
     measure(jobs(7), recording(runs), TimingOptions(trials=4, min_trials=4, warmups=2))
     assert len(runs) == 2 + 4 * (2 + 1)
 
@@ -141,7 +140,7 @@ def test_warm_ups_come_before_each_timing() -> None:
         ("cpu", 100, 1e-4, 50),
     ],
 )
-def test_kernels_too_short_to_be_timed_once_are_repeated(kind: str, n: int, resolution_s: float, launches: int) -> None:
+def test_kernels_too_short_to_be_timed_once_are_repeated(kind, n, resolution_s, launches):
     device = ScriptedDevice(law, kind=kind, timer_resolution_s=resolution_s)
     [timing] = timings(measure(jobs(n), device))
     assert timing.launches == launches
@@ -149,7 +148,7 @@ def test_kernels_too_short_to_be_timed_once_are_repeated(kind: str, n: int, reso
 
 
 @pytest.mark.parametrize(("factors", "mean"), [((1.0, 2.0), 1.5), ((1, 100, 4), 35), ((1000, 2, 1, 4), 3)])
-def test_the_middle_half_of_the_launches_is_averaged(factors: tuple[float, ...], mean: float) -> None:
+def test_the_middle_half_of_the_launches_is_averaged(factors, mean):
     """One launch of four may be interrupted."""
     device = ScriptedDevice(
         law,
@@ -161,8 +160,8 @@ def test_the_middle_half_of_the_launches_is_averaged(factors: tuple[float, ...],
     assert timing.seconds == pytest.approx(mean * 1e-4)
 
 
-def test_failures_are_kept_apart_and_the_rest_goes_on() -> None:
-    runs: Counter[str] = Counter()
+def test_failures_are_kept_apart_and_the_rest_goes_on():
+    runs = Counter()
 
     def sometimes(label, sizes):
         if sizes["n"] == 2:
@@ -191,8 +190,8 @@ def test_failures_are_kept_apart_and_the_rest_goes_on() -> None:
     assert "must be positive" in timeless
 
 
-def test_precise_kernels_drop_out_and_noisy_ones_go_on() -> None:
-    runs: list[str] = []
+def test_precise_kernels_drop_out_and_noisy_ones_go_on():
+    runs = []
     outcomes = measure(jobs(100, 1001, 102, 104, 1003), uneven(0.2, runs), TimingOptions(warmups=0))
     found = {outcome.label: outcome for outcome in timings(outcomes)}
     for label in ("n=100", "n=102", "n=104"):
@@ -203,7 +202,7 @@ def test_precise_kernels_drop_out_and_noisy_ones_go_on() -> None:
         assert len(found[label].samples) > 20
 
 
-def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
+def test_noisy_kernels_end_when_they_are_known_or_out_of_trials():
     [known] = timings(measure(jobs(1001), FakeDevice(law, noise=0.05), TimingOptions(precision=0.01, trials=500)))
     assert known.precise
     assert 10 < len(known.samples) < 500
@@ -226,12 +225,12 @@ def test_noisy_kernels_end_when_they_are_known_or_out_of_trials() -> None:
         ({"limit_s": float("nan")}, "must be positive, got .* nan"),
     ],
 )
-def test_senseless_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_senseless_options_are_refused(options, message):
     with pytest.raises(MeasurementError, match=message):
         TimingOptions(**options)
 
 
-def test_example_of_the_fake_device() -> None:
+def test_example_of_the_fake_device():
     (example,) = doctest.DocTestFinder(recurse=False).find(FakeDevice, "FakeDevice", globs={"kernel": vector()})
     assert len(example.examples) >= 6
     with warnings.catch_warnings():
@@ -248,7 +247,7 @@ SLOW = Timing("slow", 2.0, 0.3, (2.0, 2.5), outliers=3, disturbed_samples=2, dis
 FAILED = MeasurementFailure("bad", "does not build", "prepare", MeasurementError("bad: does not build"))
 
 
-def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
+def test_the_summary_adds_up_the_kernels_that_did_not_fail():
     measured = Measured([FAST, FAILED, SLOW, FAST], samples_resumed=12)
     assert measured.timings == [FAST, SLOW, FAST]
     assert measured.summary() == TimingSummary(
@@ -261,14 +260,14 @@ def test_the_summary_adds_up_the_kernels_that_did_not_fail() -> None:
     assert Measured([FAST, SLOW, SLOW]).summary().repeatability is None
 
 
-def test_devices_of_ones_own_bring_their_backends() -> None:
+def test_devices_of_ones_own_bring_their_backends():
     fake = FakeDevice(law)
     assert isinstance(open_backend(fake, TimingOptions()), FakeBackend)
     job = SizedKernel(annotate(vector(), trip_counts={"j": 2}), {"n": 64}, "x")
     assert request_for(job, fake) is job
 
 
-def test_real_devices_get_code_in_a_process_of_their_own(default_device) -> None:
+def test_real_devices_get_code_in_a_process_of_their_own(default_device):
     job = SizedKernel(annotate(vector(), trip_counts={"j": 2}), {"n": 64}, "x")
     request = request_for(job, default_device)
     assert isinstance(request, LaunchRequest)
@@ -279,7 +278,7 @@ def test_real_devices_get_code_in_a_process_of_their_own(default_device) -> None
             assert backend.build(request).run(1)[0] > 0
 
 
-def test_real_device_times_several_sizes(default_device) -> None:
+def test_real_device_times_several_sizes(default_device):
     options = TimingOptions(trials=3, min_trials=2)
     no_size = SizedKernel(vector(), {}, "no size")
     first, second, failed = measure([*jobs(1000, 100_000, kernel=vector()), no_size], default_device, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from support.timing_samples import Sample, SystemActivity
 QUIET = SystemActivity(elapsed_s=0.01, processor_s=0.02, waited_s=0.0, stolen_s=0.0, others_s=0.0, switches=0)
 
 
-def sample(activity: SystemActivity | None, seconds: float = 0.01, launches: int = 1) -> Sample:
+def sample(activity, seconds=0.01, launches=1):
     return Sample(seconds, launches, 0.0, "s", 0, activity)
 
 
@@ -33,15 +32,15 @@ def sample(activity: SystemActivity | None, seconds: float = 0.01, launches: int
         ({"processor_s": 0.01, "waited_s": 0.003, "stolen_s": 0.004}, 0.005),
     ],
 )
-def test_samples_that_lacked_processors_are_disturbed(changes: dict[str, float], lacking: float) -> None:
-    poor = replace(QUIET, **changes)  # type: ignore[arg-type]
+def test_samples_that_lacked_processors_are_disturbed(changes, lacking):
+    poor = replace(QUIET, **changes)
     own = [sample(QUIET)] * 9 + [sample(poor)]
     assert lacking_seconds(own)[-1] == pytest.approx(lacking)
     assert lacking_seconds(own)[:-1].tolist() == [0] * 9
     assert disturbed(own).tolist() == [False] * 9 + [True]
 
 
-def waited(seconds: float) -> SystemActivity:
+def waited(seconds):
     return replace(QUIET, waited_s=seconds)
 
 
@@ -74,12 +73,12 @@ SHORT = SystemActivity(elapsed_s=1e-4, processor_s=2e-4, waited_s=1e-4)
         ([], {}, []),
     ],
 )
-def test_which_samples_are_disturbed(activities: Any, shape: dict[str, Any], expected: list[bool]) -> None:
+def test_which_samples_are_disturbed(activities, shape, expected):
     assert disturbed([sample(activity, **shape) for activity in activities]).tolist() == expected
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=30))
-def test_long_samples_are_not_disturbed_by_their_length(seconds: list[float]) -> None:
+def test_long_samples_are_not_disturbed_by_their_length(seconds):
     for activity in (None, QUIET, SystemActivity()):
         assert not disturbed([sample(activity, value) for value in seconds]).any()
 
@@ -98,7 +97,7 @@ SAMPLES = st.lists(
 
 
 @given(SAMPLES, st.floats(1, 100))
-def test_undisturbed_samples_would_be_so_if_they_were_longer(samples: list[Sample], factor: float) -> None:
+def test_undisturbed_samples_would_be_so_if_they_were_longer(samples, factor):
     before = disturbed(samples)
     after = disturbed([replace(one, seconds=one.seconds * factor) for one in samples])
     assert not (after & ~before).any()
@@ -109,14 +108,14 @@ def test_undisturbed_samples_would_be_so_if_they_were_longer(samples: list[Sampl
 
 
 @given(SAMPLES, st.randoms(use_true_random=False))
-def test_marks_do_not_depend_on_the_order(samples: list[Sample], order: Any) -> None:
+def test_marks_do_not_depend_on_the_order(samples, order):
     places = list(range(len(samples)))
     order.shuffle(places)
     np.testing.assert_array_equal(disturbed([samples[i] for i in places]), disturbed(samples)[places])
 
 
 @given(SAMPLES)
-def test_three_undisturbed_samples_are_used_as_they_are(samples: list[Sample]) -> None:
+def test_three_undisturbed_samples_are_used_as_they_are(samples):
     used, poor = used_samples(samples, 2.0)
     clean = [one for one, bad in zip(samples, disturbed(samples), strict=True) if not bad]
     if len(clean) >= min(3, len(samples)):
@@ -127,14 +126,14 @@ def test_three_undisturbed_samples_are_used_as_they_are(samples: list[Sample]) -
 
 
 @given(SAMPLES, st.floats(0.5, 8))
-def test_no_sample_becomes_longer_or_nothing(samples: list[Sample], full: float) -> None:
+def test_no_sample_becomes_longer_or_nothing(samples, full):
     used, _ = used_samples(samples, full)
     before = {id(one.activity): one for one in samples}
     for one in used:
         assert 0 <= one.seconds <= before[id(one.activity)].seconds or one in samples
 
 
-def test_where_all_are_disturbed_what_they_lacked_is_taken_off() -> None:
+def test_where_all_are_disturbed_what_they_lacked_is_taken_off():
     # Others use 2 of 2 processors; these got 1.6, 1.8 and 1.5, and one of their threads waited for it.
     own = [
         sample(SystemActivity(elapsed_s=0.02, processor_s=0.02 * use, waited_s=0.008), 0.02) for use in (1.6, 1.8, 1.5)
@@ -144,14 +143,14 @@ def test_where_all_are_disturbed_what_they_lacked_is_taken_off() -> None:
     assert [one.seconds for one in used] == pytest.approx([0.016, 0.018, 0.015])
 
 
-def test_a_kernel_that_uses_fewer_processors_than_others_lacks_none() -> None:
+def test_a_kernel_that_uses_fewer_processors_than_others_lacks_none():
     # One work-group: one processor, while other kernels use two. Nobody waited but for the clock.
     own = [sample(SystemActivity(elapsed_s=0.02, processor_s=0.02, waited_s=0.0, stolen_s=0.01), 0.02)] * 4
     used, poor = used_samples(own, 2.0)
     assert (used, poor) == (own, True)
 
 
-def test_a_kernel_that_ran_undisturbed_once_tells_how_many_processors_it_uses() -> None:
+def test_a_kernel_that_ran_undisturbed_once_tells_how_many_processors_it_uses():
     # Its worker never ran in the others, so that it was not seen to wait.
     full, half = (SystemActivity(elapsed_s=0.002, processor_s=0.002 * use, waited_s=0.0) for use in (2, 1))
     used, poor = used_samples([sample(full, 0.002), *[sample(half, 0.004)] * 3], float("nan"))
@@ -159,7 +158,7 @@ def test_a_kernel_that_ran_undisturbed_once_tells_how_many_processors_it_uses() 
     assert [one.seconds for one in used] == pytest.approx([0.002] * 4)
 
 
-def test_samples_of_a_lowered_clock_count_only_where_there_are_no_others() -> None:
+def test_samples_of_a_lowered_clock_count_only_where_there_are_no_others():
     own = [sample(HOT), sample(waited(0.002)), sample(HOT), sample(waited(0.003))]
     used, poor = used_samples(own, 2.0)
     assert poor
@@ -168,8 +167,8 @@ def test_samples_of_a_lowered_clock_count_only_where_there_are_no_others() -> No
     assert used_samples([sample(HOT)] * 3, 2.0) == ([sample(HOT)] * 3, False)
 
 
-def test_full_use_is_that_of_the_best_samples_of_long_kernels() -> None:
-    def kernel(seconds: float, *uses: float) -> list[Sample]:
+def test_full_use_is_that_of_the_best_samples_of_long_kernels():
+    def kernel(seconds, *uses):
         return [sample(SystemActivity(elapsed_s=seconds, processor_s=seconds * use), seconds) for use in uses]
 
     long = [kernel(0.01, 2.0, 2.0, 1.0), kernel(0.02, 1.9, 1.9, 1.2), kernel(0.01, 1.0, 1.0)]
@@ -178,7 +177,7 @@ def test_full_use_is_that_of_the_best_samples_of_long_kernels() -> None:
     assert math.isnan(full_use([[sample(None)]]))
 
 
-def test_a_sample_of_no_time_says_nothing() -> None:
+def test_a_sample_of_no_time_says_nothing():
     none = sample(SystemActivity(elapsed_s=2e-313, processor_s=0.25, waited_s=0.0625), 0.0625)
     used, _ = used_samples([none], 1.0)
     assert used == [none]

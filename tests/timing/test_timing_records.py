@@ -25,12 +25,12 @@ from support.timing_samples import device_beside_others
 EXACT = TimingOptions(precision=0, trials=20, budget_s=100, warmups=0)
 
 
-def closed() -> ScriptedDevice:
+def closed():
     """Return a device that nobody may use."""
     return ScriptedDevice(law, on_build=lambda _: pytest.fail("built in vain"))
 
 
-def test_every_sample_is_recorded_with_its_round() -> None:
+def test_every_sample_is_recorded_with_its_round():
     kept = Kept()
     outcomes = measure(jobs(100, 200, 3000), FakeDevice(law, noise=0.1), TimingOptions(trials=12), recorder=kept)
     by_size = {dict(key.sizes)["n"]: samples for key, samples in kept.samples.items()}
@@ -43,7 +43,7 @@ def test_every_sample_is_recorded_with_its_round() -> None:
     assert len({sample.session for samples in by_size.values() for sample in samples}) == 1
 
 
-def test_what_is_known_is_not_measured_again() -> None:
+def test_what_is_known_is_not_measured_again():
     kept = Kept()
     options = TimingOptions(trials=12)
     first = measure(jobs(100, 200), FakeDevice(law, noise=0.1), options, recorder=kept)
@@ -56,7 +56,7 @@ def test_what_is_known_is_not_measured_again() -> None:
     assert set(kept.labels.values()) == {15}
 
 
-def test_a_new_kernel_among_known_ones_alone_is_measured() -> None:
+def test_a_new_kernel_among_known_ones_alone_is_measured():
     kept = Kept()
     measure(jobs(100, 200, 2000, 90_000), FakeDevice(law), recorder=kept)
     before = kept.labels.copy()
@@ -65,7 +65,7 @@ def test_a_new_kernel_among_known_ones_alone_is_measured() -> None:
 
 
 @pytest.mark.parametrize("others", [0.0, 0.3])
-def test_interrupted_at_any_moment_ends_like_an_undisturbed_run(others: float) -> None:
+def test_interrupted_at_any_moment_ends_like_an_undisturbed_run(others):
     """Beside other work, too, that disturbs so many of the samples."""
     kept = Kept()
     moments, beside = random.Random(1), random.Random(5)  # noqa: S311
@@ -87,9 +87,9 @@ def test_interrupted_at_any_moment_ends_like_an_undisturbed_run(others: float) -
     assert again == resumed
 
 
-def test_failures_are_recorded_and_crashes_are_not_tried_again() -> None:
+def test_failures_are_recorded_and_crashes_are_not_tried_again():
     kept = Kept()
-    tried: Counter[int] = Counter()
+    tried = Counter()
 
     def failing(label, sizes):
         tried[sizes["n"]] += 1
@@ -115,7 +115,7 @@ def test_failures_are_recorded_and_crashes_are_not_tried_again() -> None:
     assert tried[1] == 2
 
 
-def test_key_holds_all_that_a_time_depends_on(monkeypatch) -> None:
+def test_key_holds_all_that_a_time_depends_on(monkeypatch):
     class Second(FakeDevice):
         ordinal = 1
 
@@ -145,7 +145,7 @@ def preamble(_):
     yield "factor", "#define FACTOR 2"
 
 
-def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch) -> None:
+def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch):
     def keys():
         kernels = (good(name="told_apart"), lp.register_preamble_generators(good(name="told_apart"), [preamble]))
         jobs = (SizedKernel(kernel, {"n": 64}, "x") for kernel in kernels)
@@ -165,7 +165,7 @@ def test_key_of_a_kernel_with_own_functions_holds_their_code(monkeypatch) -> Non
 # Disturbed samples
 
 
-def test_disturbed_samples_are_taken_again_and_kept_and_not_used() -> None:
+def test_disturbed_samples_are_taken_again_and_kept_and_not_used():
     kept = Kept()
     measured = measure(jobs(1000), device_beside_others(lambda number: number % 3 == 1), EXACT, recorder=kept)
     [timing] = measured.timings
@@ -183,7 +183,7 @@ def test_disturbed_samples_are_taken_again_and_kept_and_not_used() -> None:
     assert summary.repeatability == 0
 
 
-def test_without_reports_the_same_times_cannot_be_told_apart() -> None:
+def test_without_reports_the_same_times_cannot_be_told_apart():
     # Half of the samples twice as long, as another way in which the kernel runs: kept, for nothing is known of them.
     [timing] = measure(jobs(1000), FakeDevice(law, noise=0.5), EXACT).timings
     assert (len(timing.samples), timing.disturbed_samples, timing.disturbed) == (20, 0, False)
@@ -194,7 +194,7 @@ def test_without_reports_the_same_times_cannot_be_told_apart() -> None:
     [(lambda number: number % 5 > 0, 32, 1e-3), (lambda _: True, 40, 2e-3)],
     ids=["most", "all"],
 )
-def test_retaking_ends_at_twice_the_trials(disturbs, disturbed_samples: int, seconds: float) -> None:
+def test_retaking_ends_at_twice_the_trials(disturbs, disturbed_samples, seconds):
     measured = measure(jobs(1000), device_beside_others(disturbs), EXACT)
     [timing] = measured.timings
     assert (len(timing.samples), timing.disturbed_samples) == (40, disturbed_samples)
@@ -205,7 +205,7 @@ def test_retaking_ends_at_twice_the_trials(disturbs, disturbed_samples: int, sec
 
 
 @pytest.mark.parametrize(("disturbs", "budgets"), [(lambda number: number % 2 == 0, 1), (lambda _: True, 2)])
-def test_retaking_ends_with_the_budget(disturbs, budgets: int) -> None:
+def test_retaking_ends_with_the_budget(disturbs, budgets):
     """Where enough samples are undisturbed the budget is what it is, else up to twice that."""
     options = TimingOptions(precision=0, trials=1000, min_trials=5, budget_s=1.0, warmups=0)
     [timing] = measure(jobs(10_000), device_beside_others(disturbs), options).timings

@@ -8,34 +8,24 @@ import numpy as np
 import pytest
 from scipy.stats import binom, expon, lognorm, norm
 
-from perflex.timing.statistics import (
-    estimate,
-    interval_of,
-    interval_ranks,
-    repeatability_of,
-    time_of,
-)
+from perflex.timing.statistics import estimate, interval_of, interval_ranks, repeatability_of, time_of
 
 # Shapes that timings have: symmetric, skewed, one-sided, and two ways in which a kernel runs.
-SHAPES = {
-    "normal": norm(1, 0.05),
-    "lognormal": lognorm(0.3),
-    "exponential": expon(1, 0.2),
-}
+SHAPES = {"normal": norm(1, 0.05), "lognormal": lognorm(0.3), "exponential": expon(1, 0.2)}
 LEVELS = (0.5, 0.95, 1 - 0.05 / 6, 0.9995)
 
 
-def two_modes(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
+def two_modes(rng, size):
     """30 % of the samples near 2, the others near 1; continuous, so that every quantile is known."""
     return np.where(rng.random(size) < 0.3, 2.0, 1.0) + 0.02 * rng.random(size)
 
 
-def two_heaps_quantile(probability: float) -> float:
+def two_heaps_quantile(probability):
     return 1 + 0.02 * probability / 0.7
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(level: float) -> None:
+def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(level):
     tail = (1 - level) / 2
     for count in (*range(1, 45), 60, 61, 99, 150, 199, 200):
         places = np.arange(count)
@@ -46,7 +36,7 @@ def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(level: fl
         assert interval_ranks(count, level) == expected, count
 
 
-def test_too_few_samples_have_no_interval() -> None:
+def test_too_few_samples_have_no_interval():
     # By hand: the least and the largest of n samples do not enclose the median in 2 of 2**n cases.
     assert interval_ranks(5, 0.95) is None
     assert interval_ranks(6, 0.95) == (0, 5)
@@ -59,7 +49,7 @@ def test_too_few_samples_have_no_interval() -> None:
 
 
 @pytest.mark.parametrize("level", [0.95, 1 - 0.05 / 6, 0.999])
-def test_ranks_of_many_samples_hold_the_level(level: float) -> None:
+def test_ranks_of_many_samples_hold_the_level(level):
     for count in (201, 250, 333, 1000, 4999):
         below = binom(count, 0.5)
         first, last = interval_ranks(count, level) or (0, 0)
@@ -73,7 +63,7 @@ def test_ranks_of_many_samples_hold_the_level(level: float) -> None:
 
 @pytest.mark.parametrize("shape", [*SHAPES, "two modes"])
 @pytest.mark.parametrize("count", [18, 60])
-def test_interval_covers_the_median_as_often_as_it_says(count: int, shape: str) -> None:
+def test_interval_covers_the_median_as_often_as_it_says(count, shape):
     rng = np.random.default_rng(count)
     draws = 20_000
     if shape == "two modes":
@@ -93,7 +83,7 @@ def test_interval_covers_the_median_as_often_as_it_says(count: int, shape: str) 
 
 
 @pytest.mark.parametrize("noise", ["exponential", pytest.param("normal", marks=pytest.mark.slow)])
-def test_repeatability_tells_by_how_much_a_second_series_differs(noise: str) -> None:
+def test_repeatability_tells_by_how_much_a_second_series_differs(noise):
     rng = np.random.default_rng(21)
     draw = {"normal": rng.standard_normal, "exponential": rng.standard_exponential}[noise]
     series = 1 + 0.03 * draw((2, 3000, 40))
@@ -104,7 +94,7 @@ def test_repeatability_tells_by_how_much_a_second_series_differs(noise: str) -> 
     assert foretold == pytest.approx(found, rel=0.15)
 
 
-def test_a_drift_shows_in_the_repeatability() -> None:
+def test_a_drift_shows_in_the_repeatability():
     steady = quiet(40)
     drifting = steady * np.linspace(1, 1.2, 40)
     assert repeatability_of(steady) < 0.01
@@ -114,7 +104,7 @@ def test_a_drift_shows_in_the_repeatability() -> None:
     assert repeatability_of(np.random.default_rng(0).permutation(drifting)) < 0.04
 
 
-def test_repeatability_by_hand() -> None:
+def test_repeatability_by_hand():
     # Early half 1, 2, 3 and late half 2, 4, 6; the one between belongs to neither.
     assert repeatability_of(np.array([3.0, 1, 2, 99, 6, 2, 4])) == pytest.approx(math.log(2) / math.sqrt(2))
     assert math.isnan(repeatability_of(np.array([1.0, 2, 3])))
@@ -123,18 +113,18 @@ def test_repeatability_by_hand() -> None:
     assert math.isnan(repeatability_of(np.array([0.0, 0, 1, 1])))
 
 
-def test_zero_times_of_coarse_timers_are_no_error() -> None:
+def test_zero_times_of_coarse_timers_are_no_error():
     found = estimate(np.zeros(8))
     assert (found.seconds, found.interval) == (0.0, (0.0, 0.0))
     assert math.isnan(found.spread)
     assert math.isnan(found.repeatability)
 
 
-def quiet(count: int, seed: int = 0) -> np.ndarray:
+def quiet(count, seed=0):
     return 1e-3 * (1 + 0.01 * np.random.default_rng(seed).standard_normal(count))
 
 
-def test_outliers_are_counted_and_left_out_of_spreads() -> None:
+def test_outliers_are_counted_and_left_out_of_spreads():
     samples = quiet(40)
     samples[[3, 17, 30]] = 1.5e-3, 9e-3, 1.2e-3
     found = estimate(samples)
@@ -158,21 +148,21 @@ def test_outliers_are_counted_and_left_out_of_spreads() -> None:
         (np.full(30, 1e-3), {7: 1.06e-3}, 1),
     ],
 )
-def test_which_samples_are_outliers(samples: np.ndarray, changed: dict[int, float], outliers: int) -> None:
+def test_which_samples_are_outliers(samples, changed, outliers):
     own = samples.copy()
     own[list(changed)] = list(changed.values())
     assert estimate(own).outliers == outliers
 
 
 @pytest.mark.parametrize(("noise", "share"), [("normal", 0.002), ("exponential", 0.02), ("uniform", 0.0)])
-def test_plain_noise_loses_next_to_nothing(noise: str, share: float) -> None:
+def test_plain_noise_loses_next_to_nothing(noise, share):
     rng = np.random.default_rng(11)
     draw = {"normal": rng.standard_normal, "exponential": rng.standard_exponential, "uniform": rng.random}[noise]
     removed = sum(estimate(1 + 0.05 * draw(60)).outliers for _ in range(200))
     assert removed / (200 * 60) <= share
 
 
-def test_precision_is_half_the_interval_over_the_time() -> None:
+def test_precision_is_half_the_interval_over_the_time():
     found = estimate(np.array([1.0, 1.01, 1.02, 1.03, 1.04, 1.02]))
     assert found.interval == (1.0, 1.04)
     # 0.02 / 1.02 = 0.0196

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ from perflex.timing.measuring import outcomes_of
 from perflex.timing.results import Timing
 from perflex.timing.rounds import Entry
 from perflex.timing.statistics import level_of_look, looks
-from support.timing_samples import Sample, SystemActivity
+from support.timing_samples import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def entry(seconds: Any, activity: SystemActivity | None = None) -> Entry:
+def entry(seconds, activity=None):
     samples = [Sample(float(value), 1, float(i), "s", i, activity) for i, value in enumerate(seconds)]
     return Entry(SizedKernel(None, {}, "k"), samples=samples)
 
@@ -32,20 +32,20 @@ def entry(seconds: Any, activity: SystemActivity | None = None) -> Entry:
         (8, (8,)), (9, (8, 9)), (3, (3,)), (1, (1,)),
     ],
 )  # fmt: skip
-def test_looks_by_hand_and_the_level_of_each(trials: int, expected: tuple[int, ...]) -> None:
+def test_looks_by_hand_and_the_level_of_each(trials, expected):
     assert looks(trials) == expected
     assert level_of_look(trials) == pytest.approx(1 - 0.05 / len(expected))
 
 
 # Steady samples: known at the first number of samples that is looked at and at least the fewest.
 @pytest.mark.parametrize(("fewest", "known_at"), [(1, 8), (5, 8), (8, 8), (9, 12), (13, 18), (30, 41), (60, 60)])
-def test_kernels_become_known_at_looks_only(fewest: int, known_at: int) -> None:
+def test_kernels_become_known_at_looks_only(fewest, known_at):
     options = TimingOptions(min_trials=fewest)
     found = [count for count in range(1, 61) if entry([1e-3] * count).is_known(options)]
     assert found[0] == known_at
 
 
-def test_what_came_after_a_look_does_not_decide() -> None:
+def test_what_came_after_a_look_does_not_decide():
     options = TimingOptions(precision=0.02)
     values = [1e-3] * 8
     # Eleven samples: the last look was at eight of them, and these are steady.
@@ -54,7 +54,7 @@ def test_what_came_after_a_look_does_not_decide() -> None:
     assert not entry([*wild, 1e-3, 1e-3, 1e-3]).is_known(options)
 
 
-def test_a_spent_budget_ends_between_looks() -> None:
+def test_a_spent_budget_ends_between_looks():
     options = TimingOptions(precision=0, budget_s=1.0, warmups=1, min_trials=3)
     # 0.04 s with its warm-up takes 0.08 s: twelve fit into the budget.
     assert [entry([0.04] * count).is_known(options) for count in (11, 12)] == [False, True]
@@ -71,7 +71,7 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndar
 }
 
 
-def last_looks(samples: np.ndarray, precision: float) -> np.ndarray:
+def last_looks(samples, precision):
     """Return after how many samples each row's kernel is known, by the rule itself."""
     options = TimingOptions(precision=precision, budget_s=1e9, min_trials=1)
     ends = np.zeros(len(samples), dtype=int)
@@ -84,7 +84,7 @@ def last_looks(samples: np.ndarray, precision: float) -> np.ndarray:
     return ends
 
 
-def covered(samples: np.ndarray, ends: np.ndarray, truth: float) -> float:
+def covered(samples, ends, truth):
     """Return the share of rows whose final interval, as it is reported, holds the true median."""
     entries = [entry(values[:end]) for values, end in zip(samples, ends, strict=True)]
     intervals = []
@@ -100,7 +100,7 @@ def covered(samples: np.ndarray, ends: np.ndarray, truth: float) -> float:
 @pytest.mark.parametrize(
     "shape", ["lognormal", pytest.param("two ways in which a kernel runs", marks=pytest.mark.slow)]
 )
-def test_intervals_keep_their_word_though_timing_ends_when_they_are_narrow(shape: str) -> None:
+def test_intervals_keep_their_word_though_timing_ends_when_they_are_narrow(shape):
     draw, truth, precision = SHAPES[shape]
     samples = 1e-3 * draw(np.random.default_rng(1), (300, 60))
     ends = last_looks(samples, precision)

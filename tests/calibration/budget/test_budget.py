@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,14 +16,7 @@ from perflex.store.records import SystemActivity
 from perflex.testing import FakeDevice
 from perflex.timing.launch.launch_times import LaunchTimes
 from support.scripted_device import ScriptedDevice
-from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from perflex import FeatureTable
-    from perflex.features import SizedKernel
+from uipick import ALL_GENERATORS, KernelCollection
 
 TRUE = {"p_launch": 4e-6, "p_group": 2e-8, "p_madd": 3e-11, "p_load": 5e-12, "p_store": 7e-12}
 SUM = Model(
@@ -60,10 +52,10 @@ measurement_kernels:
 """
 
 
-def metered(times: Callable[..., float], spent: Counter[str], **options: Any) -> ScriptedDevice:
+def metered(times, spent, **options):
     """Return a device that counts the device time of every kernel."""
 
-    def on_run(request: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+    def on_run(request, launches, run):
         found = run(launches)
         spent[request.label] += math.fsum(found)
         return found
@@ -72,7 +64,7 @@ def metered(times: Callable[..., float], spent: Counter[str], **options: Any) ->
 
 
 @pytest.fixture(scope="module")
-def kernels() -> list[MeasurementKernel]:
+def kernels():
     collection = KernelCollection(ALL_GENERATORS)
     tiles = ["dtype:float32", "groups_fit:True"]
     return [
@@ -88,11 +80,11 @@ def kernels() -> list[MeasurementKernel]:
 
 
 @pytest.fixture(scope="module")
-def table(kernels: list[MeasurementKernel]) -> FeatureTable:
+def table(kernels):
     return gather_feature_values(SUM.input_features(), kernels)
 
 
-def law(model: Model, truth: dict[str, float], table: FeatureTable, misfit: float = 0.0) -> Callable[..., float]:
+def law(model, truth, table, misfit=0.0):
     """Return the model's times, each wrong by its own factor where the model is to misfit."""
     values = {name: table.column(name) for name in model.input_features()}
     times = dict(zip(table.kernels, model.evaluate(truth, values), strict=True))
@@ -100,11 +92,11 @@ def law(model: Model, truth: dict[str, float], table: FeatureTable, misfit: floa
     return lambda label, _: float(times[label] * factors[label])
 
 
-def full_time(device_law: Callable[..., float], table: FeatureTable, trials: int) -> float:
+def full_time(device_law, table, trials):
     return sum(device_law(name, None) for name in table.kernels) * (2 + 2 * trials)
 
 
-def quiet_calibrate(*arguments: object, **options: object) -> Calibration:
+def quiet_calibrate(*arguments, **options):
     calibration = calibrate(*arguments, **options)
     assert calibration.fit.status.valid
     return calibration
@@ -113,11 +105,11 @@ def quiet_calibrate(*arguments: object, **options: object) -> Calibration:
 @pytest.mark.parametrize(
     ("model", "truth", "share"), [(SUM, TRUE, 0.02), (HIDDEN, TRUE_HIDDEN, 0.1), (EDGE, TRUE_EDGE, 0.4)]
 )
-def test_the_law_is_found_and_the_budget_kept(kernels, table, model, truth, share) -> None:
+def test_the_law_is_found_and_the_budget_kept(kernels, table, model, truth, share):
     times = law(model, truth, table)
     budget = share * full_time(times, table, FEW.trials)
     # An edge is known from few kernels only: it needs better timings for the same precision.
-    spent: Counter[str] = Counter()
+    spent = Counter()
     device = metered(times, spent, noise=1e-5 if model is EDGE else 1e-3)
     found = quiet_calibrate(model, kernels, device=device, timing=FEW, budget_s=budget)
     assert dict(found.params) == pytest.approx(truth, rel=0.03)
@@ -127,13 +119,11 @@ def test_the_law_is_found_and_the_budget_kept(kernels, table, model, truth, shar
     assert len(found.fit.kernels) >= len(truth)
 
 
-def test_a_large_budget_measures_everything_as_often_as_asked(
-    kernels: list[MeasurementKernel], table: FeatureTable
-) -> None:
+def test_a_large_budget_measures_everything_as_often_as_asked(kernels, table):
     times = law(SUM, TRUE, table, misfit=0.02)
-    trials: Counter[str] = Counter()
+    trials = Counter()
 
-    def counted(request: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+    def counted(request, launches, run):
         trials[request.label] += 1
         return run(launches)
 
@@ -149,9 +139,7 @@ def test_a_large_budget_measures_everything_as_often_as_asked(
     assert dict(exact.params) == pytest.approx(dict(everything.params), rel=1e-6)
 
 
-def test_the_file_says_what_was_chosen_from_what(
-    kernels: list[MeasurementKernel], table: FeatureTable, tmp_path: Path
-) -> None:
+def test_the_file_says_what_was_chosen_from_what(kernels, table, tmp_path):
     device = FakeDevice(law(SUM, TRUE, table))
     quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=0.02).save(tmp_path / "c.yaml")
     facts = Calibration.load(tmp_path / "c.yaml").options
@@ -163,10 +151,9 @@ def test_the_file_says_what_was_chosen_from_what(
     assert facts["choice"].startswith("D-optimal")
 
 
-def test_disturbed_samples_are_told_of(kernels: list[MeasurementKernel], table: FeatureTable, tmp_path: Path) -> None:
+def test_disturbed_samples_are_told_of(kernels, table, tmp_path):
     device = ScriptedDevice(
-        law(SUM, TRUE, table),
-        on_run=lambda _, launches, run: LaunchTimes(run(launches), SystemActivity(waited_s=1.0)),
+        law(SUM, TRUE, table), on_run=lambda _, launches, run: LaunchTimes(run(launches), SystemActivity(waited_s=1.0))
     )
     with pytest.warns(PerflexWarning, match=r"were disturbed .* used for \d+ of \d+ kernels"):
         calibrate(SUM, kernels, device=device, timing=FEW, budget_s=0.05).save(tmp_path / "c.yaml")
@@ -175,10 +162,10 @@ def test_disturbed_samples_are_told_of(kernels: list[MeasurementKernel], table: 
     assert found.options["kernels_disturbed"] == len(found.fit.kernels)
 
 
-def test_kernels_that_fail_are_replaced_by_others(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
+def test_kernels_that_fail_are_replaced_by_others(kernels, table):
     times = law(SUM, TRUE, table)
 
-    def some_fail(label: str, sizes: object) -> float:
+    def some_fail(label, sizes):
         if label.startswith("empty") and "4096" not in label:
             msg = f"{label}: does not build"
             raise MeasurementError(msg)
@@ -191,8 +178,8 @@ def test_kernels_that_fail_are_replaced_by_others(kernels: list[MeasurementKerne
     assert not {label for label, _ in found.dropped} & set(found.fit.kernels)
 
 
-def test_when_all_fail_the_reason_is_told(kernels: list[MeasurementKernel]) -> None:
-    def fail(label: str, _: object) -> float:
+def test_when_all_fail_the_reason_is_told(kernels):
+    def fail(label, _):
         msg = f"{label}: lost"
         raise MeasurementError(msg)
 
@@ -203,13 +190,11 @@ def test_when_all_fail_the_reason_is_told(kernels: list[MeasurementKernel]) -> N
         calibrate(SUM, kernels, device=FakeDevice(fail), timing=FEW, budget_s=1.0)
 
 
-def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(
-    kernels: list[MeasurementKernel], table: FeatureTable
-) -> None:
+def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(kernels, table):
     """Every parameter a hundred times its rough value: the first batch is told from its launches, not from guesses."""
     slow = {name: 100 * value for name, value in TRUE.items()}
     times = law(SUM, slow, table)
-    spent: Counter[str] = Counter()
+    spent = Counter()
     device = metered(times, spent)
     budget = 0.1 * full_time(times, table, FEW.trials)
     found = quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=budget)
@@ -217,9 +202,7 @@ def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(
     assert spent.total() <= budget
 
 
-def test_too_small_a_budget_names_parameters_and_what_it_takes(
-    kernels: list[MeasurementKernel], table: FeatureTable
-) -> None:
+def test_too_small_a_budget_names_parameters_and_what_it_takes(kernels, table):
     device = FakeDevice(law(SUM, TRUE, table))
     with pytest.raises(
         CalibrationError, match=r"budget of 5e-05 s .* too small to determine .*p_.* take about"
@@ -229,7 +212,7 @@ def test_too_small_a_budget_names_parameters_and_what_it_takes(
     assert caught.value.parameters
 
 
-def test_a_pool_that_determines_too_little_is_refused(kernels: list[MeasurementKernel]) -> None:
+def test_a_pool_that_determines_too_little_is_refused(kernels):
     only = [kernel for kernel in kernels if kernel.generator == "matmul_sq"]
     with pytest.raises(CalibrationError, match=r"no choice of kernels determines p_group.*p_store"):
         # Known before anything was measured, for the model is linear.
@@ -237,20 +220,20 @@ def test_a_pool_that_determines_too_little_is_refused(kernels: list[MeasurementK
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
-def test_budgets_that_are_none(kernels: list[MeasurementKernel], budget: float) -> None:
+def test_budgets_that_are_none(kernels, budget):
     with pytest.raises(CalibrationError, match="positive number of seconds"):
         calibrate(SUM, kernels, device=FakeDevice(lambda *_: 1.0), budget_s=budget)
 
 
-def test_the_same_kernels_are_chosen_each_time(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
+def test_the_same_kernels_are_chosen_each_time(kernels, table):
     device = FakeDevice(law(HIDDEN, TRUE_HIDDEN, table), noise=0.02)
     first, second = (quiet_calibrate(HIDDEN, kernels, device=device, timing=FEW, budget_s=0.03) for _ in range(2))
     assert first.fit.kernels == second.fit.kernels
     assert dict(first.params) == dict(second.params)
 
 
-def test_progress_goes_forward_and_names_the_batch(kernels: list[MeasurementKernel], table: FeatureTable) -> None:
-    seen: list[tuple[int, int, str]] = []
+def test_progress_goes_forward_and_names_the_batch(kernels, table):
+    seen = []
     device = FakeDevice(law(SUM, TRUE, table))
     calibrate(
         SUM, kernels, device=device, timing=FEW, budget_s=0.02, run=RunOptions(progress=lambda *step: seen.append(step))
@@ -264,20 +247,18 @@ def test_progress_goes_forward_and_names_the_batch(kernels: list[MeasurementKern
     ("word", "seconds"),
     [("30", 30.0), ("30s", 30.0), ("2min", 120.0), ("500ms", 0.5), ("1.5h", 5400.0), (" .5 s", 0.5)],
 )
-def test_durations(word: str, seconds: float) -> None:
+def test_durations(word, seconds):
     assert read_seconds(word, "--budget") == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("word", ["", "s", "-3s", "0", "3 days", "1e3", "nan", "inf", "1,5s", "9" * 400])
-def test_words_that_are_no_duration(word: str) -> None:
+def test_words_that_are_no_duration(word):
     with pytest.raises(ArgumentError, match="write a positive duration such as 30s"):
         read_seconds(word, "--budget")
 
 
 @pytest.mark.slow
-def test_the_command_keeps_its_budget_and_says_so(
-    capsys: pytest.CaptureFixture[str], real_devices: Sequence, tmp_path: Path
-) -> None:
+def test_the_command_keeps_its_budget_and_says_so(capsys, real_devices, tmp_path):
     out, model = tmp_path / "c.yaml", tmp_path / "starting.yaml"
     model.write_text(STARTING, encoding="utf-8")
     # How busy the test machine is, is not for tests to say.
@@ -309,11 +290,11 @@ timing: {trials: 12, budget_s: 0.15, precision: 0.03}
 """
 
 
-def ready_law(_label: str, sizes: dict[str, int]) -> float:
+def ready_law(_label, sizes):
     return 5e-6 + 1e-7 * sizes["ngroups"]
 
 
-def test_costs_that_no_kernel_has_do_not_stop_a_budget(tmp_path: Path) -> None:
+def test_costs_that_no_kernel_has_do_not_stop_a_budget(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(f"{GENERAL}fit: {{on_undetermined: warn}}\n", encoding="utf-8")
     with pytest.warns(PerflexWarning, match="p_div"):

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from perflex import Model, TimingOptions, calibrate
 from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
-from uipick import ALL_GENERATORS, KernelCollection, MeasurementKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from perflex.features import SizedKernel
+from uipick import ALL_GENERATORS, KernelCollection
 
 MODEL = Model("f_cl_wall_time_fake", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
 TIMING = TimingOptions(trials=12, min_trials=5, precision=0.0)
 BUILD_S = 0.2
 
 
-def law(_label: str, sizes: Mapping[str, int]) -> float:
+def law(_label, sizes):
     return 1e-3 + 1e-6 * sizes["ngroups"]
 
 
@@ -39,19 +33,19 @@ class ClockedDevice(ScriptedDevice):
     hours: Hours = field(default_factory=Hours)
     look_s: float = 0.0
 
-    def clock(self) -> float:
+    def clock(self):
         self.hours.now += self.look_s
         return self.hours.now
 
 
-def clocked(look_s: float = 0.0) -> ClockedDevice:
+def clocked(look_s=0.0):
     hours = Hours()
 
-    def on_build(_: SizedKernel) -> None:
+    def on_build(_):
         hours.now += BUILD_S
         hours.built += 1
 
-    def on_run(_: SizedKernel, launches: int, run: Callable[[int], Any]) -> Any:
+    def on_run(_, launches, run):
         times = run(launches)
         hours.now += sum(times)
         return times
@@ -60,14 +54,14 @@ def clocked(look_s: float = 0.0) -> ClockedDevice:
 
 
 @pytest.fixture(scope="module")
-def kernels() -> list[MeasurementKernel]:
+def kernels():
     groups = ",".join(str(16 * count) for count in range(1, 41))
     return list(
         KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", f"ngroups:{groups}"])
     )
 
 
-def test_what_fits_is_an_ordinary_calibration(kernels: list[MeasurementKernel]) -> None:
+def test_what_fits_is_an_ordinary_calibration(kernels):
     everything = calibrate(MODEL, kernels, device=FakeDevice(law, noise=0.1), timing=TIMING)
     device = clocked()
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=30.0)
@@ -82,7 +76,7 @@ def test_what_fits_is_an_ordinary_calibration(kernels: list[MeasurementKernel]) 
     assert found.options["building_s"] == pytest.approx(device.hours.built * BUILD_S, rel=0.02)
 
 
-def test_building_counts_in_what_fits_but_is_not_limited(kernels: list[MeasurementKernel]) -> None:
+def test_building_counts_in_what_fits_but_is_not_limited(kernels):
     device = clocked()
     # Enough for timing all kernels, which takes 1.4 s, but not for building them, which takes 8 s.
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=5.0)
@@ -91,7 +85,7 @@ def test_building_counts_in_what_fits_but_is_not_limited(kernels: list[Measureme
     assert device.hours.now - found.options["building_s"] <= 1.2 * 5.0
 
 
-def test_choosing_counts_against_the_budget(kernels: list[MeasurementKernel]) -> None:
+def test_choosing_counts_against_the_budget(kernels):
     """Time passes whenever the clock is read; the budget holds for all of it."""
     device = clocked(look_s=0.01)
     found = calibrate(MODEL, kernels, device=device, timing=TIMING, budget_s=1.0)

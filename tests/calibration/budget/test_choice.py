@@ -13,21 +13,21 @@ from perflex.errors import CalibrationError
 from perflex.fit.table import FeatureInfo
 
 
-def subsets(count: int) -> list[list[int]]:
+def subsets(count):
     return [list(s) for s in chain.from_iterable(combinations(range(count), k) for k in range(1, count + 1))]
 
 
-def efficiency(rows: np.ndarray, chosen: list[int], best: list[int], known: np.ndarray) -> float:
+def efficiency(rows, chosen, best, known):
     """Return the D-efficiency: the ratio of the determinants to the power of 1/n, without any ridge."""
 
-    def log_det(subset: list[int]) -> float:
+    def log_det(subset):
         picked = np.concatenate([rows[subset], known])
         return float(np.linalg.slogdet(picked.T @ picked)[1])
 
     return float(np.exp((log_det(chosen) - log_det(best)) / rows.shape[1]))
 
 
-def optimum(rows: np.ndarray, cost: np.ndarray, budget: float, known: np.ndarray) -> list[int] | None:
+def optimum(rows, cost, budget, known):
     best, value = None, -np.inf
     for subset in subsets(len(rows)):
         if cost[subset].sum() <= budget:
@@ -38,7 +38,7 @@ def optimum(rows: np.ndarray, cost: np.ndarray, budget: float, known: np.ndarray
     return best
 
 
-def problem(case: int) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+def problem(case):
     """Return a tiny pool: cost shares as of real kernels, mostly of few parameters, costs over two decades."""
     chance = np.random.default_rng(case)
     m, n = int(chance.integers(6, 11)), int(chance.integers(2, 5))
@@ -48,7 +48,7 @@ def problem(case: int) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
     return rows, cost, float(cost.sum() * chance.uniform(0.3, 0.7)), known
 
 
-def test_near_the_optimum_of_all_subsets() -> None:
+def test_near_the_optimum_of_all_subsets():
     efficiencies = []
     for case in range(60):
         rows, cost, budget, known = problem(case)
@@ -66,32 +66,32 @@ def test_near_the_optimum_of_all_subsets() -> None:
     assert max(efficiencies) <= 1 + 1e-9
 
 
-def test_units_of_parameters_do_not_matter() -> None:
+def test_units_of_parameters_do_not_matter():
     rows, cost, budget, known = problem(7)
     units = np.logspace(-12, 3, rows.shape[1])
     assert choose(rows * units, cost, budget, known * units) == choose(rows, cost, budget, known)
 
 
-def test_a_budget_for_everything_takes_everything() -> None:
+def test_a_budget_for_everything_takes_everything():
     rows, cost, _, known = problem(1)
     assert sorted(choose(rows, cost, float(cost.sum()) * (1 + 1e-9), known)) == list(range(len(rows)))
 
 
-def test_far_better_than_chance() -> None:
+def test_far_better_than_chance():
     chance = np.random.default_rng(4)
     rows = chance.exponential(size=(120, 8)) * (chance.random((120, 8)) < 0.4)
     cost = chance.lognormal(0.0, 1.5, 120)
     budget = 0.1 * cost.sum()
     found = choose(rows, cost, budget, rows[:0])
     for _ in range(10):
-        some: list[int] = []
+        some = []
         for row in map(int, chance.permutation(120)):
             if cost[[*some, row]].sum() <= budget:
                 some.append(row)
         assert efficiency(rows, some, found, rows[:0]) < 0.7
 
 
-def test_the_cheapest_basis_is_the_cheapest() -> None:
+def test_the_cheapest_basis_is_the_cheapest():
     for case in range(20):
         rows, cost, _, _ = problem(case)
         n = rows.shape[1]
@@ -104,12 +104,12 @@ def test_the_cheapest_basis_is_the_cheapest() -> None:
     assert sorted(cheapest_basis(exact, np.array([3, 1, 2, 5, 4, 9, 8, 7, 6.0]), np.zeros((0, 3)))) == [1, 4, 8]
 
 
-def test_known_rows_are_not_bought_again() -> None:
+def test_known_rows_are_not_bought_again():
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert choose(rows, np.array([1.0, 5.0, 2.0]), 2.0, np.array([[3.0, 0.0]])) == [2]
 
 
-def test_a_budget_too_small_for_every_parameter_takes_the_cheapest_of_those_rows() -> None:
+def test_a_budget_too_small_for_every_parameter_takes_the_cheapest_of_those_rows():
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
     cost = np.array([0.1, 0.2, 7.0, 9.0])
     assert choose(rows, cost, 1.0, rows[:0]) == [0, 1]
@@ -117,7 +117,7 @@ def test_a_budget_too_small_for_every_parameter_takes_the_cheapest_of_those_rows
     assert choose(rows, cost, 7.4, rows[:0]) == [0, 1, 2]
 
 
-def test_elasticities_are_shares_of_the_time() -> None:
+def test_elasticities_are_shares_of_the_time():
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_group * f_thread_groups")
     features = ("f_sync_kernel_launch", "f_thread_groups")
     table = FeatureTable(None, features, ("a", "b"), np.array([[1.0, 10.0], [1.0, 1000.0]]))
@@ -128,7 +128,7 @@ def test_elasticities_are_shares_of_the_time() -> None:
         elasticities(model, {"p_launch": 0.0, "p_group": 0.0}, table)
 
 
-def test_rough_parameters_are_of_the_right_order() -> None:
+def test_rough_parameters_are_of_the_right_order():
     features = ("f_sync_kernel_launch", "f_thread_groups", "f_op_float32_madd")
     info = {features[2]: FeatureInfo("op", 2.0, "op")}
     table = FeatureTable(None, features, ("a", "b"), np.array([[1.0, 10.0, 1e6], [1.0, 1000.0, 1e9]]), info=info)

@@ -6,7 +6,6 @@ import json
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,11 +16,6 @@ from perflex.errors import CalibrationError
 from perflex.fit.result import FitStatus
 from tests.support.fitted import fitted
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from perflex.calibration.diagnosis.result import Diagnosis
-
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")
 MODEL = Model(OUTPUT, "p_add * f_op_float32_add + p_mul * f_op_float32_mul + p_div * f_op_float32_div")
@@ -30,7 +24,7 @@ TRUTH = np.array([1e-9, 3e-10, 2e-8])
 GENERATORS = ("adds",) * 5 + ("muls",) * 5 + ("mixed",) * 8
 
 
-def counts(seed: int = 0) -> np.ndarray:
+def counts(seed=0):
     random = np.random.default_rng(seed)
     values = np.zeros((18, 3))
     values[:5, 0] = 10 ** random.uniform(4, 6, 5)
@@ -39,7 +33,7 @@ def counts(seed: int = 0) -> np.ndarray:
     return values
 
 
-def table_of(features: np.ndarray, seconds: np.ndarray, generators: tuple[str, ...] = GENERATORS) -> FeatureTable:
+def table_of(features, seconds, generators=GENERATORS):
     labels = tuple(f"{name}(n={i})" for i, name in enumerate(generators))
     return FeatureTable(
         OUTPUT,
@@ -51,28 +45,26 @@ def table_of(features: np.ndarray, seconds: np.ndarray, generators: tuple[str, .
     )
 
 
-def noisy(features: np.ndarray, truth: np.ndarray = TRUTH, seed: int = 1) -> np.ndarray:
+def noisy(features, truth=TRUTH, seed=1):
     return (features @ truth) * (1 + 0.05 * np.random.default_rng(seed).normal(size=len(features)))
 
 
-def calibrated(
-    table: FeatureTable, model: Model = MODEL, *, relative: bool = True, nonnegative: bool = True
-) -> Calibration:
+def calibrated(table, model=MODEL, *, relative=True, nonnegative=True):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fitted(model, table, relative=relative, nonnegative=nonnegative)
 
 
-def ordinary() -> Calibration:
+def ordinary():
     features = counts()
     return calibrated(table_of(features, noisy(features)))
 
 
-def severities(diagnosis: Diagnosis, word: str) -> list[str]:
+def severities(diagnosis, word):
     return [finding.severity for finding in diagnosis.findings if word in finding.text]
 
 
-def test_errors_and_intervals_are_those_of_least_squares() -> None:
+def test_errors_and_intervals_are_those_of_least_squares():
     calibration = ordinary()
     weighted = calibration.table.values[:, 1:] / calibration.table.values[:, :1]
     solution, squares, *_ = np.linalg.lstsq(weighted, np.ones(18), rcond=None)
@@ -103,7 +95,7 @@ def test_errors_and_intervals_are_those_of_least_squares() -> None:
     np.testing.assert_allclose([k.measured for k in found.kernels], calibration.table.values[:, 0])
 
 
-def test_an_absolute_fit_has_errors_relative_to_its_outputs() -> None:
+def test_an_absolute_fit_has_errors_relative_to_its_outputs():
     features = counts()
     calibration = calibrated(table_of(features, noisy(features)), relative=False, nonnegative=False)
     found = diagnose(calibration)
@@ -113,7 +105,7 @@ def test_an_absolute_fit_has_errors_relative_to_its_outputs() -> None:
     assert found.kernels[3].leave_one_out_error == pytest.approx(design[3] @ without / seconds[3] - 1, rel=1e-6)
 
 
-def test_each_parameter_names_what_it_is_known_from() -> None:
+def test_each_parameter_names_what_it_is_known_from():
     found = diagnose(ordinary())
     adds = found.parameter("p_add")
     assert adds.generators[0].name in {"adds", "mixed"}
@@ -128,7 +120,7 @@ def test_each_parameter_names_what_it_is_known_from() -> None:
         found.parameter("p_none")
 
 
-def test_generators_held_out_are_predicted_by_the_others() -> None:
+def test_generators_held_out_are_predicted_by_the_others():
     calibration = ordinary()
     found = {g.name: g for g in diagnose(calibration).generators}
     assert list(found) == ["adds", "muls", "mixed"]
@@ -145,20 +137,20 @@ def test_generators_held_out_are_predicted_by_the_others() -> None:
     assert severities(diagnose(calibration), "p_div by mixed") == ["remark"]
 
 
-def test_a_single_generator_cannot_be_held_out() -> None:
+def test_a_single_generator_cannot_be_held_out():
     features = counts()
     found = diagnose(calibrated(table_of(features, noisy(features), ("all",) * 18)))
     assert found.generators[0].reason == "there is no other generator"
     assert math.isnan(found.cross_validation_error)
 
 
-def test_progress_names_each_generator() -> None:
-    seen: list[tuple[int, int, str]] = []
+def test_progress_names_each_generator():
+    seen = []
     diagnose(ordinary(), progress=lambda done, total, what: seen.append((done, total, what)))
     assert seen == [(0, 3, "adds"), (1, 3, "muls"), (2, 3, "mixed")]
 
 
-def test_correlated_parameters_are_named() -> None:
+def test_correlated_parameters_are_named():
     features = counts()
     features[:, 1] = features[:, 0] * np.random.default_rng(2).uniform(0.97, 1.03, 18)
     features[:10, 2] = 1e3
@@ -170,7 +162,7 @@ def test_correlated_parameters_are_named() -> None:
     assert found.condition_number > 30
 
 
-def test_a_cost_at_its_bound_is_where_the_unbounded_fit_would_put_it() -> None:
+def test_a_cost_at_its_bound_is_where_the_unbounded_fit_would_put_it():
     features = counts()
     features[5:10, 2] = 1e5
     seconds = noisy(features, np.array([1e-9, -2e-11, 2e-8]))
@@ -186,7 +178,7 @@ def test_a_cost_at_its_bound_is_where_the_unbounded_fit_would_put_it() -> None:
     assert held.kernels == ()
 
 
-def test_a_cost_that_may_be_zero_is_named() -> None:
+def test_a_cost_that_may_be_zero_is_named():
     features = counts()
     features[5:10, 2] = 1e5
     seen = set()
@@ -201,7 +193,7 @@ def test_a_cost_that_may_be_zero_is_named() -> None:
     assert seen == {True, False}
 
 
-def test_a_kernel_alone_with_a_parameter_and_one_unlike_the_others() -> None:
+def test_a_kernel_alone_with_a_parameter_and_one_unlike_the_others():
     features = counts()
     features[:, 2] = 0.0
     features[17, 2] = 1e6
@@ -216,7 +208,7 @@ def test_a_kernel_alone_with_a_parameter_and_one_unlike_the_others() -> None:
     assert worst.name == "adds(n=2)"
 
 
-def test_a_kernel_that_decides_the_fit_is_named() -> None:
+def test_a_kernel_that_decides_the_fit_is_named():
     features = counts()
     features[:, 1] = 0.0
     features[5:10, 0] = 1e4
@@ -228,7 +220,7 @@ def test_a_kernel_that_decides_the_fit_is_named() -> None:
     assert severities(found, "a single kernel changes the fit considerably") == ["warning"]
 
 
-def test_generators_predicted_much_worse_are_named() -> None:
+def test_generators_predicted_much_worse_are_named():
     features = counts()
     seconds = noisy(features)
     seconds[:5] *= 3  # additions alone cost three times as much as beside others
@@ -237,7 +229,7 @@ def test_generators_predicted_much_worse_are_named() -> None:
     assert {g.name: g for g in found.generators}["adds"].cross_validation_bias == pytest.approx(-2 / 3, abs=0.15)
 
 
-def test_the_noise_floor_stands_beside_the_errors() -> None:
+def test_the_noise_floor_stands_beside_the_errors():
     calibration = ordinary()
     found = diagnose(calibration)
     assert found.noise_floor == 0.02
@@ -249,7 +241,7 @@ def test_the_noise_floor_stands_beside_the_errors() -> None:
     assert severities(unknown, "noise floor") == []
 
 
-def test_a_fit_that_failed_or_has_nothing_to_spare() -> None:
+def test_a_fit_that_failed_or_has_nothing_to_spare():
     features = counts()[[0, 5, 12]]
     found = diagnose(calibrated(table_of(features, features @ TRUTH, ("a", "b", "c"))))
     assert severities(found, "leave no degrees of freedom for 3 parameters") == ["problem"]
@@ -260,7 +252,7 @@ def test_a_fit_that_failed_or_has_nothing_to_spare() -> None:
     assert failed.findings[0].text.startswith("the fit did not converge: no minimum was reached")
 
 
-def test_every_parameter_at_its_bound() -> None:
+def test_every_parameter_at_its_bound():
     features = counts()
     calibration = calibrated(table_of(features, noisy(features)))
     model = Model(OUTPUT, "f_op_float32_add * 1e-6 + p_mul * f_op_float32_mul")
@@ -272,7 +264,7 @@ def test_every_parameter_at_its_bound() -> None:
     assert calibration.fit.at_bound == ()
 
 
-def test_it_can_be_written_as_json_and_shown() -> None:
+def test_it_can_be_written_as_json_and_shown():
     found = diagnose(ordinary())
     content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert content["parameters"][2]["generators"][0] == {
@@ -286,7 +278,7 @@ def test_it_can_be_written_as_json_and_shown() -> None:
     assert "noise floor" in repr(found)
 
 
-def test_an_edge_that_nothing_informs() -> None:
+def test_an_edge_that_nothing_informs():
     model = Model(OUTPUT, "overlap(p_add * f_op_float32_add, p_mul * f_op_float32_mul, p_edge)")
     features = np.zeros((18, 3))
     # In each kernel one of the costs is a thousand times the other, so that none shows how they overlap.
@@ -305,7 +297,7 @@ def test_an_edge_that_nothing_informs() -> None:
     assert alone["adds"] == alone["muls"] == ()
 
 
-def with_values(values: np.ndarray, path: Path) -> Calibration:
+def with_values(values, path):
     """Return the ordinary calibration with other values of the features in its file."""
     ordinary().save(path)
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -317,14 +309,14 @@ def with_values(values: np.ndarray, path: Path) -> Calibration:
 
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize("value", [1e-320, 1e-200, 1e160, 1e300])
-def test_values_whose_squares_are_no_numbers_are_named(value: float, column: int, tmp_path: Path) -> None:
+def test_values_whose_squares_are_no_numbers_are_named(value, column, tmp_path):
     values = counts()
     values[:, column] = np.where(values[:, column] > 0, value, 0.0)
     with pytest.raises(CalibrationError, match=r"(are out of range|do not determine its parameters); calibrate again"):
         diagnose(with_values(values, tmp_path / "edited.yaml"))
 
 
-def test_kernels_that_do_not_determine_the_parameters_are_named(tmp_path: Path) -> None:
+def test_kernels_that_do_not_determine_the_parameters_are_named(tmp_path):
     values = counts()
     values[:, 2] = 3 * values[:, 0]
     with pytest.raises(CalibrationError, match="kernels do not determine its parameters; calibrate again"):

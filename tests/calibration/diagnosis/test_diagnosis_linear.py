@@ -10,7 +10,7 @@ from perflex.calibration.diagnosis.linear import LinearFit
 ROWS, COLUMNS = 24, 4
 
 
-def regression(seed: int = 0) -> tuple[np.ndarray, np.ndarray, LinearFit]:
+def regression(seed=0):
     """Return a design over many decades, measurements, and the fit of the one to the other."""
     random = np.random.default_rng(seed)
     design = random.uniform(0, 1, (ROWS, COLUMNS)) * (random.random((ROWS, COLUMNS)) < 0.7) * [1e12, 1e3, 1.0, 1e-9]
@@ -20,21 +20,21 @@ def regression(seed: int = 0) -> tuple[np.ndarray, np.ndarray, LinearFit]:
     return design, measured, LinearFit(design, design @ solution - measured)
 
 
-def inverse_length(design: np.ndarray) -> np.ndarray:
+def inverse_length(design):
     return 1 / np.linalg.norm(design, axis=0)
 
 
-def solve(design: np.ndarray, measured: np.ndarray) -> np.ndarray:
+def solve(design, measured):
     return np.linalg.lstsq(design * inverse_length(design), measured, rcond=None)[0] * inverse_length(design)
 
 
-def variances(design: np.ndarray) -> np.ndarray:
+def variances(design):
     """Return the diagonal of inv(X' X), by exact scaling."""
     scaled = design * inverse_length(design)
     return np.diag(np.linalg.inv(scaled.T @ scaled)) * inverse_length(design) ** 2
 
 
-def test_studentised_residuals_take_the_variance_of_the_other_rows() -> None:
+def test_studentised_residuals_take_the_variance_of_the_other_rows():
     design, measured, fit = regression()
     for row in range(ROWS):
         rest = np.arange(ROWS) != row
@@ -44,7 +44,7 @@ def test_studentised_residuals_take_the_variance_of_the_other_rows() -> None:
         assert fit.studentised[row] == pytest.approx(expected, rel=1e-8)
 
 
-def test_cooks_distance_is_how_far_all_fitted_values_move() -> None:
+def test_cooks_distance_is_how_far_all_fitted_values_move():
     design, measured, fit = regression()
     whole = design @ solve(design, measured)
     variance = fit.residual @ fit.residual / (ROWS - COLUMNS)
@@ -54,7 +54,7 @@ def test_cooks_distance_is_how_far_all_fitted_values_move() -> None:
         assert fit.cooks_distance[row] == pytest.approx(moved @ moved / (COLUMNS * variance), rel=1e-7)
 
 
-def test_information_is_each_rows_part_of_the_estimates_variance() -> None:
+def test_information_is_each_rows_part_of_the_estimates_variance():
     design, _, fit = regression()
     scaled = design * inverse_length(design)
     weights = np.linalg.pinv(scaled) ** 2
@@ -62,7 +62,7 @@ def test_information_is_each_rows_part_of_the_estimates_variance() -> None:
     np.testing.assert_allclose(fit.information.sum(axis=0), 1.0)
 
 
-def test_error_ratio_is_that_of_the_standard_error_without_the_rows() -> None:
+def test_error_ratio_is_that_of_the_standard_error_without_the_rows():
     design, _, fit = regression()
     before = variances(design)
     for row in range(ROWS):
@@ -73,7 +73,7 @@ def test_error_ratio_is_that_of_the_standard_error_without_the_rows() -> None:
     np.testing.assert_allclose(fit.error_ratio_without(block), np.sqrt(variances(design[~block]) / before), rtol=1e-8)
 
 
-def test_rows_without_which_a_parameter_is_free() -> None:
+def test_rows_without_which_a_parameter_is_free():
     design = np.zeros((8, 3))
     design[:, 0] = 1.0
     design[4, 1] = 5.0  # the only row of the second parameter

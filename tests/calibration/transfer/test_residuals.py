@@ -14,7 +14,7 @@ from perflex.calibration.transfer.residuals import Components, Residuals, carry_
 APART = np.where(np.eye(6, dtype=bool), 0.0, np.inf)
 
 
-def _residuals(values: np.ndarray, kernels: int, programs: int) -> Residuals:
+def _residuals(values, kernels, programs):
     """Return residuals of shape (devices, programs * kernels)."""
     devices = np.repeat(np.arange(len(values)), values.shape[1]).astype(np.intp)
     names = [f"p{p}" for p in range(programs) for _ in range(kernels)] * len(values)
@@ -23,7 +23,7 @@ def _residuals(values: np.ndarray, kernels: int, programs: int) -> Residuals:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_kernel_is_shrunk_by_how_well_devices_agree(count: int) -> None:
+def test_a_kernel_is_shrunk_by_how_well_devices_agree(count):
     values = np.linspace(0.2, 0.4, count)[:, None]
     parts = Components(program=0.0, kernel=0.3, program_on_device=0.0, kernel_on_device=0.2, noise=0.1)
     found = carry_over(_residuals(values, 1, 1), parts, APART, 5, [("p0", "p0(n=0)"), ("p0", "p0(n=9)")])
@@ -36,7 +36,7 @@ def test_a_kernel_is_shrunk_by_how_well_devices_agree(count: int) -> None:
     assert found.deviation[1] == pytest.approx(math.sqrt(common + own))
 
 
-def test_other_kernels_of_a_program_take_its_part() -> None:
+def test_other_kernels_of_a_program_take_its_part():
     parts = Components(program=0.3, kernel=0.1, program_on_device=0.0, kernel_on_device=0.0, noise=0.1)
     values = np.full((1, 4), 0.4)
     found = carry_over(_residuals(values, 4, 1), parts, APART, 5, [])
@@ -44,7 +44,7 @@ def test_other_kernels_of_a_program_take_its_part() -> None:
     assert found.programs["p0"][0] == pytest.approx(share * 0.4)
 
 
-def test_the_parts_come_back() -> None:
+def test_the_parts_come_back():
     rng = np.random.default_rng(3)
     devices, programs, kernels = 6, 40, 8
     truth = {"program": 0.2, "kernel": 0.1, "program_on_device": 0.08, "kernel_on_device": 0.05}
@@ -61,7 +61,7 @@ def test_the_parts_come_back() -> None:
     assert math.hypot(found.kernel_on_device, found.noise) == pytest.approx(0.05, rel=0.1)
 
 
-def test_similar_devices_count_more() -> None:
+def test_similar_devices_count_more():
     machines = [load_machine(name) for name in ("A100-40GB", "K20", "A100-80GB")]
     distance = distances(machines)
     assert distance[0, 2] < 0.3 < distance[1, 2]
@@ -73,7 +73,7 @@ def test_similar_devices_count_more() -> None:
     assert np.isinf(distances([machines[0], None])[0, 1])
 
 
-def test_one_factor_follows_the_source_that_the_samples_follow() -> None:
+def test_one_factor_follows_the_source_that_the_samples_follow():
     rng = np.random.default_rng(1)
     labels = [f"k{place}" for place in range(30)]
     truth = rng.normal(0, 1, 30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,32 +17,27 @@ from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
 from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from perflex import FeatureTable
-
 EXACT = World(program=0.0, kernel=0.0, program_here=0.0, kernel_here=0.0, noise=0.01)
 
 
-def _transferred(sources: list[Calibration], samples: FeatureTable | None) -> Calibration:
+def _transferred(sources, samples):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         return transfer(sources, samples)
 
 
-def _errors(calibration: Calibration, table: FeatureTable) -> np.ndarray:
+def _errors(calibration, table):
     return np.abs(calibration.predict_rows(table).predicted / table.column(OUTPUT) - 1)
 
 
 @pytest.fixture(scope="module")
-def world() -> tuple[list[Calibration], FeatureTable, np.ndarray]:
+def world():
     """Five sources, the rows of a sixth device, and a random order of them."""
     devices = simulated_devices(3, 6)
     return devices.calibrations(5), devices.tables[5], np.random.default_rng(5).permutation(len(devices.tables[5]))
 
 
-def test_parameters_come_back() -> None:
+def test_parameters_come_back():
     devices = simulated_devices(1, 6, EXACT)
     found = _transferred(devices.calibrations(5), devices.tables[5].take(range(0, 120, 6)))
     for name, true in zip(MODEL.params(), devices.parameters[5], strict=True):
@@ -52,7 +46,7 @@ def test_parameters_come_back() -> None:
         assert low / 1.02 < true < high * 1.02
 
 
-def test_the_prior_is_that_of_the_devices() -> None:
+def test_the_prior_is_that_of_the_devices():
     world = replace(EXACT, parameters=0.4)
     devices = simulated_devices(2, 24, world)
     prior = shared_prior(devices.calibrations(24))[0]
@@ -63,7 +57,7 @@ def test_the_prior_is_that_of_the_devices() -> None:
         assert 0.8 * logs[:, place].std(ddof=1) < entry.spread < 1.5 * logs[:, place].std(ddof=1)
 
 
-def test_errors_fall_with_samples(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_errors_fall_with_samples(world):
     sources, table, order = world
     rest = table.take(order[20:])
     medians = [
@@ -75,7 +69,7 @@ def test_errors_fall_with_samples(world: tuple[list[Calibration], FeatureTable, 
 
 
 @pytest.mark.parametrize("count", [5, 20])
-def test_a_prior_beats_none(world: tuple[list[Calibration], FeatureTable, np.ndarray], count: int) -> None:
+def test_a_prior_beats_none(world, count):
     sources, table, order = world
     samples, rest = table.take(order[:count]), table.take(order[20:])
     with warnings.catch_warnings():
@@ -86,7 +80,7 @@ def test_a_prior_beats_none(world: tuple[list[Calibration], FeatureTable, np.nda
     assert np.median(_errors(_transferred(sources, samples), rest)) < 0.8 * np.median(own)
 
 
-def test_one_factor_is_contained() -> None:
+def test_one_factor_is_contained():
     # Devices of one kind, at different clocks, and a model that is off by a factor of two and more for each kernel:
     # other devices' times with one factor are right to the noise.
     lumpy = World(parameters=0.0, program=0.5, kernel=0.5, program_here=0.0, kernel_here=0.0, noise=0.01)
@@ -101,16 +95,14 @@ def test_one_factor_is_contained() -> None:
     assert np.quantile(errors, 0.9) < 0.05
 
 
-def _slower(table: FeatureTable, factor: float) -> FeatureTable:
+def _slower(table, factor):
     values = table.values.copy()
     values[:, 0] *= factor
     return replace(table, values=values)
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(
-    count: int, world: tuple[list[Calibration], FeatureTable, np.ndarray], tmp_path: Path
-) -> None:
+def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(count, world, tmp_path):
     sources, table, order = world
     samples = table.take(order[:count])
     _transferred(sources, samples).save(tmp_path / "new.yaml")
@@ -128,7 +120,7 @@ def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(
     assert "rest on other devices, too" in (tmp_path / "report.html").read_text()
 
 
-def test_kernels_timed_elsewhere_are_marked(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_kernels_timed_elsewhere_are_marked(world):
     sources, table, order = world
     found = _transferred(sources, table.take(order[:10]))
     labels = ("program0(n=3)", "program0(n=33)")
@@ -139,7 +131,7 @@ def test_kernels_timed_elsewhere_are_marked(world: tuple[list[Calibration], Feat
     assert widths[1] > widths[0]
 
 
-def test_without_samples_it_says_so(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_without_samples_it_says_so(world):
     sources, table, _ = world
     with pytest.warns(PerflexWarning, match="no sample of this device"):
         found = transfer(sources)
@@ -148,7 +140,7 @@ def test_without_samples_it_says_so(world: tuple[list[Calibration], FeatureTable
     assert len(found.fit.kernels) == 0
 
 
-def test_a_device_unlike_all_sources_is_flagged(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_a_device_unlike_all_sources_is_flagged(world):
     sources, table, order = world
     strange = _slower(table, 1.0)
     strange.values[:, 0] *= np.where(strange.column(INPUTS[1]) > strange.column(INPUTS[0]), 12.0, 0.2)
@@ -163,9 +155,7 @@ def test_a_device_unlike_all_sources_is_flagged(world: tuple[list[Calibration], 
 
 
 @pytest.mark.parametrize("count", [0, 10])
-def test_files_keep_everything(
-    world: tuple[list[Calibration], FeatureTable, np.ndarray], count: int, tmp_path: Path
-) -> None:
+def test_files_keep_everything(world, count, tmp_path):
     sources, table, order = world
     found = _transferred(sources, table.take(order[:count]) if count else None)
     found.save(tmp_path / "new.yaml")
@@ -178,7 +168,7 @@ def test_files_keep_everything(
     assert read.fit.interval("p_0") == pytest.approx(found.fit.interval("p_0"))
 
 
-def test_damaged_limits_are_named(world: tuple[list[Calibration], FeatureTable, np.ndarray], tmp_path: Path) -> None:
+def test_damaged_limits_are_named(world, tmp_path):
     path = tmp_path / "new.yaml"
     _transferred(world[0], None).save(path)
     text = path.read_text(encoding="utf-8")
@@ -187,7 +177,7 @@ def test_damaged_limits_are_named(world: tuple[list[Calibration], FeatureTable, 
         Calibration.load(path)
 
 
-def test_suggestions_tell_more_than_chance(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_suggestions_tell_more_than_chance(world):
     sources, table, order = world
     start = _transferred(sources, None)
     chosen = suggest_samples(start, table, 8)
@@ -200,14 +190,14 @@ def test_suggestions_tell_more_than_chance(world: tuple[list[Calibration], Featu
     assert not set(chosen) & set(suggest_samples(_transferred(sources, table.take(rows)), table, 8))
 
 
-def _log_width(calibration: Calibration, table: FeatureTable) -> float:
+def _log_width(calibration, table):
     # Deviations, without the factor that left-out sources give them, which differs from choice to choice.
     assert calibration.transferred is not None
     found = calibration.predict_rows(table)
     return float(np.mean(np.log(found.high / found.low))) / calibration.transferred.half_width(0.95)
 
 
-def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> None:
+def test_refusals(world):
     sources, table, _ = world
     with pytest.raises(CalibrationError, match="there are no sources"):
         transfer([])
@@ -219,7 +209,7 @@ def test_refusals(world: tuple[list[Calibration], FeatureTable, np.ndarray]) -> 
         transfer(sources, _slower(table, 0.0))
 
 
-def test_zero_in_some_sources_counts_as_small() -> None:
+def test_zero_in_some_sources_counts_as_small():
     devices = simulated_devices(4, 3, EXACT)
     whole = devices.calibrations(3)
     values = [source.fit for source in whole]
@@ -245,7 +235,7 @@ def test_zero_in_some_sources_counts_as_small() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 5])
-def test_intervals_hold(count: int) -> None:
+def test_intervals_hold(count):
     shares = []
     for seed in range(12):
         devices = simulated_devices(100 + seed, 7)

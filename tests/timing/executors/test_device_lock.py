@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,17 +14,14 @@ from perflex.testing import FakeDevice
 from perflex.timing.executors import portions as locks
 from perflex.timing.executors.portions import device_lock, lock_path
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_at_a_time_measures_on_a_device(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
     inside = 0
     most = 0
 
-    def hold() -> None:
+    def hold():
         nonlocal inside, most
         with device_lock(device):
             inside += 1
@@ -49,14 +45,14 @@ def test_one_process_at_a_time_measures_on_a_device(tmp_path: Path, monkeypatch:
         pass
 
 
-def test_cpu_devices_of_a_machine_are_one() -> None:
+def test_cpu_devices_of_a_machine_are_one():
     first, second = (Device("a platform", "v", name, "1", kind="cpu") for name in ("x", "y"))
     assert lock_path(first) == lock_path(second)
     assert lock_path(replace(first, kind="gpu")) != lock_path(replace(second, kind="gpu"))
     assert lock_path(replace(first, kind="gpu")) != lock_path(replace(first, kind="gpu", ordinal=1))
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
     lock_path(device).symlink_to(tmp_path / "elsewhere")

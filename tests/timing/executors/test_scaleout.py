@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,7 +32,6 @@ from support.scripted_device import ScriptedDevice
 from support.scripted_device import jobs as jobs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 OPTIONS = TimingOptions(trials=12, min_trials=5)
@@ -44,16 +43,16 @@ jobs = partial(jobs_of, kernel=good())
 class HereExecutor(Executor):
     """The least an executor can be: does the work when it is handed in. It may end, as a whole, after some work."""
 
-    def __init__(self, lasts: float = inf) -> None:
+    def __init__(self, lasts=inf):
         self.lasts = lasts
         self.works = 0
 
-    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+    def submit(self, function, /, *arguments, **options):
         self.works += 1
         if self.works > self.lasts + 1:
             msg = "no more"
             raise BrokenExecutor(msg)
-        future: Future = Future()
+        future = Future()
         if self.works > self.lasts:
             future.set_exception(BrokenExecutor("no more"))
         else:
@@ -69,7 +68,7 @@ class Law:
     deaths: int = 0
     deadly: int = -1
 
-    def __call__(self, label: str, sizes: Mapping[str, int]) -> float:
+    def __call__(self, label, sizes):
         if sizes["n"] == self.deadly and self.folder is not None:
             for number in range(self.deaths):
                 mark = self.folder / f"death {number}"
@@ -83,13 +82,13 @@ class Law:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
+def processes():
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         yield pool
 
 
 @pytest.fixture(params=["threads", "here", "processes"])
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+def executor(request):
     if request.param == "processes":
         yield request.getfixturevalue("processes")
     else:
@@ -98,29 +97,29 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     made = Store(tmp_path / "store.sqlite")
     yield made
     made.close()
 
 
-def sample_rows(store: Store) -> list[tuple[int, str, int]]:
+def sample_rows(store):
     """Return what each sample in the store belongs to; none is there twice."""
     rows = store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
     assert len(rows) == len(set(rows))
     return rows
 
 
-def samples_of_keys(store: Store) -> Counter[int]:
+def samples_of_keys(store):
     return Counter(key for key, _, _ in sample_rows(store))
 
 
 # results as of measuring here
 
 
-def test_outcomes_as_measured_here(executor: Executor) -> None:
+def test_outcomes_as_measured_here(executor):
     device = FakeDevice(Law())
-    told: list[tuple[int, int, str]] = []
+    told = []
     here = measure(jobs(*SIZES), device, OPTIONS)
     there = measure_on(executor, jobs(*SIZES), device, OPTIONS, progress=lambda *step: told.append(step))
     assert [outcome.label for outcome in there] == [f"n={n}" for n in SIZES]
@@ -141,12 +140,12 @@ def test_outcomes_as_measured_here(executor: Executor) -> None:
 # the recorder
 
 
-def waited(request: Any, launches: int, run: Callable[[int], Any]) -> LaunchTimes:
+def waited(request, launches, run):
     """Return times of launches of which the system reports that they waited n seconds."""
     return LaunchTimes(run(launches), SystemActivity(waited_s=float(request.sizes["n"]), throttled=False))
 
 
-def test_what_the_system_reported_comes_with_samples(executor: Executor, store: Store) -> None:
+def test_what_the_system_reported_comes_with_samples(executor, store):
     device = ScriptedDevice(Law(), on_run=waited)
     measure_on(executor, jobs(*range(20, 60)), device, OPTIONS, recorder=store)
     for job in jobs(*range(20, 60)):
@@ -155,7 +154,7 @@ def test_what_the_system_reported_comes_with_samples(executor: Executor, store: 
         assert {one.activity for one in kept} == {SystemActivity(waited_s=float(job.sizes["n"]), throttled=False)}
 
 
-def test_the_client_keeps_all_samples_once(executor: Executor, store: Store) -> None:
+def test_the_client_keeps_all_samples_once(executor, store):
     device = FakeDevice(Law(), noise=0.2)
     measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
     rows = sample_rows(store)
@@ -169,7 +168,7 @@ def test_the_client_keeps_all_samples_once(executor: Executor, store: Store) -> 
     assert sample_rows(store) == rows
 
 
-def test_only_what_is_missing_is_measured(executor: Executor, store: Store) -> None:
+def test_only_what_is_missing_is_measured(executor, store):
     device = FakeDevice(Law(), noise=0.2)
     measure(jobs(*SIZES[:-5]), device, EXACT, recorder=store)
     before = samples_of_keys(store)
@@ -180,7 +179,7 @@ def test_only_what_is_missing_is_measured(executor: Executor, store: Store) -> N
     assert {outcome.label for outcome in measured} == {f"n={n}" for n in SIZES}
 
 
-def test_portions() -> None:
+def test_portions():
     assert divide([], 4) == []
     for number in (1, 7, 24, 25, 139, 500):
         for workers in (1, 2, 9):
@@ -195,7 +194,7 @@ def test_portions() -> None:
 
 
 @pytest.mark.slow
-def test_kernels_that_fail_on_a_real_device(default_device, processes: ProcessPoolExecutor) -> None:
+def test_kernels_that_fail_on_a_real_device(default_device, processes):
     bad = {"crashing": (crashing(), {"n": 64}), "not_compiling": (not_compiling(), {"n": 64}), "no size": (good(), {})}
     mixed = [*jobs(2**14, 2**15, 2**16), *(SizedKernel(*given, label) for label, given in bad.items())]
     measured = measure_on(processes, mixed, default_device, OPTIONS)
@@ -207,12 +206,12 @@ def test_kernels_that_fail_on_a_real_device(default_device, processes: ProcessPo
     assert "no_such_function" in failures[1].reason
 
 
-def test_in_the_workers_own_process(default_device, processes: ProcessPoolExecutor) -> None:
+def test_in_the_workers_own_process(default_device, processes):
     [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
     assert timing.seconds > 0
 
 
-def test_a_device_with_another_driver(default_device) -> None:
+def test_a_device_with_another_driver(default_device):
     assert device_here(default_device) == default_device
     other = replace(default_device, driver="0.1 (imagined)")
     with pytest.raises(DeviceError, match=r"driver 0\.1 \(imagined\) for the client, but the worker on .* has number"):
@@ -221,7 +220,7 @@ def test_a_device_with_another_driver(default_device) -> None:
         measure_on(HereExecutor(), jobs(64), replace(default_device, name="imagined"), OPTIONS)
 
 
-def test_another_version() -> None:
+def test_another_version():
     result = time_portion(Portion("0.0", FakeDevice(Law()), OPTIONS, "s", ()))
     assert isinstance(result.error, ExecutorError)
     assert "install the same version on both" in result.error.message
@@ -232,7 +231,7 @@ def test_another_version() -> None:
 
 @pytest.mark.machine
 @pytest.mark.slow
-def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path, store: Store) -> None:
+def test_a_portion_whose_worker_died_is_timed_again(tmp_path, store):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         device = FakeDevice(Law(tmp_path, deaths=1, deadly=30))
         measured = measure_on(pool, jobs(*SIZES), device, EXACT, recorder=store)
@@ -244,7 +243,7 @@ def test_a_portion_whose_worker_died_is_timed_again(tmp_path: Path, store: Store
 
 @pytest.mark.machine
 @pytest.mark.slow
-def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
+def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         device = FakeDevice(Law(tmp_path, deaths=1000, deadly=15))
         measured = measure_on(pool, jobs(*range(14, 20)), device, OPTIONS)
@@ -257,13 +256,13 @@ def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path: Path) -> None:
 class BreaksOnce(Executor):
     """Loses all that is at work when it gets its third piece, and works again."""
 
-    def __init__(self) -> None:
-        self.at_work: dict[int, Future] = {}
+    def __init__(self):
+        self.at_work = {}
         self.works = 0
         self.most = 0
         self.broken = threading.Event()
 
-    def submit(self, function: Callable, /, *arguments: object, **options: object) -> Future:
+    def submit(self, function, /, *arguments, **options):
         self.works += 1
         number, future = self.works, Future()
         self.at_work[number] = future
@@ -275,7 +274,7 @@ class BreaksOnce(Executor):
             self.broken.set()
             return future
 
-        def work() -> None:
+        def work():
             if number > 1:  # the first goes alone
                 self.broken.wait()
             if self.at_work.pop(number, None):
@@ -285,7 +284,7 @@ class BreaksOnce(Executor):
         return future
 
 
-def test_nobody_is_blamed_when_an_executor_loses_several_portions(store: Store) -> None:
+def test_nobody_is_blamed_when_an_executor_loses_several_portions(store):
     executor = BreaksOnce()
     measured = measure_on(executor, jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
     assert len(measured.timings) == 100
@@ -294,7 +293,7 @@ def test_nobody_is_blamed_when_an_executor_loses_several_portions(store: Store) 
     assert min(samples_of_keys(store).values()) == 9
 
 
-def test_an_executor_that_ends(store: Store) -> None:
+def test_an_executor_that_ends(store):
     with pytest.raises(ExecutorError, match=r"the HereExecutor ended before all kernels were timed .* timed is kept"):
         measure_on(HereExecutor(lasts=-1), jobs(10), FakeDevice(Law()), OPTIONS)
     pool = ThreadPoolExecutor(1)
@@ -310,10 +309,10 @@ def test_an_executor_that_ends(store: Store) -> None:
     assert len(measured.timings) == 100
 
 
-def test_a_device_lost_in_the_middle_keeps_what_was_timed(store: Store) -> None:
-    runs: Counter[str] = Counter()
+def test_a_device_lost_in_the_middle_keeps_what_was_timed(store):
+    runs = Counter()
 
-    def vanishing(_: Any, launches: int, run: Callable[[int], Any]) -> Any:
+    def vanishing(_, launches, run):
         runs["all"] += 1
         if runs["all"] > 100:
             msg = "the device is gone; plug it in"
@@ -326,7 +325,7 @@ def test_a_device_lost_in_the_middle_keeps_what_was_timed(store: Store) -> None:
     assert len(sample_rows(store)) == 40  # 20 first runs, then a warm-up before each
 
 
-def test_what_cannot_be_sent(processes: ProcessPoolExecutor) -> None:
+def test_what_cannot_be_sent(processes):
     device = FakeDevice(lambda _, sizes: 1e-5 * sizes["n"])
     with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
         measure_on(processes, jobs(10), device, OPTIONS)

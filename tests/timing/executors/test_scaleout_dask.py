@@ -12,7 +12,6 @@ from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import distributed
 import pytest
@@ -28,12 +27,6 @@ from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
 from support.scripted_device import jobs as jobs_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from perflex.timing.executors.dask import DaskExecutor
-
 pytestmark = pytest.mark.machine
 
 EXACT = TimingOptions(trials=9, precision=0)
@@ -43,12 +36,12 @@ jobs = partial(jobs_of, kernel=good())
 class Law:
     """A cost law that workers know; one kernel waits, so that its worker can be killed meanwhile, or ends it."""
 
-    def __init__(self, folder: Path | None = None, *, slow: int = -1, deadly: int = -1) -> None:
+    def __init__(self, folder=None, *, slow=-1, deadly=-1):
         self.folder = folder
         self.slow = slow
         self.deadly = deadly
 
-    def __call__(self, _: str, sizes: Mapping[str, int]) -> float:
+    def __call__(self, _, sizes):
         if self.folder is not None and sizes["n"] in {self.slow, self.deadly}:
             (self.folder / f"worker {os.getpid()}").touch()
             if sizes["n"] == self.deadly:
@@ -58,29 +51,29 @@ class Law:
 
 
 @contextmanager
-def a_cluster(**options: Any) -> Iterator[Any]:
+def a_cluster(**options):
     silent = {"dashboard_address": ":0", "silence_logs": 50, "threads_per_worker": 1}
     with distributed.LocalCluster(n_workers=2, processes=True, **silent, **options) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def declaring() -> Iterator[Any]:
+def declaring():
     with a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def executor(declaring: Any) -> Iterator[DaskExecutor]:
+def executor(declaring):
     with dask_executor(declaring.scheduler_address) as one:
         yield one
 
 
-def sample_rows(store: Store) -> list[tuple[int, str, int]]:
+def sample_rows(store):
     return store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
 
 
-def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
+def test_errors_and_keywords_come_back(executor):
     assert executor.submit(sorted, [1, 3, 2], reverse=True).result() == [3, 2, 1]
     with pytest.raises(ZeroDivisionError):
         executor.submit(divmod, 1, 0).result()
@@ -89,22 +82,22 @@ def test_errors_and_keywords_come_back(executor: DaskExecutor) -> None:
 
 
 class _Unreadable(Exception):  # noqa: N818
-    def __init__(self, *, word: str) -> None:
+    def __init__(self, *, word):
         super().__init__(word)
 
 
-def _unreadable() -> Exception:
+def _unreadable():
     return _Unreadable(word="w")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
+def test_a_worker_killed_in_the_middle(tmp_path, declared):
     store = Store(tmp_path / "store.sqlite")
     device = FakeDevice(Law(tmp_path, slow=40), noise=0.1)
-    killed: list[int] = []
+    killed = []
 
-    def kill() -> None:
+    def kill():
         while not (marks := list(tmp_path.glob("worker *"))):
             time.sleep(0.02)
         killed.append(int(marks[0].name.split()[1]))
@@ -135,7 +128,7 @@ def test_a_worker_killed_in_the_middle(tmp_path: Path, declared: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_ends_every_worker_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
+def test_a_kernel_that_ends_every_worker_is_named(executor, tmp_path):
     with distributed.Client(executor._address, set_as_default=False) as client:
         client.run_on_scheduler(_allow_failures, 0)
         measured = measure_on(executor, jobs(*range(30, 34)), FakeDevice(Law(tmp_path, deadly=31)), EXACT)
@@ -145,12 +138,12 @@ def test_a_kernel_that_ends_every_worker_is_named(executor: DaskExecutor, tmp_pa
     assert "ended while they timed it alone" in measured[1].reason
 
 
-def _allow_failures(number: int, dask_scheduler: Any) -> None:
+def _allow_failures(number, dask_scheduler):
     dask_scheduler.allowed_failures = number
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_lost() -> None:
+def test_a_scheduler_that_is_lost():
     with (
         distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
         dask_executor(cluster.scheduler_address, timeout_s=1) as executor,
@@ -165,7 +158,7 @@ def test_a_scheduler_that_is_lost() -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_workers_that_do_not_come_back(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster_module, "_PATIENCE_S", 0.5)
     store = Store(tmp_path / "store.sqlite")
     with a_cluster(resources={DEVICE_RESOURCE: 1}) as cluster, dask_executor(cluster.scheduler_address) as executor:
@@ -177,7 +170,7 @@ def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path
     store.close()
 
 
-def test_no_scheduler_and_no_worker() -> None:
+def test_no_scheduler_and_no_worker():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
@@ -193,7 +186,7 @@ def test_no_scheduler_and_no_worker() -> None:
 
 
 @pytest.mark.slow
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'perflex\[dask\]'"):
         dask_executor("tcp://127.0.0.1:8786")

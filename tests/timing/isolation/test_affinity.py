@@ -31,16 +31,16 @@ POCL_PINNED = {"POCL_AFFINITY": "1"}
 INTEL_PINNED = {"DPCPP_CPU_CU_AFFINITY": "close", "DPCPP_CPU_PLACES": "threads"}
 
 
-def words(variables: dict[str, str]) -> str:
+def words(variables):
     return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
-def share(monkeypatch: pytest.MonkeyPatch, allowed: set[int], present: int) -> None:
+def share(monkeypatch, allowed, present):
     monkeypatch.setattr(affinity, "_processors", lambda: (frozenset(allowed), present))
 
 
 @pytest.fixture(autouse=True)
-def four_processors(request, monkeypatch) -> None:
+def four_processors(request, monkeypatch):
     """A machine of four processors, all of them this process's, but for tests of real devices."""
     if request.node.get_closest_marker("machine") is None:
         share(monkeypatch, {0, 1, 2, 3}, 4)
@@ -57,7 +57,7 @@ def four_processors(request, monkeypatch) -> None:
         (POCL, {"DPCPP_CPU_CU_AFFINITY": "spread"}, POCL_PINNED),
     ],
 )
-def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned) -> None:
+def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned):
     found = affinity_of(device, isolate=True, environment=ORDINARY | given)
     assert found == Affinity(pinned, words(pinned), words(pinned))
 
@@ -73,7 +73,7 @@ def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned
         (INTEL, {"CL_CONFIG_CPU_NUM_CUS": "2"}),
     ],
 )
-def test_a_users_own_setting_wins(device, own, isolate) -> None:
+def test_a_users_own_setting_wins(device, own, isolate):
     found = affinity_of(device, isolate=isolate, environment=ORDINARY | own)
     assert found == Affinity({}, words(own), f"{words(own)} (the user's own)")
 
@@ -88,7 +88,7 @@ def test_a_users_own_setting_wins(device, own, isolate) -> None:
         ({0, 1, 2, 3}, 4, 2),  # the user wants fewer workers: they may be pinned to threads of one core
     ],
 )
-def test_nothing_is_set_where_workers_would_leave_the_processes_share(monkeypatch, allowed, present, workers) -> None:
+def test_nothing_is_set_where_workers_would_leave_the_processes_share(monkeypatch, allowed, present, workers):
     share(monkeypatch, allowed, present)
     why = f"none: the process may use {len(allowed)} of {present} processors, and the device has {workers} workers"
     for device in (POCL, INTEL):
@@ -96,15 +96,15 @@ def test_nothing_is_set_where_workers_would_leave_the_processes_share(monkeypatc
         assert found == Affinity({}, "", why)
 
 
-def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(monkeypatch) -> None:
+def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(monkeypatch):
     share(monkeypatch, {0, 1}, 4)
     for device, pinned in ((POCL, POCL_PINNED), (INTEL, {})):
         found = affinity_of(replace(device, compute_units=2), isolate=True, environment=ORDINARY)
         assert found.variables == pinned
 
 
-def test_other_reasons_to_leave_workers_alone(monkeypatch) -> None:
-    def said(device: Device, *, isolate: bool = True) -> str:
+def test_other_reasons_to_leave_workers_alone(monkeypatch):
+    def said(device, *, isolate=True):
         found = affinity_of(device, isolate=isolate, environment=ORDINARY)
         assert (found.variables, found.setting) == ({}, "")
         return found.said
@@ -126,11 +126,11 @@ def test_other_reasons_to_leave_workers_alone(monkeypatch) -> None:
         object(),
     ],
 )
-def test_nothing_is_said_of_devices_without_such_settings(device) -> None:
+def test_nothing_is_said_of_devices_without_such_settings(device):
     assert affinity_of(device, isolate=True, environment=ORDINARY) == Affinity()
 
 
-def test_the_process_gets_the_variables(monkeypatch) -> None:
+def test_the_process_gets_the_variables(monkeypatch):
     asked = []
     monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
     monkeypatch.setattr("perflex.timing.isolation.backend.AskedProcess", lambda _, variables: asked.append(variables))
@@ -141,7 +141,7 @@ def test_the_process_gets_the_variables(monkeypatch) -> None:
     assert asked == [POCL_PINNED, INTEL_PINNED]
 
 
-def test_samples_with_and_without_a_setting_are_apart(monkeypatch) -> None:
+def test_samples_with_and_without_a_setting_are_apart(monkeypatch):
     monkeypatch.delenv("POCL_AFFINITY", raising=False)
     job = SizedKernel(good(), {"n": 1000}, "good")
     pinned = measurement_key(job, POCL, TimingOptions())
@@ -159,20 +159,20 @@ def test_samples_with_and_without_a_setting_are_apart(monkeypatch) -> None:
 QUICK = TimingOptions(trials=2, min_trials=2)
 
 
-def cpu_devices(real_devices: list[Device]) -> list[Device]:
+def cpu_devices(real_devices):
     found = [device for device in real_devices if affinity_of(device, isolate=True).variables]
     if not found:
         pytest.skip("no driver here whose workers can be pinned: one processor, a share of them, or a user's setting")
     return found
 
 
-def masks(pid: int) -> list[str]:
+def masks(pid):
     """Return the processors that each thread may run on."""
     status = [(task / "status").read_text().splitlines() for task in Path(f"/proc/{pid}/task").iterdir()]
     return [line.split()[1] for lines in status for line in lines if "Cpus_allowed_list" in line]
 
 
-def test_real_workers_stay_on_processors_of_their_own(real_devices) -> None:
+def test_real_workers_stay_on_processors_of_their_own(real_devices):
     for device in cpu_devices(real_devices):
         backend = IsolatedBackend(device, RunLimits(launch_s=1, build_s=60))
         try:
@@ -183,7 +183,7 @@ def test_real_workers_stay_on_processors_of_their_own(real_devices) -> None:
         assert sorted(map(int, single)) == list(range(device.compute_units)), device
 
 
-def test_what_was_set_is_said(real_devices) -> None:
+def test_what_was_set_is_said(real_devices):
     job, device = SizedKernel(good(), {"n": 1 << 12}, "good"), cpu_devices(real_devices)[0]
     said = affinity_of(device, isolate=True).setting
     assert said
@@ -192,7 +192,7 @@ def test_what_was_set_is_said(real_devices) -> None:
         assert measure_on(executor, [job], device, QUICK).affinity == said
 
 
-def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, monkeypatch) -> None:
+def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, monkeypatch):
     job, kept = SizedKernel(good(), {"n": 1 << 12}, "good"), Kept()
     theirs = Affinity({}, "THEIRS=2", "THEIRS=2 (the user's own)")
     monkeypatch.setattr(executor_worker, "affinity_of", lambda *_, **__: theirs)
@@ -206,7 +206,7 @@ def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, mo
 
 
 @pytest.mark.machine
-def test_the_processors_of_this_machine_are_known() -> None:
+def test_the_processors_of_this_machine_are_known():
     allowed, present = affinity._processors()
     assert allowed == os.sched_getaffinity(0)
     assert len(allowed) <= present

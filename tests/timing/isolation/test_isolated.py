@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import loopy as lp
@@ -27,11 +26,6 @@ from perflex.timing.results import MeasurementFailure, Timing
 from support.building import built
 from support.processes import gone
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perflex import Device
-
 pytestmark = pytest.mark.machine
 
 LIMITS = RunLimits(launch_s=0.2, build_s=60)
@@ -40,17 +34,17 @@ TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def backend(default_device: Device) -> Iterator[IsolatedBackend]:
+def backend(default_device):
     opened = IsolatedBackend(default_device, LIMITS)
     yield opened
     opened.close()
 
 
-def process_of(backend: IsolatedBackend) -> subprocess.Popen[bytes]:
+def process_of(backend):
     return backend.worker()._child._process
 
 
-def children() -> set[int]:
+def children():
     return {
         int(pid)
         for path in Path("/proc/self/task").glob("*/children")
@@ -59,11 +53,11 @@ def children() -> set[int]:
 
 
 @pytest.mark.slow
-def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[Device]) -> None:
+def test_three_bad_kernels_among_good_ones_on_every_device(real_devices):
     bad = {"no end": endless(), "crash": crashing(), "no code": not_compiling()}
     for device in real_devices:
         before = children()
-        jobs: list[SizedKernel] = []
+        jobs = []
         for index, (label, kernel) in enumerate(bad.items()):
             fine = SizedKernel(good(index + 1, f"good{index}"), {"n": 1 << 16}, f"good{index}")
             jobs += [fine, SizedKernel(kernel, {"n": 4096}, label)]
@@ -84,7 +78,7 @@ def test_three_bad_kernels_among_good_ones_on_every_device(real_devices: list[De
 
 
 @pytest.mark.slow
-def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedBackend) -> None:
+def test_after_a_crash_the_others_are_built_again_when_needed(backend):
     fine = built(backend, good(), {"n": 1000}, "good")
     fine.run(1)
     first = process_of(backend)
@@ -97,7 +91,7 @@ def test_after_a_crash_the_others_are_built_again_when_needed(backend: IsolatedB
     assert gone(first.pid)
 
 
-def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedBackend) -> None:
+def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend):
     fine = built(backend, good(), {"n": 1000}, "good")
     first = process_of(backend)
     first.kill()
@@ -106,7 +100,7 @@ def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend: IsolatedB
     assert process_of(backend) is not first
 
 
-def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) -> None:
+def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend):
     backend.limits = RunLimits(launch_s=1000, build_s=60)
     fine = built(backend, good(), {"n": 1000}, "good")
     assert fine._limit(1) > 1000
@@ -116,7 +110,7 @@ def test_a_kernel_that_ran_once_hangs_by_its_own_time(backend: IsolatedBackend) 
 
 
 @pytest.mark.slow
-def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> None:
+def test_after_a_hang_larger_sizes_are_not_tried(backend):
     kernel = endless()
     with pytest.raises(MeasurementError, match=r"^middle: does not end; .*no end within 3\.2 s"):
         built(backend, kernel, {"n": 4096}, "middle").run(1)
@@ -129,20 +123,18 @@ def test_after_a_hang_larger_sizes_are_not_tried(backend: IsolatedBackend) -> No
     built(backend, good(), {"n": 8192}, "good").run(1)
 
 
-def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
-    default_device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(default_device, monkeypatch):
     start = WorkerProcess.__init__
-    started: list[Device] = []
+    started = []
 
-    def once(self: WorkerProcess, device: Device) -> None:
+    def once(self, device):
         if started:
             msg = f"cannot open {device}"
             raise DeviceError(msg, device=device)
         started.append(device)
         start(self, device)
 
-    def end_worker_at_the_third(*_: object) -> None:
+    def end_worker_at_the_third(*_):
         if recorder.add.call_count == 3:
             for pid in children() - before:
                 os.kill(pid, signal.SIGKILL)
@@ -151,14 +143,14 @@ def test_a_device_that_vanishes_ends_it_with_earlier_samples_kept(
     recorder.add.side_effect = end_worker_at_the_third
     before = children()
     monkeypatch.setattr(WorkerProcess, "__init__", once)
-    jobs: list[SizedKernel] = [SizedKernel(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
+    jobs = [SizedKernel(good(k, f"good{k}"), {"n": 1000}, f"good{k}") for k in (1, 2, 3)]
     with pytest.raises(DeviceError, match="cannot open"):
         measure(jobs, default_device, QUICK, recorder=recorder)
     assert recorder.add.call_count == 3
     assert children() <= before
 
 
-def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
+def test_errors_of_kernels_arrive_as_they_are(backend):
     with pytest.raises(MissingSizeError, match="parameter n"):
         built(backend, good(), {}, "no size")
     with pytest.raises(MeasurementError, match=r"^no code: does not build on .*no_such_function") as caught:
@@ -169,15 +161,13 @@ def test_errors_of_kernels_arrive_as_they_are(backend: IsolatedBackend) -> None:
     assert backend.worker() is worker
 
 
-def test_a_source_that_crashes_the_compiler_is_tried_once(
-    backend: IsolatedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crash(self: WorkerProcess, what: str, *_: object) -> None:
+def test_a_source_that_crashes_the_compiler_is_tried_once(backend, monkeypatch):
+    def crash(self, what, *_):
         asked.append(what)
         reason = "SIGABRT; its last output: LLVM ERROR: cannot select"
         raise ChildLostError(reason, kind="crash")
 
-    asked: list[str] = []
+    asked = []
     monkeypatch.setattr(WorkerProcess, "ask", crash)
     kernel = good()
     for n in (64, 128, 256):
@@ -188,7 +178,7 @@ def test_a_source_that_crashes_the_compiler_is_tried_once(
     assert asked == ["build"]
 
 
-def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) -> None:
+def test_memory_of_the_device_runs_out_for_one_kernel(default_device):
     roomy = replace(default_device, max_allocation_bytes=1 << 62, global_memory_bytes=1 << 62)
     # Every element lies 2**18 bytes after the one before.
     sparse = lp.make_kernel(
@@ -200,7 +190,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
         name="sparse",
         index_dtype=np.int64,
     )
-    jobs: list[SizedKernel] = [SizedKernel(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
+    jobs = [SizedKernel(sparse, {"n": n}, f"n={n}") for n in (10, 1 << 29, 20)]
     for options in (QUICK, replace(QUICK, isolate=False)):
         first, large, last = measure(jobs, roomy, options)
         assert isinstance(first, Timing)
@@ -210,7 +200,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device: Device) ->
         assert "no room for a buffer of 140737488" in large.reason
 
 
-def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
+def test_last_words_of_a_worker_are_told(default_device):
     worker = WorkerProcess(default_device)
     worker._start()
     with pytest.raises(ChildLostError, match=r"^exit code 1; its last output: KeyError: 7$") as caught:
@@ -219,7 +209,7 @@ def test_last_words_of_a_worker_are_told(default_device: Device) -> None:
     assert not worker.alive
 
 
-def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> None:
+def test_a_device_that_is_gone_is_one_clear_error(default_device):
     missing = replace(default_device, name="Gone With The Wind")
     before = children()
     with pytest.raises(DeviceError, match="Gone With The Wind"):
@@ -227,10 +217,8 @@ def test_a_device_that_is_gone_is_one_clear_error(default_device: Device) -> Non
     assert children() == before
 
 
-def test_a_worker_that_does_not_start_is_one_clear_error(
-    default_device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    jobs: list[SizedKernel] = [SizedKernel(good(), {"n": 64}, "good")]
+def test_a_worker_that_does_not_start_is_one_clear_error(default_device, monkeypatch, tmp_path):
+    jobs = [SizedKernel(good(), {"n": 64}, "good")]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(DeviceError, match=r"did not start: .*No such file.*isolate=False"):
         measure(jobs, default_device, QUICK)
@@ -260,7 +248,7 @@ print(type(outcome).__name__, getattr(outcome, "reason", ""), flush=True)
 """
 
 
-def script(tmp_path: Path, *words: str) -> list[str]:
+def script(tmp_path, *words):
     """A script that a careless user writes: nothing guards its main part."""
     path = tmp_path / "script.py"
     path.write_text(SCRIPT.format(tests=str(TESTS)), encoding="utf-8")
@@ -269,7 +257,7 @@ def script(tmp_path: Path, *words: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device) -> None:
+def test_a_script_without_guard_runs_once(tmp_path, default_device):
     done = subprocess.run(script(tmp_path), capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines().count("main runs") == 1
@@ -278,7 +266,7 @@ def test_a_script_without_guard_runs_once(tmp_path: Path, default_device: Device
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, default_device: Device) -> None:
+def test_no_worker_outlives_its_parent(number, tmp_path, default_device):
     # Without -W error: an interrupt in the middle of anything leaves objects that Python warns of.
     words = [word for word in script(tmp_path, "hang") if word not in {"-W", "error"}]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as parent:
@@ -297,7 +285,7 @@ def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path, d
         assert "KeyboardInterrupt" in complaint
 
 
-def _running_worker(parent: int) -> int:
+def _running_worker(parent):
     """Return the worker's process once it computes: its kernel runs."""
     end = time.monotonic() + 40
     while time.monotonic() < end:

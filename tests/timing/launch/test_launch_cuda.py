@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -22,30 +21,23 @@ from support.building import built
 from support.cuda_for_tests import drop_cupy, fake_cupy, fake_gpu, state
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from perflex import Device
-    from perflex.timing.launch.opencl import OpenCLBackend
-
 __all__ = ["fake_cupy", "fake_gpu"]
 
 VERSION = (2018, 2)
 
 
-def vector(body: str, name: str = "vector", **dtypes: Any) -> lp.TranslationUnit:
+def vector(body, name="vector", **dtypes):
     kernel = lp.make_kernel("{[i]: 0<=i<n}", body, assumptions="n>=1", lang_version=VERSION, name=name)
     kernel = lp.add_dtypes(kernel, dtypes)
     return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-def good(name: str = "good", factor: float = 2.0) -> lp.TranslationUnit:
+def good(name="good", factor=2.0):
     return vector(f"b[i] = {factor}*a[i]", name, a=np.float32, b=np.float32)
 
 
 @pytest.fixture
-def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
+def cuda(fake_gpu):
     opened = CudaBackend(fake_gpu)
     yield opened
     opened.close()
@@ -53,18 +45,18 @@ def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
 
 
 @pytest.fixture
-def opencl(default_device: Device) -> Iterator[OpenCLBackend]:
+def opencl(default_device):
     opened = backend_of(default_device)
     yield opened
     opened.close()
 
 
-def outputs(runnable: Any) -> dict[str, np.ndarray]:
+def outputs(runnable):
     runnable.run(2)
     return {name: runnable.read(name) for name, (slot, _) in runnable._request.slots.items() if slot.role != "in"}
 
 
-def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLBackend) -> None:
+def agree(kernel, sizes, cuda, opencl):
     expected = outputs(built(opencl, kernel, sizes, "x"))
     found = outputs(built(cuda, kernel, sizes, "x"))
     assert found.keys() == expected.keys()
@@ -83,7 +75,7 @@ def agree(kernel: Any, sizes: dict[str, int], cuda: CudaBackend, opencl: OpenCLB
         "iops_bit_pattern groups_fit:True lsize_0:16 lsize_1:16 nvars:32 nelements:65536 m:64",
     ],
 )
-def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaBackend, opencl: OpenCLBackend) -> None:
+def test_generated_kernels_compute_what_they_do_in_opencl(tags, cuda, opencl):
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]
     agree(kernel.kernel, dict(kernel.sizes), cuda, opencl)
 
@@ -98,13 +90,11 @@ def test_generated_kernels_compute_what_they_do_in_opencl(tags: str, cuda: CudaB
         ("b[i] = a[i] + 1.5", {"a": np.int64, "b": np.float64}),
     ],
 )
-def test_functions_and_types_mean_the_same(
-    body: str, dtypes: dict[str, Any], cuda: CudaBackend, opencl: OpenCLBackend
-) -> None:
+def test_functions_and_types_mean_the_same(body, dtypes, cuda, opencl):
     agree(vector(body, **dtypes), {"n": 77}, cuda, opencl)
 
 
-def test_words_of_cpp_are_no_names() -> None:
+def test_words_of_cpp_are_no_names():
     plan = plan_launch(vector("new[i] = 2*class[i]", "delete", **{"new": np.float32, "class": np.float32}), "cuda")
     assert [program.name for program in plan.programs] == ["delete_"]
     assert plan.programs[0].argument_names[0] in {"new", "class", "n"}
@@ -112,7 +102,7 @@ def test_words_of_cpp_are_no_names() -> None:
         assert word not in plan.source
 
 
-def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
+def test_a_kernel_for_cuda_runs_through_opencl(opencl):
     kernel = lp.make_kernel(
         "{[i]: 0<=i<n}", "b[i] = sin(a[i])", assumptions="n>=1", lang_version=VERSION, target=lp.CudaTarget()
     )
@@ -122,15 +112,7 @@ def test_a_kernel_for_cuda_runs_through_opencl(opencl: OpenCLBackend) -> None:
     np.testing.assert_allclose(runnable.read("b"), np.sin(runnable.read("a")), rtol=1e-5)
 
 
-def test_updated_arrays_are_restored_before_each_launch(cuda: CudaBackend) -> None:
-    runnable = built(cuda, vector("a[i] = 3*a[i]", a=np.float64), {"n": 100}, "x")
-    runnable.run(1)
-    once = runnable.read("a")
-    assert len(runnable.run(4)) == 4
-    np.testing.assert_array_equal(runnable.read("a"), once)
-
-
-def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBackend) -> None:
+def test_launches_wait_for_one_another_while_the_stream_is_held(cuda):
     runnable = built(cuda, good(), {"n": 64}, "x")
     state().launches.clear()
     runnable.run(1)
@@ -143,18 +125,18 @@ def test_launches_wait_for_one_another_while_the_stream_is_held(cuda: CudaBacken
     assert max(np.diff([*held, len(state().launches)])) == 401
 
 
-def unknown_function(_: Any) -> Iterator[tuple[str, str]]:
+def unknown_function(_):
     yield "10_unknown", "inline __device__ float twice(float x) { return absent(x); }"
 
 
-def test_compilers_message_is_kept(cuda: CudaBackend) -> None:
+def test_compilers_message_is_kept(cuda):
     kernel = lp.register_preamble_generators(good(), [unknown_function])
     with pytest.raises(MeasurementError, match=r"x: does not build on NVIDIA H100.*error: .absent. was not declared"):
         built(cuda, kernel, {"n": 64}, "x")
     assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
-def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_gpu: Device) -> None:
+def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_gpu):
     backend = CudaBackend(fake_gpu)
     tile = lp.make_kernel(
         "{[g,i,j]: 0<=g<n and 0<=i,j<128}", "<> t[i] = a[g,i] {id=w}\nb[g,j] = t[127-j] {dep=w}", lang_version=VERSION
@@ -172,32 +154,23 @@ def test_local_memory_and_grids_beyond_the_device_are_refused_with_numbers(fake_
         built(backend, tall, {"n": 70000}, "x")
 
 
-def test_registers_that_a_work_group_lacks_are_told(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kernel_lacks_is_its_own_failure(cuda, monkeypatch):
+    def fails(match, kernel, n):
+        with pytest.raises(MeasurementError, match=match) as caught:
+            built(cuda, kernel, {"n": n}, "x").run(1)
+        return caught.value.context.get("kind")
+
+    assert fails(r"x: needs more registers .* too many resources", good("greedy"), 64) == "prepare"
+    monkeypatch.setenv("FAKE_CUDA_ROOM", "100000")
+    assert fails(r"x: the device has no room for a buffer of 400000 B", good(), 100000) == "memory"
     monkeypatch.setenv("FAKE_CUDA_REGISTERS", "255")
     wide = lp.make_kernel("{[i]: 0<=i<n}", "b[i] = 2.5", assumptions="n>=1", lang_version=VERSION)
     wide = lp.split_iname(lp.add_dtypes(wide, {"b": np.float32}), "i", 512, outer_tag="g.0", inner_tag="l.0")
-    with pytest.raises(MeasurementError, match=r"512 work-items, .* allows 256 .* 255 registers per work-item"):
-        built(cuda, wide, {"n": 512}, "x")
-
-
-def test_too_many_resources_is_a_kernels_own_failure(cuda: CudaBackend) -> None:
-    runnable = built(cuda, good("greedy"), {"n": 64}, "x")
-    with pytest.raises(MeasurementError, match=r"x: needs more registers .* too many resources") as caught:
-        runnable.run(1)
-    assert caught.value.kind == "prepare"
+    assert fails(r"512 work-items, .* allows 256 .* 255 registers per work-item", wide, 512) is None
     assert built(cuda, good(), {"n": 64}, "y").run(1)
 
 
-def test_memory_runs_out_for_one_kernel(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_CUDA_ROOM", "100000")
-    large = built(cuda, good(), {"n": 100000}, "x")
-    with pytest.raises(MeasurementError, match=r"x: the device has no room for a buffer of 400000 B") as caught:
-        large.run(1)
-    assert caught.value.kind == "memory"
-    assert built(cuda, good(), {"n": 64}, "y").run(1)
-
-
-def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) -> None:
+def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu):
     backend = CudaBackend(fake_gpu)
     bad = built(backend, good("astray"), {"n": 64}, "x")
     fine = built(backend, good(), {"n": 64}, "y")
@@ -211,51 +184,39 @@ def test_an_illegal_access_loses_the_device_of_this_process(fake_gpu: Device) ->
 
 
 @pytest.mark.slow
-def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu: Device) -> None:
+def test_in_a_process_of_their_own_bad_kernels_fail_alone(fake_gpu):
     kernels = [good("one"), good("astray"), good("two"), good("greedy"), good("three")]
     jobs = [SizedKernel(kernel, {"n": 64}, kernel.default_entrypoint.name) for kernel in kernels]
     options = TimingOptions(trials=3, min_trials=2, limit_s=0.5, warmups=0)
     outcomes = {outcome.label: outcome for outcome in measure(jobs, fake_gpu, options)}
     assert {name for name, outcome in outcomes.items() if isinstance(outcome, Timing)} == {"one", "two", "three"}
     failures = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, MeasurementFailure)}
-    assert {name: failure.kind for name, failure in failures.items()} == {
-        "astray": "run",
-        "greedy": "prepare",
-    }
+    assert {name: failure.kind for name, failure in failures.items()} == {"astray": "run", "greedy": "prepare"}
     assert "illegal memory access" in failures["astray"].reason
 
 
-def test_cupy_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    drop_cupy()
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"CuPy, which is not installed: pip install 'perflex\[cuda\]'"):
-        load_cupy()
-
-
-@pytest.mark.parametrize(
-    ("driver", "message"),
-    [
+def test_cupy_is_an_extra_that_loads_and_goes_with_the_driver(fake_cupy, tmp_path, monkeypatch):
+    for driver, message in (
         ("0", "finds no NVIDIA driver"),
         ("12040", r"is made for CUDA 13\.0, the driver supports CUDA 12\.4; .*pip install cupy-cuda12x"),
-    ],
-)
-def test_cupy_goes_with_the_driver(driver: str, message: str, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_CUDA_DRIVER", driver)
-    with pytest.raises(DeviceError, match=message):
-        load_cupy()
-
-
-def test_a_cupy_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ):
+        monkeypatch.setenv("FAKE_CUDA_DRIVER", driver)
+        with pytest.raises(DeviceError, match=message):
+            load_cupy()
     drop_cupy()
     (tmp_path / "cupy.py").write_text("raise ImportError('\\n====\\nlibcudart.so.11: cannot open shared object\\n')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(DeviceError, match=r"does not load: libcudart\.so\.11: cannot open") as caught:
         load_cupy()
     assert "\n" not in caught.value.message
+    drop_cupy()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"CuPy, which is not installed: pip install 'perflex\[cuda\]'"):
+        load_cupy()
 
 
 @pytest.mark.gpu
-def test_kernels_compute_on_a_gpu_what_they_do_on_the_cpu(cuda_device: Device, opencl: OpenCLBackend) -> None:
+def test_kernels_compute_on_a_gpu_what_they_do_on_the_cpu(cuda_device, opencl):
     backend = backend_of(cuda_device)
     tags = "matmul_sq dtype:float32 prefetch:True groups_fit:False n:37 lsize_0:8 lsize_1:8"
     kernel = KernelCollection(ALL_GENERATORS).generate_kernels(tags.split())[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
 
@@ -13,18 +11,9 @@ from perflex.features import SizedKernel, source_kernel
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.cuda_code import code_for_machine
 from perflex.timing.launch.request import launch_request
-from perflex.timing.measuring import measure
-from perflex.timing.options import TimingOptions
-from perflex.timing.results import Timing
 from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu, state
 from support.source_kernels import axpy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perflex import Device
-    from perflex.features import SourceKernel
 
 __all__ = ["fake_cupy", "fake_gpu"]
 
@@ -57,20 +46,16 @@ extern "C" __global__ void update(double *x) { x[threadIdx.x] += 1; }
 """
 
 
-def scale(arguments: str = "double, 4") -> SourceKernel:
+def scale(arguments="double, 4"):
     return source_kernel(SOURCE, f"scale<{arguments}>", local=[32], groups=["ceil_div(n, 128)"], defines={"SIZE": 4})
 
 
-def row_sums() -> SourceKernel:
+def row_sums():
     return source_kernel(SOURCE, "row_sums", local=[16], groups=["rows"])
 
 
-def update() -> SourceKernel:
-    return source_kernel(SOURCE, "update", local=[32], groups=[1])
-
-
 @pytest.fixture
-def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
+def cuda(fake_gpu):
     opened = CudaBackend(fake_gpu)
     yield opened
     opened.close()
@@ -78,7 +63,7 @@ def cuda(fake_gpu: Device) -> Iterator[CudaBackend]:
 
 
 @pytest.mark.parametrize("arguments", ["double, 4", "float, SIZE"])
-def test_an_instance_of_a_template(arguments: str, cuda: CudaBackend) -> None:
+def test_an_instance_of_a_template(arguments, cuda):
     runnable = built(cuda, scale(arguments), {"n": 1000}, "x")
     assert min(runnable.run(3)) > 0
     assert len(runnable.read("x")) == len(runnable.read("y")) == 1000
@@ -86,21 +71,12 @@ def test_an_instance_of_a_template(arguments: str, cuda: CudaBackend) -> None:
     np.testing.assert_allclose(runnable.read("y"), 0.75 * runnable.read("x"), rtol=1e-6)
 
 
-def test_dynamic_shared_memory(cuda: CudaBackend) -> None:
+def test_dynamic_shared_memory(cuda):
     state().dynamic_bytes.clear()
     runnable = built(cuda, row_sums(), {"columns": 37, "rows": 5}, "x")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("sums"), runnable.read("x").reshape(5, 37).sum(axis=1), rtol=1e-5)
-    assert set(state().dynamic_bytes) == {16 * 4}
-    launch = launch_request(SizedKernel(row_sums(), {"columns": 37, "rows": 5}, "x"), cuda.device).launch
-    assert launch.local_bytes == 16 * 4
-
-
-def test_kernels_are_timed(fake_gpu: Device) -> None:
-    jobs = [SizedKernel(scale(), {"n": n}, f"scale {n}") for n in (100, 1000)]
-    jobs.append(SizedKernel(row_sums(), {"columns": 9, "rows": 3}, "sums"))
-    timed = measure(jobs, fake_gpu, TimingOptions(trials=5))
-    assert [isinstance(each, Timing) and each.seconds > 0 for each in timed] == [True] * 3
+    assert set(state().dynamic_bytes) == {runnable._request.launch.local_bytes} == {16 * 4}
 
 
 @pytest.mark.parametrize(
@@ -111,14 +87,11 @@ def test_kernels_are_timed(fake_gpu: Device) -> None:
         ("const int n = 1;", "float **y", "argument 'y' holds pointers"),
     ],
 )
-def test_what_the_host_program_decides_is_refused(source: str, arguments: str, reason: str, fake_gpu: Device) -> None:
+def test_what_the_host_program_decides_is_refused(source, arguments, reason, fake_gpu):
     store = "z[n] = 1;" if "z" in source else "y[n] = 1;" if "**" not in arguments else ""
     made = source_kernel(f"\n{source}\n__global__ void k({arguments}) {{ {store} }}", "k", local=[16], groups=[1])
     with pytest.raises(MeasurementError, match=reason):
         launch_request(SizedKernel(made, {}, "x"), fake_gpu)
-
-
-def test_a_kernel_for_opencl_is_not_taken_for_cuda(fake_gpu: Device) -> None:
     with pytest.raises(MeasurementError, match="is written in OpenCL C and cannot be launched through CUDA"):
         launch_request(SizedKernel(axpy(), {"n": 64}, "x"), fake_gpu)
 
@@ -129,10 +102,10 @@ def test_a_kernel_for_opencl_is_not_taken_for_cuda(fake_gpu: Device) -> None:
     [
         (scale(), {"n": 64}, "_ZN5tools5scaleIdLi4EEEvPKT_PS1_iS1_", 4),
         (row_sums(), {"columns": 9, "rows": 3}, "_Z8row_sumsPKfPfi", 3),
-        (update(), {}, "update", 1),
+        (source_kernel(SOURCE, "update", local=[32], groups=[1]), {}, "update", 1),
     ],
 )
-def test_nvidias_compiler_takes_them(made: Any, sizes: dict[str, int], entry: str, arguments: int) -> None:
+def test_nvidias_compiler_takes_them(made, sizes, entry, arguments):
     try:
         [program] = code_for_machine(SizedKernel(made, sizes, "x"), load_machine("H100-SXM"))
     except MissingExtraError as error:

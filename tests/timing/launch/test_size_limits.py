@@ -18,7 +18,7 @@ FAST = 1000.0
 MOST = 2**31 - 1
 
 
-def _copy(index_dtype: type[np.integer]) -> lp.TranslationUnit:
+def _copy(index_dtype):
     kernel = lp.make_kernel(
         "{[g, l, j]: 0 <= l < 64 and 0 <= 64*g + l < n and 0 <= j < n}",
         "b[64*g + l, j] = a[64*g + l, j]",
@@ -29,7 +29,7 @@ def _copy(index_dtype: type[np.integer]) -> lp.TranslationUnit:
     return lp.tag_inames(kernel, "g:g.0, l:l.0")
 
 
-def test_arrays_beyond_the_reach_of_subscripts_are_refused() -> None:
+def test_arrays_beyond_the_reach_of_subscripts_are_refused():
     plan = plan_launch(_copy(np.int32))
     assert plan.most_elements == MOST
     largest = int(MOST**0.5)
@@ -40,18 +40,18 @@ def test_arrays_beyond_the_reach_of_subscripts_are_refused() -> None:
 
 
 @pytest.mark.parametrize("most", [1.0, 16.0, inf])
-def test_sizes_grow_no_further_than_a_rule_says(most: float) -> None:
+def test_sizes_grow_no_further_than_a_rule_says(most):
     rule = SizeRule(power=2, step=112, only_up=True, most=most)
     assert rule.sizes((2352, 5264), FAST) == rule.sizes((2352, 5264), min(FAST, most))
     assert rule.sizes((2352, 5264), 0.1) == rule.sizes((2352, 5264), 1.0) == (2352, 5264)
 
 
-def test_studies_of_streamed_arrays_stay_within_subscripts_on_any_device() -> None:
+def test_studies_of_streamed_arrays_stay_within_subscripts_on_any_device():
     assert max(STUDIES["fdiff"].sizes_for(FAST)) ** 2 < MOST
     assert 3 * 64 * max(STUDIES["dg"].sizes_for(FAST)) < MOST
 
 
-def test_rules_of_a_study_are_those_of_its_measurement_kernels() -> None:
+def test_rules_of_a_study_are_those_of_its_measurement_kernels():
     for study in ("fdiff", "dg"):
         own = STUDIES[study]
         for name in model_names():
