@@ -16,15 +16,11 @@ from perflex.timing.results import MeasurementFailure
 pytestmark = pytest.mark.slow
 
 
-def product_sum(dtype, width):
-    """Return ``y[i] = 3*x[i] + y[i]`` in work-groups of a width."""
-    kernel = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "y[i] = 3*x[i] + y[i]",
-        [lp.GlobalArg("x, y", dtype, shape="n"), ...],
-        assumptions=f"n >= {width} and n mod {width} = 0",
-        lang_version=(2018, 2),
-    )
+def kernel_of(dtype, width, instruction="y[i] = 3*x[i] + y[i]"):
+    """Return an instruction for each element in work-groups of a width."""
+    arguments = [lp.GlobalArg("x, y", dtype, shape="n"), ...]
+    assumed = f"n >= {width} and n mod {width} = 0"
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", instruction, arguments, assumptions=assumed, lang_version=(2018, 2))
     return lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
 
 
@@ -48,7 +44,7 @@ def sized(kernel, n):
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_wide_groups_become_vectors(cpu, dtype, size):
-    kernel, n = product_sum(dtype, 64), 4096
+    kernel, n = kernel_of(dtype, 64), 4096
     (code,) = compiled_code(sized(kernel, n), cpu)
     assert not isinstance(code, MeasurementFailure)
     # Each element is computed once, in whatever lanes the processor has.
@@ -59,29 +55,18 @@ def test_wide_groups_become_vectors(cpu, dtype, size):
     assert feature("cycles", kernel, n, code) > 0
     # Twice the elements in twice the groups take twice the cycles.
     assert feature("cycles", kernel, 2 * n, code) == pytest.approx(2 * feature("cycles", kernel, n, code))
-
-
-def test_groups_of_one_work_item_stay_scalar(cpu):
-    kernel, n = product_sum("float32", 1), 256
+    # Groups of one work-item stay scalar.
+    kernel = kernel_of(dtype, 1)
     (code,) = compiled_code(sized(kernel, n), cpu)
-    assert feature("lanes", kernel, n, code) == 1
-    assert feature("packed_float32", kernel, n, code) == 0
-    assert feature("scalar_float32", kernel, n, code) in {n, 2 * n}
+    assert [feature(name, kernel, n, code) for name in ("lanes", f"packed_{dtype}")] == [1, 0]
+    assert feature(f"scalar_{dtype}", kernel, n, code) in {n, 2 * n}
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_calls_are_told_apart(cpu, dtype, size):
     if "intel" not in cpu.platform.lower():
         pytest.skip("only Intel's runtime calls functions of vectors")
-    n = 4096
-    kernel = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "y[i] = exp(x[i])",
-        [lp.GlobalArg("x, y", dtype, shape="n"), ...],
-        assumptions="n >= 64 and n mod 64 = 0",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    kernel, n = kernel_of(dtype, 64, "y[i] = exp(x[i])"), 4096
     (code,) = compiled_code(sized(kernel, n), cpu)
     # A call takes a vector of 64 B, or of 32 B on cores without AVX-512.
     assert feature("calls_exp", kernel, n, code) in {n * size / 64, n * size / 32}
@@ -90,7 +75,7 @@ def test_calls_are_told_apart(cpu, dtype, size):
 
 def test_code_is_kept(cpu, monkeypatch, tmp_path):
     monkeypatch.setenv("PERFLEX_OWN_CACHE", str(tmp_path))
-    jobs = sized(product_sum("float32", 32), 1024)
+    jobs = sized(kernel_of("float32", 32), 1024)
     (first,) = compiled_code(jobs, cpu)
     (path,) = tmp_path.rglob("*.json")
 
@@ -108,7 +93,7 @@ def test_code_is_kept(cpu, monkeypatch, tmp_path):
 
 @pytest.mark.machine
 def test_what_builds_nothing_says_so():
-    kernel = product_sum("float32", 32)
+    kernel = kernel_of("float32", 32)
     with pytest.raises(DeviceError, match="builds no machine code"):
         compiled_code(sized(kernel, 64), FakeDevice({}))
     with pytest.raises(FeatureError, match="known only of kernels built for a device"):

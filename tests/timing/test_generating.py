@@ -36,47 +36,35 @@ class Broken(Executor):
         return future
 
 
+JOBS = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024,2048")
+OPTIONS = TimingOptions(trials=2, min_trials=1, budget_s=0.01)
+
+
 def test_requests_are_those_made_here(default_device):
-    wanted = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024,2048")
-    entries = [Entry(job) for job in wanted]
+    entries = [Entry(job) for job in JOBS]
     with ThreadPoolExecutor(1) as executor:
         ahead = GeneratedAhead(entries, default_device, executor)
         assert [ahead.take(entry) for entry in entries] == [None, None]
-    for entry, job in zip(entries, wanted, strict=True):
-        assert isinstance(entry.job, LaunchRequest)
-        assert entry.job == launch_request(job, default_device)
+    assert all(isinstance(entry.job, LaunchRequest) for entry in entries)
+    assert [entry.job for entry in entries] == [launch_request(job, default_device) for job in JOBS]
 
 
 def test_what_cannot_be_generated_fails_alone(default_device):
-    good, *_ = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
-    bad = SizedKernel(good.kernel, {"n": 1000}, "bad")
+    bad = SizedKernel(JOBS[0].kernel, {"n": 1000}, "bad")
     with ThreadPoolExecutor(1) as executor:
-        options = TimingOptions(trials=2, min_trials=1, budget_s=0.01)
-        found, failed = measure([good, bad], default_device, options, executor=executor)
+        found, failed = measure([JOBS[0], bad], default_device, OPTIONS, executor=executor)
+        assert isinstance(GeneratedAhead([entry := Entry(bad)], default_device, executor).take(entry), MeasurementError)
     assert isinstance(found, Timing)
-    assert failed.kind == "prepare"
-    assert failed.label == "bad"
+    assert (failed.kind, failed.label) == ("prepare", "bad")
 
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_without_workers_code_is_generated_here(default_device, takes):
-    (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
-    options = TimingOptions(trials=2, min_trials=1, budget_s=0.01)
-    (found,) = measure([job], default_device, options, executor=Broken(takes=takes))
+    (found,) = measure(JOBS[:1], default_device, OPTIONS, executor=Broken(takes=takes))
     assert isinstance(found, Timing)
 
 
 def test_devices_without_code_are_left_alone():
-    (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
-    entry = Entry(job)
-    ahead = GeneratedAhead([entry], FakeDevice(lambda *_: 1.0), Broken(takes=False))
-    assert ahead.take(entry) is None
-    assert entry.job is job
-
-
-def test_errors_are_handed_over(default_device):
-    (job,) = jobs("axpy", "dtype:float32", "groups_fit:True", "n:1024")
-    entry = Entry(SizedKernel(job.kernel, {"n": 1000}, "bad"))
-    with ThreadPoolExecutor(1) as executor:
-        error = GeneratedAhead([entry], default_device, executor).take(entry)
-    assert isinstance(error, MeasurementError)
+    entry = Entry(JOBS[0])
+    assert GeneratedAhead([entry], FakeDevice(lambda *_: 1.0), Broken(takes=False)).take(entry) is None
+    assert entry.job is JOBS[0]

@@ -27,15 +27,12 @@ def calibration():
 def test_launching_is_refused(calibration, default_device):
     with pytest.raises(MeasurementError, match=REFUSAL):
         time_kernel(SCOP, SIZES, default_device)
+    with pytest.raises(MeasurementError, match=REFUSAL):
+        request_for(SizedKernel(SCOP, SIZES, "x"), default_device)
     with pytest.warns(PerflexWarning, match=REFUSAL), pytest.raises(MeasurementError, match=REFUSAL):
         rank([SCOP], calibration, SIZES, time=default_device)
     with pytest.warns(PerflexWarning, match=f"is left out: {REFUSAL}"), pytest.raises(CalibrationError, match=REFUSAL):
         calibrate(calibration.model, [(SCOP, SIZES)], device=FakeDevice(lambda _label, _sizes: 1e-4))
-
-
-def test_no_code_is_generated(default_device):
-    with pytest.raises(MeasurementError, match=REFUSAL):
-        request_for(SizedKernel(SCOP, SIZES, "x"), default_device)
 
 
 def test_predictions_are_those_of_the_loopy_kernel(calibration):

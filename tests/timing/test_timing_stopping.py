@@ -11,7 +11,6 @@ import pytest
 from perflex import TimingOptions
 from perflex.features import SizedKernel
 from perflex.timing.measuring import outcomes_of
-from perflex.timing.results import Timing
 from perflex.timing.rounds import Entry
 from perflex.timing.statistics import level_of_look, looks
 from support.timing_samples import Sample
@@ -54,12 +53,6 @@ def test_what_came_after_a_look_does_not_decide():
     assert not entry([*wild, 1e-3, 1e-3, 1e-3]).is_known(options)
 
 
-def test_a_spent_budget_ends_between_looks():
-    options = TimingOptions(precision=0, budget_s=1.0, warmups=1, min_trials=3)
-    # 0.04 s with its warm-up takes 0.08 s: twelve fit into the budget.
-    assert [entry([0.04] * count).is_known(options) for count in (11, 12)] == [False, True]
-
-
 # Relative times, their true median, and half widths at which kernels end at several of the looks.
 SHAPES: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndarray], float, float]] = {
     "lognormal": (lambda rng, size: np.exp(0.06 * rng.standard_normal(size)), 1.0, 0.03),
@@ -87,13 +80,7 @@ def last_looks(samples, precision):
 def covered(samples, ends, truth):
     """Return the share of rows whose final interval, as it is reported, holds the true median."""
     entries = [entry(values[:end]) for values, end in zip(samples, ends, strict=True)]
-    intervals = []
-    for one in entries:
-        # One by one: no kernel may serve another as reference.
-        [outcome] = outcomes_of([one], TimingOptions(min_trials=1))
-        assert isinstance(outcome, Timing)
-        intervals.append(outcome.interval)
-    low, high = np.array(intervals).T
+    low, high = np.array([outcome.interval for outcome in outcomes_of(entries, TimingOptions(min_trials=1))]).T
     return float(np.mean((low <= truth) & (truth <= high)))
 
 

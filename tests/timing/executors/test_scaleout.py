@@ -163,20 +163,14 @@ def test_the_client_keeps_all_samples_once(executor, store):
     for job, outcome in zip(jobs(*SIZES), measured, strict=True):
         earlier = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in earlier) == getattr(outcome, "samples", ())
+    # Only what is missing is measured.
+    more = measure_on(executor, jobs(*SIZES, 70), device, EXACT, recorder=store)
+    assert more.timings[:-1] == measured.timings
+    assert len(sample_rows(store)) == len(rows) + 9
+    rows = sample_rows(store)
     again = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
     assert again.timings == measured.timings == measure(jobs(*SIZES), device, EXACT, recorder=store).timings
     assert sample_rows(store) == rows
-
-
-def test_only_what_is_missing_is_measured(executor, store):
-    device = FakeDevice(Law(), noise=0.2)
-    measure(jobs(*SIZES[:-5]), device, EXACT, recorder=store)
-    before = samples_of_keys(store)
-    measured = measure_on(executor, jobs(*SIZES), device, EXACT, recorder=store)
-    after = samples_of_keys(store)
-    assert len(after) == len(SIZES) - 1
-    assert {key: after[key] for key in before} == before
-    assert {outcome.label for outcome in measured} == {f"n={n}" for n in SIZES}
 
 
 def test_portions():
@@ -206,11 +200,6 @@ def test_kernels_that_fail_on_a_real_device(default_device, processes):
     assert "no_such_function" in failures[1].reason
 
 
-def test_in_the_workers_own_process(default_device, processes):
-    [timing] = measure_on(processes, jobs(4096), default_device, replace(OPTIONS, isolate=False))
-    assert timing.seconds > 0
-
-
 def test_a_device_with_another_driver(default_device):
     assert device_here(default_device) == default_device
     other = replace(default_device, driver="0.1 (imagined)")
@@ -218,9 +207,6 @@ def test_a_device_with_another_driver(default_device):
         measure_on(HereExecutor(), jobs(64), other, OPTIONS)
     with pytest.raises(DeviceError, match=r"has no imagined .*start workers only where the device is"):
         measure_on(HereExecutor(), jobs(64), replace(default_device, name="imagined"), OPTIONS)
-
-
-def test_another_version():
     result = time_portion(Portion("0.0", FakeDevice(Law()), OPTIONS, "s", ()))
     assert isinstance(result.error, ExecutorError)
     assert "install the same version on both" in result.error.message
@@ -247,8 +233,7 @@ def test_a_kernel_that_ends_every_worker_is_named_alone(tmp_path):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         device = FakeDevice(Law(tmp_path, deaths=1000, deadly=15))
         measured = measure_on(pool, jobs(*range(14, 20)), device, OPTIONS)
-    assert len(measured.timings) == 5
-    assert (measured[1].label, measured[1].kind) == ("n=15", "crash")
+    assert (len(measured.timings), measured[1].label, measured[1].kind) == (5, "n=15", "crash")
     assert "n=15: 2 workers ended while they timed it alone (BrokenProcessPool" in measured[1].reason
     assert len(list(tmp_path.glob("death *"))) == 4
 
@@ -293,36 +278,29 @@ def test_nobody_is_blamed_when_an_executor_loses_several_portions(store):
     assert min(samples_of_keys(store).values()) == 9
 
 
-def test_an_executor_that_ends(store):
+def test_what_was_timed_before_an_executor_or_a_device_ends_is_kept(store):
     with pytest.raises(ExecutorError, match=r"the HereExecutor ended before all kernels were timed .* timed is kept"):
         measure_on(HereExecutor(lasts=-1), jobs(10), FakeDevice(Law()), OPTIONS)
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(ExecutorError, match="takes no more work"):
         measure_on(pool, jobs(10), FakeDevice(Law()), OPTIONS)
-    # What was timed before the end is kept.
     with pytest.raises(ExecutorError, match="the HereExecutor ended"):
         measure_on(HereExecutor(lasts=2), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
     assert len(samples_of_keys(store)) == 40
     assert min(samples_of_keys(store).values()) == 9
-    measured = measure_on(HereExecutor(), jobs(*range(20, 120)), FakeDevice(Law()), EXACT, recorder=store)
-    assert len(measured.timings) == 100
-
-
-def test_a_device_lost_in_the_middle_keeps_what_was_timed(store):
-    runs = Counter()
+    runs = iter(range(100))
 
     def vanishing(_, launches, run):
-        runs["all"] += 1
-        if runs["all"] > 100:
+        if next(runs, None) is None:
             msg = "the device is gone; plug it in"
             raise DeviceError(msg)
         return run(launches)
 
-    device = ScriptedDevice(Law(), on_run=vanishing)
+    device = ScriptedDevice(Law(), on_run=vanishing, name="another")
     with pytest.raises(DeviceError, match="plug it in"):
         measure_on(HereExecutor(), jobs(*range(20, 30)), device, EXACT, recorder=store)
-    assert len(sample_rows(store)) == 40  # 20 first runs, then a warm-up before each
+    assert len(sample_rows(store)) == 9 * 40 + 40  # 20 first runs, then a warm-up before each
 
 
 def test_what_cannot_be_sent(processes):

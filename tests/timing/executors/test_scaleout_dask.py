@@ -128,21 +128,6 @@ def test_a_worker_killed_in_the_middle(tmp_path, declared):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_ends_every_worker_is_named(executor, tmp_path):
-    with distributed.Client(executor._address, set_as_default=False) as client:
-        client.run_on_scheduler(_allow_failures, 0)
-        measured = measure_on(executor, jobs(*range(30, 34)), FakeDevice(Law(tmp_path, deadly=31)), EXACT)
-        client.run_on_scheduler(_allow_failures, 3)
-    assert len(measured.timings) == 3
-    assert (measured[1].label, measured[1].kind) == ("n=31", "crash")
-    assert "ended while they timed it alone" in measured[1].reason
-
-
-def _allow_failures(number, dask_scheduler):
-    dask_scheduler.allowed_failures = number
-
-
-@pytest.mark.slow
 def test_a_scheduler_that_is_lost():
     with (
         distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,

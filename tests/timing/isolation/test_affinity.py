@@ -62,7 +62,6 @@ def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned
     assert found == Affinity(pinned, words(pinned), words(pinned))
 
 
-@pytest.mark.parametrize("isolate", [True, False])
 @pytest.mark.parametrize(
     ("device", "own"),
     [
@@ -73,9 +72,10 @@ def test_workers_are_pinned_where_they_have_all_processors(device, given, pinned
         (INTEL, {"CL_CONFIG_CPU_NUM_CUS": "2"}),
     ],
 )
-def test_a_users_own_setting_wins(device, own, isolate):
-    found = affinity_of(device, isolate=isolate, environment=ORDINARY | own)
-    assert found == Affinity({}, words(own), f"{words(own)} (the user's own)")
+def test_a_users_own_setting_wins(device, own):
+    for isolate in (True, False):
+        found = affinity_of(device, isolate=isolate, environment=ORDINARY | own)
+        assert found == Affinity({}, words(own), f"{words(own)} (the user's own)")
 
 
 @pytest.mark.parametrize(
@@ -96,38 +96,30 @@ def test_nothing_is_set_where_workers_would_leave_the_processes_share(monkeypatc
         assert found == Affinity({}, "", why)
 
 
-def test_intels_runtime_ignores_the_setting_in_a_share_that_pocl_can_be_pinned_in(monkeypatch):
-    share(monkeypatch, {0, 1}, 4)
-    for device, pinned in ((POCL, POCL_PINNED), (INTEL, {})):
-        found = affinity_of(replace(device, compute_units=2), isolate=True, environment=ORDINARY)
-        assert found.variables == pinned
-
-
-def test_other_reasons_to_leave_workers_alone(monkeypatch):
-    def said(device, *, isolate=True):
+def test_where_nothing_can_be_set_it_is_said_why(monkeypatch):
+    def said(device, isolate=True):
         found = affinity_of(device, isolate=isolate, environment=ORDINARY)
         assert (found.variables, found.setting) == ({}, "")
         return found.said
 
     assert said(POCL, isolate=False) == "none: kernels ran in the user's own process (isolate=False)"
     assert said(replace(POCL, compute_units=1)) == "none: the device has one worker"
-    monkeypatch.setattr(affinity, "_processors", lambda: None)
-    assert said(POCL) == "none: the system does not report which processors a process may use"
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
+    # Devices without such settings.
+    for device in (
         replace(POCL, kind="gpu"),
         replace(POCL, name="cpu-tbb-znver4-AMD EPYC"),
         replace(POCL, name="cpu-minimal-znver4-AMD EPYC"),
         replace(INTEL, platform="Oclgrind"),
         replace(INTEL, platform="CUDA", kind="gpu", api="cuda"),
         object(),
-    ],
-)
-def test_nothing_is_said_of_devices_without_such_settings(device):
-    assert affinity_of(device, isolate=True, environment=ORDINARY) == Affinity()
+    ):
+        assert said(device) == ""
+    # Intel's runtime ignores the setting in a share that PoCL can be pinned in.
+    share(monkeypatch, {0, 1}, 4)
+    assert said(replace(INTEL, compute_units=2)).startswith("none: ")
+    assert affinity_of(replace(POCL, compute_units=2), isolate=True, environment=ORDINARY).variables == POCL_PINNED
+    monkeypatch.setattr(affinity, "_processors", lambda: None)
+    assert said(POCL) == "none: the system does not report which processors a process may use"
 
 
 def test_the_process_gets_the_variables(monkeypatch):
