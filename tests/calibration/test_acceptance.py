@@ -23,13 +23,20 @@ def calibration(**options):
     return replace(made, options={**made.options, **options})
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), 0.0, 0.15])
-def test_times_that_repeat_or_of_which_nothing_is_known_are_accepted(value, tmp_path):
-    found = calibration(repeatability=value)
-    assert faults(found) == doubts(found) == []
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        *({"repeatability": value} for value in (None, float("nan"), 0.0, 0.15)),
+        {"samples": 100, "disturbed_samples": 49},
+        {"samples": 100, "disturbed_samples": 4, "kernels": 9, "kernels_disturbed": 4},
+    ],
+)
+def test_what_is_below_the_limits_or_not_known_is_accepted(options, tmp_path):
+    found = calibration(**options)
+    assert faults(found) == []
     require_acceptable(found)
     assert save_if_acceptable(found, tmp_path / "c.yaml")
-    assert faults(calibration()) == []
 
 
 def test_the_kernels_of_the_fit_count_before_all_that_were_measured_together():
@@ -98,14 +105,3 @@ def test_what_the_doctor_calls_not_fit_is_refused(options, words, tmp_path):
     with pytest.warns(PerflexWarning, match=words):
         assert not save_if_acceptable(found, tmp_path / "c.yaml")
     assert save_if_acceptable(found, tmp_path / "c.yaml", accept_noise=True)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"samples": 100, "disturbed_samples": 49},
-        {"samples": 100, "disturbed_samples": 4, "kernels": 9, "kernels_disturbed": 4},
-    ],
-)
-def test_what_is_below_the_limits_is_accepted(options):
-    assert faults(calibration(**options)) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from perflex import Calibration, FitOptions, Model, TimingOptions, calibrate, fit_model, gather_feature_values, rank
+from perflex import Calibration, FitOptions, Model, calibrate, fit_model, gather_feature_values, rank
 from perflex.devices.listing import wall_time_identifier
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, PerflexWarning
 from perflex.features import kernel_feature_values, register_feature, unregister_feature
@@ -36,13 +36,13 @@ def measurement_kernels():
     ]
 
 
-def device_with_law(kernels, noise=0.0):
+def device_with_law(kernels):
     """Return a device on which the model is true."""
     truth = {}
     for kernel in kernels:
         values = kernel_feature_values(MODEL.input_features(), kernel, kernel.sizes)
         truth[kernel.name] = MODEL.evaluate(TRUE, values)
-    return FakeDevice(lambda label, _: truth[label], noise=noise)
+    return FakeDevice(lambda label, _: truth[label])
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,8 @@ def test_what_no_kernel_contains_is_refused_before_anything_is_timed(kernels):
     finally:
         unregister_feature("f_test_none")
     assert caught.value.parameters == ("p_none",)
+    with pytest.raises(CalibrationError, match="'f_thread_groups' is no wall time"):
+        calibrate(Model("f_thread_groups", "p_a * f_op_float32_madd"), kernels)
 
 
 @pytest.mark.parametrize("budget_s", [None, 1e3])
@@ -135,25 +137,6 @@ def test_predictions_for_kernels_and_sizes_never_measured(calibration):
         },
     )
     assert calibration.predict(matmul(prefetch=False), {"n": n}) == pytest.approx(expected, rel=1e-6)
-
-
-def test_noise_moves_the_result_a_little(kernels):
-    noisy = calibrate(MODEL, kernels, device=device_with_law(kernels, noise=0.02), timing=TimingOptions(trials=9))
-    assert 0.001 < noisy.noise_floor < 0.1
-    assert noisy.params["p_madd"] == pytest.approx(TRUE["p_madd"], rel=0.1)
-    assert 0 < noisy.fit.geometric_mean_error < 0.05
-
-
-def test_what_the_kernels_do_not_tell_is_refused(kernels):
-    only_matmul = [kernel for kernel in kernels if kernel.generator == "matmul_sq"][:3]
-    with pytest.raises(CalibrationError, match="p_"):
-        calibrate(MODEL, only_matmul, device=device_with_law(only_matmul))
-
-
-def test_the_output_must_be_a_time(kernels):
-    model = Model("f_thread_groups", "p_a * f_op_float32_madd")
-    with pytest.raises(CalibrationError, match="'f_thread_groups' is no wall time"):
-        calibrate(model, kernels)
 
 
 def test_ranking(calibration):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perflex import Device, Model, calibrate
@@ -11,9 +12,10 @@ from perflex.calibration import device_match
 from perflex.calibration.built_target import built_target
 from perflex.calibration.device_match import device_of_calibration, timing_device
 from perflex.devices.device import DeviceInfo
-from perflex.errors import DeviceError
+from perflex.errors import DeviceError, FeatureError, MissingSizeError
 from perflex.features import Target
 from perflex.testing import FakeDevice
+from sample_kernels import pointwise
 from uipick import ALL_GENERATORS, KernelCollection
 
 HERE = Device("PoCL", "pocl", "cpu-8", "1")
@@ -64,3 +66,14 @@ def test_neither_launches_nor_builds_go_elsewhere():
     # Reading the compiled code builds the kernel.
     with pytest.raises(Exception, match="the calibration is of fake device"):
         built_target(["f_code_instructions"], kernels[0], {}, Target(), model.output_feature, calibration.device)
+
+
+def test_code_is_of_one_value_of_each_size_and_built_where_it_counts_only():
+    kernel, target = pointwise("x[i] * 2"), Target()
+    for sizes, error, message in (
+        ({"n": np.array([64, 128])}, FeatureError, "f_code_instructions is of the code for one value of each size"),
+        ({}, MissingSizeError, "no value for size parameter n"),
+    ):
+        with pytest.raises(error, match=message):
+            built_target(["f_code_instructions"], kernel, sizes, target, "f_cl_wall_time")
+    assert built_target(["f_op_float32_mul"], kernel, {}, target, "f_cl_wall_time_of_no_device") is target

@@ -96,27 +96,36 @@ def full_time(device_law, table, trials):
     return sum(device_law(name, None) for name in table.kernels) * (2 + 2 * trials)
 
 
-def quiet_calibrate(*arguments, **options):
-    calibration = calibrate(*arguments, **options)
-    assert calibration.fit.status.valid
-    return calibration
-
-
 @pytest.mark.parametrize(
     ("model", "truth", "share"), [(SUM, TRUE, 0.02), (HIDDEN, TRUE_HIDDEN, 0.1), (EDGE, TRUE_EDGE, 0.4)]
 )
-def test_the_law_is_found_and_the_budget_kept(kernels, table, model, truth, share):
-    times = law(model, truth, table)
+def test_the_law_is_found_and_the_budget_kept(kernels, table, model, truth, share, tmp_path):
+    times, spent, seen = law(model, truth, table), Counter(), []
     budget = share * full_time(times, table, FEW.trials)
     # An edge is known from few kernels only: it needs better timings for the same precision.
-    spent = Counter()
     device = metered(times, spent, noise=1e-5 if model is EDGE else 1e-3)
-    found = quiet_calibrate(model, kernels, device=device, timing=FEW, budget_s=budget)
+    run = RunOptions(progress=lambda *step: seen.append(step))
+    found = calibrate(model, kernels, device=device, timing=FEW, budget_s=budget, run=run)
+    assert found.fit.status.valid
     assert dict(found.params) == pytest.approx(truth, rel=0.03)
     assert spent.total() <= budget
-    assert found.options["device_time_spent_s"] == pytest.approx(spent.total(), rel=0.02)
-    assert found.options["chosen_kernels"] == len(found.fit.kernels) == len(spent)
-    assert len(found.fit.kernels) >= len(truth)
+    # The file says what was chosen from what.
+    found.save(tmp_path / "c.yaml")
+    facts = Calibration.load(tmp_path / "c.yaml").options
+    assert facts["device_time_budget_s"] == pytest.approx(budget)
+    assert facts["device_time_spent_s"] == pytest.approx(spent.total(), rel=0.02)
+    assert facts["chosen_kernels"] == len(found.fit.kernels) == len(spent) >= len(truth)
+    assert facts["pool_kernels"] == len(kernels)
+    assert {"matmul_sq: 10", "empty: 5"} <= set(facts["pool"])
+    assert facts["choice"].startswith("D-optimal")
+    # Progress goes forward and names the batch.
+    batches = [step for step in seen if step[2].startswith("batch")]
+    assert "batch 1" in {what.partition(",")[0] for _, _, what in batches}
+    assert all(0 <= done <= total for done, total, _ in batches)
+    # The same kernels are chosen each time.
+    again = calibrate(model, kernels, device=device, timing=FEW, budget_s=budget)
+    assert again.fit.kernels == found.fit.kernels
+    assert dict(again.params) == dict(found.params)
 
 
 def test_a_large_budget_measures_everything_as_often_as_asked(kernels, table):
@@ -128,27 +137,15 @@ def test_a_large_budget_measures_everything_as_often_as_asked(kernels, table):
         return run(launches)
 
     timing = TimingOptions(trials=12, min_trials=3, warmups=0, budget_s=100.0)
-    found = quiet_calibrate(
+    found = calibrate(
         SUM, kernels, device=ScriptedDevice(times, noise=0.5, on_run=counted), timing=timing, budget_s=1e4
     )
     assert set(trials) == set(table.kernels)
     assert min(trials.values()) >= 12
     assert found.options["ended"] == "everything fits into the budget"
-    everything = quiet_calibrate(SUM, kernels, device=FakeDevice(times), timing=timing)
-    exact = quiet_calibrate(SUM, kernels, device=FakeDevice(times), timing=timing, budget_s=1e4)
+    everything = calibrate(SUM, kernels, device=FakeDevice(times), timing=timing)
+    exact = calibrate(SUM, kernels, device=FakeDevice(times), timing=timing, budget_s=1e4)
     assert dict(exact.params) == pytest.approx(dict(everything.params), rel=1e-6)
-
-
-def test_the_file_says_what_was_chosen_from_what(kernels, table, tmp_path):
-    device = FakeDevice(law(SUM, TRUE, table))
-    quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=0.02).save(tmp_path / "c.yaml")
-    facts = Calibration.load(tmp_path / "c.yaml").options
-    assert facts["device_time_budget_s"] == 0.02
-    assert 0 < facts["device_time_spent_s"] <= 0.02
-    assert facts["pool_kernels"] == len(kernels)
-    assert {"matmul_sq: 10", "empty: 5"} <= set(facts["pool"])
-    assert facts["batches"] >= 2
-    assert facts["choice"].startswith("D-optimal")
 
 
 def test_disturbed_samples_are_told_of(kernels, table, tmp_path):
@@ -178,18 +175,6 @@ def test_kernels_that_fail_are_replaced_by_others(kernels, table):
     assert not {label for label, _ in found.dropped} & set(found.fit.kernels)
 
 
-def test_when_all_fail_the_reason_is_told(kernels):
-    def fail(label, _):
-        msg = f"{label}: lost"
-        raise MeasurementError(msg)
-
-    with (
-        pytest.warns(PerflexWarning),
-        pytest.raises(CalibrationError, match=r"none of the kernels could be timed .*: lost"),
-    ):
-        calibrate(SUM, kernels, device=FakeDevice(fail), timing=FEW, budget_s=1.0)
-
-
 def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(kernels, table):
     """Every parameter a hundred times its rough value: the first batch is told from its launches, not from guesses."""
     slow = {name: 100 * value for name, value in TRUE.items()}
@@ -197,7 +182,7 @@ def test_a_kernel_far_slower_than_guessed_does_not_burst_the_budget(kernels, tab
     spent = Counter()
     device = metered(times, spent)
     budget = 0.1 * full_time(times, table, FEW.trials)
-    found = quiet_calibrate(SUM, kernels, device=device, timing=FEW, budget_s=budget)
+    found = calibrate(SUM, kernels, device=device, timing=FEW, budget_s=budget)
     assert dict(found.params) == pytest.approx(slow, rel=1e-3)
     assert spent.total() <= budget
 
@@ -212,35 +197,21 @@ def test_too_small_a_budget_names_parameters_and_what_it_takes(kernels, table):
     assert caught.value.parameters
 
 
-def test_a_pool_that_determines_too_little_is_refused(kernels):
+def test_pools_and_budgets_that_cannot_do_are_refused(kernels):
+    def fail(label, _):
+        msg = f"{label}: lost"
+        raise MeasurementError(msg)
+
+    with pytest.warns(PerflexWarning), pytest.raises(CalibrationError, match=r"none of the kernels could be.*: lost"):
+        calibrate(SUM, kernels, device=FakeDevice(fail), timing=FEW, budget_s=1.0)
+    unused = FakeDevice(lambda *_: pytest.fail("measured"))
     only = [kernel for kernel in kernels if kernel.generator == "matmul_sq"]
     with pytest.raises(CalibrationError, match=r"no choice of kernels determines p_group.*p_store"):
         # Known before anything was measured, for the model is linear.
-        calibrate(SUM, only[:4], device=FakeDevice(lambda *_: pytest.fail("measured")), timing=FEW, budget_s=10.0)
-
-
-@pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
-def test_budgets_that_are_none(kernels, budget):
-    with pytest.raises(CalibrationError, match="positive number of seconds"):
-        calibrate(SUM, kernels, device=FakeDevice(lambda *_: 1.0), budget_s=budget)
-
-
-def test_the_same_kernels_are_chosen_each_time(kernels, table):
-    device = FakeDevice(law(HIDDEN, TRUE_HIDDEN, table), noise=0.02)
-    first, second = (quiet_calibrate(HIDDEN, kernels, device=device, timing=FEW, budget_s=0.03) for _ in range(2))
-    assert first.fit.kernels == second.fit.kernels
-    assert dict(first.params) == dict(second.params)
-
-
-def test_progress_goes_forward_and_names_the_batch(kernels, table):
-    seen = []
-    device = FakeDevice(law(SUM, TRUE, table))
-    calibrate(
-        SUM, kernels, device=device, timing=FEW, budget_s=0.02, run=RunOptions(progress=lambda *step: seen.append(step))
-    )
-    batches = [step for step in seen if step[2].startswith("batch")]
-    assert {"batch 1", "batch 2"} <= {what.partition(",")[0] for _, _, what in batches}
-    assert all(0 <= done <= total for done, total, _ in batches)
+        calibrate(SUM, only[:4], device=unused, timing=FEW, budget_s=10.0)
+    for budget in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(CalibrationError, match="positive number of seconds"):
+            calibrate(SUM, kernels, device=unused, budget_s=budget)
 
 
 @pytest.mark.parametrize(

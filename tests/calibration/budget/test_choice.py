@@ -72,25 +72,6 @@ def test_units_of_parameters_do_not_matter():
     assert choose(rows * units, cost, budget, known * units) == choose(rows, cost, budget, known)
 
 
-def test_a_budget_for_everything_takes_everything():
-    rows, cost, _, known = problem(1)
-    assert sorted(choose(rows, cost, float(cost.sum()) * (1 + 1e-9), known)) == list(range(len(rows)))
-
-
-def test_far_better_than_chance():
-    chance = np.random.default_rng(4)
-    rows = chance.exponential(size=(120, 8)) * (chance.random((120, 8)) < 0.4)
-    cost = chance.lognormal(0.0, 1.5, 120)
-    budget = 0.1 * cost.sum()
-    found = choose(rows, cost, budget, rows[:0])
-    for _ in range(10):
-        some = []
-        for row in map(int, chance.permutation(120)):
-            if cost[[*some, row]].sum() <= budget:
-                some.append(row)
-        assert efficiency(rows, some, found, rows[:0]) < 0.7
-
-
 def test_the_cheapest_basis_is_the_cheapest():
     for case in range(20):
         rows, cost, _, _ = problem(case)
@@ -104,17 +85,15 @@ def test_the_cheapest_basis_is_the_cheapest():
     assert sorted(cheapest_basis(exact, np.array([3, 1, 2, 5, 4, 9, 8, 7, 6.0]), np.zeros((0, 3)))) == [1, 4, 8]
 
 
-def test_known_rows_are_not_bought_again():
-    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    assert choose(rows, np.array([1.0, 5.0, 2.0]), 2.0, np.array([[3.0, 0.0]])) == [2]
-
-
 def test_a_budget_too_small_for_every_parameter_takes_the_cheapest_of_those_rows():
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
     cost = np.array([0.1, 0.2, 7.0, 9.0])
     assert choose(rows, cost, 1.0, rows[:0]) == [0, 1]
     assert undetermined(rows[:2]) == [2]
     assert choose(rows, cost, 7.4, rows[:0]) == [0, 1, 2]
+    # Known rows are not bought again.
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert choose(rows, np.array([1.0, 5.0, 2.0]), 2.0, np.array([[3.0, 0.0]])) == [2]
 
 
 def test_elasticities_are_shares_of_the_time():
