@@ -19,27 +19,15 @@ TRUTH = np.array([1e-9, 3e-10, 2e-8])
 GENERATORS, EACH = 30, 4
 
 
-def shared_errors(random, count):
-    """Return errors with heavy tails, as of models that leave something out now and then."""
-    return 0.2 * random.standard_t(4, size=count)
-
-
-def counts_of(random, rows):
-    return 10 ** random.uniform(3, 6, (rows, 3)) * [1.0, 3.0, 0.05]
-
-
 def table_of(seed):
+    """Return times with heavy tails, as where models leave something out of a generator's kernels now and then."""
     random = np.random.default_rng(seed)
-    counts = counts_of(random, GENERATORS * EACH)
-    shared = np.repeat(shared_errors(random, GENERATORS), EACH)
+    counts = 10 ** random.uniform(3, 6, (GENERATORS * EACH, 3)) * [1.0, 3.0, 0.05]
+    shared = np.repeat(0.2 * random.standard_t(4, size=GENERATORS), EACH)
     seconds = (counts @ TRUTH) * np.exp(shared + 0.02 * random.normal(size=len(counts)))
     owners = tuple(f"make{i // EACH}" for i in range(len(counts)))
     labels = tuple(f"{owner}(n={i})" for i, owner in enumerate(owners))
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]), groups=owners)
-
-
-def calibrated(seed):
-    return fitted(MODEL, table_of(seed), loss="soft_l1")
 
 
 @pytest.mark.parametrize("loss", ["squared", "soft_l1"])

@@ -83,14 +83,6 @@ def table_of_law(folder):
     return write(folder, "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("column", "unit"), [("seconds", 1.0), ("time_s", 1.0), ("time_ms", 1e-3), ("time_us", 1e-6), ("time_ns", 1e-9)]
-)
-def test_units_of_times(column, unit, tmp_path):
-    (row,) = load_times(write(tmp_path, f"kernel,n,{column}\nsquare,64,3.5\n"), KERNELS).rows
-    assert row.seconds == pytest.approx(3.5 * unit)
-
-
 def test_a_known_law_is_found_in_a_table(tmp_path):
     path = table_of_law(tmp_path)
     times = load_times(path, KERNELS)
@@ -101,6 +93,39 @@ def test_a_known_law_is_found_in_a_table(tmp_path):
     assert calibration.options["times_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert calibration.sub_group_size == 32
     assert calibration.fit.kernels[0] == "tiled(tile=8, prefetch=False, n=32)"
+    # Gathered values are fitted like measured ones.
+    values = gather_feature_values(MODEL.all_features(), times=times, sub_group_size=16)
+    assert (values.device, values.sub_group_size, len(values)) == ("a cluster's GPU", 16, 12)
+    assert dict(fit_model(MODEL, values)) == pytest.approx({**TRUE, "p_madd": TRUE["p_madd"] / 2}, rel=1e-6)
+
+
+def test_units_of_times_and_columns_that_nothing_uses(tmp_path):
+    units = {"seconds": 1.0, "time_s": 1.0, "time_ms": 1e-3, "time_us": 1e-6, "time_ns": 1e-9}
+    for column, unit in units.items():
+        (row,) = load_times(write(tmp_path, f"kernel,n,{column}\nsquare,64,3.5\n"), KERNELS).rows
+        assert row.seconds == pytest.approx(3.5 * unit)
+    path = write(tmp_path, "kernel,n,N,seconds,host\nsquare,64,64,1,node7\n")
+    with pytest.warns(PerflexWarning, match="no kernel has a size or argument called N, host"):
+        load_times(path, KERNELS)
+
+
+def test_functions_of_users(tmp_path):
+    code = "__kernel void twice(int n, __global float *x) { if (get_global_id(0) < n) x[get_global_id(0)] *= 2; }\n"
+    made = {"twice": lambda: source_kernel(code, "twice", local=(64,), global_size=("n",))}
+    times = load_times(write(tmp_path, "kernel,n,seconds\ntwice,4096,1e-6\ntwice,8192,2e-6\n"), made)
+    table = gather_feature_values(["f_cl_wall_time", "f_op_float32_mul"], times=times)
+    assert table.kernels == ("twice(n=4096)", "twice(n=8192)")
+    # Of sub-groups of 32.
+    assert table.column("f_op_float32_mul").tolist() == [128, 256]
+    with pytest.raises(ZeroDivisionError) as caught:
+        load_times(write(tmp_path, "kernel,n,seconds\nbroken,64,1\n"), KERNELS)
+    assert "log.csv, line 2: this was raised while kernel 'broken' was made" in caught.value.__notes__[0]
+    # A module gives its own functions only.
+    module = types.ModuleType("mine")
+    exec("from pathlib import Path\nfrom os import getcwd\ndef _hidden(): ...\n", module.__dict__)  # noqa: S102
+    for name in ("getcwd", "_hidden", "Path"):
+        with pytest.raises(FileFormatError, match="no kernel is called"):
+            load_times(write(tmp_path, f"kernel,seconds\n{name},1\n"), module)
 
 
 def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path):
@@ -119,14 +144,6 @@ def test_all_that_predicts_works_with_it_and_what_launches_refuses(tmp_path):
     assert len(diagnose(calibration).kernels) == 12
     with pytest.raises(DeviceError, match=r"a cluster's GPU in log\.csv, measured elsewhere"):
         rank({"a": kernel}, calibration, {"n": 64}, time=True)
-
-
-def test_gathered_values_are_fitted_like_measured_ones(tmp_path):
-    times = load_times(table_of_law(tmp_path), KERNELS)
-    values = gather_feature_values(MODEL.all_features(), times=times, sub_group_size=16)
-    assert (values.device, values.sub_group_size, len(values)) == ("a cluster's GPU", 16, 12)
-    assert dict(fit_model(MODEL, values)) == pytest.approx({**TRUE, "p_madd": TRUE["p_madd"] / 2}, rel=1e-6)
-    assert set(values.groups) == {"tiled"}
 
 
 def test_labels_and_tags_name_generators_kernels(tmp_path):
@@ -174,16 +191,6 @@ def test_what_rows_state_beside_the_time(tmp_path):
     assert stated.column("f_registers").tolist() == [32]
 
 
-def test_kernels_of_source_code(tmp_path):
-    code = "__kernel void twice(int n, __global float *x) { if (get_global_id(0) < n) x[get_global_id(0)] *= 2; }\n"
-    made = {"twice": lambda: source_kernel(code, "twice", local=(64,), global_size=("n",))}
-    times = load_times(write(tmp_path, "kernel,n,seconds\ntwice,4096,1e-6\ntwice,8192,2e-6\n"), made)
-    table = gather_feature_values(["f_cl_wall_time", "f_op_float32_mul"], times=times)
-    assert table.kernels == ("twice(n=4096)", "twice(n=8192)")
-    # Of sub-groups of 32.
-    assert table.column("f_op_float32_mul").tolist() == [128, 256]
-
-
 def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path):
     text = (
         "\ufeff,kernel,n,seconds,device,role\r\n0,square,64,1,a,cal\r\n1,square,96,2,b,cal\r\n2,square,32,4,b,study\r\n"
@@ -199,12 +206,6 @@ def test_packed_tables_spreadsheets_marks_and_chosen_rows(tmp_path):
         load_times(path, KERNELS, device="c")
     with pytest.raises(FileFormatError, match="no column 'rolle'"):
         load_times(path, KERNELS, only={"rolle": "cal"})
-
-
-def test_columns_that_nothing_uses_are_named(tmp_path):
-    path = write(tmp_path, "kernel,n,N,seconds,host\nsquare,64,64,1,node7\n")
-    with pytest.warns(PerflexWarning, match="no kernel has a size or argument called N, host"):
-        load_times(path, KERNELS)
 
 
 _BAD = {
@@ -242,20 +243,6 @@ def test_bad_tables_are_errors_that_name_the_line(text, tmp_path):
         load_times(write(tmp_path, text), KERNELS)
     assert str(tmp_path / "log.csv") in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_errors_of_a_users_function_name_the_row(tmp_path):
-    with pytest.raises(ZeroDivisionError) as caught:
-        load_times(write(tmp_path, "kernel,n,seconds\nbroken,64,1\n"), KERNELS)
-    assert "log.csv, line 2: this was raised while kernel 'broken' was made" in caught.value.__notes__[0]
-
-
-def test_a_module_gives_its_own_functions_only(tmp_path):
-    module = types.ModuleType("mine")
-    exec("from pathlib import Path\nfrom os import getcwd\ndef _hidden(): ...\n", module.__dict__)  # noqa: S102
-    for name in ("getcwd", "_hidden", "Path"):
-        with pytest.raises(FileFormatError, match="no kernel is called"):
-            load_times(write(tmp_path, f"kernel,seconds\n{name},1\n"), module)
 
 
 def test_times_in_hand_need_no_file():

@@ -105,15 +105,6 @@ TRACE = (
 )
 
 
-def test_a_trace_of_nsys(tmp_path):
-    noise = "\nNOTICE: Existing SQLite export found\n\nProcessing [x.sqlite] with [cuda_gpu_trace.py]...\n"
-    times = read(tmp_path, noise + TRACE)
-    assert [(row.name, row.registers, row.seconds) for row in times.rows] == [
-        ("saxpy(n=64)", 16, pytest.approx(7072e-9))
-    ]
-    assert times.device == "NVIDIA H100 (0)"
-
-
 @pytest.mark.parametrize(
     ("head", "row", "seconds"),
     [
@@ -122,7 +113,12 @@ def test_a_trace_of_nsys(tmp_path):
         ("Time(%),Total Time (us),Instances,Average,Minimum,Name", "50.0,1200,4,300.0,9", 300e-6),
     ],
 )
-def test_a_summary_of_nsys(head, row, seconds, tmp_path):
+def test_a_trace_and_a_summary_of_nsys(head, row, seconds, tmp_path):
+    noise = "\nNOTICE: Existing SQLite export found\n\nProcessing [x.sqlite] with [cuda_gpu_trace.py]...\n"
+    times = read(tmp_path, noise + TRACE)
+    (one,) = times.rows
+    assert (one.name, one.registers, one.seconds) == ("saxpy(n=64)", 16, pytest.approx(7072e-9))
+    assert times.device == "NVIDIA H100 (0)"
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n90.0,10000,2,5000.0,cudaMalloc\n\n"
     text = f"{other}{head},n\n{row},saxpy,64\n\nProcessing [x.sqlite] with [nvtx_sum.py]... \nTime (%),Style\n1,2\n"
     assert [one.seconds for one in read(tmp_path, text).rows] == [pytest.approx(seconds)]
@@ -166,19 +162,16 @@ def test_what_cannot_be_read_says_what_to_do(text, message, tmp_path):
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_files_that_are_no_tables(tmp_path):
+    for name, message in (
         ("a.ncu-rep", "ncu --import a.ncu-rep --page raw --csv > times.csv"),
         ("a.nsys-rep", "nsys stats --report cuda_gpu_trace --format csv a.nsys-rep"),
         ("a.sqlite", "--format csv a.sqlite"),
         ("a.json", "perflex prune-table reads what tuners write"),
-    ],
-)
-def test_files_that_are_no_tables(name, message, tmp_path):
-    (tmp_path / name).write_bytes(b"\0\1")
-    with pytest.raises(FileFormatError, match=message):
-        load_times(tmp_path / name, KERNELS)
+    ):
+        (tmp_path / name).write_bytes(b"\0\1")
+        with pytest.raises(FileFormatError, match=message):
+            load_times(tmp_path / name, KERNELS)
 
 
 def test_a_table_of_ones_own_may_have_such_words(tmp_path):

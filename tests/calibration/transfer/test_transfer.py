@@ -131,15 +131,6 @@ def test_kernels_timed_elsewhere_are_marked(world):
     assert widths[1] > widths[0]
 
 
-def test_without_samples_it_says_so(world):
-    sources, table, _ = world
-    with pytest.warns(PerflexWarning, match="no sample of this device"):
-        found = transfer(sources)
-    assert "no sample of this device" in found.predict_rows(table).doubts[0]
-    assert "no sample of this device" in repr(found)
-    assert len(found.fit.kernels) == 0
-
-
 def test_a_device_unlike_all_sources_is_flagged(world):
     sources, table, order = world
     strange = _slower(table, 1.0)
@@ -168,15 +159,6 @@ def test_files_keep_everything(world, count, tmp_path):
     assert read.fit.interval("p_0") == pytest.approx(found.fit.interval("p_0"))
 
 
-def test_damaged_limits_are_named(world, tmp_path):
-    path = tmp_path / "new.yaml"
-    _transferred(world[0], None).save(path)
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("  limits:\n", "  limits:\n  - 1.0\n"), encoding="utf-8")
-    with pytest.raises(FileFormatError, match=r"transferred\.limits"):
-        Calibration.load(path)
-
-
 def test_suggestions_tell_more_than_chance(world):
     sources, table, order = world
     start = _transferred(sources, None)
@@ -197,7 +179,7 @@ def _log_width(calibration, table):
     return float(np.mean(np.log(found.high / found.low))) / calibration.transferred.half_width(0.95)
 
 
-def test_refusals(world):
+def test_refusals_and_doubts(world, tmp_path):
     sources, table, _ = world
     with pytest.raises(CalibrationError, match="there are no sources"):
         transfer([])
@@ -207,30 +189,27 @@ def test_refusals(world):
         suggest_samples(_transferred(sources, None), table, 121)
     with pytest.raises(CalibrationError, match="not above zero"):
         transfer(sources, _slower(table, 0.0))
+    with pytest.warns(PerflexWarning, match="no sample of this device"):
+        found = transfer(sources)
+    assert "no sample of this device" in found.predict_rows(table).doubts[0]
+    assert "no sample of this device" in repr(found)
+    found.save(tmp_path / "new.yaml")
+    text = (tmp_path / "new.yaml").read_text(encoding="utf-8")
+    (tmp_path / "new.yaml").write_text(text.replace("  limits:\n", "  limits:\n  - 1.0\n"), encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"transferred\.limits"):
+        Calibration.load(tmp_path / "new.yaml")
 
 
 def test_zero_in_some_sources_counts_as_small():
-    devices = simulated_devices(4, 3, EXACT)
-    whole = devices.calibrations(3)
-    values = [source.fit for source in whole]
-    free = [replace(source, table=source.table.take([])) for source in whole]
-    zero = replace(
-        values[0], parameters=(msgspec.structs.replace(values[0].parameters[0], value=0.0), *values[0].parameters[1:])
-    )
-    prior = shared_prior([replace(free[0], fit=zero), *free[1:]])[0]
-    small = min(values[1]["p_0"], values[2]["p_0"]) / 3
-    expected = np.mean(np.log([small, values[1]["p_0"], values[2]["p_0"]]))
-    assert prior["p_0"].mean == pytest.approx(expected)
-    nothing = [
-        replace(
-            s,
-            fit=replace(
-                s.fit, parameters=(msgspec.structs.replace(s.fit.parameters[0], value=0.0), *s.fit.parameters[1:])
-            ),
-        )
-        for s in free
-    ]
-    assert shared_prior(nothing)[0]["p_0"].held_at_zero
+    def zero(source):
+        first, *rest = source.fit.parameters
+        return replace(source, fit=replace(source.fit, parameters=(msgspec.structs.replace(first, value=0.0), *rest)))
+
+    free = [replace(one, table=one.table.take([])) for one in simulated_devices(4, 3, EXACT).calibrations(3)]
+    prior = shared_prior([zero(free[0]), *free[1:]])[0]
+    others = [source.fit["p_0"] for source in free[1:]]
+    assert prior["p_0"].mean == pytest.approx(np.mean(np.log([min(others) / 3, *others])))
+    assert shared_prior([zero(source) for source in free])[0]["p_0"].held_at_zero
 
 
 @pytest.mark.slow
