@@ -32,10 +32,14 @@ def measured(seed, apart, *, noise=0.05, rows=30):
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]))
 
 
-def fitted(seed, apart, **options):
+def quietly(model, table):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        return fit_model(MODEL, measured(seed, apart, **options))
+        return fit_model(model, table)
+
+
+def fitted(seed, apart, **options):
+    return quietly(MODEL, measured(seed, apart, **options))
 
 
 @pytest.mark.parametrize(("apart", "rows"), [(0.005, 30), (None, 140)])
@@ -48,6 +52,8 @@ def test_intervals_of_costs_hold_them(apart, rows):
 
 
 def test_a_bound_hides_neither_costs_nor_the_pair():
+    with pytest.warns(PerflexWarning, match=r"hardly separate p_a, p_b \(condition number \d+ without bounds\)"):
+        assert "hardly separated: p_a, p_b" in repr(fit_model(MODEL, measured(0, 0.005)))
     seen = 0
     for seed in range(6):
         fit = fitted(seed, 0.005)
@@ -62,12 +68,6 @@ def test_a_bound_hides_neither_costs_nor_the_pair():
             assert low < 1e-9 < high < 2.2e-9
             assert high - low > 1.5e-9
     assert seen > 2
-
-
-def test_the_pair_is_named_in_a_warning():
-    with pytest.warns(PerflexWarning, match=r"hardly separate p_a, p_b \(condition number \d+ without bounds\)"):
-        found = fit_model(MODEL, measured(0, 0.005))
-    assert "hardly separated: p_a, p_b" in repr(found)
 
 
 def test_separated_costs_are_not_called_collinear():
@@ -149,21 +149,32 @@ def test_repeatability_comes_before_spread():
     assert table.noise is None
 
 
+def test_an_interval_of_a_rate_is_that_of_its_cost():
+    table = measured(0, None)
+    rates = Model(OUTPUT, f"p_a * {FEATURES[0]} + {FEATURES[1]} / p_b + p_c * {FEATURES[2]}")
+    low, high = quietly(MODEL, table).interval("p_b")
+    assert quietly(rates, table).interval("p_b") == pytest.approx((1 / high, 1 / low), rel=1e-4)
+
+
+def two_costs(model, truth, seed, rows, decades):
+    """Return a fit to times that a law of the counts of two features gives, with noise."""
+    random = np.random.default_rng(seed)
+    counts = 10 ** random.uniform(*decades, (rows, 2))
+    seconds = truth(counts) * (1 + 0.05 * random.normal(size=rows))
+    names = (OUTPUT, *FEATURES[:2])
+    return quietly(model, FeatureTable(OUTPUT, names, tuple(map(str, range(rows))), np.column_stack([seconds, counts])))
+
+
 def test_all_that_is_hidden_has_an_interval_below_one():
     model = Model(OUTPUT, f"partial_overlap(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, 5.0, p_hidden)")
     held, inside = 0, 0
-    for seed in range(8):
-        random = np.random.default_rng(seed)
-        counts = 10 ** random.uniform(4, 5, (40, 2))
+
+    def truth(counts):
         inputs = dict(zip(FEATURES, counts.T, strict=False))
-        seconds = model.evaluate({"p_a": 1e-9, "p_b": 1e-9, "p_hidden": 1.0}, inputs) * (
-            1 + 0.05 * random.normal(size=40)
-        )
-        labels = tuple(map(str, range(40)))
-        table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerflexWarning)
-            fit = fit_model(model, table)
+        return model.evaluate({"p_a": 1e-9, "p_b": 1e-9, "p_hidden": 1.0}, inputs)
+
+    for seed in range(8):
+        fit = two_costs(model, truth, seed, 40, (4, 5))
         low, high = fit.interval("p_hidden")
         assert 0.8 < low < fit["p_hidden"] <= high <= 1.0
         held += "p_hidden" in fit.at_bound
@@ -172,25 +183,9 @@ def test_all_that_is_hidden_has_an_interval_below_one():
     assert inside >= 6
 
 
-def test_an_interval_of_a_rate_is_that_of_its_cost():
-    table = measured(0, None)
-    rates = Model(OUTPUT, f"p_a * {FEATURES[0]} + {FEATURES[1]} / p_b + p_c * {FEATURES[2]}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerflexWarning)
-        costs, found = (fit_model(model, table) for model in (MODEL, rates))
-    low, high = costs.interval("p_b")
-    assert found.interval("p_b") == pytest.approx((1 / high, 1 / low), rel=1e-4)
-
-
 def test_a_sharpness_that_only_may_be_larger_is_not_near_zero():
     model = Model(OUTPUT, f"smooth_max(p_a * {FEATURES[0]}, p_b * {FEATURES[1]}, p_sharp)")
-    random = np.random.default_rng(0)
-    counts = 10 ** random.uniform(4, 6, (48, 2))
-    seconds = (counts * 1e-9).max(axis=1) * (1 + 0.05 * random.normal(size=48))
-    labels = tuple(map(str, range(48)))
-    table = FeatureTable(OUTPUT, (OUTPUT, *FEATURES[:2]), labels, np.column_stack([seconds, counts]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerflexWarning)
-        low, high = fit_model(model, table).interval("p_sharp")
+    fit = two_costs(model, lambda counts: (counts * 1e-9).max(axis=1), 0, 48, (4, 6))
     # The times are those of a maximum, which the largest sharpness stands for.
+    low, high = fit.interval("p_sharp")
     assert 1.0 < low < high == pytest.approx(1000.0)

@@ -53,6 +53,8 @@ def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed, launch, nonnegativ
     in_costs = quietly(
         Model(OUTPUT, f"{before}smooth_max({', '.join(PRODUCTS)}, p_sharp)"), table, nonnegative=nonnegative
     )
+    assert [parameter.kind for parameter in in_rates.parameters][-4:] == ["rate", "rate", "rate", "shape"]
+    assert in_rates.parameter("p_0").unit == "f_vol_dram_load/s"
     for fit in (in_rates, in_costs):
         assert fit.status.valid
         assert 0 <= fit["p_sharp"] <= 1000
@@ -65,13 +67,6 @@ def test_a_hard_maximum_is_fitted_in_costs_and_in_rates(seed, launch, nonnegativ
     errors = [in_costs.parameter(f"p_{i}").standard_error / COSTS[i] for i in range(3)]
     relative = [in_rates.parameter(f"p_{i}").standard_error * COSTS[i] for i in range(3)]
     np.testing.assert_allclose(relative, errors, rtol=0.1)
-
-
-def test_rates_have_units_and_are_told_apart_from_costs():
-    costs = costs_of(1)
-    fit = fit_model(Model(OUTPUT, f"smooth_max({RATES}, p_sharp)"), measured(costs.max(axis=1), costs))
-    assert [parameter.kind for parameter in fit.parameters] == ["rate", "rate", "rate", "shape"]
-    assert fit.parameter("p_0").unit == "f_vol_dram_load/s"
 
 
 def test_a_rate_that_no_kernel_shows_is_finite_and_at_its_bound():

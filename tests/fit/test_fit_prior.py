@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from perflex import FeatureTable, FitOptions, Model, fit_model
+from perflex import FeatureTable, Model
 from perflex.errors import CalibrationError
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior
@@ -83,18 +83,8 @@ def test_one_row_of_one_cost_is_a_weighted_mean():
 
 
 def test_a_parameter_held_at_zero_stays():
-    prior = Prior({**PRIOR, "p_c": ParameterPrior(-math.inf, 0.0)}, PRIOR.noise)
-    found = fit_with_prior(MODEL, _table(12), prior)
-    assert found["p_c"] == 0.0
-    assert found.at_bound == ("p_c",)
-
-
-def test_many_rows_outweigh_the_prior():
-    table = _table(400)
-    found = fit_with_prior(MODEL, table, PRIOR, loss="soft_l1")
-    alone = fit_model(MODEL, table, FitOptions(nonnegative=True, loss="soft_l1"))
-    for name in ("p_a", "p_b"):
-        assert found[name] == pytest.approx(alone[name], rel=0.02)
+    found = fit_with_prior(MODEL, _table(12), Prior({**PRIOR, "p_c": ParameterPrior(-math.inf, 0.0)}, PRIOR.noise))
+    assert (found["p_c"], found.at_bound) == (0.0, ("p_c",))
 
 
 def test_refusals():
