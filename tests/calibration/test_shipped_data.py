@@ -33,9 +33,6 @@ def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_inter
         assert found.low < found.predicted < found.high
         times[name] = found.predicted
     assert times["T4"] > times["V100"] > times["H100-SXM"]
-
-
-def test_unknown_calibrations_are_refused_with_those_there_are():
     with pytest.raises(FileFormatError, match=f"there are {calibration_names()[0]}"):
         load_calibration("none")
 

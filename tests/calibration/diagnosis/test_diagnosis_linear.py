@@ -34,23 +34,16 @@ def variances(design):
     return np.diag(np.linalg.inv(scaled.T @ scaled)) * inverse_length(design) ** 2
 
 
-def test_studentised_residuals_take_the_variance_of_the_other_rows():
-    design, measured, fit = regression()
-    for row in range(ROWS):
-        rest = np.arange(ROWS) != row
-        other = design[rest] @ solve(design[rest], measured[rest]) - measured[rest]
-        variance = other @ other / (ROWS - 1 - COLUMNS)
-        expected = fit.residual[row] / np.sqrt(variance * (1 - fit.leverage[row]))
-        assert fit.studentised[row] == pytest.approx(expected, rel=1e-8)
-
-
-def test_cooks_distance_is_how_far_all_fitted_values_move():
+def test_studentised_residuals_and_cooks_distance_are_those_of_fits_without_each_row():
     design, measured, fit = regression()
     whole = design @ solve(design, measured)
     variance = fit.residual @ fit.residual / (ROWS - COLUMNS)
     for row in range(ROWS):
         rest = np.arange(ROWS) != row
-        moved = design @ solve(design[rest], measured[rest]) - whole
+        solution = solve(design[rest], measured[rest])
+        other, moved = design[rest] @ solution - measured[rest], design @ solution - whole
+        expected = fit.residual[row] / np.sqrt(other @ other / (ROWS - 1 - COLUMNS) * (1 - fit.leverage[row]))
+        assert fit.studentised[row] == pytest.approx(expected, rel=1e-8)
         assert fit.cooks_distance[row] == pytest.approx(moved @ moved / (COLUMNS * variance), rel=1e-7)
 
 

@@ -48,9 +48,8 @@ def test_the_parts_come_back():
     rng = np.random.default_rng(3)
     devices, programs, kernels = 6, 40, 8
     truth = {"program": 0.2, "kernel": 0.1, "program_on_device": 0.08, "kernel_on_device": 0.05}
-    values = rng.normal(0, truth["program"], programs).repeat(kernels) + rng.normal(
-        0, truth["kernel"], programs * kernels
-    )
+    values = rng.normal(0, truth["program"], programs).repeat(kernels)
+    values = values + rng.normal(0, truth["kernel"], programs * kernels)
     here = rng.normal(0, truth["program_on_device"], (devices, programs)).repeat(kernels, axis=1)
     values = values + here + rng.normal(0, truth["kernel_on_device"], (devices, programs * kernels))
     found = components_of(_residuals(values, kernels, programs), APART)
