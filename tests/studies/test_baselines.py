@@ -6,7 +6,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, UnsupportedKernelError
 from perflex.studies.evaluation.baselines import (
     KNOWLEDGE,
     Peaks,
@@ -52,6 +52,18 @@ def test_work_is_counted_over_all_work_items():
     # Work-items of a group that has no full rows count, for they are started; operations do not.
     assert work_of(updated_rows(), {"n": 65}).items == 80
     assert work_of(updated_rows(), {"n": 65}).operations == 2 * 65 * 3
+
+
+def test_work_needs_no_footprint(monkeypatch):
+    """Footprints of scattered subscripts take long or are refused; operations and work-items are known all the same."""
+
+    def refuse(*_):
+        raise UnsupportedKernelError("no footprint")  # noqa: EM101
+
+    monkeypatch.setattr("perflex.features.counting.counts.ScopCounts.footprint_among", refuse)
+    assert work_of(updated_rows(), {"n": 64}) == Work(items=64, operations=2 * 64 * 3)
+    with pytest.raises(UnsupportedKernelError, match="no footprint"):
+        distinct_bytes_of(updated_rows(), {"n": 64})
 
 
 def test_a_timing_is_scaled_by_one_count():
