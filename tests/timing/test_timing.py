@@ -64,22 +64,17 @@ def test_times_follow_the_law_in_the_order_of_the_jobs():
     assert measure([], FakeDevice(law)) == []
 
 
-def test_time_and_spread_come_from_the_samples():
-    device = FakeDevice(law, noise=0.2, seed=5)
-    [median] = timings(measure(jobs(100), device, TimingOptions(precision=0)))
-    assert median.seconds == np.median(median.samples)
-    low, high = np.percentile(median.samples, [25, 75])
-    assert median.spread == pytest.approx((high - low) / median.seconds)
-    assert min(median.samples) >= 1e-4
-
-
-def test_noise_of_a_kernel_depends_on_the_seed_only():
-    options = TimingOptions(precision=0, trials=20)
-    together = timings(measure(jobs(100, 200), FakeDevice(law, noise=0.1, seed=1), options))
-    alone = timings(measure(jobs(200), FakeDevice(law, noise=0.1, seed=1), options))
-    other = timings(measure(jobs(200), FakeDevice(law, noise=0.1, seed=2), options))
+def test_time_and_spread_come_from_the_samples_and_noise_from_the_seed():
+    together, alone, other = (
+        timings(measure(jobs(*sizes), FakeDevice(law, noise=0.2, seed=seed), TimingOptions(precision=0, trials=20)))
+        for sizes, seed in (((100, 200), 1), ((200,), 1), ((200,), 2))
+    )
     assert together[1] == alone[0]
     assert other[0].samples != alone[0].samples
+    assert alone[0].seconds == np.median(alone[0].samples)
+    low, high = np.percentile(alone[0].samples, [25, 75])
+    assert alone[0].spread == pytest.approx((high - low) / alone[0].seconds)
+    assert min(alone[0].samples) >= 2e-4
 
 
 def test_long_kernels_get_fewer_trials():

@@ -32,13 +32,6 @@ def test_ranks_are_the_innermost_that_the_binomial_distribution_allows(level):
         assert interval_ranks(count, level) == expected, count
 
 
-def test_too_few_samples_have_no_interval():
-    for count in (1, 5):
-        found = estimate(np.linspace(1, 2, count))
-        assert all(map(math.isnan, found.interval))
-        assert not found.known_to(0.9)
-
-
 @pytest.mark.parametrize("level", [0.95, 1 - 0.05 / 6, 0.999])
 def test_ranks_of_many_samples_hold_the_level(level):
     for count in (201, 250, 333, 1000, 4999):
@@ -148,3 +141,6 @@ def test_precision_is_half_the_interval_over_the_time():
     assert found.known_to(0.0197)
     assert not found.known_to(0.0195)
     assert not estimate(np.ones(9)).known_to(0)
+    # Too few samples have no interval.
+    assert all(map(math.isnan, estimate(np.linspace(1, 2, 5)).interval))
+    assert not estimate(np.linspace(1, 2, 5)).known_to(0.9)
