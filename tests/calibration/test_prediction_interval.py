@@ -277,6 +277,10 @@ def test_kernels_of_new_generators_are_inside():
     assert 0.9 <= np.mean(inside) <= 0.98
 
 
+def test_generators_that_agree_widen_nothing():
+    assert np.median([grouped(seed, 0.0)[0].between_generators.ratio for seed in range(5)]) < 0.5
+
+
 def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider():
     calibration, _ = grouped(0, 0.1)
     assert calibration.table is not None
