@@ -18,9 +18,10 @@ MEASURING = {
     "calibrate": "--budget 2s --accept-noise",
     "evaluate": "--model linear --trials 3 --accept-noise",
     "machine detect": "--quick",
+    "tune": "",
 }
 # Those that describe dozens of kernels, or fit a model many times.
-LONG = ("diagnose", "prune", "tune")
+LONG = ("diagnose", "prune")
 MOST_OPTIONS = 12
 
 
@@ -42,7 +43,8 @@ def examples():
     }
 
 
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in (*MEASURING, *LONG) else name for name in examples()]
+MARKS = dict.fromkeys(LONG, (pytest.mark.slow,)) | dict.fromkeys(MEASURING, (pytest.mark.slow, pytest.mark.machine))
+NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in examples()]
 
 
 @pytest.fixture

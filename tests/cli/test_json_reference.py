@@ -41,6 +41,10 @@ LONG = {
     "tune": f"{POCL} examples/matmul_space.py:space n=256 --budget 3",
     "evaluate": "matmul --out evaluation --trials 3 --accept-noise",
 }
+MARKS = {
+    name: [pytest.mark.slow] if name in {"diagnose", "prune"} else [pytest.mark.slow, pytest.mark.machine]
+    for name in LONG
+}
 # Commands whose JSON is described in words: a document of another reference, or lines.
 IN_WORDS = {"features", "machine list", "machine detect"}
 
@@ -87,7 +91,7 @@ def test_every_command_with_json_is_in_the_reference():
     assert documented().keys() == QUICK.keys() | LONG.keys()
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=MARKS[name]) for name in LONG)])
 def test_keys_are_those_of_the_reference(root, capfd, name):
     words = name.removesuffix(" --series").split() + (QUICK | LONG)[name].split()
     capfd.readouterr()
