@@ -258,10 +258,10 @@ def _wait_for_end(parent: int) -> None:
 
 
 @contextmanager
-def process_pool(workers: int | None, start_method: str) -> Iterator[ProcessPoolExecutor]:
+def process_pool(workers: int | None = None) -> Iterator[ProcessPoolExecutor]:
     """Give a pool whose workers end with this process, and at once where the block raises anything.
 
-    None is a worker for each processor; start methods are those of `multiprocessing.get_context`.
+    None is a worker for each processor.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
@@ -269,7 +269,7 @@ def process_pool(workers: int | None, start_method: str) -> Iterator[ProcessPool
     # Python's tracker, a process, removes the semaphores that killed processes leave, and warns of them.
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     with ProcessPoolExecutor(
-        workers, get_context(start_method), initializer=_end_worker_with_parent, initargs=(os.getpid(),)
+        workers, get_context("spawn"), initializer=_end_worker_with_parent, initargs=(os.getpid(),)
     ) as pool:
         try:
             yield pool

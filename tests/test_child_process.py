@@ -128,12 +128,11 @@ def test_stack_dumps_are_no_last_words():
 
 
 @pytest.mark.machine
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_an_interrupt_does_not_wait_for_a_pool(start_method):
+def test_an_interrupt_does_not_wait_for_a_pool():
     interrupt = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     began = time.monotonic()
     interrupt.start()
-    with pytest.raises(KeyboardInterrupt), process_pool(2, start_method) as pool:
+    with pytest.raises(KeyboardInterrupt), process_pool(2) as pool:
         pool.submit(time.sleep, 60).result()
     assert time.monotonic() - began < 10
 
@@ -142,16 +141,15 @@ POOL = """
 import os, time
 from perflex.child_process import process_pool
 
-with process_pool(2, {start_method!r}) as pool:
+with process_pool(2) as pool:
     print(pool.submit(os.getpid).result(), flush=True)
     pool.submit(time.sleep, 60).result()
 """
 
 
 @pytest.mark.machine
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_workers_of_a_pool_end_with_a_process_that_is_killed(start_method):
-    words = [sys.executable, "-c", POOL.format(start_method=start_method)]
+def test_workers_of_a_pool_end_with_a_process_that_is_killed():
+    words = [sys.executable, "-c", POOL]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         worker = int(parent.stdout.readline())
         parent.kill()

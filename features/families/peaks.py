@@ -294,8 +294,8 @@ def _local(run: _Run) -> float:
 def _atomic(run: _Run) -> float:
     """Return the time of updates of global memory, which the L2 cache does for all sub-groups of a launch together.
 
-    ``f_atomic_global`` counts what meets within a sub-group; here an element's queue is as long as its updates, whoever
-    makes them. Elements that depend on data are as many as the array may have, all updated equally often.
+    An element's queue is as long as its updates, whichever sub-group makes them. Elements that depend on data are as
+    many as the array may have, all updated equally often.
     """
     counts, seconds = counts_of(run.scop), 0.0
     clock = run.machine.need("clock_hz")

@@ -49,9 +49,9 @@ def operation_of_function(name: str) -> str:
     return name if name in OPERATIONS else f"call:{name}"
 
 
-def read_operation(identifier: str, prefix: str = "f_op_") -> tuple[str, str]:
-    """Return element type and operation of an identifier ``f_op_<dtype>_<operation>``, or with another prefix."""
-    dtype, _, kind = identifier.removeprefix(prefix).partition("_")
+def read_operation(identifier: str) -> tuple[str, str]:
+    """Return element type and operation of an identifier ``f_op_<dtype>_<operation>``."""
+    dtype, _, kind = identifier.removeprefix("f_op_").partition("_")
     for what, word, known in (("element type", dtype, DTYPES), ("operation", kind, OPERATIONS)):
         if word not in known and not (what == "operation" and _CALL.fullmatch(word)):
             near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)

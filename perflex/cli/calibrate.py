@@ -187,7 +187,7 @@ def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None,
             yield cluster, cluster
     elif ready.description.general:
         # Not forked: drivers and their threads may be at work in this process.
-        with process_pool(None, "spawn") as pool:
+        with process_pool() as pool:
             yield pool, None
     else:
         yield None, None

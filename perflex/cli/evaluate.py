@@ -229,7 +229,11 @@ def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool)
     # The last are kernels to predict, of which warnings tell; what is left out of these before is what baselines need.
     beside, targets = ("matmul_sq(", copy_kernel().name), len(result.study.sizes) * len(result.study.variants)
     skipped = evaluation.skipped[: len(evaluation.skipped) - (targets - len(result.points))]
-    lines = [f"no baseline from {label}: {why}" for label, why in skipped if label.startswith(beside)]
+    lines = [
+        f"no baseline from {label}: {why.removeprefix(f'{label}: ')}"
+        for label, why in skipped
+        if label.startswith(beside)
+    ]
     lines += [result.judgement] if result.judgement else []
     lines += noise_floor_lines(result.calibrations[result.model])
     if found["drift"] is not None:

@@ -8,9 +8,19 @@ import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from perflex.store.records import ACTIVITY_FACTS, Sample, checked_rows, failure_of, rows_in_order, sample_of, sound_rows
+from perflex.store.records import (
+    ACTIVITY_FACTS,
+    DamageError,
+    Sample,
+    checked_rows,
+    failure_of,
+    rows_in_order,
+    sample_of,
+    sound_rows,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -82,12 +92,15 @@ def entries(store: Store, table: str) -> Iterator[Entry]:
         def fetch(connection: sqlite3.Connection, after: int = last) -> tuple[list[Entry], int]:
             keys = {row[0]: row[1:-1] for row in checked_rows(connection, "measurement_keys")}
             rows = rows_in_order(connection, table, "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
+            if rows and rows[0][0] <= after:
+                msg = f"a row of {table} is out of order"
+                raise DamageError(msg)
             nothing, sound = ("",) * 6, sound_rows(connection, table, rows)
             found = [Entry._make((*row[:2], *keys.get(row[1], nothing), record_of(row))) for row in sound]
             return found, rows[-1][0] if rows else after
 
         found, end = store.use(fetch)
-        if end <= last:
+        if end == last:
             return
         yield from found
         last = end
@@ -113,10 +126,13 @@ def write_rows(store: Store, stream: IO[str], *, as_json: bool) -> int:
     place in CSV, and left out in JSON.
     """
     writer = csv.writer(stream, lineterminator="\n")
+    rows = all_rows(store)
+    # Before anything is written: the store may be none.
+    first = list(islice(rows, 1))
     if not as_json:
         writer.writerow(COLUMNS)
     count = 0
-    for row in all_rows(store):
+    for row in chain(first, rows):
         count += 1
         if as_json:
             stream.write(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")

@@ -182,8 +182,10 @@ def checked_rows(
 def sound_rows(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the rows that are what was written; a warning tells once of each table that has others."""
     sound = [row for row in rows if is_sound(row)]
+    if len(sound) == len(rows):
+        return sound
     place = str(connection.execute("PRAGMA database_list").fetchone()[2])
-    if len(sound) < len(rows) and (place, table) not in _told:
+    if (place, table) not in _told:
         _told.add((place, table))
         msg = (
             f"the store {place} is damaged: rows of {table} are not what was written, and are left out; "

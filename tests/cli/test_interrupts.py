@@ -46,7 +46,7 @@ from perflex import guard
 guard.start()
 from perflex.child_process import process_pool
 
-with process_pool(2, "spawn") as pool:
+with process_pool(2) as pool:
     pool.submit(time.sleep, 60).result()
 """
 

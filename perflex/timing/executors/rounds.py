@@ -86,10 +86,9 @@ class _KernelGroup:
 
 @dataclass(frozen=True, eq=False)
 class _Submitted:
-    """A group at work: its kernels, in the order in which results will come."""
+    """A group at work; results come in the order of its kernels."""
 
     group: _KernelGroup
-    entries: list[Entry]
     session: Session
 
 
@@ -138,10 +137,9 @@ class _Run:
             width = min(1, width)
         while self.waiting and len(self.running) < width:
             group = self.waiting.popleft()
-            entries = group.entries
             session = Session(self.session.options, uuid.uuid4().hex, self.session.recorder)
-            future = self.pool.submit(self._portion(entries, session.name))
-            self.running[future] = _Submitted(group, entries, session)
+            future = self.pool.submit(self._portion(group.entries, session.name))
+            self.running[future] = _Submitted(group, session)
             self._report(self._count(), group.entries[0].label)
             if future.done():  # some executors work while they are handed the work
                 break
@@ -179,7 +177,7 @@ class _Run:
         _record(submitted, result)
         if result.affinity.said:
             self.affinities[result.affinity.said] = None
-        for entry, outcome in zip(submitted.entries, result.items, strict=True):
+        for entry, outcome in zip(submitted.group.entries, result.items, strict=True):
             entry.samples += outcome.samples
             if entry.samples:
                 entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
@@ -232,7 +230,7 @@ def _record(submitted: _Submitted, result: PortionResult) -> None:
         return
     pairs: list[tuple[MeasurementKey, Sample]] = []
     labels = {}
-    for entry, outcome in zip(submitted.entries, result.items, strict=True):
+    for entry, outcome in zip(submitted.group.entries, result.items, strict=True):
         if entry.key is not None:
             # The worker's machine and environment decide, not those that the key was made for.
             key = with_affinity(entry.key, result.affinity.setting)
