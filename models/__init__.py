@@ -18,9 +18,9 @@ of 112 such that their squares grow with it. With ``only_up: true`` they do not 
 have to be larger than caches stay so. With ``most: 16`` they grow no further than suits a device 16 times as fast as
 the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits.
 
-``fit: {loss: soft_l1, on_undetermined: warn}`` says how the model is fitted where nobody says otherwise, as for
+``fit: {residual: logarithmic, on_undetermined: warn}`` says how the model is fitted where nobody says otherwise, as for
 `perflex.fit_model`: a general model has costs that some devices do not have, such as that of a memory behind caches
-which hold everything; it then takes them for zero with a warning. The defaults are ``squared`` and ``error``.
+which hold everything; it then takes them for zero with a warning. The defaults are ``relative`` and ``error``.
 
 ``general: true`` says that the model is for any kernel: it has so many measurement kernels that processes count them
 side by side. ``timing: {trials: 12, budget_s: 0.15, precision: 0.03}`` says how they are timed where nobody says
@@ -206,7 +206,7 @@ class KernelSet(Fields, frozen=True):
 class FitSettings(Fields, frozen=True):
     """How a ready model is fitted where nothing else is said; as for `FitOptions`."""
 
-    loss: Literal["squared", "soft_l1"] = "squared"
+    residual: Literal["relative", "logarithmic"] = "relative"
     on_undetermined: Literal["error", "warn"] = "error"
 
 

@@ -81,7 +81,7 @@ class CalibratedRange:
 
     def _rows(self, gradient: Array, predicted: Array) -> Array:
         rows = gradient[:, self._columns]
-        if not self._fit.relative:
+        if not self._fit.problem.relative:
             return rows
         return np.divide(rows, predicted[:, None], out=np.zeros_like(rows), where=predicted[:, None] != 0)
 

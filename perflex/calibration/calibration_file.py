@@ -14,8 +14,8 @@ from perflex.calibration.doubts import DEVICE_LIMITS
 from perflex.calibration.transfer_prior import LEVELS, TransferPrior
 from perflex.errors import PerflexError
 from perflex.expression.model import Model
-from perflex.fit.options import Loss, ParameterPrior, Prior
-from perflex.fit.problem import SoftL1, pose
+from perflex.fit.options import ParameterPrior, Prior, Residual
+from perflex.fit.problem import pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate, output_unit
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.machines.host import ReportedCpu  # noqa: TC001
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perflex.calibration.record import CalibrationRecord
     from perflex.yaml_file import Section
 
-FORMAT = "perflex-calibration/2"
+FORMAT = "perflex-calibration/3"
 
 
 # The schema of the file, in the order written. Fields that have their default are left out.
@@ -40,11 +40,8 @@ class _Covariance(Fields, frozen=True):
 
 
 class _Fit(Fields, frozen=True, kw_only=True, omit_defaults=True):
-    relative: bool
+    residual: Residual
     nonnegative: bool
-    loss: Loss = "squared"
-    # In the unit of the residual: 1 where errors are relative, else the output's.
-    loss_scale: Positive | None = None
     # In work-items.
     sub_group_size: Annotated[int, Meta(ge=1, le=65536)]
     condition_number: float
@@ -94,10 +91,8 @@ def calibration_content(calibration: CalibrationRecord) -> dict[str, Any]:
         noise_floor=calibration.noise_floor,
         parameters=list(fit.parameters),
         fit=_Fit(
-            relative=fit.relative,
+            residual=fit.residual,
             nonnegative=fit.nonnegative,
-            loss=fit.loss,
-            loss_scale=fit.loss_scale,
             sub_group_size=fit.sub_group_size,
             condition_number=float(fit.condition_number),
             collinear=fit.collinear,
@@ -160,21 +155,18 @@ def _read_fit(top: Section, file: _CalibrationFile, model: Model, table: Feature
     if [parameter.name for parameter in file.parameters] != names:
         msg = f"the parameters must be those of the model: {', '.join(names)}"
         raise top.error(msg, "parameters")
-    if (fit.loss == "squared") != (fit.loss_scale is None):
-        msg = f"the loss {fit.loss} has {'no scale' if fit.loss == 'squared' else 'a scale'}"
-        raise top.error(msg, "fit", "loss")
     rows = fit.covariance.rows
     if len(rows) != len(names) or any(len(row) != len(names) for row in rows):
         msg = f"{len(names)} rows of {len(names)} numbers must stand here"
         raise top.error(msg, "fit", "covariance", "rows")
     try:
         prior = None if file.prior is None else Prior(file.prior.parameters, file.prior.noise, file.prior.sources)
-        problem = pose(model, table, relative=fit.relative, few=True)
+        problem = pose(model, table, fit.residual, few=True)
     except PerflexError as error:
         raise top.error(error.message, "measurement_kernels" if file.prior is None else "prior") from error
     return FitResult(
         tuple(file.parameters),
-        problem.under(None if fit.loss_scale is None else SoftL1(fit.loss_scale)),
+        problem,
         fit.status,
         np.array(rows, dtype=np.float64).reshape(len(names), len(names)),
         fit.condition_number,

@@ -45,9 +45,6 @@ _MOST = 1e12
 # Slopes need a range of times: its standard deviation in log output.
 _LEAST_RANGE = 0.2
 _FEWEST_FOR_SLOPE = 3
-# Deviations usual in its generator beyond which an error counts as this large, and the mean square of normal ones then.
-_MOST_DEVIATIONS, _MEAN_SQUARE_BELOW = 2.0, 0.9205
-_DEVIATION_PER_MEDIAN = 1.4826
 
 _Number = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _Count = Annotated[int, Meta(ge=0)]
@@ -155,7 +152,7 @@ def between_generators(fit: FitResult, owners: Sequence[str]) -> BetweenGenerato
         left_out.append(found)
         slopes += found.slope()
     slope = float(np.sqrt(np.mean(np.square(slopes)))) if slopes else 0.0
-    return BetweenGenerators(_ratio(left_out, robust=fit.loss != "squared"), len(left_out), slope, len(slopes))
+    return BetweenGenerators(_ratio(left_out), len(left_out), slope, len(slopes))
 
 
 def log_half_width(deviations: Array, of_parameters: Array, scatter: Array) -> Array:
@@ -182,7 +179,7 @@ class _LeftOut:
         others = [owner for owner, own in zip(owners, fold.rows, strict=True) if not own]
         left_out = fit.problem.take(fold.rows)
         variances = PredictionVariance(refit, others).at(left_out.inputs)
-        lowest = 0.0 if fit.relative else -np.inf
+        lowest = 0.0 if fit.problem.relative else -np.inf
         if not (np.isfinite(variances.predicted) & (variances.predicted > lowest)).all():
             msg = f"the model {fit.problem.model.expression!r} has no times for kernels of {fold.generator}"
             raise CalibrationError(msg)
@@ -218,23 +215,12 @@ class _LeftOut:
         return [float(x @ np.log(self.measured / self.variances.predicted) / (x @ x))]
 
 
-def _mean_square(sizes: Array, *, robust: bool) -> float:
-    """Return the mean square of a generator's standardised errors; if robust, few wrong rows count little in it.
-
-    A generator that is off as a whole counts fully: kernels to come may be of such a one.
-    """
-    if not robust:
-        return float(np.mean(sizes**2))
-    most = _MOST_DEVIATIONS * _DEVIATION_PER_MEDIAN * float(np.median(sizes))
-    return float(np.mean(np.minimum(sizes, most) ** 2)) / _MEAN_SQUARE_BELOW
-
-
-def _ratio(left_out: list[_LeftOut], *, robust: bool) -> float:
+def _ratio(left_out: list[_LeftOut]) -> float:
     """Return the ratio at which standardised errors have a mean square of one."""
 
     def excess(ratio: float) -> float:
         # Each generator counts the same, however many kernels it has.
-        return float(np.mean([_mean_square(entry.standardised(ratio), robust=robust) for entry in left_out])) - 1.0
+        return float(np.mean([np.mean(entry.standardised(ratio) ** 2) for entry in left_out])) - 1.0
 
     if not left_out or excess(0.0) <= 0:
         return 0.0

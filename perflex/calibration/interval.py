@@ -108,7 +108,7 @@ def interval_at(
     probability = (1 + confidence) / 2
     half_width = student_quantile(probability, middle.freedom) * np.hypot(middle.of_parameters, middle.scatter)
     low, high = predicted - half_width, predicted + half_width
-    if fit.relative:
+    if fit.problem.relative:
         with np.errstate(all="ignore"):
             factor = np.exp(spread.log_half_widths(probability))
             low = np.where(predicted > 0, predicted / factor[0], low)

@@ -55,9 +55,8 @@ def require_spare(fit: FitResult) -> int:
 
 
 def residual_deviation(fit: FitResult) -> float:
-    """Return the standard deviation of a residual; under a robust loss that of the good rows."""
-    freedom, known = require_spare(fit), fit.robust_deviation
-    return fit.residual_norm / math.sqrt(freedom) if known is None else known
+    """Return the standard deviation of a residual."""
+    return fit.residual_norm / math.sqrt(require_spare(fit))
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _mean_square_above_zero(mean: float, deviation: float) -> float:
 def without_bound(fit: FitResult, index: int) -> FreedParameter | None:
     """Return what the measurements say of a parameter at its bound; None if nothing."""
     problem, free = fit.problem, fit.free
-    jacobian, residual = fit.regression
+    jacobian, residual = problem.jacobian(fit.vector), problem.residual(fit.vector)
     value, lower, upper = fit.vector[index], fit.coordinates.lower[index], fit.coordinates.upper[index]
     # The nearer of both: in a file a bound that follows from the rows may differ by rounding.
     inward = -1.0 if upper - value < value - lower else 1.0
@@ -132,9 +131,7 @@ def without_bound(fit: FitResult, index: int) -> FreedParameter | None:
     if not size > _INDISTINGUISHABLE * float(np.linalg.norm(column)):
         return None
     # Frisch, Waugh and Lovell: regression on what is left of a column gives its coefficient beside the other columns.
-    # Under a loss pseudo-residuals, not the spread of good rows, decide how sure its estimates are.
-    spread = float(np.linalg.norm(residual)) / math.sqrt(require_spare(fit))
-    deviation = (residual_deviation(fit) if problem.loss is None else spread) / size
+    deviation = residual_deviation(fit) / size
     limit = min(float(upper - lower), _limit(fit, direction))
     return FreedParameter(-float(rest @ residual) / size**2, deviation, direction, rest / size**2, limit)
 
@@ -217,36 +214,28 @@ class PredictionVariance:
         self._problem = fit.problem
 
     @cached_property
-    def _jacobian(self) -> tuple[Array, Array]:
-        """Jacobian of the residuals by the free parameters, and pseudo-residuals."""
-        jacobian, pseudo = self._fit.regression
-        return jacobian[:, self._fit.free], pseudo
+    def _jacobian(self) -> Array:
+        """Jacobian of the residuals by the free parameters."""
+        return self._problem.jacobian(self._fit.vector)[:, self._fit.free]
 
     @cached_property
     def noise(self) -> ResidualNoise:
         """How large residuals are at each output."""
-        residual, (jacobian, _) = self._problem.plain_residual(self._fit.vector), self._jacobian
-        basis = np.linalg.qr(scaled_slopes(jacobian)[0])[0]
+        basis = np.linalg.qr(scaled_slopes(self._jacobian)[0])[0]
+        residual = self._problem.residual(self._fit.vector)
         return residual_noise(self._problem, residual, basis, residual_deviation(self._fit))
 
     @cached_property
     def _row_errors(self) -> tuple[Array, Array]:
         """Standard deviation of each row's error, shape ``(m,)``, and which generator shares it, shape ``(m, G)``."""
-        deviation = self.noise.deviation(self._problem.output)
-        if self._problem.loss is not None:
-            # Pseudo-residuals, not the spread of good rows, decide how sure a robust loss's estimates are.
-            spread = float(np.linalg.norm(self._jacobian[1])) / np.sqrt(self._fit.degrees_of_freedom)
-            usual = residual_deviation(self._fit)
-            # Times that a law gives exactly, as a simulator's may be, leave no residuals.
-            deviation = deviation * spread / usual if usual else deviation
         names = list(dict.fromkeys(self._owners))
         member = np.array([[owner == name for name in names] for owner in self._owners], dtype=np.float64)
-        return deviation, member
+        return self.noise.deviation(self._problem.output), member
 
     @cached_property
     def _roots(self) -> tuple[Array, Array]:
         """Roots of the parameters' covariance from own and from shared errors, shapes ``(n, m)`` and ``(n, G)``."""
-        jacobian, _ = self._jacobian
+        jacobian = self._jacobian
         deviation, member = self._row_errors
         inverse = np.zeros((len(self._fit), len(jacobian)))
         columns, length = scaled_slopes(jacobian)

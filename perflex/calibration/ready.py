@@ -130,7 +130,7 @@ class ReadyModel:
 
 def usual_fit(description: ModelDescription) -> FitOptions:
     """Return how a ready model is fitted where nothing else is said."""
-    return FitOptions(loss=description.fit.loss, on_undetermined=description.fit.on_undetermined)
+    return FitOptions(residual=description.fit.residual, on_undetermined=description.fit.on_undetermined)
 
 
 def described_model(name: str, kind: str | None) -> ModelDescription:

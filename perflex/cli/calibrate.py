@@ -314,8 +314,6 @@ def _remarks(calibration: Calibration, scale: float) -> list[str]:
     fit = calibration.fit
     overall = f"relative error in the fit: {describe_errors(fit.relative_errors)}"
     lines = [f"{len(fit.kernels)} measurement kernels, {overall}; residual {fit.residual_norm:.3g}"]
-    if fit.loss != "squared":
-        lines.append(f"loss {fit.loss}: rows with errors of more than {100 * (fit.loss_scale or 0):.2g} % count less")
     if fit.no_overlap:
         lines.append(f"no overlap was found: all costs are added ({', '.join(fit.no_overlap)} = 0)")
     lines += [*_spending(calibration), *_timing(calibration), *noise_floor_lines(calibration)]

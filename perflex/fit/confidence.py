@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from perflex.fit.identify import independent_slopes, scaled_slopes
-from perflex.fit.problem import robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +48,6 @@ _RATIOS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 81)])
 _POWERS = np.linspace(-2.0, 2.0, 81)
 # The 95 % quantile of chi-squared with one degree of freedom, for twice the logarithm of a ratio of likelihoods.
 _BEYOND_CHANCE = 3.841
-# Deviations beyond which a residual counts as this large under a robust loss.
-_CLIPPED = 3.0
 # Variances decide how much of the errors is left in residuals, and that the variances.
 _PASSES = 3
 _LEAST_LEFT = 1e-6
@@ -115,7 +112,7 @@ def residual_noise(problem: Problem, residual: Array, basis: Array, deviation: f
     follows a power of the time if residuals show that it does, else it is the same for all (variance functions: Carroll
     and Ruppert, Transformation and Weighting in Regression, 1988, chapter 3).
     """
-    output, robust = problem.output, problem.loss is not None
+    output = problem.output
     nothing = np.zeros(0)
     positive = bool((output > 0).all())
     logs = np.log(output) if positive else nothing
@@ -123,21 +120,18 @@ def residual_noise(problem: Problem, residual: Array, basis: Array, deviation: f
     constant = ResidualNoise("constant", deviation, 0.0, nothing, nothing, limits, problem.relative)
     if not positive or not deviation > 0:
         return constant
-    judged = np.clip(residual, -_CLIPPED * deviation, _CLIPPED * deviation) if robust else residual
     # The share of the rows' errors that is left in each residual; what noisy rows do to the parameters is in it, too.
     left = (np.eye(len(output)) - basis @ basis.T) ** 2
     spare = left.sum(axis=1)
     found = constant
     for _ in range(_PASSES):
         squares = found.shape(output) ** 2
-        error = judged / np.sqrt(np.maximum(left @ squares / squares, _LEAST_LEFT))
+        error = residual / np.sqrt(np.maximum(left @ squares / squares, _LEAST_LEFT))
         found = _found(constant, logs, problem.noise, error, spare)
     if found.kind == "constant":
         return constant
     standard = error / found.shape(output)
     scale = math.sqrt(float(spare @ standard**2) / float(spare.sum()))
-    if robust:
-        scale = robust_loss(standard * np.sqrt(spare), round(float(spare.sum())), 0.0)[1]
     return replace(found, scale=scale)
 
 
@@ -188,7 +182,7 @@ _ALLOWED = 4.0
 def parameter_intervals(problem: Problem, x: Array, determined: Sequence[int], coordinates: Coordinates) -> Array:
     """Return the 95 % confidence interval of each parameter of a fit, shape ``(n, 2)``; nan where not determined."""
     chosen = list(determined)
-    jacobian, residual = _without_bounds(problem, x, len(chosen))
+    jacobian, residual = _without_bounds(problem, x)
     jacobian = jacobian[:, chosen]
     found = np.full((len(x), 2), np.nan)
     freedom = len(residual) - len(chosen)
@@ -201,11 +195,11 @@ def parameter_intervals(problem: Problem, x: Array, determined: Sequence[int], c
     return found
 
 
-def _without_bounds(problem: Problem, x: Array, used: int) -> tuple[Array, Array]:
+def _without_bounds(problem: Problem, x: Array) -> tuple[Array, Array]:
     """Return Jacobian, shape ``(m, n)``, and residual, shape ``(m,)``, of the fit without bounds."""
     predicted = problem.predict(x)
-    if problem.loss is not None or not problem.relative or not (predicted > 0).all():
-        return problem.regression(x, used)
+    if problem.kind != "relative" or not (predicted > 0).all():
+        return problem.jacobian(x), problem.residual(x)
     # Residuals divided by their own measurement pull a fit down by twice their variance: a row measured too small
     # counts too much. Divided by the prediction they do not (McCullagh and Nelder, Generalized Linear Models,
     # 1989, chapter 9), so that intervals hold the true costs however many rows there are.

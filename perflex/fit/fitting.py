@@ -14,7 +14,7 @@ from perflex.fit.identify import Identification, ambiguous, condition_without_bo
 from perflex.fit.options import FitOptions
 from perflex.fit.problem import pose
 from perflex.fit.result import FitResult, FitStatus, parameter_estimate, parameter_units
-from perflex.fit.solving import all_starts, as_good, refined, solve, solve_under_loss, without_needless_overlaps
+from perflex.fit.solving import all_starts, as_good, refined, solve, without_needless_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def fit_model(
     table
         A row per measurement kernel, with a column for each of ``model.all_features()``.
     options
-        How: signs of costs, undetermined parameters, loss, relative or absolute errors.
+        How: signs of costs, undetermined parameters, which errors.
     starts
         Further starts; parameters that one leaves out take the value of the best automatic start.
     max_starts
@@ -89,18 +89,12 @@ def fit_model(
 def _fitted(
     model: Model, table: FeatureTable, options: FitOptions, starts: Sequence[Mapping[str, float]], max_starts: int
 ) -> FitResult:
-    problem = pose(model, table, relative=options.relative)
+    problem = pose(model, table, options.residual)
     coordinates = coordinates_of(problem, nonnegative=options.nonnegative)
     points = all_starts(problem, starts, max_starts)
     solutions = solve(problem, coordinates, points)
-    if options.loss != "squared":
-        problem, solutions = solve_under_loss(problem, coordinates, solutions, points)
     best = refined(problem, coordinates, solutions)
     best, held, unidentified = without_needless_overlaps(problem, coordinates, points, best)
-    if options.loss != "squared" and held is not coordinates:
-        # The scale of the loss is that of the model's own residuals.
-        problem, ends = solve_under_loss(problem, held, [best], [])
-        best = refined(problem, held, ends)
     found = _identify(problem, held, best, solutions)
     found = replace(found, without_effect=tuple(sorted({*found.without_effect, *unidentified})))
     best, found = _judge(problem, best, found, strict=options.on_undetermined == "error")
@@ -126,12 +120,11 @@ def _identify(problem: Problem, coordinates: Coordinates, best: Solution, soluti
     considered = undecided(best, coordinates)
     found = identify(best.jacobian, reference, considered)
     free = [i for i in considered if i not in found.undetermined and not best.at_bound[i]]
-    jacobian, residual = problem.regression(best.x, len(free))
     allowed = as_good(problem, best)
     flat = ambiguous(
         best.x,
         [solution.x for solution in solutions if solution.norm <= allowed],
-        np.sqrt(np.diag(covariance(jacobian, residual, free))),
+        np.sqrt(np.diag(covariance(best.jacobian, best.residual, free))),
         lambda x: float(np.linalg.norm(problem.residual(x))),
         allowed,
     )
@@ -197,7 +190,7 @@ def _result(
     names, undetermined = problem.parameters, found.undetermined
     determined = [i for i in range(len(names)) if i not in undetermined and not best.at_bound[i]]
     # Parameters that nothing determines, or that a bound holds, use up no degrees of freedom and have no covariance.
-    matrix = covariance(*problem.regression(best.x, len(determined)), determined)
+    matrix = covariance(best.jacobian, best.residual, determined)
     units = parameter_units(problem.model, problem.roles, table.info)
     estimates = tuple(
         parameter_estimate(

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from perflex.errors import CalibrationError
 from perflex.yaml_file import Fields
 
-Loss: TypeAlias = Literal["squared", "soft_l1"]
+Residual: TypeAlias = Literal["relative", "logarithmic", "absolute"]
 OnUndetermined: TypeAlias = Literal["error", "warn"]
 
 
@@ -90,26 +90,24 @@ class FitOptions:
         What to do when the kernels do not determine a parameter: ``"error"`` refuses; ``"warn"`` gives the smallest
         values that fit as well, without standard errors, and warns. An edge or hidden fraction on which no output
         depends never refuses, since predictions like the measurement kernels do not depend on it either.
-    loss
-        ``"squared"``, the paper's sum of squares; or ``"soft_l1"``, which a few wrong times do not move. Of relative
-        errors it is taken of logarithms of model over output, so that noise does not pull predictions down.
-    relative
-        Minimise errors relative to the output (paper Section 7.2), or absolute ones.
+    residual
+        What is squared and added up: errors relative to the output (paper Section 7.2), ``"absolute"`` ones, or
+        ``"logarithmic"``, logarithms of model over output. A model that is far off for some kernels is pulled down by
+        relative errors, for which zero is never off by more than 100 %; not by logarithms.
 
     Raises
     ------
     ValueError
-        There is no such loss, and nothing else to do.
+        There is no such residual, and nothing else to do.
     """
 
     nonnegative: bool = True
     on_undetermined: OnUndetermined = "error"
-    loss: Loss = "squared"
-    relative: bool = True
+    residual: Residual = "relative"
 
     def __post_init__(self) -> None:
         """Check the words."""
-        for name, words in (("loss", get_args(Loss)), ("on_undetermined", get_args(OnUndetermined))):
+        for name, words in (("residual", get_args(Residual)), ("on_undetermined", get_args(OnUndetermined))):
             if getattr(self, name) not in words:
                 msg = f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}"
                 raise ValueError(msg)

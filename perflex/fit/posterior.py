@@ -2,12 +2,11 @@
 
 With rows i of output y_i, the model f and priors of log p_j, the fit minimises ::
 
-    sum_i loss((log f_i - log y_i) / s_i) + sum_j ((log p_j - mean_j) / spread_j)**2
+    sum_i ((log f_i - log y_i) / s_i)**2 + sum_j ((log p_j - mean_j) / spread_j)**2
 
-(maximum a posteriori; under the sum of squares with ``f_i / y_i - 1`` for the logarithm of the ratio, as without a
-prior). The deviations s_i of rows are known beforehand: few rows do not tell their own noise. The covariance is the
-inverse of the Hessian at the mode (Laplace's approximation; MacKay, Information Theory, Inference, and Learning
-Algorithms, 2003, chapter 27).
+(maximum a posteriori). The deviations s_i of rows are known beforehand: few rows do not tell their own noise. The
+covariance is the inverse of the Hessian at the mode (Laplace's approximation; MacKay, Information Theory, Inference,
+and Learning Algorithms, 2003, chapter 27).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.fit.minimise import minimise
-from perflex.fit.problem import SoftL1, pose, standard_loss
+from perflex.fit.problem import pose
 from perflex.fit.result import FitResult, FitStatus, parameter_estimate, parameter_units
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from perflex.expression.model import Model
     from perflex.fit.minimise import Solution
-    from perflex.fit.options import Loss, Prior
+    from perflex.fit.options import Prior
     from perflex.fit.problem import Problem
     from perflex.fit.table import FeatureTable
 
@@ -43,17 +42,14 @@ def fit_with_prior(
     *,
     deviations: Array | None = None,
     starts: Sequence[Mapping[str, float]] = (),
-    loss: Loss = "squared",
     precise: bool = True,
 ) -> FitResult:
     """Return the mode of the posterior; `deviations` of the rows' residuals are by default the prior's."""
-    posed = pose(model, table, few=True)
+    posed = pose(model, table, "logarithmic", few=True)
     missing = [name for name in posed.parameters if name not in prior]
     if missing:
         msg = f"the prior says nothing of {', '.join(missing)}; make it of calibrations of the same model"
         raise CalibrationError(msg, parameters=tuple(missing), model=model)
-    # Residuals are taken as under a loss: logarithms for soft_l1. Its scale is that of a row of the usual noise.
-    posed = posed.under(None if loss == "squared" else SoftL1(standard_loss().scale * prior.noise))
     moving = np.array([not prior[name].held_at_zero for name in posed.parameters])
     known = np.full(len(posed.kernels), prior.noise) if deviations is None else np.asarray(deviations, dtype=np.float64)
     posterior = _Posterior(posed, prior, moving, known)
@@ -103,34 +99,22 @@ class _Posterior:
         return x
 
     def residual(self, u: Array) -> Array:
-        rows = self._standardised(u)
-        rows = rows if self.problem.loss is None else standard_loss().signed_root(rows)
+        rows = self.problem.residual(self.parameters(u)) / self.deviations
         return np.concatenate([rows, (u - self.mean) / self.spread])
 
     def jacobian(self, u: Array) -> Array:
-        rows = self._derivatives(u)
-        if self.problem.loss is not None:
-            rows = standard_loss().slope_of_root(self._standardised(u))[:, None] * rows
-        return np.vstack([rows, np.diag(1.0 / self.spread)])
+        return np.vstack([self._derivatives(u), np.diag(1.0 / self.spread)])
 
     def covariance(self, u: Array) -> Array:
         """Return the posterior's covariance of the logarithms."""
-        rows = self._derivatives(u)
-        if self.problem.loss is not None:
-            # Rows far off say little: the loss is flat there.
-            weight = standard_loss().slope_of_influence(self._standardised(u))
-            rows = np.sqrt(weight)[:, None] * rows
-        whole = np.vstack([rows, np.diag(1.0 / self.spread)]) * self.spread
+        whole = self.jacobian(u) * self.spread
         root = np.linalg.pinv(whole) * self.spread[:, None]
         covariance: Array = root @ root.T
         return covariance
 
-    def _standardised(self, u: Array) -> Array:
-        return self.problem.plain_residual(self.parameters(u)) / self.deviations
-
     def _derivatives(self, u: Array) -> Array:
         x = self.parameters(u)
-        rows: Array = self.problem.plain_jacobian(x)[:, self.moving] * x[self.moving] / self.deviations[:, None]
+        rows: Array = self.problem.jacobian(x)[:, self.moving] * x[self.moving] / self.deviations[:, None]
         return rows
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from perflex.fit.confidence import parameter_intervals
 from perflex.fit.coordinates import coordinates_of
-from perflex.fit.problem import robust_loss
 from perflex.html import shown_by
 from perflex.yaml_file import Fields, Finite
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from perflex.expression.model import Model
     from perflex.expression.roles import Monomial, Roles
     from perflex.fit.coordinates import Coordinates
-    from perflex.fit.options import Loss, Prior
+    from perflex.fit.options import Prior, Residual
     from perflex.fit.problem import Problem
     from perflex.fit.table import FeatureInfo
 
@@ -120,7 +119,7 @@ class FitResult(Mapping[str, float]):
 
     # One estimate per parameter, in the model's order.
     parameters: tuple[ParameterEstimate, ...]
-    # What was fitted: the model, the rows, and the loss with its scale.
+    # What was fitted: the model, the rows, and which residual.
     problem: Problem
     status: FitStatus
     # Shape ``(n, n)``, in products of the parameters' units; nan where there is none. With a prior that of the
@@ -174,9 +173,9 @@ class FitResult(Mapping[str, float]):
         return self.problem.kernels
 
     @property
-    def relative(self) -> bool:
-        """Whether errors relative to the output were minimised."""
-        return self.problem.relative
+    def residual(self) -> Residual:
+        """What was squared and added up."""
+        return self.problem.kind
 
     @cached_property
     def relative_errors(self) -> tuple[float, ...]:
@@ -187,37 +186,13 @@ class FitResult(Mapping[str, float]):
 
     @property
     def residual_norm(self) -> float:
-        """Euclidean norm of the residual (paper Section 7.2), relative or in the output's unit.
-
-        Under the loss soft_l1 that of what the loss was taken of: of relative errors the logarithms of predicted over
-        measured.
-        """
-        return float(np.linalg.norm(self.problem.plain_residual(self.vector)))
+        """Euclidean norm of the residual (paper Section 7.2); of absolute ones in the output's unit."""
+        return float(np.linalg.norm(self.problem.residual(self.vector)))
 
     @property
     def degrees_of_freedom(self) -> int:
         """Rows less the parameters determined by them; with a prior all rows, for it counts as much as parameters."""
         return len(self.kernels) - (0 if self.prior is not None else len(self.free))
-
-    @property
-    def loss(self) -> Loss:
-        """What was minimised."""
-        return "squared" if self.problem.loss is None else "soft_l1"
-
-    @property
-    def loss_scale(self) -> float | None:
-        """Size of residual beyond which the loss grows in proportion; None for the sum of squares."""
-        return None if self.problem.loss is None else self.problem.loss.scale
-
-    @property
-    def robust_deviation(self) -> float | None:
-        """Standard deviation of the residuals, which a few wrong rows raise little (Huber's Proposal 2).
-
-        None for the sum of squares, and with a prior, which says it beforehand.
-        """
-        if self.problem.loss is None or self.prior is not None:
-            return None
-        return robust_loss(self.problem.plain_residual(self.vector), self.degrees_of_freedom, 0.0)[1]
 
     @property
     def undetermined(self) -> tuple[str, ...]:
@@ -229,11 +204,6 @@ class FitResult(Mapping[str, float]):
         """Edges, hidden fractions and sharpnesses of 0, which say that costs are those of their sum."""
         added = self.problem.roles.added
         return tuple(p.name for p in self.parameters if p.name in added and added[p.name] == p.value)
-
-    @cached_property
-    def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Jacobian and residual of the linear least-squares problem with the same estimates and variances."""
-        return self.problem.regression(self.vector, len(self.free))
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -299,10 +269,8 @@ class FitResult(Mapping[str, float]):
         # Numbers end at the right edge of their column, words begin at the left one.
         forms = [f"{'>' if i in {1, 2} else '<'}{width}" for i, width in enumerate(widths)]
         lines = ["  ".join(map(format, row, forms)).rstrip() for row in rows]
-        kind = "relative residual" if self.relative else "residual"
-        kind += "" if self.loss == "squared" else f" ({self.loss})"
         lines.append(
-            f"{kind} {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
+            f"{self.residual} residual {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
             f"relative error: {describe_errors(self.relative_errors)}; "
             f"condition number {self.condition_number:.3g}"
         )

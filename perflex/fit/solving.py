@@ -1,8 +1,4 @@
-"""From a problem to the best of its minima: several starts, of which the best end is refined; under a loss, too.
-
-Under a robust loss the sum of squares is minimised first, from all starts. From its best end the loss is minimised and
-its scale, which comes from the residuals themselves, renewed in turns until it stays. Other ends and other starts
-follow under that scale, since a loss of this kind may have several minima even where the model is linear.
+"""From a problem to the best of its minima: several starts, of which the best end is refined.
 
 Where a device does not overlap (the paper's K40c and C2070, Section 7.4), the overlap of Eqs. 5 and 6 fits the sum of
 costs as well as the sum itself does: at an edge near zero it is half of the sum, with every cost at twice its value.
@@ -12,7 +8,6 @@ overlap explains the measurements better beyond chance.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +15,6 @@ import numpy as np
 from perflex.errors import CalibrationError
 from perflex.fit.coordinates import start_points
 from perflex.fit.minimise import minimise_in
-from perflex.fit.problem import SoftL1, robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,16 +31,8 @@ if TYPE_CHECKING:
 _SAME_OPTIMUM = 1e-6
 # Below this size of residual relative to the output, fits differ by rounding only.
 _EXACT = 1e-10
-# Renewals of a loss's scale, and the relative change below which it stays. With all but a few rows exact it shrinks to
-# the least scale by a factor each time.
-_RENEWALS = 25
-_SETTLED = 1e-3
-# Standard deviation relative to the outputs that a scale is made of at least: rows known better than that are few.
-_LEAST_DEVIATION = 1e-4
 # Solutions whose parameters differ by less than this share are one.
 _SAME_POINT = 1e-5
-# Automatic starts that are tried under a loss beside the ends of the sum of squares.
-_FURTHER_STARTS = 2
 
 
 def all_starts(problem: Problem, given: Sequence[Mapping[str, float]], count: int) -> list[Array]:
@@ -76,26 +62,6 @@ def solve(problem: Problem, coordinates: Coordinates, points: Sequence[Array]) -
     return solutions
 
 
-def solve_under_loss(
-    problem: Problem, coordinates: Coordinates, ends: Sequence[Solution], points: Sequence[Array]
-) -> tuple[Problem, list[Solution]]:
-    """Return the problem under the robust loss with its final scale, and rough solutions; under a loss it is renewed.
-
-    `ends` are where the minimisation of the sum of squares ended, at least one, and `points` where it started.
-    """
-    ranked = sorted(ends, key=lambda end: end.norm)
-    first = ranked[0]
-    try:
-        posed, best = _settled(problem, first.x, coordinates)
-    except ArithmeticError as error:
-        raise _no_beginning(problem, str(error)) from error
-    # What the sum of squares took belongs to the fit.
-    best = replace(best, evaluations=best.evaluations + sum(end.evaluations for end in ends))
-    promising = sorted(points, key=lambda point: _norm(posed, point))[:_FURTHER_STARTS]
-    others = _distinct([first.x, *(end.x for end in ranked), *promising])[1:]
-    return posed, [best, *_ends(posed, coordinates, others)[0]]
-
-
 def refined(problem: Problem, coordinates: Coordinates, solutions: Sequence[Solution]) -> Solution:
     """Return the minimum near the best of rough solutions, to the last digits."""
     rough = min(solutions, key=lambda solution: solution.norm)
@@ -121,38 +87,6 @@ def _ends(problem: Problem, coordinates: Coordinates, points: Sequence[Array]) -
         except ArithmeticError as error:
             causes.append(str(error))
     return solutions, causes
-
-
-def _settled(problem: Problem, x: Array, coordinates: Coordinates) -> tuple[Problem, Solution]:
-    """Return the problem under the loss with a settled scale, and its solution near `x`."""
-    least = _LEAST_DEVIATION * problem.size / np.sqrt(len(problem.kernels))
-    # What the loss is taken of does not depend on its scale.
-    residual = problem.under(SoftL1(1.0)).plain_residual(x)
-    loss, _ = robust_loss(residual, len(residual) - len(x), least)
-    evaluations = 0
-    for _ in range(_RENEWALS):
-        posed = problem.under(loss)
-        solution = minimise_in(posed, coordinates, x, precise=False)
-        x, evaluations = solution.x, evaluations + solution.evaluations
-        freedom = len(residual) - int(np.sum(~solution.at_bound))
-        renewed, _ = robust_loss(posed.plain_residual(x), freedom, least)
-        if abs(renewed.scale - loss.scale) <= _SETTLED * loss.scale:
-            break
-        loss = renewed
-    return posed, replace(solution, evaluations=evaluations)
-
-
-def _norm(problem: Problem, point: Array) -> float:
-    norm = float(np.linalg.norm(problem.residual(point)))
-    return norm if np.isfinite(norm) else np.inf
-
-
-def _distinct(points: Sequence[Array]) -> list[Array]:
-    kept: list[Array] = []
-    for point in points:
-        if not any(np.allclose(point, other, rtol=_SAME_POINT, atol=0.0) for other in kept):
-            kept.append(point)
-    return kept
 
 
 def _no_beginning(problem: Problem, cause: str) -> CalibrationError:
@@ -194,8 +128,7 @@ def without_needless_overlaps(
 
 def _against(problem: Problem, model: Solution, other: Solution) -> float:
     """Return by how much Akaike's criterion prefers one fit to another with as many parameters."""
-    scatter = problem.scatter(model.x) + as_good(problem, model) ** 2 - model.norm**2
-    scatter = max(scatter, np.finfo(np.float64).tiny)  # squares of times of 1e-300 are zero
+    scatter = max(as_good(problem, model) ** 2, np.finfo(np.float64).tiny)  # squares of times of 1e-300 are zero
     return len(model.residual) * float(np.log(max(1 + (other.norm**2 - model.norm**2) / scatter, 1e-300)))
 
 
@@ -218,8 +151,7 @@ def _explains_more(problem: Problem, model: Solution, nested: Solution) -> bool:
     """Return whether a fit is better than that of a nested model, beyond what its further parameters do by chance.
 
     The F test of nested models (Bates and Watts, Nonlinear Regression Analysis and Its Applications, 1988, section
-    3.10); under a robust loss the tau test (Hampel et al., Robust Statistics, 1986, chapter 7). The edge is at its
-    limit under the nested model, where the risk is at most the nominal one.
+    3.10). The edge is at its limit under the nested model, where the risk is at most the nominal one.
     """
     from scipy.stats import f as fisher
 
@@ -228,7 +160,6 @@ def _explains_more(problem: Problem, model: Solution, nested: Solution) -> bool:
     freedom = len(model.residual) - int(np.sum(~model.at_bound))
     if freedom <= 0:
         return False
-    scatter = problem.scatter(model.x) / freedom
     further = max(1, int(np.sum(~model.at_bound)) - int(np.sum(~nested.at_bound)))
     gained = (nested.norm**2 - model.norm**2) / further
-    return bool(gained > float(fisher.isf(_RISK, further, freedom)) * scatter)
+    return bool(gained > float(fisher.isf(_RISK, further, freedom)) * model.norm**2 / freedom)

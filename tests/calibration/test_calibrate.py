@@ -107,14 +107,14 @@ def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         "schema: perflex-model/1\nname: mine\ndescription: Mine.\noutput: f_cl_wall_time\n"
         f"expression: {EXPRESSION} + p_none * f_sync_barrier_local\nparameters:\n{costs}\n"
-        "measurement_kernels: []\nfit: {loss: soft_l1, on_undetermined: warn}\n",
+        "measurement_kernels: []\nfit: {residual: logarithmic, on_undetermined: warn}\n",
         encoding="utf-8",
     )
     untiled = [kernel for kernel in kernels if not kernel.name.startswith("matmul")]
     device = device_with_law(untiled)
     with pytest.warns(PerflexWarning, match="do not determine p_none"):
         calibration = calibrate(str(tmp_path / "mine.yaml"), untiled, device=device)
-    assert calibration.fit.loss == "soft_l1"
+    assert calibration.fit.residual == "logarithmic"
     assert calibration.fit.undetermined == ("p_none",)
     calibration.save(tmp_path / "mine-fake.yaml")
     assert Calibration.load(tmp_path / "mine-fake.yaml").params == calibration.params

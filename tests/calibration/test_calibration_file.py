@@ -25,7 +25,7 @@ OUTPUT = "f_cl_wall_time_test"
 MODEL = Model(OUTPUT, "p_add * f_op_float32_add + p_launch * f_sync_kernel_launch")
 
 
-def calibration(*, relative=True, groups=True):
+def calibration(*, residual="relative", groups=True):
     """Return a calibration in which everything is odd: labels, nan, a column too many, facts of numpy's types."""
     random = np.random.default_rng(0)
     counts = np.column_stack([np.floor(10 ** random.uniform(3, 17, 9)), np.ones(9), random.random(9)])
@@ -44,7 +44,7 @@ def calibration(*, relative=True, groups=True):
         dropped=(("kernel 9", "did not build: error: x"),),
     )
     return replace(
-        fitted(MODEL, table, relative=relative),
+        fitted(MODEL, table, residual=residual),
         device={"name": "A: device #1", "platform": "PoCL", "compute_units": np.int64(4), "gpu": False},
         date="2025-06-01T12:00:00Z",
         options={"trials": 15, "statistic": "median", "limits": [1.5, None], "drift": np.float64(1.25)},
@@ -58,10 +58,10 @@ def saved(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("residual", ["relative", "logarithmic", "absolute"])
 @pytest.mark.parametrize("groups", [True, False])
-def test_round_trip_is_exact(tmp_path, relative, groups):
-    made, path = calibration(relative=relative, groups=groups), tmp_path / "kept.yaml"
+def test_round_trip_is_exact(tmp_path, residual, groups):
+    made, path = calibration(residual=residual, groups=groups), tmp_path / "kept.yaml"
     made.save(path)
     loaded = Calibration.load(path)
     assert loaded.table.features == (OUTPUT, "f_op_float32_add", "f_sync_kernel_launch")
@@ -73,7 +73,7 @@ def test_round_trip_is_exact(tmp_path, relative, groups):
     # nan equals nan in text only; floats show every bit.
     assert repr(one.parameters) == repr(other.parameters)
     np.testing.assert_array_equal(one.covariance, other.covariance)
-    for name in ("status", "kernels", "relative_errors", "condition_number", "relative", "nonnegative", "intervals"):
+    for name in ("status", "kernels", "relative_errors", "condition_number", "residual", "nonnegative", "intervals"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     for name in ("model", "device", "date", "versions", "options", "noise_floor", "dropped", "between_generators"):
         assert getattr(made, name) == getattr(loaded, name)
@@ -132,14 +132,13 @@ def test_any_numbers_and_texts_come_back(tmp_path_factory, values, label, name):
 
 def test_what_stands_in_the_file(tmp_path):
     content = yaml.safe_load(saved(tmp_path).read_text(encoding="utf-8"))
-    assert content["schema"] == "perflex-calibration/2"
+    assert content["schema"] == "perflex-calibration/3"
     assert [(entry["name"], entry["unit"]) for entry in content["parameters"]] == [
         ("p_add", "s per sub-group operation"),
         ("p_launch", "s per f_sync_kernel_launch"),
     ]
     assert content["parameters"][0]["rate_unit"] == "op/s"
-    assert (content["fit"]["relative"], content["fit"]["nonnegative"]) == (True, True)
-    assert "loss" not in content["fit"]
+    assert (content["fit"]["residual"], content["fit"]["nonnegative"]) == ("relative", True)
     assert content["versions"]["perflex"]
     assert content["measurement_kernels"]["columns"] == [
         {"feature": OUTPUT, "unit": "s"},
@@ -175,8 +174,8 @@ def refused(tmp_path, text):
 @pytest.mark.parametrize(
     ("pattern", "replacement", "says"),
     [
-        (r"calibration/2", "calibration/3", "line 1, field schema: version '3'.* update perflex"),
-        (r"perflex-calibration/2", "perflex-model/1", "this is a 'perflex-model' file"),
+        (r"calibration/3", "calibration/4", "line 1, field schema: version '4'.* update perflex"),
+        (r"perflex-calibration/3", "perflex-model/1", "this is a 'perflex-model' file"),
         (r"date: .*\n", "", "field date: it is missing"),
         (r"date: ", "extra: 3\ndate: ", "line 2, field extra: there is no such field"),
         (r"date: ", "date: a\ndate: ", "line 3: the field 'date' stands here twice"),
@@ -188,9 +187,7 @@ def refused(tmp_path, text):
         (r"f_op_float32_add", "f_op_float32_and", "field model.expression: .*f_op_float32_and"),
         (r"relative_error_unit: '1'", "relative_error_unit: '%'", "relative_error_unit: it must be '1', not '%'"),
         (r"sub_group_size: 16", "sub_group_size: 0", "sub_group_size"),
-        (r"sub_group_size: 16", "sub_group_size: 16\n  loss: soft_l1", "field fit.loss: the loss soft_l1 has a scale"),
-        (r"sub_group_size: 16", "sub_group_size: 16\n  loss_scale: 1.0", "fit.loss: the loss squared has no scale"),
-        (r"sub_group_size: 16", "sub_group_size: 16\n  loss: huber", "fit.loss: .*'soft_l1', 'squared'"),
+        (r"residual: relative", "residual: huber", "fit.residual: .*'absolute', 'logarithmic'"),
         (r"nonnegative: true", "nonnegative: 1", "fit.nonnegative: true or false"),
         (r"    - - (\S+)\n", "    - - oops\n", r"rows\[0\]\[0\]: a number"),
         (r"    - - (\S+)\n", "    - - 1.0\n      - 2.0\n", "rows: 2 rows of 2 numbers"),
@@ -216,7 +213,7 @@ def test_damage_is_named_by_line_and_field(tmp_path, pattern, replacement, says)
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "a: [1, 2", "schema: [perflex-calibration/2]", "a: 0x" + "f" * 5000, "[" * 20_000, b"\x00\x01\x02"),
+        *("", "a: [1, 2", "schema: [perflex-calibration/3]", "a: 0x" + "f" * 5000, "[" * 20_000, b"\x00\x01\x02"),
         *("schema: !mine 3", "a: &x 1\nb: *x\n", "a: &a {b: 1}\nc:\n  <<: *a\n"),
         "%TAG ! tag:yaml.org,2002:python/\n--- !name:os.system\n",
     ],
@@ -256,7 +253,7 @@ def test_noise_floor_is_the_median_repeatability_of_the_kernels():
 @pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
 def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name):
     shipped = load_calibration(name)
-    again = fitted(shipped.model, shipped.table, loss=shipped.fit.loss)
+    again = fitted(shipped.model, shipped.table, residual=shipped.fit.residual)
     assert dict(again.params) == pytest.approx(dict(shipped.params), rel=1e-6)
     assert len(diagnose(shipped).parameters) == len(shipped.params)
     # Else each command refits the model for every generator before it predicts.

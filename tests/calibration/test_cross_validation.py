@@ -30,9 +30,9 @@ def table_of(seed):
     return FeatureTable(OUTPUT, (OUTPUT, *FEATURES), labels, np.column_stack([seconds, counts]), groups=owners)
 
 
-@pytest.mark.parametrize("loss", ["squared", "soft_l1"])
-def test_folds_are_as_full_refits(loss):
-    calibration, seen = fitted(MODEL, table_of(2), loss=loss), []
+@pytest.mark.parametrize("residual", ["relative", "logarithmic"])
+def test_folds_are_as_full_refits(residual):
+    calibration, seen = fitted(MODEL, table_of(2), residual=residual), []
     table = calibration.table
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -41,7 +41,7 @@ def test_folds_are_as_full_refits(loss):
     assert [fold.generator for fold in folds] == list(dict.fromkeys(table.groups))
     for number in (0, 7, 29):
         own = np.array(table.groups) == f"make{number}"
-        rest = fitted(MODEL, table.take(np.flatnonzero(~own)), loss=loss).fit
+        rest = fitted(MODEL, table.take(np.flatnonzero(~own)), residual=residual).fit
         predicted = table.values[own, 1:] @ list(rest.values())
         np.testing.assert_allclose(folds[number].errors, predicted / table.values[own, 0] - 1, rtol=0.01, atol=0.01)
 

@@ -53,7 +53,7 @@ def values(counts):
     return dict(zip(FEATURES, counts.T, strict=True))
 
 
-def experiments(model, truth, *, repeats=120, rows=12):
+def experiments(model, truth, *, repeats=120, rows=12, residual="relative"):
     """Return many calibrations, each with new measurements of the same law, of 5 % noise."""
     random = np.random.default_rng(11)
     made = []
@@ -61,7 +61,7 @@ def experiments(model, truth, *, repeats=120, rows=12):
         counts, new = draw(random, rows), draw(random, 50)
         exact = [np.asarray(model.evaluate(truth, values(some))) for some in (counts, new)]
         seconds, measured = ((1 + 0.05 * random.normal(size=len(one))) * one for one in exact)
-        made.append((calibrated(model, counts, seconds), new, measured))
+        made.append((calibrated(model, counts, seconds, residual=residual), new, measured))
     return made
 
 
@@ -82,6 +82,7 @@ PARTIAL = "partial_overlap(p_a * f_op_float32_add + p_b * f_op_float32_mul, p_c 
     ("model", "truth", "options", "tolerance"),
     [
         (LINEAR, TRUTH, {}, 0.025),
+        (LINEAR, TRUTH, {"residual": "logarithmic"}, 0.025),
         # A cost that is often at its bound.
         pytest.param(LINEAR, {**TRUTH, "p_b": 0.0}, {}, 0.025, marks=pytest.mark.slow),
         pytest.param(
@@ -104,7 +105,11 @@ def linear_case(*, relative):
     counts = draw(random, 15)
     exact = counts @ list(TRUTH.values())
     seconds = exact + 0.05 * (exact if relative else exact.min()) * random.normal(size=15)
-    return calibrated(LINEAR, counts, seconds, relative=relative, nonnegative=False), counts, seconds
+    return (
+        calibrated(LINEAR, counts, seconds, residual="relative" if relative else "absolute", nonnegative=False),
+        counts,
+        seconds,
+    )
 
 
 @pytest.mark.parametrize("relative", [False, True])

@@ -297,8 +297,8 @@ def test_a_calibrations_times_are_written_and_read(tmp_path):
         save_times(first, tmp_path / "absent" / "out.csv")
 
 
-@pytest.mark.parametrize("loss", ["squared", "soft_l1"])
-def test_times_that_a_law_gives_exactly_have_intervals(loss):
+@pytest.mark.parametrize("residual", ["relative", "logarithmic"])
+def test_times_that_a_law_gives_exactly_have_intervals(residual):
     kernels = [*(matmul(prefetch=prefetch) for prefetch in (True, False)), pointwise("x[i] * y[i] + x[i]")]
     rows = [
         TimedKernel(kernel, {"n": n}, 1e-6 + 1e-12 * n**power / 32, generator=f"p{place}")
@@ -306,7 +306,7 @@ def test_times_that_a_law_gives_exactly_have_intervals(loss):
         for n in (128, 256, 512)
     ]
     model = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_madd * f_op_float32_madd")
-    found = calibrate(model, times=TimesTable(tuple(rows)), fit=FitOptions(loss=loss))
+    found = calibrate(model, times=TimesTable(tuple(rows)), fit=FitOptions(residual=residual))
     interval = found.predict_interval(kernels[0], {"n": 384})
     assert interval.predicted == pytest.approx(1e-6 + 1e-12 * 384**3 / 32)
     assert interval.low <= interval.predicted <= interval.high

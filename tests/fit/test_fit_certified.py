@@ -15,7 +15,7 @@ from perflex.fit.identify import covariance
 from perflex.fit.minimise import minimise
 
 # NIST fits absolute errors, and its parameters have any sign.
-OPTIONS = FitOptions(nonnegative=False, relative=False)
+OPTIONS = FitOptions(nonnegative=False, residual="absolute")
 # Fits of sums of bells take seconds from NIST's start; Gauss3, of the same kind, is quick.
 DEAR = {"Gauss1", "Gauss2", "Bennett5"}
 # So do their 50 digits.

@@ -55,13 +55,13 @@ def assert_recovered(result, params, rel):
         assert result[name] == pytest.approx(value, rel=rel, abs=0), name
 
 
-@pytest.mark.parametrize("relative", [True, False])
-def test_tiny_and_large_parameters_together(relative):
+@pytest.mark.parametrize("residual", ["relative", "logarithmic", "absolute"])
+def test_tiny_and_large_parameters_together(residual):
     model = Model(OUTPUT, "p_tiny * f_a + p_small * f_b + p_large * f_c + p_launch")
     params = {"p_tiny": 1e-12, "p_small": 3e-9, "p_large": 1e3, "p_launch": 2e-6}
     inputs = counts(model.input_features(), 40)
     inputs["f_c"] = inputs["f_c"] * 1e-14
-    options = FitOptions(nonnegative=False, relative=relative)
+    options = FitOptions(nonnegative=False, residual=residual)
     result = fit_model(model, table_of(model, inputs, model.evaluate(params, inputs)), options)
     assert_recovered(result, params, 1e-10)
     assert result.status.valid
@@ -81,7 +81,9 @@ def test_relative_errors_weigh_rows_as_the_papers_division_by_the_output_does():
     errors = [parameter.standard_error for parameter in result.parameters]
     np.testing.assert_allclose(errors, np.sqrt(np.diag(inverse)) / scale, rtol=1e-9)
     assert result.correlation[0, 1] == pytest.approx(inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1]))
-    assert fit_model(model, table, FitOptions(relative=False))["p_a"] != pytest.approx(result["p_a"], rel=1e-3, abs=0)
+    assert fit_model(model, table, FitOptions(residual="absolute"))["p_a"] != pytest.approx(
+        result["p_a"], rel=1e-3, abs=0
+    )
 
 
 NONLINEAR = [
@@ -244,7 +246,7 @@ def test_bad_tables_and_options_are_refused():
         fit_model(model, table, starts=[{"p_c": 1.0}])
     for options, words in (
         ({"on_undetermined": "ignore"}, "must be one of error, warn"),
-        ({"loss": "huber"}, "soft_l1"),
+        ({"residual": "huber"}, "logarithmic"),
     ):
         with pytest.raises(ValueError, match=words):
             FitOptions(**options)

@@ -90,22 +90,23 @@ def test_a_launch_that_explains_everything_is_no_valid_fit():
     assert not fit.status.valid
 
 
-@pytest.mark.parametrize("loss", ["squared", "soft_l1"])
+@pytest.mark.parametrize("residual", ["relative", "logarithmic"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_costs_that_are_added_are_found_and_said(nonnegative, loss):
+def test_costs_that_are_added_are_found_and_said(nonnegative, residual):
     costs = costs_of(0)
     table = measured(costs.sum(axis=1), costs)
     with pytest.warns(PerflexWarning, match="no overlap was found"):
-        fit = fit_model(OVERLAP, table, FitOptions(nonnegative=nonnegative, loss=loss))
+        fit = fit_model(OVERLAP, table, FitOptions(nonnegative=nonnegative, residual=residual))
     assert fit.status.valid
     assert fit.no_overlap == ("p_edge",)
     assert fit.at_bound == ("p_edge",)
     assert fit.undetermined == ()
     assert "no overlap" in repr(fit)
     np.testing.assert_allclose(costs_in(fit), COSTS, rtol=0.05)
-    linear = fit_model(Model(OUTPUT, " + ".join(PRODUCTS)), table, FitOptions(nonnegative=nonnegative, loss=loss))
-    # To the tolerance of the loss's scale.
-    np.testing.assert_allclose(costs_in(fit), costs_in(linear), rtol=1e-8 if loss == "squared" else 1e-3)
+    linear = fit_model(
+        Model(OUTPUT, " + ".join(PRODUCTS)), table, FitOptions(nonnegative=nonnegative, residual=residual)
+    )
+    np.testing.assert_allclose(costs_in(fit), costs_in(linear), rtol=1e-8)
     assert fit.parameter("p_0").standard_error == pytest.approx(linear.parameter("p_0").standard_error, rel=0.05)
     values = {name: table.column(name) for name in FEATURES}
     np.testing.assert_allclose(
@@ -156,5 +157,5 @@ def test_a_hidden_fraction_above_one_is_held_at_one_and_named():
 def test_times_whose_squares_are_zero_are_fitted():
     costs = costs_of(0)
     table = measured((costs[:, 0] + costs[:, 1] + costs[:, 2]) * 1e-297, costs)
-    fit = quietly(OVERLAP, table, relative=False, on_undetermined="warn")
+    fit = quietly(OVERLAP, table, residual="absolute", on_undetermined="warn")
     assert np.isfinite(fit.vector).all()

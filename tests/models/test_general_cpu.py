@@ -57,7 +57,7 @@ def test_known_costs_come_back():
     timing = TimingOptions(trials=1, min_trials=1)
     with using_machine("Gold-6248"), pytest.warns(PerflexWarning, match="do not determine"):
         found = calibrate("general_cpu", kernels, device=device, timing=timing)
-    assert found.fit.loss == "soft_l1"
+    assert found.fit.residual == "logarithmic"
     assert not found.dropped
     # Beside costs of nothing that the kernels have: no array here is beyond what so many TLBs map, and not its pages.
     unknown = set(found.fit.undetermined)

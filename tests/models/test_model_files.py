@@ -39,9 +39,9 @@ def written(tmp_path, text):
 
 
 def test_how_a_model_is_fitted_stands_in_its_file(tmp_path):
-    assert load_model(written(tmp_path, TEXT)).fit == FitSettings("squared", "error")
-    chosen = load_model(written(tmp_path, TEXT + "fit: {loss: soft_l1, on_undetermined: warn}\n"))
-    assert chosen.fit == FitSettings("soft_l1", "warn")
+    assert load_model(written(tmp_path, TEXT)).fit == FitSettings("relative", "error")
+    chosen = load_model(written(tmp_path, TEXT + "fit: {residual: logarithmic, on_undetermined: warn}\n"))
+    assert chosen.fit == FitSettings("logarithmic", "warn")
     with pytest.raises(FileFormatError, match="on_undetermined"):
         load_model(written(tmp_path, TEXT + "fit: {on_undetermined: ignore}\n"))
 

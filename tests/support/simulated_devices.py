@@ -61,4 +61,4 @@ def simulated_devices(seed, count, world=World(), *, programs=12, kernels=10):
 
 def calibrated(table, name):
     """Return the calibration of a device from its rows."""
-    return Calibration(MODEL, fit_model(MODEL, table, FitOptions(loss="soft_l1")), table, {"name": name})
+    return Calibration(MODEL, fit_model(MODEL, table, FitOptions(residual="logarithmic")), table, {"name": name})

@@ -400,7 +400,7 @@ class _Batches:
         }
         prior = Prior({name: ParameterPrior(math.log(value), _GUESSED) for name, value in guess.items()}, _NOISE)
         try:
-            self._parameters = dict(fit_with_prior(self._model, table, prior, loss="soft_l1", precise=False))
+            self._parameters = dict(fit_with_prior(self._model, table, prior, precise=False))
             elasticities(self._model, self._parameters, self._pool.counted)
         except CalibrationError:
             # Few kernels can lead to shapes that make no sense for others.

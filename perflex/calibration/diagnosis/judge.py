@@ -97,16 +97,12 @@ def diagnose(calibration: CalibrationRecord, *, progress: Callable[[int, int, st
 
 def _linear(fit: FitResult) -> LinearFit | None:
     """Return the linearised fit over the free parameters; None if there are none."""
-    jacobian, pseudo = fit.regression
+    jacobian = fit.problem.jacobian(fit.vector)
     if not np.isfinite(jacobian).all():
         model = fit.problem.model
         msg = f"the model {model.expression!r} has no finite derivatives at its parameters; fit it again"
         raise CalibrationError(msg, model=model)
-    if not fit.free:
-        return None
-    if fit.problem.loss is None:
-        return LinearFit(jacobian[:, fit.free], pseudo)
-    return LinearFit(jacobian[:, fit.free], fit.problem.plain_residual(fit.vector), pseudo, fit.robust_deviation)
+    return LinearFit(jacobian[:, fit.free], fit.problem.residual(fit.vector)) if fit.free else None
 
 
 def _kernels(
@@ -118,8 +114,8 @@ def _kernels(
     if linear is not None:
         leverage, studentised, cooks = linear.leverage, linear.studentised, linear.cooks_distance
         # Residuals of a relative fit are relative errors, or logarithms; others are divided by the output.
-        without = linear.leave_one_out if fit.relative else linear.leave_one_out / measured
-        if fit.problem.loss is not None and fit.relative:
+        without = linear.leave_one_out if fit.problem.relative else linear.leave_one_out / measured
+        if fit.residual == "logarithmic":
             without = np.expm1(without)
     predicted_by_others = nothing.copy()
     for fold in folds.values():

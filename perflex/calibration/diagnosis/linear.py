@@ -5,9 +5,6 @@ residuals, ``s**2 = r @ r / (m - p)``, and ``H = J inv(J' J) J'`` the hat matrix
 factors of J with columns of length one, so that parameters of 1e-12 and 1e3 do not disturb each other. For models
 that are linear in their parameters all of it is exact; for others it holds near the solution.
 
-Under a robust loss pseudo-residuals take the place of r where the estimates' movements and variances are meant, and
-the deviation of good rows that of s where a row is judged. That holds near the solution.
-
 Leverage, studentised residuals and Cook's distance: Cook and Weisberg, Residuals and Influence in Regression (1982),
 sections 2.2 and 3.
 """
@@ -40,9 +37,6 @@ class LinearFit:
     # Shape ``(m, p)``, of full rank.
     jacobian: NDArray[np.float64]
     residual: NDArray[np.float64]
-    # Of a robust loss: pseudo-residuals, which move its estimates, and the deviation of good residuals.
-    pseudo: NDArray[np.float64] | None = None
-    deviation: float | None = None
 
     @cached_property
     def _factors(self) -> tuple[Array, Array, Array]:
@@ -73,29 +67,19 @@ class LinearFit:
 
     @cached_property
     def leave_one_out(self) -> Array:
-        """Residual of each row in a fit without it, shape ``(m,)``: ``r + h q / (1 - h)``; nan where h is 1.
-
-        The pseudo-residual q is r in a fit of least squares, which makes that ``r / (1 - h)``.
-        """
-        moving = self.residual if self.pseudo is None else self.pseudo
-        # One quotient where the two are the same: the other form would round differently.
-        found: Array = moving / self._spare + (0.0 if self.pseudo is None else self.residual - moving)
+        """Residual of each row in a fit without it, shape ``(m,)``: ``r / (1 - h)``; nan where h is 1."""
+        found: Array = self.residual / self._spare
         return found
 
     @cached_property
     def studentised(self) -> Array:
         """Externally studentised residuals, shape ``(m,)``: Student's t with m - p - 1 degrees of freedom.
 
-        Each residual over its standard deviation, estimated without its own row; nan where there is none. A robust
-        deviation needs no row left out, for none raises it much.
+        Each residual over its standard deviation, estimated without its own row; nan where there is none.
         """
         # Without its own row there must still be one to spare.
         if self.freedom < 2:
             return np.full(len(self.residual), np.nan)
-        if self.deviation is not None:
-            spread = self.deviation * np.sqrt(self._spare)
-            judged: Array = np.divide(self.residual, spread, out=np.full(len(spread), np.nan), where=spread > 0)
-            return judged
         squares = float(self.residual @ self.residual)
         # No refit: the residual sum of squares without row i is r'r - r_i**2 / (1 - h_i).
         without = np.maximum(squares - self.residual * self.leave_one_out, 0.0) / (self.freedom - 1)
@@ -111,9 +95,8 @@ class LinearFit:
         """
         if self.freedom < 1 or not self.residual.any():
             return np.full(len(self.residual), np.nan)
-        moving = self.residual if self.pseudo is None else self.pseudo
-        variance = float(moving @ moving) / self.freedom
-        distance: Array = (moving / self._spare) ** 2 * self.leverage / (self.jacobian.shape[1] * variance)
+        variance = float(self.residual @ self.residual) / self.freedom
+        distance: Array = (self.residual / self._spare) ** 2 * self.leverage / (self.jacobian.shape[1] * variance)
         return distance
 
     @cached_property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perflex.calibration.transfer.priors import SourceFit
     from perflex.calibration.transfer.residuals import Components
     from perflex.expression.model import HasParams, Model
-    from perflex.fit.options import Loss, Prior
+    from perflex.fit.options import Prior
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
     from perflex.machines.machine import Machine
@@ -94,7 +94,7 @@ class TargetFit:
 
 
 def fit_target(
-    sources: Sources, chosen: Sequence[int], samples: FeatureTable, target: int, loss: Loss, *, precise: bool = True
+    sources: Sources, chosen: Sequence[int], samples: FeatureTable, target: int, *, precise: bool = True
 ) -> TargetFit:
     """Return the target's fit from some sources and its samples, of which there may be none."""
     model, components = sources.model, sources.components
@@ -110,7 +110,7 @@ def fit_target(
     corrected[:, place] *= np.exp(-carried.correction)
     table = replace(samples, values=corrected, spread=None, repeatability=None)
     starts = [dict(zip(model.params(), sources.fits[i].parameters.tolist(), strict=True)) for i in chosen[:1]]
-    fit = fit_with_prior(model, table, prior, deviations=deviations, starts=starts, loss=loss, precise=precise)
+    fit = fit_with_prior(model, table, prior, deviations=deviations, starts=starts, precise=precise)
     measured = np.log(samples.values[:, place])
     predicted = _log_predictions(model, fit, samples)
     own_residuals = Residuals(

@@ -20,7 +20,6 @@ from perflex.calibration.prediction_variance import student_quantile
 from perflex.errors import CalibrationError
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior, posterior_of_logarithms
-from perflex.fit.problem import robust_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +128,7 @@ def _noise(sources: Sequence[CalibrationRecord]) -> float:
         errors = np.asarray(source.fit.relative_errors, dtype=np.float64)
         errors = np.log1p(np.maximum(errors[np.isfinite(errors)], _LEAST_NOISE - 1.0))
         if len(errors):
-            found.append(robust_loss(errors, source.fit.degrees_of_freedom, 0.0)[1])
+            found.append(math.sqrt(float(errors @ errors) / max(source.fit.degrees_of_freedom, 1)))
     return max(float(np.median(found)) if found else 0.1, _LEAST_NOISE)
 
 
@@ -184,7 +183,7 @@ def _kept(model: Model, source: CalibrationRecord, name: str) -> SourceFit:
 
 def _refitted(model: Model, table: FeatureTable, prior: Prior, name: str) -> SourceFit:
     """Return a source fitted to its rows with the prior, each row weighing as the source's own noise says."""
-    fit = fit_with_prior(model, table, prior, loss="soft_l1", precise=False)
+    fit = fit_with_prior(model, table, prior, precise=False)
     residuals = -np.log1p(np.maximum(np.asarray(fit.relative_errors), _LEAST_NOISE - 1.0))
     logs = posterior_of_logarithms(fit)
     return SourceFit(name, fit.vector, np.diag(logs), residuals)

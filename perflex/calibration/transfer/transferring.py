@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from perflex.calibration.transfer.devices import TargetFit
     from perflex.calibration.transfer_prior import TransferPrior
     from perflex.expression.model import Model
-    from perflex.fit.options import Loss
     from perflex.fit.table import FeatureTable
 
     Array = NDArray[np.float64]
@@ -56,7 +55,6 @@ def transfer(
     samples: FeatureTable | TimesTable | None = None,
     *,
     machine: str | Path | Machine | None = None,
-    loss: Loss = "soft_l1",
     seed: int = 0,
 ) -> Calibration:
     """Make a calibration of a device from those of other devices and few samples of its own, or none.
@@ -77,8 +75,6 @@ def transfer(
     machine
         The device's machine, its name or file; by default the one that the samples' features were counted for. From its
         facts and the sources' follows which of them are similar.
-    loss
-        What the fit minimises, as for `fit_model`.
     seed
         Of the choice of samples of left-out sources.
 
@@ -107,11 +103,11 @@ def transfer(
     known = _known_sources(tuple(sources), target)
     everyone, number = list(range(len(sources))), len(sources)
     residuals = known.residuals(everyone)
-    fitted = fit_target(known, everyone, rows, number, loss)
+    fitted = fit_target(known, everyone, rows, number)
     asked = dict.fromkeys(zip(residuals.programs, residuals.kernels, strict=True))
     asked |= dict.fromkeys(zip(rows.generators, rows.kernels, strict=True))
     carried = transfer_prior(known, everyone, fitted, rows, number, list(asked))
-    errors = _device_errors(known, len(rows), loss, seed)
+    errors = _device_errors(known, len(rows), seed)
     carried = msgspec.structs.replace(
         carried,
         weight=errors.weight,
@@ -135,8 +131,8 @@ def _known_sources(sources: tuple[Calibration, ...], target: Machine | None) -> 
 
 
 @lru_cache(maxsize=8)
-def _device_errors(known: Sources, count: int, loss: Loss, seed: int) -> DeviceErrors:
-    return device_folds(known, count, loss, seed)
+def _device_errors(known: Sources, count: int, seed: int) -> DeviceErrors:
+    return device_folds(known, count, seed)
 
 
 def _samples(model: Model, samples: FeatureTable | None, tables: Sequence[FeatureTable]) -> FeatureTable:
@@ -232,16 +228,14 @@ class _Draw:
     surprise: float
 
 
-def device_folds(sources: Sources, samples: int, loss: Loss, seed: int) -> DeviceErrors:
+def device_folds(sources: Sources, samples: int, seed: int) -> DeviceErrors:
     """Return what leaving out each source says of predictions with so many samples."""
     with_rows = [i for i, table in enumerate(sources.tables) if len(table) > 1]
     if len(with_rows) < _FEWEST_SOURCES:
         return DeviceErrors(1.0, (), 1.0)
     generator = np.random.default_rng(seed)
     draws = [
-        _draw(sources, source, samples, loss, generator)
-        for source in with_rows
-        for _ in range(_DRAWS if samples else 1)
+        _draw(sources, source, samples, generator) for source in with_rows for _ in range(_DRAWS if samples else 1)
     ]
     weight = _best_weight(draws)
     errors = [np.abs(_mixed(draw, weight)) / draw.deviation for draw in draws]
@@ -261,13 +255,13 @@ def device_folds(sources: Sources, samples: int, loss: Loss, seed: int) -> Devic
     return DeviceErrors(weight, tuple(np.maximum.accumulate(limits).tolist()), surprise)
 
 
-def _draw(sources: Sources, source: int, count: int, loss: Loss, generator: np.random.Generator) -> _Draw:
+def _draw(sources: Sources, source: int, count: int, generator: np.random.Generator) -> _Draw:
     table = sources.tables[source]
     order = generator.permutation(len(table))
     few = min(count, len(table) // 2)
     samples, rest = table.take(order[:few].tolist()), table.take(order[few : few + _MOST_ROWS].tolist())
     others = [i for i in range(len(sources.fits)) if i != source]
-    target = fit_target(sources, others, samples, source, loss, precise=False)
+    target = fit_target(sources, others, samples, source, precise=False)
     asked = list(zip(rest.generators, rest.kernels, strict=True))
     carried = transfer_prior(sources, others, target, samples, source, asked)
     values = rest.columns(sources.model.input_features())

@@ -49,10 +49,10 @@ def noisy(features, truth=TRUTH, seed=1):
     return (features @ truth) * (1 + 0.05 * np.random.default_rng(seed).normal(size=len(features)))
 
 
-def calibrated(table, model=MODEL, *, relative=True, nonnegative=True):
+def calibrated(table, model=MODEL, *, nonnegative=True):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fitted(model, table, relative=relative, nonnegative=nonnegative)
+        return fitted(model, table, nonnegative=nonnegative)
 
 
 def ordinary():

@@ -74,7 +74,7 @@ def test_a_prior_beats_none(world, count):
     samples, rest = table.take(order[:count]), table.take(order[20:])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
-        alone = fit_model(MODEL, samples, FitOptions(loss="soft_l1"))
+        alone = fit_model(MODEL, samples, FitOptions(residual="logarithmic"))
     values = {name: rest.column(name) for name in INPUTS}
     own = np.abs(np.asarray(MODEL.evaluate(alone, values)) / rest.column(OUTPUT) - 1)
     assert np.median(_errors(_transferred(sources, samples), rest)) < 0.8 * np.median(own)
