@@ -4,7 +4,7 @@ A kernel that is predicted is of no generator of the calibration. What the model
 generator, so that parameters make up for it in the fit, and residuals do not show it. So each generator is predicted by
 a fit to all others, and a variance shared by its kernels is taken such that their errors, divided by all that is
 expected of them, have a mean square of one: Paule and Mandel's estimate of the variance between groups (J. Res. Natl.
-Bur. Stand. 87, 377, 1982). Under a robust loss rows that are far off among those of their generator count little.
+Bur. Stand. 87, 377, 1982).
 
 The fits to the others begin where the fit to all ended, and go to the minimum near it.
 """

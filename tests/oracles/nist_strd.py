@@ -140,29 +140,6 @@ def _differences(problem, at):
     return [y - problem.formula(mpmath, *x, *at) for x, y in _points(problem)]
 
 
-def high_precision(problem):
-    """Return parameters, standard deviations and sum of squares by Gauss-Newton in 50 digits."""
-    with mpmath.workdps(50):
-        points = _points(problem)
-        at = [mpmath.mpf(value) for value in problem.values]
-        tiny = mpmath.mpf(10) ** -20
-        for _ in range(4):
-            residual = mpmath.matrix(_differences(problem, at))
-            jacobian = mpmath.matrix(len(points), len(at))
-            for column in range(len(at)):
-                moved = [*at[:column], mpmath.mpc(at[column], tiny), *at[column + 1 :]]
-                for row, (x, _y) in enumerate(points):
-                    jacobian[row, column] = mpmath.im(problem.formula(mpmath, *x, *moved)) / tiny
-            normal = jacobian.T * jacobian
-            step = mpmath.lu_solve(normal, jacobian.T * residual)
-            at = [value + change for value, change in zip(at, step, strict=True)]
-        squares = sum(difference**2 for difference in _differences(problem, at))
-        inverse = normal**-1
-        freedom = len(points) - len(at)
-        deviations = [mpmath.sqrt(inverse[i, i] * squares / freedom) for i in range(len(at))]
-        return [float(v) for v in at], [float(v) for v in deviations], float(squares)
-
-
 def digits(found, certified):
     """Return the digits in which all numbers agree: the least -log10 of the relative difference, at most 11."""
     error = np.max(np.abs(np.asarray(found) / np.asarray(certified) - 1))
