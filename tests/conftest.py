@@ -1,14 +1,11 @@
 """What all tests share: the OpenCL loader sees the embedded runtime, and fixtures for devices."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -16,11 +13,6 @@ from hypothesis.internal.conjecture import providers
 
 from perflex import list_devices
 from perflex.devices.survey import find_vendors, show_to_loader
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from perflex import Device
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
 show_to_loader(find_vendors())
@@ -52,20 +44,20 @@ providers._get_local_constants = lambda: providers._local_constants
 OF_MACHINE = {"real_devices", "contexts", "cuda_device", "fake_cupy"}
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     """Mark what depends on the machine by its nature: tests of real devices, and those that may skip."""
     asks = OF_MACHINE.intersection(getattr(item, "fixturenames", ()))
     if asks or item.get_closest_marker("skipif") or item.get_closest_marker("gpu"):
         item.add_marker(pytest.mark.machine)
 
 
-def is_of_machine(item: pytest.Item) -> bool:
+def is_of_machine(item):
     """Return whether a test may depend on the machine it runs on."""
     return item.get_closest_marker("machine") is not None
 
 
 @pytest.fixture(autouse=True)
-def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_on_each_machine(request, monkeypatch):
     """Hide devices, drivers and programs from tests that are the same on each machine; limits only end hangs."""
     if is_of_machine(request.node):
         return
@@ -80,7 +72,7 @@ def _same_on_each_machine(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item):
     """Let a test that is the same on each machine fail where it skips: nobody would see that it no longer runs."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and not is_of_machine(item):
@@ -90,7 +82,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def real_devices() -> list[Device]:
+def real_devices():
     """Every OpenCL device that works and keeps time, the default one first."""
     infos = [info for info in list_devices() if info.usable and not info.device.is_simulator]
     infos = [info for info in infos if info.device.api == "opencl"]
@@ -100,13 +92,13 @@ def real_devices() -> list[Device]:
 
 
 @pytest.fixture(scope="session")
-def default_device(real_devices: list[Device]) -> Device:
+def default_device(real_devices):
     """The OpenCL device that is taken when none is named."""
     return real_devices[0]
 
 
 @pytest.fixture(scope="session")
-def cuda_device() -> Device:
+def cuda_device():
     """A real device that is reached through CUDA."""
     for info in list_devices():
         if info.usable and info.device.api == "cuda":
@@ -115,7 +107,7 @@ def cuda_device() -> Device:
 
 
 @pytest.fixture(scope="session")
-def contexts() -> list[Any]:
+def contexts():
     """Return an OpenCL context on the first device of each platform; simulators are left out."""
     cl = pytest.importorskip("pyopencl")
     try:

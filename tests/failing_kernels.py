@@ -3,20 +3,13 @@
 They are counted like any other kernel, for what is wrong with them is in a macro that loopy knows nothing of.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import loopy as lp
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["crashing", "endless", "good", "not_compiling"]
 
 
-def good(factor: float = 2.0, name: str = "good") -> lp.TranslationUnit:
+def good(factor=2.0, name="good"):
     kernel = lp.make_kernel(
         "{[i]: 0<=i<n}", f"b[i] = {factor}*a[i] + sqrt(a[i])", assumptions="n>=1", lang_version=(2018, 2), name=name
     )
@@ -24,26 +17,26 @@ def good(factor: float = 2.0, name: str = "good") -> lp.TranslationUnit:
     return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def _no_end(_: object) -> Iterator[tuple[str, str]]:
+def _no_end(_):
     yield "root", "int no_end(void) { volatile int go = 1; while (go) { } return 0; }\n#define sqrt(x) (x + no_end())"
 
 
-def _wild_pointer(_: object) -> Iterator[tuple[str, str]]:
+def _wild_pointer(_):
     yield "root", "#define sqrt(x) ((*(volatile __global int *)8 = 1), x)"
 
 
-def _unknown_function(_: object) -> Iterator[tuple[str, str]]:
+def _unknown_function(_):
     yield "root", "#define sqrt(x) no_such_function(x)(2)"
 
 
-def endless() -> lp.TranslationUnit:
+def endless():
     return lp.register_preamble_generators(good(name="endless"), [_no_end])
 
 
-def crashing() -> lp.TranslationUnit:
+def crashing():
     """Write to an address that no process has."""
     return lp.register_preamble_generators(good(name="crashing"), [_wild_pointer])
 
 
-def not_compiling() -> lp.TranslationUnit:
+def not_compiling():
     return lp.register_preamble_generators(good(name="not_compiling"), [_unknown_function])

@@ -1,17 +1,15 @@
 """loopy kernels that several tests look at."""
 
-from __future__ import annotations
-
 import loopy as lp
 import numpy as np
 
 
-def make(domain: str, body: str, dtypes: dict[str, type], name: str = "knl", **kwargs: object) -> lp.TranslationUnit:
+def make(domain, body, dtypes, name="knl", **kwargs):
     kernel = lp.make_kernel(domain, body, name=name, target=lp.PyOpenCLTarget(), lang_version=(2018, 2), **kwargs)
     return lp.add_dtypes(kernel, dtypes)
 
 
-def matmul(*, prefetch: bool, fit: bool = True, tile: int = 16) -> lp.TranslationUnit:
+def matmul(*, prefetch, fit=True, tile=16):
     """The paper's matrix multiplication (Section 2.1), written as printed there."""
     kernel = make(
         "{[i,j,k]: 0<=i,j,k<n}",
@@ -31,7 +29,7 @@ def matmul(*, prefetch: bool, fit: bool = True, tile: int = 16) -> lp.Translatio
     return kernel
 
 
-def pointwise(expression: str, dtypes: dict[str, type] | None = None) -> lp.TranslationUnit:
+def pointwise(expression, dtypes=None):
     """``out[i] = expression`` over 0 <= i < n, work-groups of 32."""
     used = {
         name: dtype

@@ -1,7 +1,5 @@
 """The analytic choice of blocks: the paper's limits, brute force over all blocks, and the command."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
@@ -26,14 +24,14 @@ SIZES = {"nx": 128, "ny": 96, "nz": 64}
 KiB = 1024
 
 
-def kernel(*tags: str):
+def kernel(*tags):
     given = {tag.partition(":")[0] for tag in tags}
     grid = [f"{name}:{value}" for name, value in SIZES.items() if name not in given]
     return KernelCollection(ALL_GENERATORS).generate_kernels([*tags, *grid, "lsize_0:16", "lsize_1:2"])[0]
 
 
 @cache
-def wave3d(radius: int):
+def wave3d(radius):
     wave = kernel("wave3d", f"radius:{radius}", "speed:array", "variant:plain", "dtype:float64")
     return read_grids(extract_scop(wave.kernel), wave.sizes)
 
@@ -53,7 +51,7 @@ def machine():
 
 
 @pytest.mark.parametrize("radius", [1, 4])
-def test_the_grids_of_wave3d_are_the_paper_s(radius: int) -> None:
+def test_the_grids_of_wave3d_are_the_paper_s(radius):
     """One grid with a star, and three that are touched at the point alone (Equation 5)."""
     grids = {grid.name: grid for grid in wave3d(radius).grids}
     assert set(grids) == {"u", "old", "speed", "new"}
@@ -63,13 +61,13 @@ def test_the_grids_of_wave3d_are_the_paper_s(radius: int) -> None:
     assert [name for name, grid in grids.items() if grid.stored] == ["new"]
 
 
-def test_a_box_touches_all_rows_of_its_planes() -> None:
+def test_a_box_touches_all_rows_of_its_planes():
     box = kernel("stencil3d", "points:27", "variant:plain", "dtype:float32")
     first = read_grids(extract_scop(box.kernel), box.sizes).grids[0]
     assert (first.name, first.rows, first.planes, len(first.offsets)) == ("u", 9, 3, 27)
 
 
-def test_each_stage_is_a_grid() -> None:
+def test_each_stage_is_a_grid():
     stages = kernel("pirk", "kernel:rhs_lc", "problem:wave3d", "radius:1", "dtype:float64")
     found = read_grids(extract_scop(stages.kernel), stages.sizes)
     assert found.extents == (128, 96, 64)
@@ -80,7 +78,7 @@ def test_each_stage_is_a_grid() -> None:
 
 
 @pytest.mark.machine
-def test_the_paper_s_block_limits() -> None:
+def test_the_paper_s_block_limits():
     """Largest blocks that meet Equation 10, which counts no halos."""
     if not TABLES.is_file():
         pytest.skip(f"the paper's tables are not there ({TABLES})")
@@ -99,7 +97,7 @@ def test_the_paper_s_block_limits() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 3, 4])
 @pytest.mark.parametrize("criterion", [{"L3": "plane"}, {"L3": "plane", "L2": "row"}, {"L2": "plane"}, {}])
-def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, criterion, cores) -> None:
+def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, criterion, cores):
     found = choose_block(star, SIZES, machine, criterion, cores=cores, lanes=16, tiles_per_core=1)
     available = {level.name: level.size_bytes for level in machine.levels}
 
@@ -122,7 +120,7 @@ def test_the_block_is_the_best_of_all_that_meet_the_criterion(star, machine, cri
         assert held.needed_bytes == need(held.reuse, *found.block[:2]) < held.available_bytes == available[held.level]
 
 
-def test_no_blocks_where_everything_fits(star) -> None:
+def test_no_blocks_where_everything_fits(star):
     criterion = {"L2": "row", "L3": "plane"}
     found = choose_block(star, SIZES, "EPYC-7452", criterion, cores=1, tiles_per_core=1)
     assert (found.block, found.tiles, found.imbalance) == ((128, 96, 64), 1, 1.0)
@@ -133,13 +131,13 @@ def test_no_blocks_where_everything_fits(star) -> None:
     assert choose_block(star, SIZES, "EPYC-7452", criterion, cores=4, tiles_per_core=1).block == (128, 96, 16)
 
 
-def test_the_rule_by_default(star, machine) -> None:
+def test_the_rule_by_default(star, machine):
     found = choose_block(star, SIZES, machine)
     assert [(held.level, held.reuse) for held in found.conditions] == [("L2", "plane")]
     assert found.tiles_per_core >= 8
 
 
-def test_eight_tiles_for_each_core(star) -> None:
+def test_eight_tiles_for_each_core(star):
     """Whole rows, of all such blocks the one cut least along y."""
     found = choose_block(star, SIZES, "EPYC-7452", {}, cores=2)
     assert (found.block, found.tiles, found.tiles_per_core) == ((128, 96, 4), 16, 8)
@@ -157,12 +155,12 @@ def test_eight_tiles_for_each_core(star) -> None:
         ({"L1": "plane"}, "no block of .* meets the criterion L1: plane: the smallest needs .* has 32768 B"),
     ],
 )
-def test_a_criterion_that_cannot_be_met_says_why(star, machine, criterion, words) -> None:
+def test_a_criterion_that_cannot_be_met_says_why(star, machine, criterion, words):
     with pytest.raises(BlockError, match=words):
         choose_block(star, SIZES, machine, criterion, cores=4, lanes=64)
 
 
-def test_what_is_no_stencil_is_refused() -> None:
+def test_what_is_no_stencil_is_refused():
     matmul = KernelCollection(ALL_GENERATORS).generate_kernels(
         ["matmul_sq", "dtype:float32", "prefetch:False", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:64"]
     )[0]
@@ -170,7 +168,7 @@ def test_what_is_no_stencil_is_refused() -> None:
         choose_block(matmul, matmul.sizes, "EPYC-7452")
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     file = tmp_path / "k.py"
     file.write_text(
         "import loopy as lp\n"
@@ -193,7 +191,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("size", [600, 601])
-def test_grids_with_few_divisors_are_not_cut_to_crumbs(size: int) -> None:
+def test_grids_with_few_divisors_are_not_cut_to_crumbs(size):
     loads = "a[k-1, j, i] + a[k+1, j, i] + a[k, j-1, i] + a[k, j+1, i] + a[k, j, i-1] + a[k, j, i+1]"
     domain, data = "{[k, j, i]: 1 <= k, j, i < n - 1}", "a, b: float64[n, n, n]"
     scop = extract_scop(written(domain, f"b[k, j, i] = {loads}", data))

@@ -1,7 +1,5 @@
 """The ECM model as a model string: the reference's rows, overlap hypotheses, cores and domains, in-core time."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Machine, Model, ecm_model, estimate_ecm, in_core_cycles, load_machine, using_machine
+from perflex import Model, ecm_model, estimate_ecm, in_core_cycles, load_machine, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -18,7 +16,7 @@ CLX, ROME = load_machine("Gold-6248-SNC-off"), load_machine("EPYC-7452")
 TIMES = {"l1": 60.0, "l2": 50.0, "l3": 130.0, "mem": 200.0}
 
 
-def cycles(machine: Machine, in_core: object, times: dict[str, object], cores: int = 1) -> object:
+def cycles(machine, in_core, times, cores=1):
     """Return the cycles that the model string gives for so many cycles in core and at each level."""
     model = ecm_model(machine, cores=cores, in_core="3 * f_thread_items")
     values = {f"f_ecm_cycles_{level}": value for level, value in times.items()}
@@ -27,7 +25,7 @@ def cycles(machine: Machine, in_core: object, times: dict[str, object], cores: i
 
 
 @pytest.mark.machine
-def test_every_row_of_the_reference_recomputes_from_its_parts() -> None:
+def test_every_row_of_the_reference_recomputes_from_its_parts():
     if not REFERENCE.is_file():
         pytest.skip(f"the reference data are not there ({REFERENCE})")
     with REFERENCE.open(encoding="utf-8") as file:
@@ -41,7 +39,7 @@ def test_every_row_of_the_reference_recomputes_from_its_parts() -> None:
         assert cycles(machine, float(row["T_comp"]), times) == pytest.approx(float(row["T_ECM"]), abs=0.011), row
 
 
-def test_the_hypotheses_differ() -> None:
+def test_the_hypotheses_differ():
     times = {"l1": 1.0, "l2": 2.0, "l3": 4.0, "mem": 8.0}
     assert cycles(CLX, 3.0, times) == pytest.approx(15.0)
     assert cycles(ROME, 3.0, times) == pytest.approx(8.0)
@@ -68,12 +66,12 @@ def test_the_hypotheses_differ() -> None:
     ],
     ids=str,
 )
-def test_cores_share_a_domain_s_memory_and_speeds_of_domains_add_up(machine, cores, expected) -> None:
+def test_cores_share_a_domain_s_memory_and_speeds_of_domains_add_up(machine, cores, expected):
     """Not as Equation 7a is printed: that gives T_mem at once, and T(1)/cores from the saturation point on."""
     assert cycles(machine, 300.0, TIMES, cores) == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_machines_have_not_is_refused() -> None:
+def test_what_machines_have_not_is_refused():
     for wrong in (0, 33):
         with pytest.raises(MachineError, match="has 32 cores"):
             ecm_model(ROME, cores=wrong)
@@ -81,11 +79,11 @@ def test_what_machines_have_not_is_refused() -> None:
         ecm_model("V100")
 
 
-def kernel(*tags: str):
+def kernel(*tags):
     return KernelCollection(ALL_GENERATORS).generate_kernels(tags)[0]
 
 
-def test_in_core_time_counts_slots_of_floating_point_units() -> None:
+def test_in_core_time_counts_slots_of_floating_point_units():
     """A step of implementation A's last kernel is one multiply-add per point: 8 in a cycle on a core of ROME."""
     up = kernel("pirk", "kernel:up", "dtype:float64", "lsize_0:8", "lsize_1:4", "nx:64", "ny:64", "nz:8")
     for lanes in (1, 32):
@@ -96,7 +94,7 @@ def test_in_core_time_counts_slots_of_floating_point_units() -> None:
         in_core_cycles(ROME, kernel("flops_sqrt_pattern", "dtype:float32"))
 
 
-def test_the_model_of_a_kernel_is_its_estimate_composed() -> None:
+def test_the_model_of_a_kernel_is_its_estimate_composed():
     """All of it from a kernel and a machine: volumes and cycles of the estimator, Equations 6 and 7, no parameter."""
     step = kernel("pirk", "kernel:rhs", "dtype:float64", "lsize_0:32", "lsize_1:4", "nx:256", "ny:256", "nz:64")
     model = ecm_model(ROME, cores=4, in_core=in_core_cycles(ROME, step))

@@ -1,7 +1,5 @@
 """Limits of machines: volumes by rates, and the issue of instructions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import nan
 
@@ -20,7 +18,7 @@ VOLUMES = {
 }  # fmt: skip
 
 
-def test_an_empty_launch_moves_nothing_and_starts_its_groups() -> None:
+def test_an_empty_launch_moves_nothing_and_starts_its_groups():
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
     scop, sizes = extract_scop(kernel.kernel), {"ngroups": 16}
     found = estimate_volumes(scop, sizes, A100)
@@ -32,7 +30,7 @@ def test_an_empty_launch_moves_nothing_and_starts_its_groups() -> None:
     assert (limits.limiter, limits.predicted_s) == ("group start", pytest.approx(16 / A100.group_start_rate))
 
 
-def test_limits_are_volumes_by_rates() -> None:
+def test_limits_are_volumes_by_rates():
     scop = extract_scop(matmul(prefetch=False))
     limits = limits_of(VOLUMES, scop, {"n": 1024}, A100)
     assert tuple(limits.seconds) == LIMITERS
@@ -48,7 +46,7 @@ def test_limits_are_volumes_by_rates() -> None:
     assert limits.predicted_s == limits.seconds["DRAM"]
 
 
-def test_each_of_several_launches_waits_for_memory() -> None:
+def test_each_of_several_launches_waits_for_memory():
     once = extract_scop(matmul(prefetch=False))
     host = QuasiPolynomial.constant(7)
     again = replace(once, launches=(replace(once.launches[0], repeats=host),))
@@ -64,7 +62,7 @@ def test_each_of_several_launches_waits_for_memory() -> None:
         ("f_lmem_wavefronts", "local memory"), ("", "arithmetic"),
     ],
 )  # fmt: skip
-def test_each_part_can_be_the_limiter(identifier: str, limiter: str) -> None:
+def test_each_part_can_be_the_limiter(identifier, limiter):
     volumes = dict.fromkeys(VOLUMES, 0.0)
     if identifier:
         volumes[identifier] = 1e13
@@ -79,7 +77,7 @@ def test_each_part_can_be_the_limiter(identifier: str, limiter: str) -> None:
         ("group_start_rate", {"group start"}), ("dram_latency", {"latency"}),
     ],
 )  # fmt: skip
-def test_limits_name_the_fact_they_lack(fact: str, lacking: set[str]) -> None:
+def test_limits_name_the_fact_they_lack(fact, lacking):
     scop = extract_scop(matmul(prefetch=False))
     all_known = limits_of(VOLUMES, scop, {"n": 64}, A100).seconds
     found = limits_of(VOLUMES, scop, {"n": 64}, replace(A100, **{fact: None}))
@@ -89,7 +87,7 @@ def test_limits_name_the_fact_they_lack(fact: str, lacking: set[str]) -> None:
     assert found.predicted_s == max(found.seconds.values())
 
 
-def test_cycles_of_an_unknown_first_cache_are_no_limit() -> None:
+def test_cycles_of_an_unknown_first_cache_are_no_limit():
     found = limits_of({**VOLUMES, "f_l1_wavefronts": nan}, extract_scop(matmul(prefetch=False)), {"n": 64}, A100)
     assert found.missing == {"L1": ("l1_rules",)}
     assert set(found.seconds) == set(LIMITERS) - {"L1"}
@@ -106,12 +104,12 @@ GPUS = [name for name in machine_names() if load_machine(name).kind == "gpu"]
         ("W7800", 70 * 4 * 2.525), ("A100-40GB", 108 * 4 * 1.41),
     ],
 )  # fmt: skip
-def test_instructions_that_start_per_second(name: str, gips: float) -> None:
+def test_instructions_that_start_per_second(name, gips):
     assert ceilings_of(load_machine(name)).peak.rate == pytest.approx(1e9 * gips)
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_machines_start_the_multiply_adds_that_they_execute(name: str) -> None:
+def test_machines_start_the_multiply_adds_that_they_execute(name):
     machine = load_machine(name)
     started = machine.need("schedulers_per_unit") * machine.need("sub_group_size")
     # Not fewer, nor more than twice as many: all of these have at least half as many lanes as they start.
@@ -119,7 +117,7 @@ def test_machines_start_the_multiply_adds_that_they_execute(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_roofline_and_volumes_say_the_same_of_arithmetic_and_which_limits_are_known(name: str) -> None:
+def test_roofline_and_volumes_say_the_same_of_arithmetic_and_which_limits_are_known(name):
     machine, scop, sizes = load_machine(name), extract_scop(matmul(prefetch=False)), {"n": 256}
     place = place_of(scop, sizes, machine, ceilings_of(machine))
     limits = limits_of(estimate_volumes(scop, sizes, machine).features(), scop, sizes, machine)

@@ -1,7 +1,5 @@
 """The worked numbers of Ding and Williams, An Instruction Roofline Model for GPUs (2019), from loopy kernels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -36,7 +34,7 @@ def gsrb(variant):
                  "chunk:8", "groups_fit:True", "nx:128", "ny:128", "nz:128")  # fmt: skip
 
 
-def test_ceilings_of_the_v100() -> None:
+def test_ceilings_of_the_v100():
     found = ceilings_of(V100)
     # Printed: 489.6 GIPS; 437, 93.6 and 25.9 GTXN/s. That of shared memory is only said to be below L1's.
     expected = {"instructions": 489.6, "l1": 437.5, "l2": 93.625, "dram": 25.875, "local": 14000 / 128}
@@ -48,7 +46,7 @@ def test_ceilings_of_the_v100() -> None:
     assert not found.absent
 
 
-def test_ceilings_from_facts_say_so() -> None:
+def test_ceilings_from_facts_say_so():
     found = ceilings_of(replace(V100, ceilings={}))
     assert found.known["instructions"].rate == pytest.approx(80 * 4 * 1.38e9)
     assert found.known["local"].rate == pytest.approx(80 * 1.38e9)
@@ -63,11 +61,11 @@ def test_ceilings_from_facts_say_so() -> None:
         _ = nothing.peak
 
 
-def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
+def test_a_calibrated_parameter_gives_a_missing_ceiling():
     machine = replace(load_machine("H100-SXM"), l2_bandwidth=None)
     params = {"p_l2": 1 / 60e9, "p_dram": 1e-10}
 
-    def calibrated(text: str):
+    def calibrated(text):
         made = SimpleNamespace(model=Model("f_cl_wall_time", text), params=params, device={"name": "some GPU"})
         return ceilings_of(machine, made)
 
@@ -84,19 +82,19 @@ def test_a_calibrated_parameter_gives_a_missing_ceiling() -> None:
     ("itemsize", "counts"),
     [(4, {0: 1, 1: 4, 2: 8, 4: 16, 8: 32, 16: 32}), (8, {0: 1, 1: 8, 2: 16, 4: 32, 8: 32}), (16, {1: 16})],
 )
-def test_transactions_by_stride(itemsize, counts) -> None:
+def test_transactions_by_stride(itemsize, counts):
     # 16 bytes are the eight half-precision numbers that each work-item of the tensor-core product loads.
     assert {stride: pattern_transactions(stride, itemsize) for stride in counts} == counts
 
 
-def test_walls() -> None:
+def test_walls():
     walls = [[(w.name, w.intensity) for w in walls] for walls in (global_walls(4), global_walls(8), local_walls())]
     assert walls[0] == [("stride-0", 1.0), ("stride-1", 0.25), ("stride-8", 1 / 32)]
     assert walls[1] == [("stride-0", 1.0), ("stride-1", 0.125), ("stride-4", 1 / 32)]
     assert walls[2] == [("no conflict", 1.0), *((f"{2**k}-way", 1 / 2**k) for k in range(1, 6))]
 
 
-def test_naive_transpose_is_far_from_unit_stride() -> None:
+def test_naive_transpose_is_far_from_unit_stride():
     found = transpose("naive")
     warps = 1024 * 1024 / 32
     # Loads take 4 transactions per sub-group; stores, 4096 bytes apart, 32.
@@ -108,7 +106,7 @@ def test_naive_transpose_is_far_from_unit_stride() -> None:
     assert found.transactions["f_txn_dram"] < 0.3 * found.transactions["f_txn_l2"]
 
 
-def test_transpose_through_a_tile_conflicts_32_ways() -> None:
+def test_transpose_through_a_tile_conflicts_32_ways():
     """The text and its figure say 16-way; a column of a 32-wide float tile lies in one bank of 32, which is 32-way.
 
     The figure's marker is the mean of stores without conflict and loads with one: two instructions in 33 transactions.
@@ -130,7 +128,7 @@ def test_transpose_through_a_tile_conflicts_32_ways() -> None:
 
 
 @pytest.mark.slow
-def test_smoother_in_three_forms() -> None:
+def test_smoother_in_three_forms():
     fp, branch, pairs = gsrb("fp"), gsrb("branch"), gsrb("stride2")
     # The same rate of sub-groups' instructions; in the branch, half of the work-items are active.
     ratio = branch.instructions["f_inst_total"] / fp.instructions["f_inst_total"]
@@ -148,7 +146,7 @@ def test_smoother_in_three_forms() -> None:
     assert kinds["f_inst_ldst_global"] < kinds["f_inst_int"] < 0.5 * kinds["f_inst_total"]
 
 
-def test_rates_follow_from_the_time() -> None:
+def test_rates_follow_from_the_time():
     found = replace(gsrb("branch"), seconds=1e-3, seconds_kind="measured")
     total, thread = (found.instructions[f"f_inst_{name}"] for name in ("total", "thread"))
     assert found.warp_gips == pytest.approx(total / 1e-3 / GIGA)
@@ -157,7 +155,7 @@ def test_rates_follow_from_the_time() -> None:
     assert gsrb("branch").gips is None
 
 
-def test_a_kernel_without_accesses_has_instructions_only() -> None:
+def test_a_kernel_without_accesses_has_instructions_only():
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
     machine = load_machine("V100")
     place = place_of(extract_scop(kernel.kernel), {"ngroups": 16}, machine, ceilings_of(machine))

@@ -1,7 +1,5 @@
 """The table of a kernel's source lines: what each does, and what the prediction says of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,11 +14,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 N = 64
 
 
-def tiled() -> object:
+def tiled():
     return source_kernel(EXAMPLES / "matmul.cl", "tiled", local=[16, 16], global_size=["n", "n"])
 
 
-def test_lines_do_what_the_source_says() -> None:
+def test_lines_do_what_the_source_says():
     found = {line.text: line for line in source_lines(tiled(), {"n": N})}
     tiles = N**3 // 16  # elements of a that work-items copy, one each for every block of 16
     assert {text: line.accesses for text, line in found.items()} == {
@@ -38,7 +36,7 @@ def test_lines_do_what_the_source_says() -> None:
     assert [written[number - 1].strip() for number in numbers] == list(found)
 
 
-def test_lines_together_are_the_kernel() -> None:
+def test_lines_together_are_the_kernel():
     found = source_lines(tiled(), {"n": N})
     names = ["f_mem_access_global_load", "f_mem_access_global_store"]
     counts = [entry.value for entry in count_features(tiled(), {"n": N}, identifiers=names)]
@@ -46,14 +44,14 @@ def test_lines_together_are_the_kernel() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
-def test_shares_are_those_of_the_time_without_the_line() -> None:
+def test_shares_are_those_of_the_time_without_the_line():
     found = source_lines(tiled(), {"n": 1024}, load_calibration("general_gpu"), machine="V100")
     shares = {line.text: line.share for line in found}
     assert all(share is not None and 0 <= share < 1 for share in shares.values())
     assert max(shares, key=lambda text: shares[text] or 0) == "sum += a_tile[y][k] * b_tile[k][x];"
 
 
-def test_the_command_shows_them(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_them(capfd):
     words = ["predict", "--machine", "V100", f"{EXAMPLES / 'matmul.cl'}:tiled", "--local", "16,16", "--global", "n,n"]
     assert main([*words, "n=1024", "--lines"]) == 0
     shown = capfd.readouterr().out

@@ -1,7 +1,5 @@
 """Calibrations whose times do not repeat: who says so, and what is not written."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """From measurement kernels to predictions and rankings: on a fake device with a known law, and on real ones."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

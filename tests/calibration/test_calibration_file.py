@@ -1,7 +1,5 @@
 """Calibration files: exact round trip, and nothing but calibrations gets in."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

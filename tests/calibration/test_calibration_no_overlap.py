@@ -1,7 +1,5 @@
 """What a fit says of costs that do not overlap stays with its calibration."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Cross-validation by generator: against full refits, and what it says of generators, as intervals take it."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A calibration is used on the device that it belongs to, and on no other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

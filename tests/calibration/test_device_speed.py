@@ -1,7 +1,5 @@
 """How fast a device is."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex import calibrate

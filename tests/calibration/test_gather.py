@@ -1,7 +1,5 @@
 """Feature tables: counted from kernels, timed on a fake device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Prediction intervals: textbook formulas for linear models, coverage by simulation, and what is refused."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Ready models by name, and the machine that a calibration on a CPU brings itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

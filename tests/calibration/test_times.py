@@ -1,7 +1,5 @@
 """Times that others measured: reading tables, calibrating from them, writing them; no device is ever looked for."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Reports of NVIDIA's profilers as tables of times, in the forms that Nsight Compute and ``nsys stats`` write."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

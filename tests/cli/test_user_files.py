@@ -96,7 +96,7 @@ def product():
 """
 
 
-def test_what_data_decide_is_stated_for_a_loopy_kernel(content, refused, tmp_path) -> None:
+def test_what_data_decide_is_stated_for_a_loopy_kernel(content, refused, tmp_path):
     (tmp_path / "k.py").write_text(SPARSE, encoding="utf-8")
     words = ("features", f"{tmp_path / 'k.py'}:product", "n=160", "--sub-group-size", "16")
     assert "j" in refused(*words)

@@ -1,7 +1,5 @@
 """Which function a call in machine code calls, told by symbols of three makers of vector functions."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -32,7 +30,7 @@ from perflex.compiled.instructions import disassembled
         ("", "other", 1),
     ],
 )
-def test_symbols(symbol: str, kind: str, vectors: float) -> None:
+def test_symbols(symbol, kind, vectors):
     assert callee(symbol) == (kind, vectors)
 
 
@@ -40,13 +38,13 @@ def test_symbols(symbol: str, kind: str, vectors: float) -> None:
 CODE = bytes.fromhex("48b80000000000000000ffd048bb0000000000000000ffd0ffd3e821000000ffd1c3")
 
 
-def test_calls_by_register_and_by_address() -> None:
+def test_calls_by_register_and_by_address():
     function = Function("f", 0, CODE, ((2, "first"), (14, "second"), (64, "third")))
     calls = [one.symbol for one in with_callees(disassembled(function), dict(function.symbols)) if one.name == "call"]
     assert calls == ["first", "first", "second", "third", ""]
 
 
-def test_relocations_of_an_object_name_what_is_called() -> None:
+def test_relocations_of_an_object_name_what_is_called():
     names = b"\0f\0exp\0"
     sections = b"\0.text\0"
     symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 18, 0, 1, 0, len(CODE)) + struct.pack("<IBBHQQ", 3, 16, 0, 0, 0, 0)

@@ -1,7 +1,5 @@
 """Code for NVIDIA's GPUs, compiled here and read: what the sources say must come back."""
 
-from __future__ import annotations
-
 import re
 from math import ceil
 

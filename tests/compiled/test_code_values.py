@@ -1,10 +1,7 @@
 """Machine code that is read and never run: loops, trip counts, executions and cycles of code that is known."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +11,6 @@ from perflex.compiled.elf import Function, elf_object
 from perflex.compiled.instructions import chain_cycles, disassembled, port_cycles
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.compiled.values import Propagation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The loop of y[i] = 1 * x[i] + y[i] for i below n as compilers write it: 16 at once, then what is left over one by one.
 # In assembler: mov rax,[rdi]; mov rcx,[rdi+8]; mov r8d,[rdi+16]; vbroadcastss zmm1,[rip+one]; xor edx,edx;
@@ -35,12 +29,12 @@ ARGUMENTS = (Argument("y", 8, is_array=True), Argument("x", 8, is_array=True), A
 PROGRAM = CompiledProgram("axpy", "intel", (Function("axpy", 0, AXPY),), ARGUMENTS)
 
 
-def totals(n: int) -> Totals:
+def totals(n):
     return Totals({"ops_float32": 2.0 * n, "global_store_bytes": 4.0 * n}, {"global_load_bytes": 8.0 * n})
 
 
 @pytest.mark.parametrize(("n", "vectors", "scalars"), [(1024, 64, 0), (16, 1, 0), (100, 6, 4), (15, 0, 15)])
-def test_a_loop_and_the_copy_for_what_is_left_over(n: int, vectors: int, scalars: int) -> None:
+def test_a_loop_and_the_copy_for_what_is_left_over(n, vectors, scalars):
     found = group_values(PROGRAM, {"n": n}, (1,), totals(n))
     assert found.counts["packed_float32"] == pytest.approx(vectors)
     assert found.counts["scalar_float32"] == pytest.approx(scalars)
@@ -52,7 +46,7 @@ def test_a_loop_and_the_copy_for_what_is_left_over(n: int, vectors: int, scalars
     assert found.counts["spills"] == 0
 
 
-def test_trip_counts_follow_from_sizes_alone() -> None:
+def test_trip_counts_follow_from_sizes_alone():
     blocks = blocks_of(disassembled(PROGRAM.functions[0]))
     vector, scalar = loops_of(blocks)
     known = Propagation(blocks, *PROGRAM.entry({"n": 1000}, (1,)))
@@ -63,14 +57,14 @@ def test_trip_counts_follow_from_sizes_alone() -> None:
     assert trip_count(vector, blocks, unknown) is None
 
 
-def test_ways_that_sizes_exclude_are_not_taken() -> None:
+def test_ways_that_sizes_exclude_are_not_taken():
     blocks = blocks_of(disassembled(PROGRAM.functions[0]))
     (vector, _) = loops_of(blocks)
     assert all(edge in Propagation(blocks, *PROGRAM.entry({"n": 64}, (1,))).edges for edge in vector.back_edges)
     assert all(edge not in Propagation(blocks, *PROGRAM.entry({"n": 7}, (1,))).edges for edge in vector.back_edges)
 
 
-def test_cycles_of_a_vector_iteration() -> None:
+def test_cycles_of_a_vector_iteration():
     blocks = blocks_of(disassembled(PROGRAM.functions[0]))
     vector, scalar = (blocks[loop.header].instructions for loop in loops_of(blocks))
     # Two loads and a store of 64 bytes: one cycle each way (Intel 64 optimization manual, Golden Cove).
@@ -84,7 +78,7 @@ def test_cycles_of_a_vector_iteration() -> None:
 @pytest.mark.parametrize(
     ("code", "cycles"), [("c4e279b8c2", 4.0), ("c5fa58c1", 4.0), ("c5f858c1", 4.0), ("48ffc0", 1.0)]
 )
-def test_chains_take_the_latency_of_what_depends_on_itself(code: str, cycles: float) -> None:
+def test_chains_take_the_latency_of_what_depends_on_itself(code, cycles):
     # A scalar multiply-add, a scalar and a vector sum, and an increment: uops.info, Ice Lake.
     assert chain_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
 
@@ -98,7 +92,7 @@ def test_chains_take_the_latency_of_what_depends_on_itself(code: str, cycles: fl
         ("c5fdd5c2", 5.0),
     ],
 )
-def test_chains_of_products_of_integers(code: str, cycles: float) -> None:
+def test_chains_of_products_of_integers(code, cycles):
     # vpmulld zmm, vpmullq zmm, vpmuludq zmm, vpmullw ymm: uops.info, Ice Lake.
     assert chain_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
 
@@ -107,13 +101,13 @@ def test_chains_of_products_of_integers(code: str, cycles: float) -> None:
     ("code", "cycles"),
     [("62f27d4840c2", 1.0), ("62f2fd4840c2", 1.5), ("62f1fd48f4c2", 0.5), ("48f7f9", 10.0), ("f7f9", 6.0)],
 )
-def test_products_and_divisions_of_integers_keep_ports_busy(code: str, cycles: float) -> None:
+def test_products_and_divisions_of_integers_keep_ports_busy(code, cycles):
     # vpmulld zmm, vpmullq zmm, vpmuludq zmm, idiv rcx, idiv ecx: uops.info, Ice Lake and Alder Lake P.
     assert port_cycles(disassembled(Function("f", 0, bytes.fromhex(code)))) == pytest.approx(cycles)
 
 
 @pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("objdump")), reason="needs gcc and objdump")
-def test_instructions_are_those_of_objdump(tmp_path: Path) -> None:
+def test_instructions_are_those_of_objdump(tmp_path):
     source, target = tmp_path / "f.c", tmp_path / "f.o"
     source.write_text(
         "void f(float *restrict y, const float *restrict x, int n) {\n"

@@ -1,17 +1,11 @@
 """External addresses are well-formed, pictures are shown with the command that made them, tables are narrow."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 from support.pages import TOP, pages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WIDEST_TABLE = 100
 BENCHMARKS = sorted((TOP / "docs" / "benchmarks").glob("*.md"))
@@ -19,7 +13,7 @@ ADDRESS = re.compile(r"\bhttps?://[^\s<>()\[\]`\"'\\]+(?:\([^\s()]*\)[^\s<>()\[\
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)|```\{(?:figure|image)\} +(\S+)")
 
 
-def addresses() -> dict[str, str]:
+def addresses():
     """Return the external addresses in pages and citations, with the file that each stands in."""
     files = [*pages(), TOP / "CHANGELOG.md", TOP / "CITATION.cff", TOP / "packaging" / "conda" / "recipe.yaml"]
     return {
@@ -29,7 +23,7 @@ def addresses() -> dict[str, str]:
     }
 
 
-def fault(address: str) -> str:
+def fault(address):
     """Return what is wrong with an address, nothing where it is right."""
     parts = urlsplit(address)
     if parts.scheme != "https":
@@ -43,7 +37,7 @@ def fault(address: str) -> str:
     )
 
 
-def test_external_addresses_are_well_formed() -> None:
+def test_external_addresses_are_well_formed():
     assert addresses()
     # Addresses of a program on the reader's machine are examples, not links.
     local = re.compile(r"https?://(?:localhost|127\.0\.0\.1)\b")
@@ -54,11 +48,11 @@ def test_external_addresses_are_well_formed() -> None:
 @pytest.mark.parametrize(
     "address", ["http://example.org/", "https://host/x", "https://a..org", "https://u@example.org", "https://x.org:81/"]
 )
-def test_wrong_addresses_are_found(address: str) -> None:
+def test_wrong_addresses_are_found(address):
     assert fault(address)
 
 
-def shown_pictures() -> dict[str, set[str]]:
+def shown_pictures():
     """Return the pictures that pages show, each with those pages."""
     shown: dict[str, set[str]] = {}
     for page in pages():
@@ -70,18 +64,18 @@ def shown_pictures() -> dict[str, set[str]]:
     return shown
 
 
-def kept_pictures() -> set[str]:
+def kept_pictures():
     ends = {".png", ".svg", ".jpg"}
     made = {"_build", "jupyter_execute", "generated"}
     found = [path.relative_to(TOP) for path in (TOP / "docs").rglob("*") if path.suffix in ends]
     return {str(path) for path in found if not made & set(path.parts)}
 
 
-def test_each_picture_is_shown_and_each_shown_is_there() -> None:
+def test_each_picture_is_shown_and_each_shown_is_there():
     assert set(shown_pictures()) == kept_pictures()
 
 
-def test_the_gallery_shows_each_picture_with_the_command_that_made_it() -> None:
+def test_the_gallery_shows_each_picture_with_the_command_that_made_it():
     gallery = (TOP / "docs" / "gallery.md").read_text(encoding="utf-8")
     sections = re.split(r"(?m)^#+ ", gallery)
     commands_of = {}
@@ -94,13 +88,13 @@ def test_the_gallery_shows_each_picture_with_the_command_that_made_it() -> None:
 
 
 @pytest.mark.parametrize("page", BENCHMARKS, ids=lambda page: page.name)
-def test_benchmarks_have_narrow_tables(page: Path) -> None:
+def test_benchmarks_have_narrow_tables(page):
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if line.startswith("|") and len(line) > WIDEST_TABLE] == []
 
 
 @pytest.mark.parametrize("page", [page for page in BENCHMARKS if page.name != "index.md"], ids=lambda page: page.name)
-def test_benchmarks_begin_with_when_where_and_how(page: Path) -> None:
+def test_benchmarks_begin_with_when_where_and_how(page):
     """Each page of figures names, before its first section, the date, the machine and the command."""
     beginning = re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[0]
     assert [word for word in ("Measured:", "Machine:", "Command:") if f"**{word}**" not in beginning] == []

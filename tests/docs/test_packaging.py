@@ -1,10 +1,7 @@
 """CITATION.cff and the conda recipe say what pyproject.toml says."""
 
-from __future__ import annotations
-
 import re
 import tomllib
-from typing import Any
 
 import yaml
 from packaging.requirements import Requirement
@@ -17,11 +14,11 @@ PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["p
 CONDA_NAMES = {"islpy-barvinok": "islpy", "msgspec": "msgspec-python", "matplotlib": "matplotlib-base"}
 
 
-def load(name: str) -> Any:
+def load(name):
     return yaml.safe_load((TOP / name).read_text(encoding="utf-8"))
 
 
-def test_citation_has_the_keys_of_its_format() -> None:
+def test_citation_has_the_keys_of_its_format():
     citation = load("CITATION.cff")
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     assert citation["cff-version"] == "1.2.0"
@@ -37,11 +34,11 @@ def test_citation_has_the_keys_of_its_format() -> None:
         assert re.fullmatch(r"10\.\d{4,9}/\S+", reference.get("doi", "10.1234/none"))
 
 
-def test_versions_are_one() -> None:
+def test_versions_are_one():
     assert PROJECT["version"] == perflex.__version__ == load("packaging/conda/recipe.yaml")["context"]["version"]
 
 
-def test_conda_recipe_asks_for_what_the_project_asks_for() -> None:
+def test_conda_recipe_asks_for_what_the_project_asks_for():
     recipe = load("packaging/conda/recipe.yaml")
     assert recipe["schema_version"] == 1
     assert set(recipe) <= {"schema_version", "context", "package", "source", "build", "requirements", "tests", "about"}
@@ -56,7 +53,7 @@ def test_conda_recipe_asks_for_what_the_project_asks_for() -> None:
     assert recipe["build"]["python"]["entry_points"] == [f"perflex = {PROJECT['scripts']['perflex']}"]
 
 
-def test_metadata_are_complete() -> None:
+def test_metadata_are_complete():
     assert {"description", "readme", "license", "keywords", "classifiers", "authors"} <= set(PROJECT)
     assert len(PROJECT["description"]) <= 120
     # An address of the project appears here when there is one.

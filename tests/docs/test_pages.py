@@ -1,14 +1,11 @@
 """What the documentation shows runs: Python blocks and commands of each page, in one folder, in order."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,20 +21,20 @@ SECONDS = 900
 ALL_BLOCKS = [block for page in pages() for block in blocks(page)]
 
 
-def runs(page: Path) -> bool:
+def runs(page):
     shown = [block for block in blocks(page) if not block.untested and not block.is_cell]
     return any(block.language == "python" or any(c.startswith("perflex") for c in commands(block)) for block in shown)
 
 
-def name_of(page: Path) -> str:
+def name_of(page):
     return str(page.relative_to(TOP))
 
 
-def page_cases() -> list[Any]:
+def page_cases():
     return [pytest.param(page, id=name_of(page)) for page in pages() if runs(page)]
 
 
-def run_in(folder: Path, words: list[str]) -> None:
+def run_in(folder, words):
     # What a command writes into a home folder stays in the test's; caches are kept.
     caches = os.environ.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
     environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": caches, "MPLBACKEND": "agg"}
@@ -50,7 +47,7 @@ def run_in(folder: Path, words: list[str]) -> None:
 @pytest.mark.machine
 @pytest.mark.slow
 @pytest.mark.parametrize("page", page_cases())
-def test_blocks_run(page: Path, tmp_path: Path) -> None:
+def test_blocks_run(page, tmp_path):
     shutil.copytree(TOP / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     text = "\n".join(block.code for block in blocks(page) if not block.untested and not block.is_cell)
     if "perflex store" in text:
@@ -63,29 +60,29 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
-def test_python_compiles(page: Path) -> None:
+def test_python_compiles(page):
     for block in blocks(page):
         if block.language == "python":
             ast.parse(python_source(block), f"{page}, block at line {block.line}")
 
 
-def test_notebooks_say_which_kernel_runs_them() -> None:
+def test_notebooks_say_which_kernel_runs_them():
     with_cells = {page for page in pages() if any(block.is_cell for block in blocks(page))}
     assert [name_of(page) for page in sorted(with_cells) if not is_notebook(page)] == []
 
 
-def test_untested_blocks_are_few_and_say_why() -> None:
+def test_untested_blocks_are_few_and_say_why():
     untested = [block for block in ALL_BLOCKS if block.untested]
     assert [block.place for block in untested if len(block.reason) < 5] == []
     assert len(untested) <= MOST_UNTESTED, "\n".join(f"{block.place}: {block.reason}" for block in untested)
 
 
-def test_blocks_have_no_other_words_behind_the_language() -> None:
+def test_blocks_have_no_other_words_behind_the_language():
     known = {"python", "console"}
     assert [b.place for b in ALL_BLOCKS if b.language in known and b.rest and not b.untested] == []
 
 
-def test_consoles_show_prompts() -> None:
+def test_consoles_show_prompts():
     """Without a prompt, a command would pass for output, and would not be tested."""
     assert [b.place for b in ALL_BLOCKS if b.language == "console" and not commands(b)] == []
 
@@ -126,7 +123,7 @@ raise SystemExit(3)
 """
 
 
-def test_blocks_of_a_page(tmp_path: Path) -> None:
+def test_blocks_of_a_page(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     note, cell, untested, console, last = blocks(page)
@@ -140,7 +137,7 @@ def test_blocks_of_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.machine
-def test_a_page_that_fails_is_seen(tmp_path: Path) -> None:
+def test_a_page_that_fails_is_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE.replace("$ perflex predict \\\n>     here.yaml\n", ""))
     words = [sys.executable, str(TOP / "tests/support/run_page.py"), str(page)]

@@ -1,7 +1,5 @@
 """Model strings: what they mean, what is refused, and how."""
 
-from __future__ import annotations
-
 import ast
 import math
 
@@ -20,10 +18,10 @@ PYTHON = {
 }  # fmt: skip
 
 
-def python_value(text: str) -> float:
+def python_value(text):
     """Return what Python's own grammar makes of a string: an independent reading of precedence."""
 
-    def value(node: ast.expr) -> float:
+    def value(node):
         match node:
             case ast.Constant():
                 return float(node.value)
@@ -57,14 +55,14 @@ def python_value(text: str) -> float:
         "\n p_a\t+\r\n p_b ", "-(p_a + 2) ** 2", "8 / 4 / 2 * p_a",
     ],
 )  # fmt: skip
-def test_reads_like_python(text: str) -> None:
+def test_reads_like_python(text):
     assert evaluate(parse_expression(text), VALUES) == pytest.approx(python_value(text), rel=1e-14)
 
 
 ATOMS = st.sampled_from([*VALUES, "2", "0.5", "3e1"])
 
 
-def _combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _combine(inner):
     operator = st.sampled_from([" + ", "-", "*", " / "])
     return st.one_of(
         st.tuples(inner, operator, inner).map("".join),
@@ -78,7 +76,7 @@ def _combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @given(st.recursive(ATOMS, _combine, max_leaves=12))
 @settings(max_examples=200, deadline=None)
-def test_any_expression_reads_like_python(text: str) -> None:
+def test_any_expression_reads_like_python(text):
     try:
         expected = python_value(text)
     except (ArithmeticError, ValueError):
@@ -106,7 +104,7 @@ LONG = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_af
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("frame", ["p_a*{}", "{}*p_a", "p_a * {} + p_b", "({})/2", "max({},1)", "p_a -{}"])
-def test_feature_identifiers_stay_whole(identifier: str, frame: str) -> None:
+def test_feature_identifiers_stay_whole(identifier, frame):
     found = names(parse_expression(frame.replace("{}", identifier, 1)))
     assert [name for name in found if name.startswith("f_")] == [identifier]
 
@@ -134,7 +132,7 @@ def test_feature_identifiers_stay_whole(identifier: str, frame: str) -> None:
         ("p_a \u2212 p_b", 4, "not an ASCII character"), ("\uff50_a", 0, "not an ASCII character"),
     ],
 )  # fmt: skip
-def test_errors_show_the_place(text: str, position: int, says: str) -> None:
+def test_errors_show_the_place(text, position, says):
     with pytest.raises(ModelSyntaxError) as caught:
         parse_expression(text)
     error = caught.value
@@ -147,7 +145,7 @@ def test_errors_show_the_place(text: str, position: int, says: str) -> None:
         assert caret == " " * (2 + position) + "^"
 
 
-def test_long_strings_are_shown_around_the_place() -> None:
+def test_long_strings_are_shown_around_the_place():
     text = " + ".join(f"p_{i} * f_x" for i in range(300)) + " + oops + " + " + ".join(["p_a"] * 300)
     with pytest.raises(ModelSyntaxError) as caught:
         parse_expression(text)
@@ -201,20 +199,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
-def test_hostile_strings_are_refused(text: str) -> None:
+def test_hostile_strings_are_refused(text):
     with pytest.raises(ModelSyntaxError):
         parse_expression(text)
 
 
 @pytest.mark.parametrize("thing", [None, 3, b"p_a", ["p_a"]])
-def test_only_strings_are_model_strings(thing: object) -> None:
+def test_only_strings_are_model_strings(thing):
     with pytest.raises(ModelSyntaxError, match="must be a str"):
         parse_expression(thing)  # type: ignore[arg-type]
 
 
 @given(st.text(alphabet="fp_ab12.+-*/() ,:{};<>=maxe\n", max_size=40))
 @settings(max_examples=500, deadline=None)
-def test_texts_of_model_characters_are_read_or_refused(text: str) -> None:
+def test_texts_of_model_characters_are_read_or_refused(text):
     try:
         tree = parse_expression(text)
     except ModelSyntaxError as error:

@@ -1,14 +1,11 @@
 """The Model class: names, evaluation, derivatives, refusals."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,17 +15,14 @@ import perflex.features.report  # before a test replaces what it takes from `per
 from perflex import Model
 from perflex.errors import ModelSyntaxError, PerflexError, UnknownFeatureError
 
-if TYPE_CHECKING:
-    from perflex.features import Target
-
 OUTPUT = "f_cl_wall_time_nvidia_geforce"
 
 
 @pytest.fixture(autouse=True)
-def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_feature(monkeypatch):
     """Accept every feature but one misspelt: what features exist is tested where they are."""
 
-    def parse(identifier: str) -> SimpleNamespace:
+    def parse(identifier):
         if "flaot" in identifier:
             nearest = difflib.get_close_matches(identifier, ["f_op_float32_madd"], n=1, cutoff=0)
             msg = f"no feature is called {identifier}; did you mean {nearest[0]}?"
@@ -38,14 +32,14 @@ def any_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perflex.features, "parse_feature", parse, raising=False)
 
 
-def test_names_in_order_of_appearance() -> None:
+def test_names_in_order_of_appearance():
     model = Model(OUTPUT, "p_b * f_y + p_a * f_x * f_y + p_b")
     assert model.all_features() == [OUTPUT, "f_y", "f_x"]
     assert model.input_features() == ["f_y", "f_x"]
     assert model.params() == ["p_b", "p_a"]
 
 
-def test_evaluate_vectorises_and_broadcasts() -> None:
+def test_evaluate_vectorises_and_broadcasts():
     model = Model(OUTPUT, "p_a * f_x + p_b * f_y**2 + 1")
     x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 4.0])
     got = model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": y})
@@ -55,7 +49,7 @@ def test_evaluate_vectorises_and_broadcasts() -> None:
     np.testing.assert_array_equal(constant.evaluate({"p_a": 3.0}, {"f_x": x}), [3.0, 3.0, 3.0])
 
 
-def test_symbols_have_the_models_names() -> None:
+def test_symbols_have_the_models_names():
     feature = "f_mem_access_tag:aLD"
     model = Model(OUTPUT, f"p_a**2 * {feature}")
     symbol = {s.name: s for s in model.symbolic.free_symbols}
@@ -63,14 +57,14 @@ def test_symbols_have_the_models_names() -> None:
     assert sympy.simplify(model.symbolic - symbol["p_a"] ** 2 * symbol[feature]) == 0
 
 
-def test_numbers_keep_every_bit() -> None:
+def test_numbers_keep_every_bit():
     model = Model(OUTPUT, "0.1 * f_x + 1.2345678901234567e-11 * p_a + f_x / 3")
     got = model.evaluate({"p_a": 1.0}, {"f_x": 0.0})
     assert got == 1.2345678901234567e-11
     assert model.evaluate({"p_a": 0.0}, {"f_x": 3.0}) == pytest.approx(0.1 * 3.0 + 1.0, rel=1e-16)
 
 
-def test_only_smooth_models_are_differentiable() -> None:
+def test_only_smooth_models_are_differentiable():
     assert Model(OUTPUT, "overlap(p_a * f_x, p_b, p_c) + abs(p_a)").nonsmooth_calls() == []
     assert Model(OUTPUT, "p_a * max(f_x, f_y, 3)").nonsmooth_calls() == []
     rough = Model(OUTPUT, "p_a + max(p_a * f_x, f_y)")
@@ -78,7 +72,7 @@ def test_only_smooth_models_are_differentiable() -> None:
     assert rough.evaluate({"p_a": 2.0}, {"f_x": 3.0, "f_y": 7.0}) == 9.0
 
 
-def test_terms_add_up_and_carry_their_text() -> None:
+def test_terms_add_up_and_carry_their_text():
     model = Model(OUTPUT, "p_a * f_x - (p_b + p_a) * f_y + overlap(p_a, p_b, 1) + 4 - p_b")
     params, values = {"p_a": 2.0, "p_b": 5.0}, {"f_x": 3.0, "f_y": 7.0}
     terms = model.terms(params, values)
@@ -90,7 +84,7 @@ def test_terms_add_up_and_carry_their_text() -> None:
     assert Model(OUTPUT, "p_a + p_a").terms(params, {}) == {"p_a": 4.0}
 
 
-def test_costs_within_an_overlap_are_told_apart() -> None:
+def test_costs_within_an_overlap_are_told_apart():
     model = Model(OUTPUT, "p_a + 3 * smooth_max(p_a * f_x + p_b * f_y, p_b * f_x, 1) - max(f_x, 1) * p_b")
     params, values = {"p_a": 2.0, "p_b": 5.0}, {"f_x": np.array([3.0, 0.0]), "f_y": np.array([7.0, 0.0])}
     terms = model.terms(params, values)
@@ -112,7 +106,7 @@ def test_costs_within_an_overlap_are_told_apart() -> None:
         "2 * (smooth_max(p_a * f_x, max(p_b, p_a) * f_y, p_s) + p_b * f_y) / f_x",
     ],
 )  # fmt: skip
-def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
+def test_contributions_of_overlapping_costs_add_up(overlap):
     model = Model(OUTPUT, overlap)
     params = {"p_a": 2.0, "p_b": 5.0, "p_s": 3.0}
     values = {"f_x": np.array([1e-3, 4.0, 900.0]), "f_y": np.array([3.0, 1.6, 1e-3])}
@@ -124,7 +118,7 @@ def test_contributions_of_overlapping_costs_add_up(overlap: str) -> None:
     assert all(np.min(part) >= 0 for part in terms.values())
 
 
-def test_missing_values_are_named() -> None:
+def test_missing_values_are_named():
     model = Model(OUTPUT, "p_a * f_x + p_b")
     with pytest.raises(PerflexError, match="no value is given for parameter p_b") as caught:
         model.evaluate({"p_a": 1.0}, {"f_x": 1.0})
@@ -134,7 +128,7 @@ def test_missing_values_are_named() -> None:
 
 
 @pytest.mark.parametrize("expression", ["p_a / f_x", "log(f_x) * p_a", "exp(p_a * 1e4)", "f_x ** -p_a"])
-def test_results_that_are_no_numbers_are_errors(expression: str) -> None:
+def test_results_that_are_no_numbers_are_errors(expression):
     with pytest.raises(PerflexError, match="no finite number"):
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.0})
 
@@ -147,12 +141,12 @@ def test_results_that_are_no_numbers_are_errors(expression: str) -> None:
         "1 / (0 * f_x) + p_a", "sqrt(f_x - f_x - 1) * p_a", "p_a / (f_x - f_x / 3 - f_x / 3 - f_x / 3)",
     ],
 )  # fmt: skip
-def test_expressions_that_simplify_to_nonsense(expression: str) -> None:
+def test_expressions_that_simplify_to_nonsense(expression):
     with pytest.raises(ModelSyntaxError, match="no real number"):
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.7})
 
 
-def test_values_and_slopes_need_no_sympy() -> None:
+def test_values_and_slopes_need_no_sympy():
     code = """if True:
         import sys
         from perflex import Model
@@ -170,7 +164,7 @@ def test_values_and_slopes_need_no_sympy() -> None:
     assert shown[1] == "False"
 
 
-def test_unknown_features_are_refused_when_the_model_is_made() -> None:
+def test_unknown_features_are_refused_when_the_model_is_made():
     with pytest.raises(UnknownFeatureError, match="did you mean f_op_float32_madd"):
         Model(OUTPUT, "p_a * f_op_flaot32_madd")
     with pytest.raises(UnknownFeatureError):
@@ -178,26 +172,26 @@ def test_unknown_features_are_refused_when_the_model_is_made() -> None:
 
 
 @pytest.mark.parametrize("output", ["", "p_a", "wall_time", "f_x + f_y", "f_", " f_x", "f_x\n", "2"])
-def test_the_output_must_be_a_feature(output: str) -> None:
+def test_the_output_must_be_a_feature(output):
     with pytest.raises(ModelSyntaxError):
         Model(output, "p_a")
 
 
-def test_the_output_must_not_be_an_input() -> None:
+def test_the_output_must_not_be_an_input():
     with pytest.raises(ModelSyntaxError, match="stands in the expression"):
         Model("f_x", "p_a * f_x")
 
 
 @pytest.mark.parametrize("output", ["f_cl_wall_time", "f_cl_wall_time_pocl_cpu", "f_cuda_wall_time_h100"])
-def test_wall_times_need_no_feature_class(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(identifier: str) -> None:
+def test_wall_times_need_no_feature_class(output, monkeypatch):
+    def refuse(identifier):
         raise UnknownFeatureError(identifier)
 
     monkeypatch.setattr(perflex.features, "parse_feature", refuse, raising=False)
     assert Model(output, "p_a").all_features() == [output]
 
 
-def test_value_semantics() -> None:
+def test_value_semantics():
     model = Model(OUTPUT, "p_a * f_x")
     model.evaluate({"p_a": 1.0}, {"f_x": 1.0})  # compiled functions must not get in the way
     for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
@@ -211,10 +205,10 @@ def test_value_semantics() -> None:
         model.expression = "p_b"  # type: ignore[misc]
 
 
-def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_with_kernel_takes_kernels_and_measurement_kernels(monkeypatch):
     seen = []
 
-    def values(features: list[str], kernel: object, sizes: dict[str, int], target: Target) -> dict[str, float]:
+    def values(features, kernel, sizes, target):
         seen.append((kernel, dict(sizes), target.sub_group_size))
         return {feature: float(sizes["n"]) for feature in features}
 

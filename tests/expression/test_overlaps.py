@@ -29,34 +29,34 @@ COST = st.floats(0, 1e3, allow_subnormal=False)
 EDGE = st.floats(0.01, 500)
 
 
-def overlap(g: float, o: float, edge: float) -> float:
+def overlap(g, o, edge):
     return float(OVERLAP.value({"p_g": g, "p_o": o, "p_e": edge}))
 
 
-def partial(g: float, o: float, edge: float, hidden: float) -> float:
+def partial(g, o, edge, hidden):
     return float(PARTIAL.value({"p_g": g, "p_o": o, "p_e": edge, "p_q": hidden}))
 
 
-def high_precision_overlap(g: mpmath.mpf, o: mpmath.mpf, e: mpmath.mpf) -> mpmath.mpf:
-    def step(x: mpmath.mpf) -> mpmath.mpf:
+def high_precision_overlap(g, o, e):
+    def step(x):
         return (mpmath.tanh(e * x) + 1) / 2
 
     return g * step(g - o) + o * step(o - g)
 
 
-def high_precision_partial(g: mpmath.mpf, o: mpmath.mpf, e: mpmath.mpf, q: mpmath.mpf) -> mpmath.mpf:
+def high_precision_partial(g, o, e, q):
     x = (g - o) / (g + o)
     return g + o - q * (g * (1 + mpmath.tanh(-e * x)) / 2 + o * (1 + mpmath.tanh(e * x)) / 2)
 
 
 @settings(deadline=None)
 @given(COST, COST, EDGE)
-def test_overlap_is_the_papers_equation_5_with_6(g: float, o: float, edge: float) -> None:
+def test_overlap_is_the_papers_equation_5_with_6(g, o, edge):
     expected = high_precision_overlap(mpmath.mpf(g), mpmath.mpf(o), mpmath.mpf(edge))
     assert overlap(g, o, edge) == pytest.approx(float(expected), rel=1e-12, abs=1e-300)
 
 
-def test_an_edge_of_zero_is_the_sum_and_moves_nothing() -> None:
+def test_an_edge_of_zero_is_the_sum_and_moves_nothing():
     assert overlap(3.0, 5.0, 0.0) == 8.0
     np.testing.assert_array_equal(OVERLAP.derivatives({"p_g": 3.0, "p_o": 5.0, "p_e": 0.0}, 1), [[1.0, 1.0, 0.0]])
     constant = CompiledExpression(parse_expression("overlap(p_g, p_o, 0)"), ("p_g", "p_o"))
@@ -65,7 +65,7 @@ def test_an_edge_of_zero_is_the_sum_and_moves_nothing() -> None:
 
 @settings(deadline=None)
 @given(COST, COST, EDGE)
-def test_overlap_bounds(g: float, o: float, edge: float) -> None:
+def test_overlap_bounds(g, o, edge):
     value = overlap(g, o, edge)
     assert value <= max(g, o) * (1 + 1e-12)
     assert value >= (g + o) / 2 * (1 - 1e-12)
@@ -74,7 +74,7 @@ def test_overlap_bounds(g: float, o: float, edge: float) -> None:
 
 @settings(deadline=None)
 @given(COST, COST, st.floats(0.5, 200), st.floats(0, 1))
-def test_partial_overlap_is_its_formula_and_keeps_its_bounds(g: float, o: float, edge: float, hidden: float) -> None:
+def test_partial_overlap_is_its_formula_and_keeps_its_bounds(g, o, edge, hidden):
     value = partial(g, o, edge, hidden)
     if g + o > 1e-100:
         m = mpmath.mpf
@@ -86,12 +86,12 @@ def test_partial_overlap_is_its_formula_and_keeps_its_bounds(g: float, o: float,
 
 @settings(deadline=None)
 @given(COST, COST, st.floats(0.5, 200), st.floats(0, 1), st.floats(1e-9, 1e9))
-def test_partial_overlap_is_homogeneous(g: float, o: float, edge: float, hidden: float, factor: float) -> None:
+def test_partial_overlap_is_homogeneous(g, o, edge, hidden, factor):
     scaled = partial(factor * g, factor * o, edge, hidden)
     assert scaled == pytest.approx(factor * partial(g, o, edge, hidden), rel=1e-9, abs=1e-120)
 
 
-def test_limits() -> None:
+def test_limits():
     assert partial(3.0, 5.0, 8.0, 0.0) == 8.0
     assert partial(3.0, 5.0, 1e6, 1.0) == pytest.approx(5.0, rel=1e-12)
     assert partial(3.0, 5.0, 1e6, 0.5) == pytest.approx(6.5, rel=1e-12)
@@ -102,7 +102,7 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize("costs", [(0.0, 0.0), (0.0, 1e-6), (1e-6, 0.0), (1e-12, 1e3), (1e100, 1.0)])
-def test_derivatives_are_finite_where_costs_vanish(costs: tuple[float, float]) -> None:
+def test_derivatives_are_finite_where_costs_vanish(costs):
     values = {"p_g": costs[0], "p_o": costs[1], "p_e": 7.0, "p_q": 0.6}
     assert np.isfinite(PARTIAL.value(values))
     assert np.isfinite(PARTIAL.derivatives(values, 1)).all()
@@ -110,7 +110,7 @@ def test_derivatives_are_finite_where_costs_vanish(costs: tuple[float, float]) -
 
 
 @pytest.mark.parametrize("point", [(1e-3, 2e-3, 400.0, 0.6), (2.0, 1.9, 3.0, 1.0), (5e-6, 1e-9, 1e4, 0.3)])
-def test_derivatives_against_high_precision_differences(point: tuple[float, ...]) -> None:
+def test_derivatives_against_high_precision_differences(point):
     with mpmath.workdps(60):
         for function, compiled, arguments in (
             (high_precision_overlap, OVERLAP, point[:3]),
@@ -125,7 +125,7 @@ def test_derivatives_against_high_precision_differences(point: tuple[float, ...]
                 assert derivative == pytest.approx(float(expected), rel=1e-9, abs=1e-18)
 
 
-def test_figure_4_step_becomes_abrupt() -> None:
+def test_figure_4_step_becomes_abrupt():
     below = [overlap(1.0, 1.1, edge) for edge in (1, 4, 16, 64, 256)]
     assert below == sorted(below)
     assert math.isclose(below[-1], 1.1, rel_tol=1e-9)
@@ -140,26 +140,26 @@ FEATURES = MODEL.input_features()
 costs = st.floats(1e-9, 1e3)
 
 
-def value(*arguments: float) -> float:
+def value(*arguments):
     names = [f"f_{i}" for i in range(len(arguments))]
     tree = parse_expression(f"smooth_max({', '.join(names)})")
     return float(evaluate(tree, dict(zip(names, arguments, strict=True))))
 
 
 @given(st.lists(costs, min_size=2, max_size=5), st.floats(0, 100))
-def test_it_lies_between_the_maximum_and_the_sum(values: list[float], sharpness: float) -> None:
+def test_it_lies_between_the_maximum_and_the_sum(values, sharpness):
     smooth = value(*values, sharpness)
     assert max(values) * (1 - 1e-9) <= smooth <= sum(values) * (1 + 1e-9)
     assert smooth <= max(values) * len(values) ** (1 / (1 + sharpness)) * (1 + 1e-9)
 
 
 @given(st.lists(costs, min_size=2, max_size=4), st.floats(0, 100), st.floats(1e-12, 1e6))
-def test_it_is_homogeneous_of_degree_one(values: list[float], sharpness: float, factor: float) -> None:
+def test_it_is_homogeneous_of_degree_one(values, sharpness, factor):
     scaled = value(*(factor * x for x in values), sharpness)
     assert scaled == pytest.approx(factor * value(*values, sharpness), rel=1e-9)
 
 
-def test_known_values() -> None:
+def test_known_values():
     assert value(3.0, 4.0, 0.0) == pytest.approx(7.0)
     assert value(3.0, 4.0, 1.0) == pytest.approx(5.0)
     assert value(2e-9, 1e-9, 100.0) == pytest.approx(2e-9, rel=1e-12)
@@ -169,7 +169,7 @@ def test_known_values() -> None:
 
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("sharpness", [0.0, 4.0, 699.0, 700.0, 1073.0, 1074.0, 1e12])
-def test_equal_costs_of_a_millisecond_are_about_one_at_any_sharpness(count: int, sharpness: float) -> None:
+def test_equal_costs_of_a_millisecond_are_about_one_at_any_sharpness(count, sharpness):
     assert value(*[1e-3] * count, sharpness) == pytest.approx(1e-3 * count ** (1 / (1 + sharpness)), rel=1e-12)
 
 
@@ -177,7 +177,7 @@ def test_equal_costs_of_a_millisecond_are_about_one_at_any_sharpness(count: int,
 @pytest.mark.parametrize(
     "costs", [(1e-3,) * 3, (0.0,) * 3, (0.0, 0.0, 2e-3), (1e-300, 1e-3, 1e100), (1e-3, 1.001e-3, 0)]
 )
-def test_derivatives_are_those_of_the_norm_in_high_precision(costs: tuple[float, ...], sharpness: float) -> None:
+def test_derivatives_are_those_of_the_norm_in_high_precision(costs, sharpness):
     values = dict(zip(["p_a", "p_b", "p_c", "p_sharp"], (*costs, sharpness), strict=True)) | {"p_launch": 1.0}
     values |= dict.fromkeys(FEATURES, 1.0)
     got = MODEL.compiled.derivatives(values, 1)[0][1:]
@@ -194,7 +194,7 @@ def test_derivatives_are_those_of_the_norm_in_high_precision(costs: tuple[float,
             assert derivative == pytest.approx(float(expected), rel=1e-8, abs=1e-12 * float(norm))
 
 
-def table(truth: dict[str, float], noise: float) -> FeatureTable:
+def table(truth, noise):
     random = np.random.default_rng(7)
     inputs = 10 ** random.uniform(5, 9, (60, len(FEATURES)))
     inputs[:, 0] = 1.0
@@ -209,7 +209,7 @@ def table(truth: dict[str, float], noise: float) -> FeatureTable:
 
 
 @pytest.mark.parametrize("sharpness", [0.8, 4.0, 12.0])
-def test_a_fit_recovers_costs_and_sharpness(sharpness: float) -> None:
+def test_a_fit_recovers_costs_and_sharpness(sharpness):
     truth = {"p_launch": 4e-6, "p_a": 3e-12, "p_b": 6e-12, "p_c": 2e-12, "p_sharp": sharpness}
     fit = fit_model(MODEL, table(truth, 0.0002))
     for name, expected in truth.items():
@@ -230,10 +230,10 @@ TEXTS = [
 ]
 
 
-def compiled(arguments: list[Any], expressions: list[Any]) -> Callable[..., Any]:
+def compiled(arguments, expressions):
     """Return a function of arrays that computes sympy expressions."""
 
-    def largest(*values: Any) -> Any:
+    def largest(*values):
         return reduce(np.maximum, values)
 
     own = {"Max": largest, "largest": largest, "is_zero": lambda value: np.where(value == 0, 1.0, 0.0)}
@@ -242,7 +242,7 @@ def compiled(arguments: list[Any], expressions: list[Any]) -> Callable[..., Any]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_chain_rule_is_what_sympy_finds(text: str) -> None:
+def test_chain_rule_is_what_sympy_finds(text):
     model = Model("f_cl_wall_time", text).compiled
     generator = np.random.default_rng(7)
     values = {name: generator.uniform(0.5, 2, 40) for name in model.features}
@@ -255,19 +255,19 @@ def test_chain_rule_is_what_sympy_finds(text: str) -> None:
     np.testing.assert_allclose(model.derivatives(values, 40), expected, rtol=1e-9)
 
 
-def test_a_parameter_that_cancels_has_no_slope() -> None:
+def test_a_parameter_that_cancels_has_no_slope():
     model = Model("f_cl_wall_time", "p_a * f_thread_items + p_b - p_b").compiled
     slopes = model.derivatives({"f_thread_items": np.array([2.0, 3.0]), "p_a": 1.0, "p_b": 4.0}, 2)
     assert slopes.tolist() == [[2.0, 0.0], [3.0, 0.0]]
 
 
-def test_slopes_of_largest_and_smallest_are_those_of_the_argument() -> None:
+def test_slopes_of_largest_and_smallest_are_those_of_the_argument():
     model = Model("f_cl_wall_time", "max(p_a * f_thread_items, p_b, p_c) - min(p_a, p_b * f_thread_groups)").compiled
     values = {"f_thread_items": np.array([1.0, 9.0]), "f_thread_groups": np.array([0.25, 8.0])}
     slopes = model.derivatives(values | {"p_a": 1.0, "p_b": 2.0, "p_c": 3.0}, 2)
     assert slopes.tolist() == [[0.0, -0.25, 1.0], [9.0 - 1.0, 0.0, 0.0]]
 
 
-def test_a_function_without_a_derivative_is_refused() -> None:
+def test_a_function_without_a_derivative_is_refused():
     with pytest.raises(TypeError):
         np.floor(Dual(1.5, {"p_a": 1.0}))

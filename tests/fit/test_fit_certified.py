@@ -3,8 +3,6 @@
 All 27 problems, from both of NIST's starts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Intervals of fitted costs: coverage by simulation where bounds hold parameters, and the pair that is collinear."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """fit_model: recovery of known parameters, bounds, what is refused, what the result says."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 

@@ -1,7 +1,5 @@
 """fit_model where costs overlap, or do not: sharpness, edges and hidden fractions, their bounds, and rates as costs."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fits with a prior: against a general minimiser of the objective, closed forms, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,11 +1,8 @@
 """Cache levels and memory bandwidths of machines, and the machine that the operating system reports."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,10 +11,6 @@ from perflex.__main__ import main
 from perflex.errors import FileFormatError, MachineError
 from perflex.machines.host import ReportedCache, ReportedCpu, host_machine, is_victim
 from perflex.machines.machine import CacheLevel, MemoryStream
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 LEVELS = """\
 schema: perflex-machine/1
@@ -55,13 +48,13 @@ memory_streams:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     path = tmp_path / "small.yaml"
     path.write_text(LEVELS)
     return path
 
 
-def test_levels_and_streams_are_read_in_si_units_with_sources(small: Path) -> None:
+def test_levels_and_streams_are_read_in_si_units_with_sources(small):
     machine = load_machine(small)
     first, second = machine.levels
     assert first == CacheLevel("L1", 1024, 1, 64, None, True, False, None, None, True, "sum")
@@ -74,7 +67,7 @@ def test_levels_and_streams_are_read_in_si_units_with_sources(small: Path) -> No
     assert hash(machine) == hash(load_machine(small))
 
 
-def test_a_shared_cache_is_divided_in_whole_sets() -> None:
+def test_a_shared_cache_is_divided_in_whole_sets():
     level = load_machine("clx").levels[2]
     assert [level.bytes_per_core(cores) for cores in (1, 2, 10, 20)] == [14680064, 7340032, 1467392, 1467392]
     assert (
@@ -83,7 +76,7 @@ def test_a_shared_cache_is_divided_in_whole_sets() -> None:
     assert load_machine("clx-snc-off").levels[2].bytes_per_core(20) == 1467392
 
 
-def test_a_machine_without_levels_says_so() -> None:
+def test_a_machine_without_levels_says_so():
     with pytest.raises(MachineError, match="V100 has no cache levels"):
         load_machine("V100").need_levels()
 
@@ -105,7 +98,7 @@ def test_a_machine_without_levels_says_so() -> None:
         ("duplex: {value: false, source: sheet}", "duplex: {value: false, source: sheet}\n  speed: 1", 29, "no such"),
     ],
 )  # fmt: skip
-def test_a_wrong_field_is_named_with_its_line(small: Path, old: str, new: str, line: int, words: str) -> None:
+def test_a_wrong_field_is_named_with_its_line(small, old, new, line, words):
     assert LEVELS.count(old) == 1
     small.write_text(LEVELS.replace(old, new))
     with pytest.raises(FileFormatError, match=words) as caught:
@@ -116,9 +109,7 @@ def test_a_wrong_field_is_named_with_its_line(small: Path, old: str, new: str, l
 @pytest.mark.parametrize(
     ("name", "cores", "level", "overlap"), [("clx", 20, "14 MiB", "sum"), ("rome", 32, "16 MiB", "max")]
 )
-def test_show_prints_levels(
-    name: str, cores: int, level: str, overlap: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_prints_levels(name, cores, level, overlap, capsys):
     assert main(["machine", "show", name]) == 0
     shown = capsys.readouterr().out
     assert f"level L3: {level}" in shown
@@ -138,7 +129,7 @@ L3 = ReportedCache(3, 32768 * KIB, 64, 8, None)
 CPU = ReportedCpu("A  Processor 7", "Intel", 8, 2, 64, (L1, L2, L3))
 
 
-def test_facts_are_those_reported() -> None:
+def test_facts_are_those_reported():
     machine = host_machine(CPU)
     assert (machine.name, machine.kind, machine.vendor) == ("A-Processor-7", "cpu", "Intel")
     assert machine.known() == {
@@ -153,7 +144,7 @@ def test_facts_are_those_reported() -> None:
     assert machine.sources["L2.size_bytes"].kind == "reported"
 
 
-def test_bandwidths_stay_unknown() -> None:
+def test_bandwidths_stay_unknown():
     machine = host_machine(CPU)
     assert machine.levels[0].load_bytes_per_cycle is None
     assert machine.memory_streams == ()
@@ -165,14 +156,14 @@ def test_bandwidths_stay_unknown() -> None:
     ("vendor", "second", "victim"),
     [("Intel", L2, True), ("Intel", ReportedCache(2, 256 * KIB, 64, 1, 8), False), ("AMD", L2, True), ("", L2, False)],
 )
-def test_third_levels_filled_by_evictions(vendor: str, second: ReportedCache, victim: bool) -> None:
+def test_third_levels_filled_by_evictions(vendor, second, victim):
     cpu = ReportedCpu("A", vendor, 8, None, None, (L1, second, L3))
     assert is_victim(cpu, L3) is victim
     assert [level.victim for level in host_machine(cpu).levels] == [False, False, victim]
 
 
 @pytest.mark.machine
-def test_this_machine_in_a_moment() -> None:
+def test_this_machine_in_a_moment():
     machine = host_machine()
     assert machine.kind == "cpu"
     assert machine.levels[0].name == "L1"
@@ -187,7 +178,7 @@ print(*sorted(name for name in sys.modules if name.startswith(("perflex.", "loop
 """
 
 
-def test_looking_up_a_machine_loads_nothing_of_calibration() -> None:
+def test_looking_up_a_machine_loads_nothing_of_calibration():
     done = subprocess.run([sys.executable, "-c", LOOK_UP], check=True, capture_output=True, text=True)
     rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("perflex.")}
     assert rooms <= {"machines", "calib_data", "caches", "errors", "file_io", "guard", "html", "version", "yaml_file"}

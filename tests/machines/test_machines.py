@@ -1,7 +1,5 @@
 """Machines: what ships, how files are read, names found, and how many work-groups fit a compute unit."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from dataclasses import replace
@@ -54,14 +52,14 @@ facts:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(MINIMAL)
     return path
 
 
 @pytest.mark.parametrize("name", machine_names())
-def test_shipped_machines_have_consistent_facts_with_sources(name: str) -> None:
+def test_shipped_machines_have_consistent_facts_with_sources(name):
     machine = load_machine(name)
     assert machine.name == name == Path(FOLDER / f"{name}.yaml").stem
     assert all(source.text for source in machine.sources.values())
@@ -80,17 +78,17 @@ def test_shipped_machines_have_consistent_facts_with_sources(name: str) -> None:
     assert machine.need("max_items_per_unit") % machine.need("sub_group_size") == 0
 
 
-def test_the_wanted_machines_ship() -> None:
+def test_the_wanted_machines_ship():
     assert set(WANTED) <= set(machine_names())
 
 
-def test_no_two_machines_share_a_name_of_a_device() -> None:
+def test_no_two_machines_share_a_name_of_a_device():
     aliases = [alias for name in machine_names() for alias in load_machine(name).aliases]
     assert len(aliases) == len({alias.casefold() for alias in aliases})
 
 
 @pytest.mark.parametrize("name", PEAKS)
-def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name: str) -> None:
+def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name):
     machine = load_machine(name)
     cycles = machine.need("compute_units") * machine.need("clock_hz") / 1e12
     single, double = PEAKS[name]
@@ -98,7 +96,7 @@ def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name: str) -> 
     assert cycles * machine.need("fp64_per_cycle") == pytest.approx(double, rel=0.03)
 
 
-def test_whose_rules_the_first_cache_follows(tmp_path: Path) -> None:
+def test_whose_rules_the_first_cache_follows(tmp_path):
     unknown = {name for name in machine_names() if load_machine(name).kind == "gpu" and not load_machine(name).l1_rules}
     assert unknown == {"W7800"}
     path = tmp_path / "mine.yaml"
@@ -112,7 +110,7 @@ def test_whose_rules_the_first_cache_follows(tmp_path: Path) -> None:
         load_machine(path).need_l1_rules()
 
 
-def test_numbers_are_read_in_si_units(mine: Path) -> None:
+def test_numbers_are_read_in_si_units(mine):
     machine = load_machine(mine)
     assert (machine.name, machine.vendor, machine.aliases) == ("Mine", "Me", ("My GPU",))
     assert (machine.compute_units, machine.clock_hz, machine.l2_bytes) == (4, 1.5e9, 3 * 2**19)
@@ -122,7 +120,7 @@ def test_numbers_are_read_in_si_units(mine: Path) -> None:
     assert hash(machine) == hash(load_machine(mine))
 
 
-def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) -> None:
+def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine):
     with pytest.raises(MachineError, match=r"Mine has no fact l1_bytes; .*unit B") as caught:
         load_machine(mine).need("l1_bytes")
     assert (caught.value.machine, caught.value.fact) == ("Mine", "l1_bytes")
@@ -149,7 +147,7 @@ def test_a_fact_that_is_not_known_is_an_error_with_machine_and_fact(mine: Path) 
         ("facts:", "colour: red\nfacts:", 8, "no such field"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_its_line(mine: Path, old: str, new: str, line: int, words: str) -> None:
+def test_what_is_wrong_in_a_file_is_named_with_its_line(mine, old, new, line, words):
     assert old in MINIMAL
     mine.write_text(MINIMAL.replace(old, new, 1))
     with pytest.raises(FileFormatError, match=words) as caught:
@@ -157,7 +155,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(mine: Path, old: str, ne
     assert f"line {line}" in str(caught.value)
 
 
-def test_machines_are_found_by_name_device_and_file_only() -> None:
+def test_machines_are_found_by_name_device_and_file_only():
     assert load_machine("v100").name == "V100"
     assert load_machine("NVIDIA GeForce RTX 2080 Ti").name == "RTX-2080-Ti"
     assert machine_of_device("  tesla  v100-pcie-32gb ") == load_machine("V100")
@@ -169,12 +167,12 @@ def test_machines_are_found_by_name_device_and_file_only() -> None:
         load_machine("none.yaml")
 
 
-def test_every_fact_has_an_attribute_and_a_unit() -> None:
+def test_every_fact_has_an_attribute_and_a_unit():
     machine = Machine("empty")
     assert all(getattr(machine, fact) is None and FACTS[fact].unit for fact in FACTS)
 
 
-def test_reserved_bytes_and_steps_of_local_memory_both_count() -> None:
+def test_reserved_bytes_and_steps_of_local_memory_both_count():
     machine = load_machine("H100-SXM")
     assert residency(machine, 128, 20200).groups_per_unit == 10
     assert residency(replace(machine, local_reserved_bytes=None), 128, 20200).groups_per_unit == 11
@@ -197,7 +195,7 @@ def test_reserved_bytes_and_steps_of_local_memory_both_count() -> None:
         ("MI250X", (2048, 10**6, 999), "2048 work-items in a work-group are more than the 1024", "max_items_per_group"),
     ],
 )  # fmt: skip
-def test_what_exceeds_a_limit_is_told_with_both_numbers(name: str, group: tuple, message: str, fact: str) -> None:
+def test_what_exceeds_a_limit_is_told_with_both_numbers(name, group, message, fact):
     with pytest.raises(WorkGroupTooLargeError) as caught:
         residency(load_machine(name), *group)
     assert caught.value.message == f"{message} that machine {name} has ({fact})"
@@ -208,7 +206,7 @@ def test_what_exceeds_a_limit_is_told_with_both_numbers(name: str, group: tuple,
     ("name", "items", "registers", "fits"),
     [("H100-SXM", 1024, 65, 64), ("L40", 1024, 72, 64), ("MI250X", 320, 505, 256)],
 )
-def test_a_work_group_that_no_unit_holds_is_refused(name: str, items: int, registers: int, fits: int) -> None:
+def test_a_work_group_that_no_unit_holds_is_refused(name, items, registers, fits):
     machine = load_machine(name)
     message = f"no work-group of {items} work-items fits a compute unit of {name} (registers); make work-groups smaller"
     with pytest.raises(WorkGroupTooLargeError, match=f"^{re.escape(message)}$") as caught:
@@ -219,7 +217,7 @@ def test_a_work_group_that_no_unit_holds_is_refused(name: str, items: int, regis
     assert residency(machine, items, 0, fits).groups_per_unit == 1
 
 
-def test_stated_registers_come_before_those_of_the_build() -> None:
+def test_stated_registers_come_before_those_of_the_build():
     assert Target().registers_per_item is None
     assert Target(resources=Resources(registers=96)).registers_per_item == 96
     assert Target(registers=40, resources=Resources(registers=96)).registers_per_item == 40
@@ -248,7 +246,7 @@ def test_stated_registers_come_before_those_of_the_build() -> None:
         ("W7800", 64, 0, 97, 12, "registers"),
     ],
 )
-def test_residency(name: str, items: int, local: int, registers: int | None, groups: int, limit: str) -> None:
+def test_residency(name, items, local, registers, groups, limit):
     machine = load_machine(name)
     held = residency(machine, items, local, registers)
     assert (held.groups_per_unit, held.limit) == (groups, limit)
@@ -259,12 +257,12 @@ def test_residency(name: str, items: int, local: int, registers: int | None, gro
 
 
 @pytest.mark.parametrize("amounts", [(0, 0, None), (64, -1, None), (64, 0, 0)])
-def test_amounts_that_are_no_work_group_are_refused(amounts: tuple[int, int, int | None]) -> None:
+def test_amounts_that_are_no_work_group_are_refused(amounts):
     with pytest.raises(MachineError, match="do not make a work-group"):
         residency(load_machine("K20"), *amounts)
 
 
-def test_residency_needs_only_the_facts_it_uses() -> None:
+def test_residency_needs_only_the_facts_it_uses():
     machine = Machine("bare", compute_units=2, sub_group_size=32, max_items_per_unit=1024, max_groups_per_unit=8,
                       max_items_per_group=512)  # fmt: skip
     assert residency(machine, 128).wave_groups == 16

@@ -1,9 +1,6 @@
 """Measuring that is cut short goes on where it was; what came to its end is measured anew."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,15 +12,12 @@ from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 OUTPUT, MADD = "f_cl_wall_time_fake", "f_op_float32_madd"
 OPTIONS = TimingOptions(trials=4, min_trials=4, precision=1e-9)
 
 
 @pytest.fixture(scope="module")
-def kernels() -> list:
+def kernels():
     tags = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64"]
     return KernelCollection(ALL_GENERATORS).generate_kernels([*tags, "nelements:32768,65536,98304,131072"])
 
@@ -32,14 +26,14 @@ class Stopped(Exception):  # noqa: N818 - not an error of the library
     """Stands for the end of a process."""
 
 
-def device(seconds: float = 1e-3) -> FakeDevice:
+def device(seconds=1e-3):
     return FakeDevice(lambda _, sizes: seconds * sizes["nelements"] / 32768, noise=0.01)
 
 
-def stop_at(step: int):
+def stop_at(step):
     calls = 0
 
-    def progress(_done: int, _total: int, _label: str) -> None:
+    def progress(_done, _total, _label):
         nonlocal calls
         calls += 1
         if calls == step:
@@ -48,12 +42,12 @@ def stop_at(step: int):
     return progress
 
 
-def samples_in(place: Path) -> int:
+def samples_in(place):
     count = "SELECT count(*) FROM samples"
     return Store(place).use(lambda connection: connection.execute(count).fetchone()[0])
 
 
-def gathered(place: Path | str, kernels: list, seconds: float = 1e-3, features: tuple = (OUTPUT, MADD), **run: Any):
+def gathered(place, kernels, seconds=1e-3, features=(OUTPUT, MADD), **run):
     with using_store(place):
         return gather_feature_values(
             features, kernels, device=device(seconds), timing=OPTIONS, run=RunOptions(**run) if run else RunOptions()
@@ -61,7 +55,7 @@ def gathered(place: Path | str, kernels: list, seconds: float = 1e-3, features: 
 
 
 @pytest.mark.parametrize("step", [13, 17, 24])
-def test_only_what_is_missing_is_measured(kernels: list, tmp_path: Path, step: int) -> None:
+def test_only_what_is_missing_is_measured(kernels, tmp_path, step):
     place = tmp_path / "store.sqlite"
     with pytest.raises(Stopped):
         gathered(place, kernels, progress=stop_at(step))
@@ -78,13 +72,11 @@ def test_only_what_is_missing_is_measured(kernels: list, tmp_path: Path, step: i
     assert again.column(OUTPUT).max() < 0.1
 
 
-def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(
-    kernels: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(kernels, tmp_path, monkeypatch):
     place = tmp_path / "store.sqlite"
     model = Model(OUTPUT, f"p_madd * {MADD} + p_launch * f_sync_kernel_launch")
 
-    def calibrated(**run: Any) -> dict[str, float]:
+    def calibrated(**run):
         with using_store(place):
             found = calibrate(model, kernels, device=device(), timing=OPTIONS, run=RunOptions(**run))
         return dict(found.params)
@@ -95,7 +87,7 @@ def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(
     sessions: set[str] = set()
 
     class Watching(RunRecorder):
-        def finish(self) -> None:
+        def finish(self):
             sessions.update(self._sessions)
             super().finish()
 
@@ -106,7 +98,7 @@ def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(
     class Stored(RunRecorder):
         add_many = None  # nothing is to be measured
 
-        def __init__(self, store: Store, work: str) -> None:
+        def __init__(self, store, work):
             super().__init__(store, work)
             self._sessions = set(sessions)
 
@@ -114,15 +106,15 @@ def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(
     assert calibrated() == resumed
 
 
-def test_runs_of_other_work_are_not_taken(kernels: list, tmp_path: Path) -> None:
+def test_runs_of_other_work_are_not_taken(kernels, tmp_path):
     place = tmp_path / "store.sqlite"
     with pytest.raises(Stopped):
         gathered(place, kernels, progress=stop_at(18))
     assert gathered(place, kernels[:2]).timing.samples_resumed == 0
 
 
-def test_a_failure_of_a_finished_run_is_tried_again(kernels: list, tmp_path: Path) -> None:
-    def broken(label: str, sizes: dict[str, int]) -> float:
+def test_a_failure_of_a_finished_run_is_tried_again(kernels, tmp_path):
+    def broken(label, sizes):
         if sizes["nelements"] == 65536:
             msg = f"{label}: the driver crashed"
             raise MeasurementError(msg, kind="crash")
@@ -134,7 +126,7 @@ def test_a_failure_of_a_finished_run_is_tried_again(kernels: list, tmp_path: Pat
     assert len(gathered(tmp_path / "store.sqlite", kernels, features=(OUTPUT,))) == 4
 
 
-def test_what_only_records_gives_nothing_back(tmp_path: Path) -> None:
+def test_what_only_records_gives_nothing_back(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     recorder = RecordOnly(store)
     key = MeasurementKey("k", (("n", 1),), "device", "driver")
@@ -144,29 +136,29 @@ def test_what_only_records_gives_nothing_back(tmp_path: Path) -> None:
     assert store.earlier(key) == (sample,)
 
 
-def test_budgets_keep_their_samples(kernels: list, tmp_path: Path) -> None:
+def test_budgets_keep_their_samples(kernels, tmp_path):
     with using_store(tmp_path / "store.sqlite"):
         calibrate(Model(OUTPUT, f"p_madd * {MADD}"), kernels, device=device(), timing=OPTIONS, budget_s=0.2)
     assert samples_in(tmp_path / "store.sqlite") >= 4
 
 
-def test_the_order_of_kernels_does_not_matter_to_what_the_work_is() -> None:
+def test_the_order_of_kernels_does_not_matter_to_what_the_work_is():
     assert work_digest("d", ["a", "b"]) == work_digest("d", ["b", "a"]) != work_digest("e", ["a", "b"])
 
 
-def test_without_a_store_nothing_is_kept(kernels: list) -> None:
+def test_without_a_store_nothing_is_kept(kernels):
     with using_store("off"), recording("device", ["a"]) as recorder:
         assert recorder is None
     assert gathered("off", kernels).timing.samples_resumed == 0
 
 
-def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels: list, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels, tmp_path):
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     with pytest.raises(StoreError, match=r"store\.sqlite"):
         gathered(tmp_path / "file" / "store.sqlite", kernels)
 
 
-def test_kernels_are_timed_in_an_executor_and_kept(kernels: list, tmp_path: Path) -> None:
+def test_kernels_are_timed_in_an_executor_and_kept(kernels, tmp_path):
     place = tmp_path / "store.sqlite"
     with ThreadPoolExecutor(2) as pool:
         table = gathered(place, kernels, measure_executor=pool)
@@ -176,7 +168,7 @@ def test_kernels_are_timed_in_an_executor_and_kept(kernels: list, tmp_path: Path
     assert samples_in(place) >= 16
 
 
-def test_a_budget_decides_while_it_measures_here(kernels: list) -> None:
+def test_a_budget_decides_while_it_measures_here(kernels):
     model = Model(OUTPUT, f"p_madd * {MADD}")
     with ThreadPoolExecutor(1) as pool, pytest.raises(CalibrationError, match="leave out budget_s or measure_executor"):
         calibrate(model, kernels, device=device(), budget_s=1.0, run=RunOptions(measure_executor=pool))

@@ -1,7 +1,5 @@
 """The store: nothing acknowledged is lost, what is no measurement is refused, a place that cannot be used is named."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 import subprocess
@@ -12,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,9 +20,6 @@ from perflex.store.contents import COLUMNS, all_rows, overview
 from perflex.store.records import APPLICATION, FORMAT, Failure, MeasurementKey, Sample, SystemActivity, insert
 from perflex.store.store import Store, current_store, required_store, store_at
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 OTHER = replace(KEY, driver="1.1")
 FULL = SystemActivity(0.0125, 0.0249, 1 / 3, 0.01, 0.02, 17, throttled=True)
@@ -33,32 +27,32 @@ NUMPY = SystemActivity(np.float64(0.5), np.float32(0.25), switches=np.int64(3), 
 PLAIN = SystemActivity(0.5, 0.25, switches=3, throttled=False)
 
 
-def sample(number: int, session: str = "session", **changes: Any) -> Sample:
+def sample(number, session="session", **changes):
     return replace(Sample(1e-3 * (1 + number), 1, 1.7e9 + number, session, number), **changes)
 
 
-def samples(count: int, session: str = "session") -> tuple[Sample, ...]:
+def samples(count, session="session"):
     return tuple(sample(number, session) for number in range(count))
 
 
-def failure(kind: str = "hang", **changes: Any) -> Failure:
+def failure(kind="hang", **changes):
     return replace(Failure(kind, "no answer", 1.7e9, "session"), **changes)
 
 
-def add_counts(store: Store, *texts: str) -> None:
+def add_counts(store, *texts):
     store.write_counts(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
 
 
-def counts(store: Store) -> list[str]:
+def counts(store):
     return [row[2] for row in store.read_counts("counts", "ORDER BY rowid", ())]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / "store.sqlite")
 
 
-def test_samples_come_back_in_the_order_added(store: Store) -> None:
+def test_samples_come_back_in_the_order_added(store):
     assert store.earlier(KEY) == ()
     store.add(KEY, sample(3))
     store.add(OTHER, sample(1))
@@ -78,19 +72,19 @@ def test_samples_come_back_in_the_order_added(store: Store) -> None:
      {"conditions": ""}],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
-def test_everything_in_a_key_matters_but_the_order_of_sizes(store: Store, change: dict) -> None:
+def test_everything_in_a_key_matters_but_the_order_of_sizes(store, change):
     store.add(KEY, sample(0))
     assert store.earlier(replace(KEY, **change)) == ()
     assert store.earlier(replace(KEY, sizes=KEY.sizes[::-1])) == (sample(0),)
 
 
-def test_numbers_of_numpy_are_numbers(store: Store) -> None:
+def test_numbers_of_numpy_are_numbers(store):
     key = replace(KEY, sizes=(("n", np.int64(512)), ("m", np.int32(64))))
     store.add(key, Sample(np.float64(1e-3), np.int64(1), np.float64(1.7e9), "session", np.int64(0)))
     assert store.earlier(KEY) == (sample(0),)
 
 
-def test_nothing_is_kept_twice(store: Store) -> None:
+def test_nothing_is_kept_twice(store):
     for _ in range(2):
         store.add_many([(KEY, row) for row in samples(5)])
     store.add(KEY, sample(2, seconds=7.0))
@@ -106,9 +100,7 @@ def test_nothing_is_kept_twice(store: Store) -> None:
      (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), None)],
     ids=["none", "all", "numpy", "zero", "false", "nothing known"],
 )  # fmt: skip
-def test_what_the_system_reported_comes_back(
-    store: Store, given: SystemActivity | None, kept: SystemActivity | None, disturbed: bool
-) -> None:
+def test_what_the_system_reported_comes_back(store, given, kept, disturbed):
     store.add(KEY, sample(0, activity=given, disturbed=disturbed))
     store.close()
     [found] = Store(store.path).earlier(KEY)
@@ -118,7 +110,7 @@ def test_what_the_system_reported_comes_back(
     assert store.examine().problems == ()
 
 
-def test_a_failure_counts_until_a_sample_comes(store: Store) -> None:
+def test_a_failure_counts_until_a_sample_comes(store):
     """Whatever the clock does: the order is that of adding."""
     assert store.failure(KEY) is None
     store.add(KEY, sample(0))
@@ -134,7 +126,7 @@ def test_a_failure_counts_until_a_sample_comes(store: Store) -> None:
     assert store.failure(KEY) == failure("memory", started=2.0)
 
 
-def test_long_and_odd_messages(store: Store) -> None:
+def test_long_and_odd_messages(store):
     store.fail(KEY, failure(message="begin " + "x" * 9000 + " end"))
     kept = store.failure(KEY)
     assert kept is not None
@@ -151,14 +143,14 @@ def test_long_and_odd_messages(store: Store) -> None:
          {"elapsed_s": math.nan}, {"waited_s": math.inf}, {"others_s": -0.01}, {"switches": -1}, {"switches": 2**70}))],
     ids=str,
 )  # fmt: skip
-def test_what_is_no_measurement_is_refused(store: Store, wrong: dict) -> None:
+def test_what_is_no_measurement_is_refused(store, wrong):
     store.add(KEY, sample(0))
     with pytest.raises(StoreError, match=r"a measurement cannot be kept in .*store\.sqlite: .* out of range"):
         store.add_many([(KEY, sample(1)), (KEY, sample(2, **wrong))])
     assert store.earlier(KEY) == (sample(0),)
 
 
-def test_exported_rows_and_the_overview(store: Store) -> None:
+def test_exported_rows_and_the_overview(store):
     other = replace(KEY, kernel="other")
     store.add_many([(KEY, sample(n)) for n in range(3)], {KEY: "early name"})
     store.add(KEY, sample(10, activity=FULL, disturbed=True), "matmul")
@@ -181,7 +173,7 @@ def test_exported_rows_and_the_overview(store: Store) -> None:
 # Places.
 
 
-def test_which_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_store_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "a.sqlite"))
     named = current_store()
     assert named is current_store() is store_at(tmp_path / "a.sqlite") is required_store()
@@ -200,7 +192,7 @@ def test_which_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         required_store()
 
 
-def test_counts_go_without_a_store(tmp_path: Path) -> None:
+def test_counts_go_without_a_store(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = Store(tmp_path / "file" / "store.sqlite")
     with pytest.warns(PerflexWarning, match=r"cannot be made .*; this process keeps no counts"):
@@ -219,19 +211,19 @@ def test_counts_go_without_a_store(tmp_path: Path) -> None:
     ],
     ids=["add", "read", "fail"],
 )
-def test_a_place_below_a_file(tmp_path: Path, use: Callable[[Store], object]) -> None:
+def test_a_place_below_a_file(tmp_path, use):
     (tmp_path / "file").write_text("in the way")
     message = r"cannot be made \(File exists: .*file\); name another file \(PERFLEX_STORE"
     with pytest.raises(StoreError, match=message):
         use(Store(tmp_path / "file" / "store.sqlite"))
 
 
-def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file(tmp_path):
     with pytest.raises(StoreError, match="is no regular file"):
         Store(tmp_path).add(KEY, sample(0))
 
 
-def test_files_of_a_newer_version_and_of_other_programs_are_left_alone(store: Store) -> None:
+def test_files_of_a_newer_version_and_of_other_programs_are_left_alone(store):
     store.add(KEY, sample(0))
     store.close()
     with closing(sqlite3.connect(store.path)) as connection:
@@ -248,7 +240,7 @@ def test_files_of_a_newer_version_and_of_other_programs_are_left_alone(store: St
     assert [path.name for path in store.path.parent.iterdir()] == [store.path.name]
 
 
-def test_a_store_of_an_earlier_format_is_set_aside(store: Store) -> None:
+def test_a_store_of_an_earlier_format_is_set_aside(store):
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("CREATE TABLE samples (number INTEGER PRIMARY KEY, seconds REAL)")
         connection.execute(f"PRAGMA application_id={APPLICATION}")
@@ -260,7 +252,7 @@ def test_a_store_of_an_earlier_format_is_set_aside(store: Store) -> None:
 
 
 @pytest.mark.machine
-def test_a_locked_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file(store, monkeypatch):
     monkeypatch.setattr("perflex.store.file.BUSY_S", 0.02)
     monkeypatch.setattr("perflex.store.store.BUSY_S", 0.02)
     store.add(KEY, sample(0))
@@ -275,7 +267,7 @@ def test_a_locked_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.earlier(KEY) == samples(2)
 
 
-def test_a_file_that_was_replaced_or_removed_is_opened_anew(store: Store) -> None:
+def test_a_file_that_was_replaced_or_removed_is_opened_anew(store):
     store.add(KEY, sample(0))
     store.path.rename(store.path.with_name("moved.sqlite"))
     for suffix in ("-wal", "-shm"):
@@ -305,7 +297,7 @@ for number in range(3000):
 
 @pytest.mark.machine
 @pytest.mark.parametrize("limit", [30_000, 300_000])
-def test_a_full_disk(store: Store, limit: int) -> None:
+def test_a_full_disk(store, limit):
     command = [sys.executable, "-W", "error", "-c", LIMITED, str(store.path), str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == ""
@@ -332,7 +324,7 @@ except StoreError as error:
 """
 
 
-def folder_for_all() -> Path:
+def folder_for_all():
     """A folder for temporary files that every user may enter; pytest's and homes' are their owner's alone."""
     for name in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108
         folder = Path(name).resolve()
@@ -343,7 +335,7 @@ def folder_for_all() -> Path:
 
 @pytest.mark.machine
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "old"])
-def test_a_folder_and_file_that_may_only_be_read(exists: bool) -> None:
+def test_a_folder_and_file_that_may_only_be_read(exists):
     with tempfile.TemporaryDirectory(prefix="perflex-read-only-", dir=folder_for_all()) as folder:
         store = Store(Path(folder) / "store.sqlite")
         if exists:
@@ -373,7 +365,7 @@ def add(first, count):
 
 
 @pytest.mark.machine
-def test_processes_add_at_once(store: Store) -> None:
+def test_processes_add_at_once(store):
     command = [sys.executable, "-W", "error", "-c", f"{WRITER}add(0, 100)", str(store.path)]
     writers = [subprocess.Popen([*command, f"session {i}"], stderr=subprocess.PIPE, text=True) for i in range(4)]
     assert [(process.communicate(timeout=60)[1], process.returncode) for process in writers] == [("", 0)] * 4
@@ -384,14 +376,14 @@ def test_processes_add_at_once(store: Store) -> None:
 
 
 @pytest.mark.machine
-def test_threads_add_at_once(store: Store) -> None:
+def test_threads_add_at_once(store):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: store.add(KEY, sample(number)), range(200)))
     assert sorted(store.earlier(KEY), key=lambda row: row.round) == list(samples(200))
 
 
 @pytest.mark.machine
-def test_a_forked_process_opens_the_file_itself(store: Store) -> None:
+def test_a_forked_process_opens_the_file_itself(store):
     code = f"{WRITER}add(0, 1)\nif not os.fork():\n    add(1, 1)\n    sys.exit()\nassert os.wait()[1] == 0\nadd(2, 1)"
     command = [sys.executable, "-W", "error", "-c", code, str(store.path), "session"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,12 +1,9 @@
 """Damaged stores: what SQLite cannot read is set aside and told; rows that are not what was written are left out."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,22 +13,18 @@ from perflex.store.records import TABLES, Failure, MeasurementKey, Sample, inser
 from perflex.store.resume import RunRecorder
 from perflex.store.store import Store
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
 OTHER = replace(KEY, device="Another platform: GPU")
 COUNT = 2000
 PAGE = 4096
 
 
-def samples(count: int, session: str = "session") -> tuple[Sample, ...]:
+def samples(count, session="session"):
     return tuple(Sample(1e-3 * (1 + n), 1, 1.7e9 + n, session, n) for n in range(count))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """The folder of a store of 2000 samples of one key, and 50 failures of another, of unfinished work; closed."""
     folder = tmp_path_factory.mktemp("whole")
     store = Store(folder / "store.sqlite")
@@ -44,39 +37,39 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def path(whole: Path, tmp_path: Path) -> Path:
+def path(whole, tmp_path):
     """A copy of that store, to be damaged."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     return tmp_path / "store.sqlite"
 
 
-def edit(path: Path, statement: str, *values: Any) -> None:
+def edit(path, statement, *values):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement, values)
         connection.commit()
 
 
-def leaves(content: bytearray) -> list[int]:
+def leaves(content):
     """Where pages of tables with samples or failures begin."""
     starts = range(0, len(content), PAGE)
     return [at for at in starts if content[at] == 0x0D and b"session" in content[at : at + PAGE]]
 
 
-def zeroed_pages(content: bytearray) -> None:
+def zeroed_pages(content):
     for start in leaves(content)[3:9:2]:
         content[start : start + PAGE] = bytes(PAGE)
 
 
-def truncated(content: bytearray) -> None:
+def truncated(content):
     del content[len(content) * 6 // 10 :]
 
 
-def replaced(content: bytearray) -> None:
+def replaced(content):
     content[:] = b"this is no database" * 500
 
 
 @pytest.mark.parametrize("damage", [zeroed_pages, truncated, replaced])
-def test_a_file_that_cannot_be_read_is_set_aside(path: Path, damage: Callable[[bytearray], None]) -> None:
+def test_a_file_that_cannot_be_read_is_set_aside(path, damage):
     content = bytearray(path.read_bytes())
     damage(content)
     path.write_bytes(content)
@@ -95,7 +88,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(path: Path, damage: Callable[[b
     assert Store(path).examine().problems == ()
 
 
-def test_damage_that_comes_again_is_an_error(path: Path) -> None:
+def test_damage_that_comes_again_is_an_error(path):
     store = Store(path)
     for place in range(2):
         store.close()
@@ -108,7 +101,7 @@ def test_damage_that_comes_again_is_an_error(path: Path) -> None:
     assert len(store.set_asides()) == 1
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_store(tmp_path):
     path = tmp_path / "store.sqlite"
     path.touch()
     Store(path).add(KEY, samples(1)[0])
@@ -116,7 +109,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "versions"])
-def test_every_changed_value_is_noticed(path: Path, table: str) -> None:
+def test_every_changed_value_is_noticed(path, table):
     """Each column of each table, by SQL: no check of SQLite's own notices it."""
     store = Store(path)
     store.write_counts(lambda connection: insert(connection, "scops", ("digest", "text")))
@@ -136,7 +129,7 @@ def test_every_changed_value_is_noticed(path: Path, table: str) -> None:
         assert f"of {table} is not what was written" in problem
 
 
-def test_a_row_that_is_not_what_was_written_is_left_out(path: Path) -> None:
+def test_a_row_that_is_not_what_was_written_is_left_out(path):
     edit(path, "UPDATE samples SET seconds = 12.5 WHERE number = 17")
     edit(path, "UPDATE measurement_keys SET label = 'stencil' WHERE label = 'matmul'")
     edit(path, "UPDATE unfinished_work SET work = 'other work'")

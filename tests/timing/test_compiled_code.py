@@ -1,7 +1,5 @@
 """Machine code of kernels that are built and not run: on every CPU runtime whose binaries are understood."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import loopy as lp

@@ -1,7 +1,5 @@
 """Code of kernels generated ahead, in the workers of an executor."""
 
-from __future__ import annotations
-
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """Scops are counted and predicted; what would launch one says that it cannot be, and what to give instead."""
 
-from __future__ import annotations
-
 import pytest
 
 from perflex import Model, calibrate, rank, time_kernel

@@ -1,7 +1,5 @@
 """Kernels from source code are timed, kept and calibrated with like others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How kernels are timed: rounds, trials, launches of a sample, failures, references, and how all of it went."""
 
-from __future__ import annotations
-
 import doctest
 import warnings
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which samples others disturbed, from made-up reports of the system."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is kept of measuring: each sample once, failures, what is known already; disturbed samples are taken again."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A time, its interval and repeatability, and outliers, against exact distributions and simulated samples."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

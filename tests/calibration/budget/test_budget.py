@@ -1,7 +1,5 @@
 """Calibration within a budget, on devices whose law is known: what it finds, what it spends, what it says."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """A budget on devices that have a clock: everything where it fits, else choices that the clock bounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

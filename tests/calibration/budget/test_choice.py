@@ -1,7 +1,5 @@
 """The D-optimal choice against brute force over all subsets, and the guess that the first choice rests on."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations
 
 import numpy as np

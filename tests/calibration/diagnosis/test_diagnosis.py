@@ -1,7 +1,5 @@
 """diagnose: each statement against numpy, and what is said of calibrations that are not as they should be."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Leverage, influence and information against their definitions, computed the long way."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What residuals on other devices say of a device: against closed forms, and with similar devices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Transfer on simulated devices, of which everything is known."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ what the driver says of itself (so that child processes see the same); kernels w
 FAKE_CUDA_IDLE=1 nothing is executed: the whole study for GPU machines can be rehearsed in its real sizes.
 """
 
-from __future__ import annotations
-
 import types
 
 from cupy import _compiler, _driver

@@ -1,7 +1,5 @@
 """CUDA C++ compiled for the CPU, and kernels that can be launched there."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess
@@ -24,15 +22,15 @@ _BYTES = {"char": 1, "short": 2, "int": 4, "float": 4, "double": 8, "long": 8}
 class CompileException(Exception):
     """As CuPy's: no RuntimeError, and with its message only as text."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message):
         super().__init__()
         self._message = message
 
-    def __str__(self) -> str:
+    def __str__(self):
         return self._message
 
 
-def log_of(code: str) -> str:
+def log_of(code):
     """What ptxas says of a source's kernels."""
     return "".join(
         f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
@@ -43,13 +41,13 @@ def log_of(code: str) -> str:
     )
 
 
-def get_version() -> tuple[int, int]:
+def get_version():
     if setting("NVRTC", 1) == 0:
         raise RuntimeError('Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13')
     return 13, 0
 
 
-def create_program(source: str, name: str, headers: tuple[str, ...], include_names: tuple[str, ...]) -> int:
+def create_program(source, name, headers, include_names):
     assert isinstance(source, str)
     assert not headers
     assert not include_names
@@ -57,16 +55,16 @@ def create_program(source: str, name: str, headers: tuple[str, ...], include_nam
     return len(PROGRAMS)
 
 
-def compile_program(program: int, options: tuple[str, ...]) -> None:
+def compile_program(program, options):
     assert "--ptxas-options=-v" in options
     assert options[-1] == "-arch=sm_90"
 
 
-def program_log(program: int) -> str:
+def program_log(program):
     return log_of(PROGRAMS[program]) + "\0"
 
 
-def destroy_program(program: int) -> None:
+def destroy_program(program):
     del PROGRAMS[program]
 
 
@@ -76,11 +74,11 @@ class RawModule:
     def __init__(
         self,
         *,
-        code: str,
-        options: tuple[str, ...] = (),
-        backend: str = "nvrtc",
-        name_expressions: tuple[str, ...] | None = None,
-    ) -> None:
+        code,
+        options=(),
+        backend="nvrtc",
+        name_expressions=None,
+    ):
         assert backend == "nvrtc"
         assert isinstance(options, tuple)
         self.code = code
@@ -89,7 +87,7 @@ class RawModule:
         self._expressions = name_expressions
         self._library: ctypes.CDLL | None = None
 
-    def compile(self, log_stream: object = None) -> None:
+    def compile(self, log_stream=None):
         if "perflex_hold" in self.code:
             return
         require_device()
@@ -99,7 +97,7 @@ class RawModule:
         if log_stream is not None and not setting("KEPT", 0):
             log_stream.write(log_of(self.code))
 
-    def _compiled(self) -> ctypes.CDLL:
+    def _compiled(self):
         names = {name: name for name in _KERNEL.findall(self.code)}
         if self._expressions is not None:
             names = {_plain(name): name for name in self._expressions}
@@ -119,18 +117,18 @@ class RawModule:
                 raise CompileException(done.stderr)
             return ctypes.CDLL(str(library))
 
-    def get_function(self, name: str) -> RawKernel:
+    def get_function(self, name):
         if self._library is None and "perflex_hold" not in self.code:
             self.compile()
         function = None if self._library is None else getattr(self._library, f"launch_{_plain(name)}")
         return RawKernel(name, function, _shared_bytes(self.code))
 
 
-def _plain(expression: str) -> str:
+def _plain(expression):
     return re.sub(r"\W", "_", expression)
 
 
-def _shared_bytes(code: str) -> int:
+def _shared_bytes(code):
     total = 0
     for element, lengths in _SHARED.findall(code):
         count = int(np.prod([eval(length) for length in re.findall(r"\[([^]]*)\]", lengths)], initial=1))
@@ -139,14 +137,14 @@ def _shared_bytes(code: str) -> int:
 
 
 class RawKernel:
-    def __init__(self, name: str, function: object, shared_bytes: int) -> None:
+    def __init__(self, name, function, shared_bytes):
         self.name = name
         self._function = function
         self._shared_bytes = shared_bytes
         self.max_dynamic_shared_size_bytes = 0
 
     @property
-    def attributes(self) -> dict[str, int]:
+    def attributes(self):
         require_device()
         registers = setting("REGISTERS", 32)
         return {
@@ -156,14 +154,12 @@ class RawKernel:
             "max_threads_per_block": min(1024, 65536 // registers // 32 * 32),
         }
 
-    def _take(self, shared_mem: int) -> None:
+    def _take(self, shared_mem):
         if shared_mem > self.max_dynamic_shared_size_bytes:
             raise CUDARuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
         State.dynamic_bytes.append(shared_mem)
 
-    def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[np.generic, ...], *, shared_mem: int = 0
-    ) -> None:
+    def __call__(self, grid, block, args, *, shared_mem=0):
         require_device()
         self._take(shared_mem)
         if not isinstance(grid, tuple) or not isinstance(block, tuple):

@@ -32,25 +32,25 @@ class State:
 SMALL = 1 << 16
 
 
-def setting(name: str, default: int) -> int:
+def setting(name, default):
     return int(os.environ.get(f"FAKE_CUDA_{name}", default))
 
 
-def idle() -> bool:
+def idle():
     """Whether kernels are not executed: they take a time by their work-items, and arrays have no memory."""
     return bool(setting("IDLE", 0))
 
 
-def build_version() -> int:
+def build_version():
     return setting("BUILD", 13000)
 
 
-def require_device() -> None:
+def require_device():
     if State.lost:
         raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
 
 
-def host_waits() -> None:
+def host_waits():
     """The host may not wait for a stream that waits for the host."""
     require_device()
     if State.go is not None and ctypes.c_int.from_address(State.go).value == 0:
@@ -64,15 +64,15 @@ class Runtime:
     memcpyDeviceToDevice = 3
 
     @staticmethod
-    def driverGetVersion() -> int:
+    def driverGetVersion():
         return setting("DRIVER", 13000)
 
     @staticmethod
-    def getDeviceCount() -> int:
+    def getDeviceCount():
         return setting("DEVICES", 1)
 
     @staticmethod
-    def getDeviceProperties(number: int) -> dict[str, object]:
+    def getDeviceProperties(number):
         return {
             "name": os.environ.get("FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3").encode(),
             "warpSize": 32,
@@ -87,21 +87,21 @@ class Runtime:
         }
 
     @staticmethod
-    def deviceGetPCIBusId(number: int) -> str:
+    def deviceGetPCIBusId(number):
         return f"0000:{number + 1:02X}:00.0"
 
     @staticmethod
-    def setDevice(number: int) -> None:
+    def setDevice(number):
         require_device()
         if not 0 <= number < Runtime.getDeviceCount():
             raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
 
     @staticmethod
-    def deviceSynchronize() -> None:
+    def deviceSynchronize():
         host_waits()
 
     @staticmethod
-    def malloc(size: int) -> int:
+    def malloc(size):
         host_waits()
         if sum(len(block) for block in State.allocated.values()) + size > setting("ROOM", setting("MEMORY", 1 << 32)):
             raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
@@ -114,17 +114,17 @@ class Runtime:
         return ctypes.addressof(block)
 
     @staticmethod
-    def free(address: int) -> None:
+    def free(address):
         host_waits()
         del State.allocated[address]
 
     @staticmethod
-    def memcpy(target: int, origin: int, size: int, kind: int) -> None:
+    def memcpy(target, origin, size, kind):
         host_waits()
         ctypes.memmove(target, origin, size)
 
     @staticmethod
-    def memcpyAsync(target: int, origin: int, size: int, kind: int, stream: int) -> None:
+    def memcpyAsync(target, origin, size, kind, stream):
         require_device()
         for address in {1: [target], 2: [origin], 3: [target, origin]}[kind]:
             held = [begin for begin, block in State.allocated.items() if begin <= address < begin + len(block)]
@@ -138,35 +138,35 @@ class Runtime:
 class Stream:
     ptr = 1
 
-    def __init__(self, *, non_blocking: bool = False) -> None:
+    def __init__(self, *, non_blocking=False):
         self.non_blocking = non_blocking
 
-    def __enter__(self) -> Stream:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         host_waits()
 
 
 class Event:
-    def record(self, stream: Stream) -> None:
+    def record(self, stream):
         require_device()
         self.at = State.worked_ns if idle() else time.perf_counter_ns()
 
 
-def get_elapsed_time(first: Event, last: Event) -> float:
+def get_elapsed_time(first, last):
     return (last.at - first.at) * 1e-6
 
 
 class _Pinned(ctypes.c_int * 1):
     @property
-    def ptr(self) -> int:
+    def ptr(self):
         return ctypes.addressof(self)
 
 
-def alloc_pinned_memory(size: int) -> _Pinned:
+def alloc_pinned_memory(size):
     assert size == 4
     return _Pinned()

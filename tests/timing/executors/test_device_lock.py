@@ -1,7 +1,5 @@
 """One process at a time measures on a device."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

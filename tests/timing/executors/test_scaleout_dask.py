@@ -1,7 +1,5 @@
 """Counting and measuring on a real Dask cluster of processes, which die now and then."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What pins a CPU device's workers is set in the process that runs kernels, only where it is safe, and is said."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

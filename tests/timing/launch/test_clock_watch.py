@@ -1,7 +1,5 @@
 """Whether a GPU lowers its clock is told by NVIDIA's driver, faked here, and by nobody else."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Kernels as CUDA C++ have the values that they have as OpenCL, and what goes wrong on a GPU is one clear error."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import loopy as lp

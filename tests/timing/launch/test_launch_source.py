@@ -1,7 +1,5 @@
 """Kernels in OpenCL C are launched as they are written: results against numpy, and refusals where data decide."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

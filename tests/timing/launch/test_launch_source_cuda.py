@@ -1,7 +1,5 @@
 """Kernels in CUDA C++ are launched as they are written, templates and dynamic shared memory included."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

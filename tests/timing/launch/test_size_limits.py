@@ -1,7 +1,5 @@
 """Sizes that a fast device would get: limits of subscripts, and of how far sizes grow."""
 
-from __future__ import annotations
-
 from math import inf
 
 import loopy as lp

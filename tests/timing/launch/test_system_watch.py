@@ -1,7 +1,5 @@
 """The operating system's counters, made up and real."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle
