@@ -87,10 +87,7 @@ def remove_work(
 
 
 def _kept(
-    kernel: lp.LoopKernel,
-    accesses: Sequence[Access],
-    remove_vars: Collection[str],
-    keep_tags: Collection[str] | None,
+    kernel: lp.LoopKernel, accesses: Sequence[Access], remove_vars: Collection[str], keep_tags: Collection[str] | None
 ) -> list[Access]:
     if isinstance(remove_vars, str) or isinstance(keep_tags, str):
         msg = "remove_vars and keep_tags are lists of names, not one string; write ['a']"

@@ -94,10 +94,7 @@ def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> Columns
 
 
 def _subscripts(
-    pieces: Sequence[Conjunction],
-    loops: Sequence[Loop],
-    columns: Columns,
-    names: Sequence[str],
+    pieces: Sequence[Conjunction], loops: Sequence[Loop], columns: Columns, names: Sequence[str]
 ) -> list[Subscript]:
     """Return the accesses of a statement; one that cases of its domain repeat is one.
 

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 # Of CPUs and GPUs.
-_COMMON = {
-    "instructions": "instruction",
-    "loads": "access",
-    "stores": "access",
-    "spills": "access",
-}
+_COMMON = {"instructions": "instruction", "loads": "access", "stores": "access", "spills": "access"}
 # Of GPUs: of each work-item or work-group, and of all sub-groups.
 _TAKEN = {"registers": "register", "private_bytes": "B", "spill_bytes": "B", "local_bytes": "B"}
 _OF_GPUS = {**_TAKEN, **{name: "access" if "_" in name else "instruction" for name in CLASSES}}

@@ -263,8 +263,7 @@ def _parse_strides(identifier: str, text: str | None) -> tuple[tuple[int, Patter
         axis, colon, constraint = entry.partition(":")
         if not colon or not _AXIS.fullmatch(axis):
             raise _bad(
-                identifier,
-                f"the stride constraint {entry!r} is not of the form axis:constraint, e.g. 0:1 or 1:>15",
+                identifier, f"the stride constraint {entry!r} is not of the form axis:constraint, e.g. 0:1 or 1:>15"
             )
         entries.append((int(axis), _parse_constraint(identifier, constraint)))
     return tuple(entries)

@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 
 
 def latency_cycles(
-    scop: Scop,
-    sizes: Mapping[str, int],
-    machine: Machine,
-    filling: Filling,
-    volumes: ArrayVolumes,
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, filling: Filling, volumes: ArrayVolumes
 ) -> float:
     """Return the cycles that a work-item of a launch waits, on average over its sub-groups."""
     lanes, each = int(machine.need("sub_group_size")), 1.0 / (filling.groups * filling.sub_groups)
@@ -188,11 +184,7 @@ class _Run:
 
         def compute() -> Volumes:
             return estimate_volumes(
-                self.scop,
-                self.sizes,
-                self.machine,
-                registers=self.target.registers_per_item,
-                caches=caches,
+                self.scop, self.sizes, self.machine, registers=self.target.registers_per_item, caches=caches
             )
 
         return self._kept(f"volumes {caches}", compute)

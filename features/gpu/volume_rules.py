@@ -158,11 +158,7 @@ def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
 
 
 def assembled(
-    launch: ResolvedLaunch,
-    parts: Parts,
-    below_l1: L1Loads,
-    rates: Rates,
-    least: Mapping[str, int],
+    launch: ResolvedLaunch, parts: Parts, below_l1: L1Loads, rates: Rates, least: Mapping[str, int]
 ) -> Mapping[str, ArrayVolumes]:
     """Return the volumes of each array from footprints and rates (Sections 4.3 to 4.5).
 

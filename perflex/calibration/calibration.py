@@ -34,11 +34,7 @@ class Calibration(CalibrationRecord):
     """A model with its parameters on one device; the attributes are those of `CalibrationRecord`."""
 
     def predict(
-        self,
-        kernel: Any,
-        sizes: Mapping[str, Any],
-        *,
-        machine: str | Path | Machine | None = None,
+        self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
     ) -> float | NDArray[np.float64]:
         """Predict the output feature of a kernel, usually its run time (paper Section 7.3).
 

@@ -382,11 +382,7 @@ def measured_times(
 
 
 def table_of_times(
-    model: Model,
-    times: TimesTable,
-    *,
-    sub_group_size: int | None = None,
-    run: RunOptions | None = None,
+    model: Model, times: TimesTable, *, sub_group_size: int | None = None, run: RunOptions | None = None
 ) -> FeatureTable:
     """Return a model's features and the times of a table's kernels, a row each."""
     features = tuple(model.all_features())

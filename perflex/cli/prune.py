@@ -37,10 +37,7 @@ _SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws.")]
 
 def prune(
     context: typer.Context,
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP),
-    ],
+    words: Annotated[list[str], typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP)],
     *,
     keep: _KeepOption = "10%",
     measure: Annotated[
@@ -297,10 +294,7 @@ def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promi
 
 def tune(
     context: typer.Context,
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP),
-    ],
+    words: Annotated[list[str], typer.Argument(metavar=_SPACE_WORDS, help=_SPACE_HELP)],
     *,
     budget: Annotated[
         int | None, typer.Option(min=1, help="Most variants to time.  [default: 10%, at least 30]")

@@ -131,8 +131,7 @@ def verify(context: typer.Context, *, place: _StoreOption = None) -> None:
 
 
 @store.command(
-    short_help="Delete measurements by age, or failures.",
-    epilog="Example: perflex store prune --older-than 90d --yes",
+    short_help="Delete measurements by age, or failures.", epilog="Example: perflex store prune --older-than 90d --yes"
 )
 def prune(
     context: typer.Context,

@@ -292,10 +292,7 @@ def _read(function: Function) -> tuple[tuple[Block, ...], tuple[Loop, ...]]:
 
 
 def group_values(
-    program: CompiledProgram,
-    sizes: Mapping[str, int],
-    local_size: Sequence[int],
-    totals: Totals,
+    program: CompiledProgram, sizes: Mapping[str, int], local_size: Sequence[int], totals: Totals
 ) -> CodeValues:
     """Return what a work-group does, the mean of all of them."""
     found = CodeValues()

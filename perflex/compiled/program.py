@@ -96,10 +96,7 @@ class CompiledProgram:
 
 
 def _put(
-    memory: dict[tuple[str, int], int | Pointer],
-    place: tuple[str, int],
-    argument: Argument,
-    sizes: Mapping[str, int],
+    memory: dict[tuple[str, int], int | Pointer], place: tuple[str, int], argument: Argument, sizes: Mapping[str, int]
 ) -> None:
     if argument.is_array:
         memory[place] = Pointer(f"global {argument.name}")

@@ -175,11 +175,7 @@ def host_machine(cpu: ReportedCpu | None = None) -> Machine:
     """
     cpu = reported_cpu() if cpu is None else cpu
     domains = cpu.domains or 1
-    facts: dict[str, int] = {
-        "compute_units": cpu.cores,
-        "cores": cpu.cores,
-        "line_bytes": cpu.caches[0].line_bytes,
-    }
+    facts: dict[str, int] = {"compute_units": cpu.cores, "cores": cpu.cores, "line_bytes": cpu.caches[0].line_bytes}
     # Domains of different sizes have no number of cores each that would hold for all.
     if cpu.cores % domains == 0:
         facts |= {"cores_per_domain": cpu.cores // domains, "domains": domains}

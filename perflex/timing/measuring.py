@@ -106,10 +106,7 @@ def chosen_device(device: str | TimedDevice | None, output: str | None = None) -
 
 
 def time_kernel(
-    kernel: Any,
-    sizes: Mapping[str, Any],
-    device: str | TimedDevice | None = None,
-    timing: TimingOptions | None = None,
+    kernel: Any, sizes: Mapping[str, Any], device: str | TimedDevice | None = None, timing: TimingOptions | None = None
 ) -> Timing:
     """Time a kernel as `calibrate` times measurement kernels; it needs no calibration.
 

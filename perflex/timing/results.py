@@ -137,10 +137,7 @@ class Measured(list["Timing | MeasurementFailure"]):
     """
 
     def __init__(
-        self,
-        outcomes: Iterable[Timing | MeasurementFailure] = (),
-        samples_resumed: int = 0,
-        affinity: str = "",
+        self, outcomes: Iterable[Timing | MeasurementFailure] = (), samples_resumed: int = 0, affinity: str = ""
     ) -> None:
         super().__init__(outcomes)
         self.samples_resumed = samples_resumed

@@ -84,13 +84,7 @@ def test_chains_take_the_latency_of_what_depends_on_itself(code, cycles):
 
 
 @pytest.mark.parametrize(
-    ("code", "cycles"),
-    [
-        ("62f27d4840c2", 10.0),
-        ("62f2fd4840c2", 15.0),
-        ("62f1fd48f4c2", 5.0),
-        ("c5fdd5c2", 5.0),
-    ],
+    ("code", "cycles"), [("62f27d4840c2", 10.0), ("62f2fd4840c2", 15.0), ("62f1fd48f4c2", 5.0), ("c5fdd5c2", 5.0)]
 )
 def test_chains_of_products_of_integers(code, cycles):
     # vpmulld zmm, vpmullq zmm, vpmuludq zmm, vpmullw ymm: uops.info, Ice Lake.

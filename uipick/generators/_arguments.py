@@ -18,8 +18,7 @@ def when_groups_fit(words: str, test: Callable[[Arguments], bool]) -> Constraint
 
 _WORK_GROUP = integers(1, 1024)
 _GROUP_STRIDE = Criterion(
-    "0 (groups follow each other: lsize times the stride in the group) or a positive integer",
-    lambda value: value >= 0,
+    "0 (groups follow each other: lsize times the stride in the group) or a positive integer", lambda value: value >= 0
 )
 
 DTYPE = Argument("dtype", "dtype", "element type", ("float32", "float64"))
@@ -56,8 +55,7 @@ MATRIX_SIZE = Argument("n", "int", "rows and columns of the matrices", multiples
 ITEMS_FIT = Constraint("nitems must be a multiple of lsize_0", lambda a: a["nitems"] % a["lsize_0"] == 0)
 # What current GPUs allow at most.
 WORK_GROUP_LIMIT = Constraint(
-    "a work-group has at most 1024 work-items (lsize_0 times lsize_1)",
-    lambda a: a["lsize_0"] * a["lsize_1"] <= 1024,
+    "a work-group has at most 1024 work-items (lsize_0 times lsize_1)", lambda a: a["lsize_0"] * a["lsize_1"] <= 1024
 )
 
 
@@ -97,10 +95,7 @@ def grid_sizes_3d(plane: int) -> tuple[Argument, ...]:
     )
 
 
-GRID_2D_CONSTRAINTS = (
-    WORK_GROUP_LIMIT,
-    when_groups_fit("nx and ny to be multiples of lsize_0 and lsize_1", _fits),
-)
+GRID_2D_CONSTRAINTS = (WORK_GROUP_LIMIT, when_groups_fit("nx and ny to be multiples of lsize_0 and lsize_1", _fits))
 GRID_3D_CONSTRAINTS = (
     Constraint(
         "a work-group has at most 1024 work-items (lsize_0 times lsize_1 times lsize_2)",

@@ -43,15 +43,7 @@ _ROLES = ("first", "each", "last")
 
 
 def conv2d(
-    *,
-    filter_size: int,
-    tile_x: int,
-    tile_y: int,
-    local: bool,
-    dtype: str,
-    lsize_0: int,
-    lsize_1: int,
-    groups_fit: bool,
+    *, filter_size: int, tile_x: int, tile_y: int, local: bool, dtype: str, lsize_0: int, lsize_1: int, groups_fit: bool
 ) -> lp.TranslationUnit:
     """Convolution of an image with a square filter, ``tile_x`` by ``tile_y`` results per work-item.
 
@@ -233,13 +225,7 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
     if prefetch:
         domains.append(f"{{[fetch]: 0 <= fetch < {lsize_0} and {lsize_0}*tile + fetch < n}}")
         data.append(local_array("tile_body", dtype, (4, lsize_0)))
-    kernel = make_kernel(
-        "nbody",
-        domains,
-        "\n".join(lines),
-        data,
-        in_order=True,
-    )
+    kernel = make_kernel("nbody", domains, "\n".join(lines), data, in_order=True)
     kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
     return lp.tag_inames(kernel, {"group": "g.0", "item": "l.0"} | ({"fetch": "l.0"} if prefetch else {}))
 

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uipick._generator import Argument, integers, multiples_of
 from uipick.generators._arguments import DTYPE, INT_DTYPE, NELEMENTS, PATTERN_ARGUMENTS
 from uipick.generators._declared import declared
-from uipick.generators._kernel import (
-    PATTERN_CONSTRAINTS,
-    make_pattern_kernel,
-    size_parameters,
-    stored_array,
-    total_of,
-)
+from uipick.generators._kernel import PATTERN_CONSTRAINTS, make_pattern_kernel, size_parameters, stored_array, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,12 +39,7 @@ class Recurrence:
 
 
 _ITEM = ("int32 item", "l0 + {lsize_0}*l1")
-_SUM_START = (
-    _ITEM,
-    ("int32 next", "item + 1"),
-    ("int32 minus_item", "-item"),
-    ("int32 minus_next", "-item - 1"),
-)
+_SUM_START = (_ITEM, ("int32 next", "item + 1"), ("int32 minus_item", "-item"), ("int32 minus_next", "-item - 1"))
 _SUMS = ("next", "item", "-1", "minus_next", "minus_item", "1")
 _PRODUCT_START = (("int32 sign", "1 - 2*((l0 + l1) % 2)"), ("int32 other", "2*((l0 + l1) % 2) - 1"))
 _PRODUCTS = ("sign", "other", "1", "sign", "1")
@@ -124,12 +113,7 @@ def arithmetic_generator(
 
 
 def make_arithmetic_kernel(
-    name: str,
-    parts: Sequence[tuple[Recurrence, str]],
-    *,
-    dtype: str,
-    nvars: int,
-    **pattern: int | bool,
+    name: str, parts: Sequence[tuple[Recurrence, str]], *, dtype: str, nvars: int, **pattern: int | bool
 ) -> lp.TranslationUnit:
     """Make a kernel that updates ``nvars`` private variables m times and stores their sum.
 
@@ -287,11 +271,7 @@ def _chain(operation: str, *, dtype: str, chains: int, **pattern: int | bool) ->
     body += ["for k", *(_UPDATES[operation].format(c=c) for c in range(chains)), "end"]
     body.append("result$resST[{index}] = " + total_of(chains))
     return make_pattern_kernel(
-        f"flops_{operation}_chain",
-        pattern,
-        body,
-        [stored_array("result", dtype, "nelements")],
-        times="m",
+        f"flops_{operation}_chain", pattern, body, [stored_array("result", dtype, "nelements")], times="m"
     )
 
 
@@ -316,7 +296,4 @@ def _chains(operation: str, words: str, form: str) -> Generator:
     )
 
 
-FLOPS_CHAINS = (
-    _chains("add", "additions", "x = x + step"),
-    _chains("madd", "multiply-adds", "x = x * one + step"),
-)
+FLOPS_CHAINS = (_chains("add", "additions", "x = x + step"), _chains("madd", "multiply-adds", "x = x * one + step"))

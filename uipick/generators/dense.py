@@ -49,11 +49,7 @@ def axpy(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
         "axpy",
         "{[i]: 0 <= i < n}",
         "y$yST[i] = 0.5 * x$xLD[i] + y$yLD[i]",
-        [
-            loaded_array("x", dtype, "n"),
-            updated_array("y", dtype, "n"),
-            size_parameters("n"),
-        ],
+        [loaded_array("x", dtype, "n"), updated_array("y", dtype, "n"), size_parameters("n")],
     )
     kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
     return lp.split_iname(kernel, "i", lsize_0, outer_tag="g.0", inner_tag="l.0")

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     import loopy as lp
 
 
-_WORDS = {
-    "plain": "Plain",
-    "u_prefetch": "Upre",
-    "diff_mat_prefetch": "Dpre",
-    "diff_mat_prefetch_transposed": "Dtrans",
-}
+_WORDS = {"plain": "Plain", "u_prefetch": "Upre", "diff_mat_prefetch": "Dpre", "diff_mat_prefetch_transposed": "Dtrans"}
 DG_DIFF_TAGS = {
     variant: (f"diff{word}LD", f"u{word}LD", f"res{word}ST") for variant, word in _WORDS.items()
 }  # Access tags of diff_mat, u and res by variant.

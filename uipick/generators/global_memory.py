@@ -334,12 +334,7 @@ def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int,
     body = sum_of_chains("in0$inLD[{row}, {item}]", chains, dtype, axis, "k")
     kernel = make_line_kernel(
         "gmem_reuse",
-        [
-            f"for {axis}",
-            *body,
-            f"result$resST[{axis}, {{item}}] = " + total_of(chains),
-            "end",
-        ],
+        [f"for {axis}", *body, f"result$resST[{axis}, {{item}}] = " + total_of(chains), "end"],
         [loaded_array("in0", dtype, f"rounds, {chains}, nitems"), stored_array("result", dtype, f"{afr}, nitems")],
         lsize_0=lsize_0,
         groups_fit=groups_fit,

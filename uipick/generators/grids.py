@@ -71,10 +71,7 @@ def _change(plane: str, x: str = "i") -> list[str]:
         return f"u$u{'XYZC'[axis]}LD[{_at(offset, plane, x)}]"
 
     neighbours = " + ".join(map(term, _STEPS))
-    return [
-        term((0, 0, 0)),
-        f"0.125*(f$fLD[{_at((0, 0, 0), plane, x)}] + ({neighbours}) - 6.0*centre)",
-    ]
+    return [term((0, 0, 0)), f"0.125*(f$fLD[{_at((0, 0, 0), plane, x)}] + ({neighbours}) - 6.0*centre)"]
 
 
 def _at(offset: tuple[int, ...], plane: str, x: str) -> str:

@@ -199,10 +199,7 @@ GRID_SCALE = declared(
     ),
     GRID_SIZES_2D,
     WORK_GROUP_LIMIT,
-    Constraint(
-        "nx and ny must be multiples of lsize_0 and lsize_1, along columns of lsize_1 and lsize_0",
-        _fits,
-    ),
+    Constraint("nx and ny must be multiples of lsize_0 and lsize_1, along columns of lsize_1 and lsize_0", _fits),
 )
 
 
@@ -292,10 +289,7 @@ def overlap_madd(
         text = text.replace(f", {name}]", f", {width}*{name}_out + {name}_in]")
     kernel = make_kernel(
         "overlap_madd",
-        [
-            _GRID.format(lsize_0=lsize_0, lsize_1=lsize_1),
-            "{[k]: 0 <= k < n}",
-        ],
+        [_GRID.format(lsize_0=lsize_0, lsize_1=lsize_1), "{[k]: 0 <= k < n}"],
         text,
         [
             *([loaded_array("a", dtype, "n, n")] if "row" in loads else []),

@@ -61,11 +61,7 @@ LOCAL_MEMORY_FITS = Constraint(
 
 
 def make_moves_kernel(
-    name: str,
-    arguments: Arguments,
-    fill: Sequence[str],
-    value: str,
-    data: Sequence[lp.ArrayArg] = (),
+    name: str, arguments: Arguments, fill: Sequence[str], value: str, data: Sequence[lp.ArrayArg] = ()
 ) -> lp.TranslationUnit:
     """Make a kernel that fills its elements of ``source``, moves them, and stores one (access tag ``resST``)."""
     import loopy as lp
@@ -338,10 +334,7 @@ def lmem_exchange(
             "end",
             "result$resST[g0, l0] = " + " + ".join(names),
         ],
-        [
-            stored_array("result", dtype, f"ngroups, {lsize_0}"),
-            local_array("tile", dtype, (lsize_0 + halo,)),
-        ],
+        [stored_array("result", dtype, f"ngroups, {lsize_0}"), local_array("tile", dtype, (lsize_0 + halo,))],
         lsize_0=lsize_0,
         times="m",
     )

@@ -40,10 +40,7 @@ _INT_FORMS = {
 }
 # What a compiler cannot know: no m is as large.
 _LARGE = 1000000000
-_FLOAT_CONSTANTS = (
-    f"<{{dtype}}> one = 1 if m < {_LARGE} else 2",
-    f"<{{dtype}}> part = 0.5 if m < {_LARGE} else 2",
-)
+_FLOAT_CONSTANTS = (f"<{{dtype}}> one = 1 if m < {_LARGE} else 2", f"<{{dtype}}> part = 0.5 if m < {_LARGE} else 2")
 # Made without conditions, or multiplying by them would become one.
 _INT_CONSTANTS = (
     f"<{{dtype}}> one = 1 + m // {_LARGE}",

@@ -157,11 +157,7 @@ def _chosen(
 
 
 def _row(
-    given: Mapping[str, str],
-    column: str,
-    makers: NamedKernels,
-    used: set[str],
-    error: Callable[[str], FileFormatError],
+    given: Mapping[str, str], column: str, makers: NamedKernels, used: set[str], error: Callable[[str], FileFormatError]
 ) -> TimedKernel:
     launches = _whole(given, "launches", error) or 1
     seconds = _number(given, column, error) / TIME_COLUMNS[column] / launches

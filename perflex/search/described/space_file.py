@@ -242,12 +242,7 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
         msg = f"{path} holds no valid configuration: {causes}"
         raise FileFormatError(msg, path=path)
     return _kernels(
-        np.array([row for row, _ in good]),
-        np.array([time for _, time in good]),
-        names,
-        description,
-        path,
-        excluded,
+        np.array([row for row, _ in good]), np.array([time for _, time in good]), names, description, path, excluded
     )
 
 

@@ -164,10 +164,7 @@ class Candidates:
 
 
 def extract_space(
-    space: EnumeratedSpace,
-    work: Work,
-    sizes: Mapping[str, Any] | None,
-    run: RunOptions | None = None,
+    space: EnumeratedSpace, work: Work, sizes: Mapping[str, Any] | None, run: RunOptions | None = None
 ) -> Candidates:
     """Do what `VariantSpace.extract` says, for work that knows its target."""
     names, given, settings = work.features, {**space.sizes, **(sizes or {})}, space.settings

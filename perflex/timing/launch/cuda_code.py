@@ -43,11 +43,7 @@ def code_for_machine(job: SizedKernel, machine: Machine) -> tuple[CompiledProgra
 
 
 def cuda_programs(
-    code: Code,
-    programs: Sequence[tuple[str, tuple[str, ...]]],
-    launch: SizedLaunch,
-    architecture: str,
-    label: str,
+    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> tuple[CompiledProgram, ...]:
     """Compile CUDA C++ and return the code of its kernels."""
     compiled = compile_cuda(code.source, architecture, (*OPTIONS, *ADDED, *code.options), code.kernels)

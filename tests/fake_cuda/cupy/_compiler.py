@@ -71,14 +71,7 @@ def destroy_program(program):
 class RawModule:
     """A source, compiled when it is first needed."""
 
-    def __init__(
-        self,
-        *,
-        code,
-        options=(),
-        backend="nvrtc",
-        name_expressions=None,
-    ):
+    def __init__(self, *, code, options=(), backend="nvrtc", name_expressions=None):
         assert backend == "nvrtc"
         assert isinstance(options, tuple)
         self.code = code

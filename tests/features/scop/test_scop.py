@@ -10,14 +10,7 @@ import pytest
 
 from perflex.__main__ import main
 from perflex.errors import FileFormatError, UnsupportedKernelError
-from perflex.features import (
-    content_hash,
-    count_features,
-    counts_of,
-    extract_scop,
-    scop_from_yaml,
-    scop_to_yaml,
-)
+from perflex.features import content_hash, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
 from perflex.features.scop import yaml as scop_yaml
 from sample_kernels import matmul
 from support.pages import TOP, blocks
