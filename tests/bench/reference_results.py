@@ -171,7 +171,7 @@ def record_fit() -> Results:
         ways: dict[str, tuple[Any, dict[str, Any]]] = {
             "as it is": (table, {}),
             "any sign": (table, {"nonnegative": False}),
-            "absolute errors": (table, {"relative": False}),
+            "absolute errors": (table, {"residual": "absolute"}),
             "logarithms": (table, {"residual": "logarithmic"}),
             "every second row": (table.take(range(0, len(table), 2)), {"on_undetermined": "warn"}),
         }
@@ -316,10 +316,10 @@ machine show nowhere
 volumes NAIVE --machine V100 n=512 --registers 128
 volumes NAIVE --machine Gold-6248 n=512
 roofline NAIVE PREFETCHING n=1024 --machine v100 --time predicted --calibration CALIBRATION --out FOLDER
-layers JACOBI --machine Gold-6248 M=1000 N=600 --fold k=2 --fold j=4 --convention paper
+layers JACOBI --machine Gold-6248 M=1000 N=600 --fold k=2 --fold j=4
 layers JACOBI --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300
 layers JACOBI --machine Gold-6248 M=1000 --series N=100:700:100
-block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --tiles-per-core 2 --json
+block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --json
 block JACOBI --machine Gold-6248 M=512 N=512 --criterion L2=plane
 prune-table SPACE convolution --samples 100 --keep promise --out FOLDER
 prune-table SPACE convolution --samples 100 --keep 5% --json
@@ -339,7 +339,7 @@ def command_lines() -> list[str]:
     lines = [f"{command} --help" for command in COMMANDS] + LINES.strip().splitlines()
     for kernel in ("NAIVE n=1056", "PREFETCHING n=1056", "STAR GRID", "JACOBI M=100 N=60"):
         lines += [f"features {kernel}", f"features {kernel} --json", f"features {kernel.partition(' ')[0]}"]
-        lines += [f"features {kernel} --per work-item --subscripts --branches domain --sub-group-size 16"]
+        lines += [f"features {kernel} --sub-group-size 16"]
     for machine in (*GPU_MACHINES, *CPU_MACHINES, "K20", "W7800"):
         lines += [f"machine show {machine}", f"machine show {machine} --json"]
     for machine in GPU_MACHINES:
