@@ -83,8 +83,8 @@ class CodeFeature(FeatureDefaults):
         if target.code is None:
             msg = (
                 f"feature {self.identifier} of kernel {scop.name!r} is known only of kernels built for a device; "
-                "gather it with a wall time, predict with a calibration, or use perflex features --device NAME (for an "
-                "NVIDIA GPU that is not here: --code --machine NAME)"
+                "gather it with a wall time, predict with a calibration, or use perflex features --code DEVICE (for an "
+                "NVIDIA GPU that is not here: --code machine --machine NAME)"
             )
             raise FeatureError(msg, feature=self.identifier, kernel=scop.name)
         used = {name: np.asarray(sizes[name]) for name in scop.parameters}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perflex.features import CountedFeature, CountedFootprint, Quantity
     from uipick import Generator
 
+_FOR_MACHINE = "machine"
 _LEGEND = {
     "<=": "<= upper bound: a condition on data may skip some, or the elements touched are not known",
     ">=": ">= lower bound: there may be fewer elements",
@@ -38,10 +39,13 @@ def features(
     sub_group_size: Annotated[int, typer.Option(min=1, help="Work-items per sub-group.")] = 32,
     machine: MachineOption = None,
     registers: RegistersOption = None,
-    device: Annotated[
-        str, typer.Option(autocompletion=complete_device, help="Build the kernel for this device, to read its code.")
+    code: Annotated[
+        str,
+        typer.Option(
+            autocompletion=complete_device,
+            help="Build the kernel to read its code: for a device here, or 'machine': for --machine, a GPU of NVIDIA.",
+        ),
     ] = "",
-    code: Annotated[bool, typer.Option("--code", help="Compile for --machine, a GPU of NVIDIA, to read it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
@@ -53,8 +57,9 @@ def features(
     given = read_sizes(sizes or ())
     scop = extract_scop(loaded, given)
     terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])
-    wanted = code or (machine is not None and _needs_code(identifier or ()))
-    found = _code(loaded, given, device or None, machine if wanted else None, asked=code)
+    if not code and machine is not None and _needs_code(identifier or ()):
+        code = _FOR_MACHINE
+    found = _code(loaded, given, code, machine) if code else None
     with using_machine(machine, registers=registers), using_code(found):
         counted = count_features(
             scop,
@@ -89,26 +94,22 @@ def _needs_code(identifiers: Sequence[str]) -> bool:
     return any(needs_code(parse_feature(one)) for one in identifiers)
 
 
-def _code(
-    kernel: Any, sizes: Mapping[str, int], device: str | None, machine: str | None, *, asked: bool
-) -> tuple[CompiledProgram, ...] | None:
+def _code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None) -> tuple[CompiledProgram, ...]:
     from perflex.cli.arguments import ArgumentError
     from perflex.features.sized_kernel import sized_kernels
 
-    if asked and (machine is None or device is not None):
-        msg = "--code compiles for a machine without using a device; give --machine NAME and no --device"
-        raise ArgumentError(msg)
-    if device is not None:
+    if code != _FOR_MACHINE:
         from perflex.timing.compiled_code import compiled_code
         from perflex.timing.measuring import chosen_device
         from perflex.timing.results import MeasurementFailure
 
-        (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(device))
+        (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(code))
         if isinstance(found, MeasurementFailure):
             raise found.error
         return found
     if machine is None:
-        return None
+        msg = "--code machine compiles for --machine, which is not given; give --machine NAME"
+        raise ArgumentError(msg)
     from perflex.machines.files import load_machine
     from perflex.timing.launch.cuda_code import code_for_machine
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perflex.cli.json_output import print_json, stamped
-from perflex.cli.options import (
-    DeviceOption,
-    JsonOption,
-    KernelsArgument,
-    NeededMachineOption,
-    OutFolderOption,
-    RegistersOption,
-)
+from perflex.cli.options import JsonOption, KernelsArgument, NeededMachineOption, OutFolderOption, RegistersOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -34,13 +27,16 @@ def roofline(
     *,
     machine: NeededMachineOption,
     time: Annotated[
-        Literal["measured", "predicted", "bound"] | None,
-        typer.Option(help="Times: measured on a device, predicted, or the minimum that the ceilings allow."),
-    ] = None,
+        str,
+        typer.Option(
+            metavar="measured[:DEVICE]|predicted|bound",
+            autocompletion=lambda: ["measured", "predicted", "bound"],
+            help="Times: measured on a device, predicted, or the minimum that the ceilings allow.",
+        ),
+    ] = "",
     calibration: Annotated[
         Path | None, typer.Option(help="A calibration file, for predicted times and missing ceilings.")
     ] = None,
-    device: DeviceOption = "",
     registers: RegistersOption = None,
     out: OutFolderOption = None,
     as_json: JsonOption = False,
@@ -55,6 +51,7 @@ def roofline(
     from perflex.machines.files import load_machine, machine_of_device
 
     terminal = terminal_of(context)
+    kind, device = _times(time)
     where = load_machine(machine)
     loaded = None if calibration is None else Calibration.load(calibration)
     kernels, sizes = _kernels(words)
@@ -65,18 +62,18 @@ def roofline(
     terminal.warn_of_unknown_sizes(sizes, scops.values(), kernels.values())
     places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
-    if time == "measured":
+    if kind == "measured":
         places, on = _measured(terminal, kernels, places, device)
-    elif time == "predicted":
+    elif kind == "predicted":
         places, on = _predicted(terminal, kernels, places, loaded, where)
-    elif time == "bound":
+    elif kind == "bound":
         places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
     else:
         terminal.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
     if on and machine_of_device(on) != where:
         text = f"the times are those of {on}, the ceilings those of {where.name}"
         terminal.remarks.print(text, markup=False, soft_wrap=True)
-    paths = [] if out is None else _pictures(places, where, out, _title(where, time, on))
+    paths = [] if out is None else _pictures(places, where, out, _title(where, kind, on))
     if as_json:
         from perflex.reports.json_files import ROOFLINE
 
@@ -88,6 +85,17 @@ def roofline(
     terminal.show(*absent_lines(places))
     if paths:
         terminal.show_paths(*paths)
+
+
+def _times(text: str) -> tuple[str, str]:
+    """Return which times are asked for, and the device that is named."""
+    from perflex.cli.arguments import ArgumentError
+
+    kind, colon, device = text.partition(":")
+    if kind not in {"", "measured", "predicted", "bound"} or (colon and (kind != "measured" or not device)):
+        msg = f"--time {text!r} is not understood; write measured, measured:DEVICE, predicted or bound"
+        raise ArgumentError(msg)
+    return kind, device
 
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -146,12 +154,12 @@ def _predicted(
     return timed, str(calibration.device.get("name", "a device without a name"))
 
 
-def _title(machine: Machine, time: str | None, device: str) -> str:
+def _title(machine: Machine, time: str, device: str) -> str:
     times = {
         "measured": f"times measured on {device}",
         "predicted": f"times predicted by a model calibrated on {device}",
         "bound": "minimum times that the ceilings allow, nothing measured",
-        None: "no times: marks on the ceilings show intensities",
+        "": "no times: marks on the ceilings show intensities",
     }
     return f"Instruction roofline, {machine.name}: {times[time]}"
 

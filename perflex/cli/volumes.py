@@ -156,9 +156,6 @@ def layers(
         list[str] | None,
         typer.Option(help="LOOP=SIZE: block a loop; lid0, lid1 are the work-group's axes; may be repeated."),
     ] = None,
-    fold: Annotated[
-        list[str] | None, typer.Option(help="LOOP=LENGTH: fold a loop into the data layout; may be repeated.")
-    ] = None,
     series: SeriesOption = None,
     out: Annotated[Path | None, typer.Option(help="PNG file for the picture of --series.")] = None,
     as_json: JsonOption = False,
@@ -170,14 +167,14 @@ def layers(
     from perflex.machines.files import load_machine
 
     terminal, where = terminal_of(context), load_machine(machine)
-    given, blocks, folds = read_sizes(sizes or ()), read_sizes(block or ()), read_sizes(fold or ())
+    given, blocks = read_sizes(sizes or ()), read_sizes(block or ())
     loaded = load_kernel(kernel)
     scop = extract_scop(loaded, given)
     terminal.warn_of_unknown_sizes(given, [scop], [loaded])
     given = {name: value for name, value in given.items() if name in scop.parameters}
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
-        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks, fold=folds)
+        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks)
 
     if series is not None:
         members = series_sizes(series, given, scop.parameters)

@@ -10,7 +10,7 @@ NAIVE = f"{Path(__file__).parents[2] / 'examples' / 'matmul.py'}:naive"
 
 
 def test_counts_of_the_code_are_those_of_the_kernel(content):
-    printed = content("features", NAIVE, "n=96", "--machine", "H200", "--code")
+    printed = content("features", NAIVE, "n=96", "--machine", "H200", "--code", "machine")
     found = {name: entry["value"] for name, entry in printed.items()}
     sub_groups = 96 * 96 // 32
     assert found["f_code_float32"] == pytest.approx(96 * sub_groups)

@@ -49,8 +49,6 @@ def test_blocks(content):
     assert found["blocks"] == {"j": 200, "i": 300}
     assert 24.0 < found["volumes"]["memory"] < 28.0
     assert any(row["symbol"] in {"i", "j"} for row in found["conditions"])
-    folded = content(*words, "--fold", "k=2", "--fold", "j=4")
-    assert folded["conditions"] != content(*words)["conditions"]
 
 
 def test_a_series_and_its_picture(shown, content, tmp_path):

@@ -31,7 +31,7 @@ COMMANDS = {
     "devices": "devices",
     "doctor": "doctor --device",
     "evaluate": "evaluate all --out {out} --accept-noise --device",
-    "features --device": f"features {EXAMPLES}/stencil.py:star25 nx=640 ny=512 nz=512 --device",
+    "features --code": f"features {EXAMPLES}/stencil.py:star25 nx=640 ny=512 nz=512 --code",
     "machine detect": "machine detect --out {out}/m.yaml --device",
     "predict --time": f"predict {{out}}/own.yaml {EXAMPLES}/matmul.py:naive n=1024,2048 --time",
     "prune --measure": f"prune {{out}}/own.yaml {SPACE} --measure 8 --device",
@@ -59,7 +59,7 @@ def started(name, device, folder):
     replace(shipped, device={**shipped.device, **own}).save(folder / "own.yaml")
     caches = {"XDG_CACHE_HOME": "cache", "POCL_CACHE_DIR": "pocl", "PERFLEX_STORE": "store.sqlite"}
     return TerminalCommand(
-        [*PERFLEX, *words, *([str(device)] if words[-1] in {"-D", "--device"} else [])],
+        [*PERFLEX, *words, *([str(device)] if words[-1] in {"-D", "--code"} else [])],
         {variable: str(folder / place) for variable, place in caches.items()},
     )
 
