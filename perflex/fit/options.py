@@ -92,8 +92,8 @@ class FitOptions:
         depends never refuses, since predictions like the measurement kernels do not depend on it either.
     residual
         What is squared and added up: errors relative to the output (paper Section 7.2), ``"absolute"`` ones, or
-        ``"logarithmic"``, logarithms of model over output. A model that is far off for some kernels is pulled down by
-        relative errors, for which zero is never off by more than 100 %; not by logarithms.
+        ``"logarithmic"``, logarithms of model over output. Relative errors favour predictions that are too short,
+        which are off by 100 % at most. Logarithms weigh half and double alike.
 
     Raises
     ------

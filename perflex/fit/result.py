@@ -174,7 +174,7 @@ class FitResult(Mapping[str, float]):
 
     @property
     def residual(self) -> Residual:
-        """What was squared and added up."""
+        """Which errors were squared and added up: relative, logarithmic or absolute ones."""
         return self.problem.kind
 
     @cached_property

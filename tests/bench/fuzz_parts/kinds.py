@@ -336,7 +336,7 @@ def use_space(content: bytes, form: str) -> None:
 def use_sizes(content: bytes, _: Any) -> None:
     try:
         size = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):  # this program's own reading, not that of perflex
         return
     count(scop(), {"n": size})
 

@@ -138,7 +138,7 @@ class Predictor:
 
 @lru_cache(maxsize=64)
 def calibrated(data: DataSet, rows: tuple[int, ...]) -> Calibration:
-    """Return the model, fitted to rows of one GPU as the general model of CPUs is: few wrong rows do not move it."""
+    """Return the model, fitted to rows of one GPU as the general model of CPUs is: in logarithms."""
     table = data.table(rows)
     fit = fit_model(data.model, table, FitOptions(**structs.asdict(load_model("general_cpu").fit)))
     return Calibration(data.model, fit, table, device={"name": table.device}, machine=table.machine)
