@@ -90,6 +90,10 @@ class TerminalCommand:
             self._read(min(left, 0.1))
         return not self._has_ended()
 
+    def code(self):
+        """Return its exit code once it has ended, negative for a signal."""
+        return self._number()
+
     def interrupt(self, number, times=1):
         """Press Ctrl-C, or send another signal to the command's main process, and look for its end."""
         self._read(0)
@@ -104,7 +108,7 @@ class TerminalCommand:
             self._read(_PAUSE_S)
         seconds = time.monotonic() - sent
         self._read(0.1)
-        code = self._number() if self.pid not in running else 0
+        code = self.code() if self.pid not in running else 0
         return Ending(code, seconds, tuple(words[-150:] for words in running.values()), _lines(self._output[shown:]))
 
     def _has_ended(self):
