@@ -207,7 +207,7 @@ def test_volumes_of_moving_loops_are_those_of_the_simulation(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", (1000, 1025))
+@pytest.mark.parametrize("first", [1000, 1025])
 def test_volumes_of_50_kernels_with_moving_loops(first):
     off = [seed for seed in range(first, first + 25) if check(random_moving_kernel(seed), CACHES)]
     assert len(off) <= 2
