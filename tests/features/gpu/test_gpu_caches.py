@@ -213,12 +213,12 @@ KERNELS = [
     *(layers_in_turn(4, 4, 5, steps, 30) for steps in (1, 2, 4, 12)),
     *(layers_in_turn(10, 10, 1, steps, 8) for steps in (1, 2, 6)),
     *(broadcast(chunks, 256) for chunks in (2, 16, 100)),
-    *(all_pairs(groups) for groups in (64, 128, 320)),
+    *(all_pairs(groups) for groups in (64, 128)),
     *(
         products(row, rows, steps)
         for row, rows, steps in ((8, 60, 8), (8, 60, 60), (60, 8, 8), (60, 8, 2), (20, 20, 12))
     ),
-    *(window(step, chunks, 400) for step, chunks in ((1, 20), (1, 100), (2, 120), (4, 6), (1, 500))),
+    *(window(step, chunks, 400) for step, chunks in ((1, 20), (1, 100), (2, 120), (4, 6))),
     *(flattened(row, 1000) for row in (20, 40, 80, 400)),
 ]
 

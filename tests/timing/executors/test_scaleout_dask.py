@@ -8,10 +8,8 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import contextmanager
 from functools import partial
 
-import distributed
 import pytest
 
 from failing_kernels import good
@@ -48,11 +46,11 @@ class Law:
         return 1e-5 * sizes["n"]
 
 
-@contextmanager
-def a_cluster(**options):
-    silent = {"dashboard_address": ":0", "silence_logs": 50, "threads_per_worker": 1}
-    with distributed.LocalCluster(n_workers=2, processes=True, **silent, **options) as cluster:
-        yield cluster
+def a_cluster(workers=2, **options):
+    import distributed
+
+    silent = {"dashboard_address": ":0", "silence_logs": 60, "threads_per_worker": 1}
+    return distributed.LocalCluster(n_workers=workers, processes=True, **silent, **options)
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +125,7 @@ def test_a_worker_killed_in_the_middle(tmp_path, declared):
 
 @pytest.mark.slow
 def test_a_scheduler_that_is_lost():
-    with (
-        distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=":0", silence_logs=60) as cluster,
-        dask_executor(cluster.scheduler_address, timeout_s=1) as executor,
-    ):
+    with a_cluster(workers=1) as cluster, dask_executor(cluster.scheduler_address, timeout_s=1) as executor:
         executor.submit(abs, -1).result()
         waiting = executor.submit(time.sleep, 60)
         cluster.close()
@@ -162,7 +157,7 @@ def test_no_scheduler_and_no_worker():
     with pytest.raises(ExecutorError, match="no Dask scheduler answers at nowhere"):
         dask_executor("nowhere://127.0.0.1", timeout_s=1)
     with (
-        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", silence_logs=50) as cluster,
+        a_cluster(workers=0) as cluster,
         pytest.raises(ExecutorError, match=r"has no workers; start some: dask worker tcp://"),
     ):
         dask_executor(cluster.scheduler_address, timeout_s=0.5)
