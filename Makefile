@@ -1,8 +1,8 @@
 # perflex: everything lives in this folder; nothing outside it is touched.
 #   make demo   set up, then run the main job on an OpenCL device
-#   make test   set up, then run the tests that are the same on each machine: three minutes on two cores
+#   make test   set up, then run the tests that are the same on each machine: two minutes on two cores
 #   make test-machine  the tests that need a device, a clock, signals or other programs; says what it leaves out and why
-#   make test-all   all tests, with the long ones
+#   make test-all   all tests, with the long ones: 14 minutes on two cores
 #   make check  build wheel and sdist, check what they hold, use the wheel; lint and type check
 #   make docs   build the documentation in docs/_build/html; notebooks are shown as they are written
 #   make docs-run   likewise, and run the notebooks, which measure
