@@ -221,9 +221,10 @@ KERNELS = [
     *(window(step, chunks, 400) for step, chunks in ((1, 20), (1, 100), (2, 120), (4, 6))),
     *(flattened(row, 1000) for row in (20, 40, 80, 400)),
 ]
+LARGE = [pytest.param(kernel, marks=pytest.mark.slow) for kernel in (all_pairs(320), window(1, 500, 400))]
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [*KERNELS, *LARGE], ids=lambda kernel: kernel.name)
 def test_loads_from_dram_are_those_of_a_cache_with_a_capacity(kernel):
     touched = chunks(kernel)
     # Real caches replace by neither rule, and hold more or less by how addresses fall into sets.
