@@ -236,7 +236,7 @@ def _slots(scop: Scop, sizes: Mapping[str, int], target: Target) -> dict[str, fl
         if operation.kind == "atomic":
             continue
         # The classes have each operation once already, whatever it is made of.
-        if instruction_class(operation.dtype) == "int":
+        if instruction_class(operation.dtype, operation.kind) == "int":
             found["int32"] -= number
         extra += number * (sum(slots.values()) - 1)
     return {**found, "all": sum(by_class.values()) + extra}

@@ -340,6 +340,8 @@ _SIMPLE = {
     "conj",
     "atomic",
     "convert",
+    "shuffle",
+    "vote",
 }
 _OPERATIONS = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
 _ACCESSES = {

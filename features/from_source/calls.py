@@ -65,8 +65,12 @@ _HINTED = {"__ldg", "__ldcg", "__ldcs", "__ldca", "__ldlu"}
 _HINTED_STORES = {"__stcg", "__stcs", "__stwb", "__stwt"}
 _VECTOR_MEMORY = re.compile(r"v(load|store)a?(_half)?(\d*)(_r\w+)?")
 _IMAGES = re.compile(r"(read|write)_image\w*|tex[123]D\w*|surf[123]D\w*|tex1Dfetch")
-_SHUFFLES = re.compile(r"__shfl\w*|shfl\w*|__ballot\w*|ballot|__any\w*|__all\w*|any|all|sub_group_\w+|work_group_\w+|"
-                       r"__activemask|__reduce_\w+|intel_sub_group_\w+")  # fmt: skip
+_SHUFFLE = re.compile(r"(__)?shfl(_\w+)?|(intel_)?sub_group_(shuffle|broadcast|rotate|clustered_rotate)\w*")
+_VOTE = re.compile(
+    r"(__)?(any|all|ballot)(_sync)?|__activemask|__match_\w+|sub_group_(any|all|ballot|elect|non_uniform)\w*"
+)
+# Sums, scans and the like over a sub-group or work-group, of which hardware and library make something of their own.
+_COLLECTIVE = re.compile(r"(intel_)?sub_group_\w+|work_group_\w+|__reduce_\w+")
 _GROUPS = {"this_thread_block", "tiled_partition", "this_grid", "coalesced_threads"}
 _RANKS = {"thread_rank", "size", "num_threads", "meta_group_rank", "meta_group_size"}
 _REINTERPRETED = re.compile(
@@ -235,11 +239,19 @@ class Calls:
         if name in {"abs", "labs", "llabs"} and len(numbers) == 1 and isinstance(numbers[0], Integer):
             expression = numbers[0].affine
             return Integer.of(expression.max(expression.neg()), numbers[0].dtype)
-        if _SHUFFLES.fullmatch(name):
-            return self._operation(f"call:{name}", numbers, kind)
+        if len(numbers) == len(values) and (word := self._exchanged(name)):
+            return self._operation(word, numbers, kind)
         if _REINTERPRETED.fullmatch(name) and values:
             return self._reinterpreted(name, values[0], kind)
         return self._function(name, values, numbers, kind)
+
+    def _exchanged(self, name: str) -> str:
+        """Return the operation of a function by which work-items exchange values; empty for others."""
+        if name in {"any", "all"} and self._walk.kernel.language == "opencl":  # of a vector's elements
+            return "bit"
+        if _SHUFFLE.fullmatch(name):
+            return "shuffle"
+        return "vote" if _VOTE.fullmatch(name) else f"call:{name}" if _COLLECTIVE.fullmatch(name) else ""
 
     def _function(self, name: str, values: list[Value], numbers: list[Integer | Unknown], kind: CType) -> Value:
         base = _DECORATED.sub("", _DECORATED.sub("", name))

@@ -30,6 +30,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.counts import counts_of
 from perflex.features.instructions.loop_tree import address_work, nests_of
@@ -52,6 +54,10 @@ _CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64
 # Real instructions: a complex product is two multiplications and two multiply-adds.
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
 _COMPLEX_OTHER = 2
+# Of any type, in registers of 4 bytes. NVIDIA's units shuffle half as many values in a cycle as they add (CUDA C++
+# Programming Guide, throughput of native arithmetic instructions).
+_EXCHANGES = {"shuffle": 2, "vote": 1}
+_REGISTER_BYTES = 4
 # A shift and a mask.
 _PER_DIVISION = 2
 # Place and text of tests.
@@ -68,9 +74,9 @@ class Executed:
     launch: int  # index of the launch
 
 
-def instruction_class(dtype: str) -> str:
-    """Return the class of an operation on values of a type."""
-    return _CLASS_OF.get(dtype, "int")
+def instruction_class(dtype: str, kind: str = "") -> str:
+    """Return the class of an operation on values of a type; what only moves values counts with those of integers."""
+    return "int" if kind in _EXCHANGES else _CLASS_OF.get(dtype, "int")
 
 
 def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
@@ -188,7 +194,7 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         if operation.kind == "atomic":
             continue
         each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
-        kind = instruction_class(operation.dtype)
+        kind = instruction_class(operation.dtype, operation.kind)
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
         space = scop.array(access.array).space
@@ -375,6 +381,12 @@ _COMPLEX_PRODUCTS = {"mul": 4, "madd": 4}
 
 def slots_of(kind: str, dtype: str) -> dict[str, float]:
     """Return the instructions of one operation on each pipeline that it takes."""
+    if kind == "mma":
+        msg = "the time of matrix units (operation mma) is not modelled; count it as madd for that of the other units"
+        raise UnsupportedKernelError(msg)
+    if kind in _EXCHANGES:
+        registers = -(-np.dtype(dtype).itemsize // _REGISTER_BYTES) if kind == "shuffle" else 1
+        return {"int32": _EXCHANGES[kind] * registers}
     pipe, table = "int32", _INTEGER  # the others: fp32, fp64, int32_mul (products) and special (functions)
     if dtype in {"float16", "float32", "complex64"}:
         pipe, table = "fp32", _FLOAT32

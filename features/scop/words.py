@@ -19,12 +19,14 @@ DTYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
 
-# madd is a product that feeds a sum (paper Section 5), fma a call of that function.
+# madd is a product that feeds a sum (paper Section 5), fma a call of that function. A shuffle hands values to other
+# work-items of the sub-group, a vote tells all of them what each has; mma are multiply-adds of matrix units.
 OPERATIONS = (
     "add", "mul", "madd", "div", "floordiv", "mod", "pow", "min", "max", "abs", "cmp", "bit", "shift", "atomic",
     "convert", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "fma",
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
     "sinpi", "cospi", "hypot", "erf", "erfc", "floor", "ceil", "round", "trunc", "sign", "fmod", "conj",
+    "shuffle", "vote", "mma",
 )  # fmt: skip
 
 # A function that is none of the above, e.g. a user's own.

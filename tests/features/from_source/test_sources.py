@@ -6,7 +6,7 @@ import re
 import pytest
 
 from perflex.errors import PerflexError, UnsupportedKernelError
-from perflex.features import count_features, scop_to_yaml, source_kernel
+from perflex.features import count_features, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel
 from perflex.features.families.registry import parse_feature
 from perflex.features.target import Target
 from support.source_samples import SAMPLES
@@ -53,6 +53,22 @@ def stores(body):
     kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4])
     (found,) = count_features(kernel, {"n": 200}, identifiers=["f_mem_access_global_store"])
     return float(found.value), found.exact
+
+
+@pytest.mark.parametrize(("call", "operation"), [
+    ("a[i] = __shfl_down_sync(~0u, a[i], 1);", "float32_shuffle"),
+    ("if (__any_sync(~0u, i > 7)) a[i] = 1;", "uint32_vote"), ("a[i] = __ballot_sync(~0u, i > 7);", "uint32_vote"),
+])  # fmt: skip
+def test_what_exchanges_values_in_a_sub_group_is_an_operation(call, operation):
+    kernel = source_kernel(KERNEL.format(body=call), "f", local=[64], groups=[4])
+    assert parse_feature(f"f_op_{operation}").value(kernel.scop(), {"n": 200}, Target(sub_group_size=32)) == 8
+
+
+def test_matrix_units_have_no_time_yet():
+    scop = source_kernel(KERNEL.format(body="a[i] = a[i] * 2 + 1;"), "f", local=[64], groups=[4]).scop()
+    text = scop_to_yaml(scop).replace("kind: madd", "kind: mma")
+    with pytest.raises(UnsupportedKernelError, match="matrix units"):
+        kernel_feature_values(["f_peak_fp32"], scop_from_yaml(text), {"n": 200}, machine="V100")
 
 
 @pytest.mark.parametrize(("body", "most"), [
