@@ -178,7 +178,7 @@ class Expressions:
             if dtype == "bool":
                 return self._truth(self.compared("NE", value, Integer.of(0)))
             if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
-                return Integer.of(wrapped(value, self.walk.active), dtype)
+                return Integer.of(wrapped(value, self.walk), dtype)
         except NotAffineError:
             return Unknown("bool", reason="not affine") if dtype == "bool" else value.typed(dtype)
         return value.typed(dtype)
@@ -271,7 +271,7 @@ class Expressions:
         """Return where two integers compare; NotAffineError where that is not affine."""
         dtype = common_type(one.dtype, two.dtype)
         if dtype.startswith("u"):
-            one, two = (Integer.of(wrapped(each.typed(dtype), self.walk.active), dtype) for each in (one, two))
+            one, two = (Integer.of(wrapped(each.typed(dtype), self.walk), dtype) for each in (one, two))
         difference = one.plus(two, -1).affine
         zero = constant(0)
         holds, fails = _COMPARISONS[name], _COMPARISONS[_OPPOSITE[name]]
@@ -367,7 +367,7 @@ class Expressions:
         if isinstance(one, Integer) and isinstance(two, Integer):
             dtype = common_type(one.dtype, two.dtype)
             try:
-                return integer_operation(name, one, two, (self.walk.sizes, self.walk.active)).typed(dtype)
+                return integer_operation(name, one, two, self.walk).typed(dtype)
             except NotAffineError:
                 return Unknown(dtype, reason="not affine")
         return self._inexact(name, one, two)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from perflex.isl import isl
 
@@ -226,16 +227,33 @@ def _cases(expression: Any) -> list[tuple[Any, int]]:
     return [(domain, int(affine.get_constant_val().to_python())) for domain, affine in pieces]
 
 
-def wrapped(value: Integer, active: Any) -> Any:
+class Where(Protocol):
+    """Where something is computed."""
+
+    @property
+    def sizes(self) -> Iterable[str]:
+        """Names of sizes."""
+
+    @property
+    def active(self) -> Any:
+        """The instances that compute it, a set without dimensions."""
+
+    def require_below(self, value: Integer, limit: int) -> None:
+        """Look whether an integer stays below a limit there; NotAffineError if it does not."""
+
+
+def wrapped(value: Integer, where: Where) -> Any:
     """Return the expression of an integer as its type holds it: unsigned ones wrap around below zero.
 
-    Overflow of signed integers is undefined in C; that of unsigned ones above their range is not looked for.
+    Those that wrap around above their range are not affine. Overflow of signed integers is undefined in C.
     """
-    expression = value.affine
     if not value.dtype.startswith("u"):
-        return expression
+        return value.affine
+    if scalar_bytes(value.dtype) < 8:
+        where.require_below(value, 1 << 8 * scalar_bytes(value.dtype))
+    expression = value.affine
     negative = expression.lt_set(constant(0))
-    if negative.intersect(active).is_empty():
+    if negative.intersect(where.active).is_empty():
         return expression
     above = expression.add(constant(1 << 8 * scalar_bytes(value.dtype))).intersect_domain(negative)
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
@@ -264,23 +282,19 @@ def masked(expression: Any, mask: int) -> Any:
     return tidy(found)
 
 
-def integer_operation(name: str, one: Integer, two: Integer, where: tuple[Iterable[str], Any]) -> Integer:
-    """Return what a binary operator of clang's name gives; `where` has the names of sizes and the active instances.
-
-    NotAffineError where that is not affine.
-    """
-    sizes, active = where
+def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> Integer:
+    """Return what a binary operator of clang's name gives; NotAffineError where that is not affine."""
     if name in {"Add", "Sub"}:
         return one.plus(two, 1 if name == "Add" else -1)
     if name == "Mul":
-        return one.times(two, sizes)
+        return one.times(two, where.sizes)
     number = two.value
     if name in {"Div", "Rem"}:
         if not number:
             msg = "it divides by a variable"
             raise NotAffineError(msg)
-        dividend = wrapped(one, active)
-        found = quotient(dividend, number, active)
+        dividend = wrapped(one, where)
+        found = quotient(dividend, number, where.active)
         return Integer.of(found if name == "Div" else tidy(dividend.sub(found.mul(constant(number)))))
     if name == "Shl":
         if number is not None and number >= 0:
@@ -289,21 +303,21 @@ def integer_operation(name: str, one: Integer, two: Integer, where: tuple[Iterab
             parts = [constant(shifted << max(places, 0)).intersect_domain(domain) for domain, places in cases]
             return Integer.of(reduce(isl.PwAff.union_add, parts))
     if name == "Shr" and number is not None and number >= 0:
-        return Integer.of(wrapped(one, active).div(constant(1 << number)).floor())
+        return Integer.of(wrapped(one, where).div(constant(1 << number)).floor())
     if name in {"And", "Or", "Xor"}:
-        return _bits(name, one, two, active)
+        return _bits(name, one, two, where)
     msg = "it shifts by a variable"
     raise NotAffineError(msg)
 
 
-def _bits(name: str, one: Integer, two: Integer, active: Any) -> Integer:
+def _bits(name: str, one: Integer, two: Integer, where: Where) -> Integer:
     first, second = one.value, two.value
     if first is not None and second is not None:
         return Integer.of({"And": first & second, "Or": first | second, "Xor": first ^ second}[name])
     if second is None:
         one, two, second = two, one, first
     if second is not None:
-        expression = wrapped(one, active)
+        expression = wrapped(one, where)
         both = masked(expression, second)
         if name == "And":
             return Integer.of(both)
@@ -314,6 +328,30 @@ def _bits(name: str, one: Integer, two: Integer, active: Any) -> Integer:
         return Integer.of(bits[0].min(bits[1]) if name == "And" else bits[0].max(bits[1]))
     msg = "it combines bits of two variables"
     raise NotAffineError(msg)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """An integer that must stay below a limit: its terms and the instances that compute it, as isl prints them."""
+
+    terms: tuple[tuple[Product, str], ...]
+    limit: int
+    active: str
+
+    @classmethod
+    def of(cls, value: Integer, limit: int, active: Any) -> Limit:
+        """Return the limit of an integer."""
+        return cls(tuple((key, str(term)) for key, term in value.terms.items()), limit, str(active))
+
+    def holds(self, sizes: Mapping[str, Any]) -> bool:
+        """Return whether it holds at given sizes."""
+        factors = [(isl.PwAff(term), prod(int(sizes[name]) for name in key)) for key, term in self.terms]
+        value = reduce(isl.PwAff.add, [term.mul(constant(factor)) for term, factor in factors])
+        above = value.ge_set(constant(self.limit)).intersect(isl.Set(self.active))
+        for name, size in sizes.items():
+            place = above.find_dim_by_name(_PARAMETER, name)
+            above = above if place < 0 else above.fix_val(_PARAMETER, place, isl.Val(int(size)))
+        return bool(above.is_empty())
 
 
 def _is_truth(expression: Any) -> bool:

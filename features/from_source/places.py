@@ -188,8 +188,11 @@ class Places:
         if not isinstance(pointer.offset, Integer) or not isinstance(step, Integer):
             return replace(pointer, offset=Unknown("int64", reason=reason_of(pointer.offset, step)))
         try:
-            if step.dtype.startswith("u") and scalar_bytes(step.dtype) < 8 and set(step.terms) <= {()}:
-                step = Integer.of(wrapped(step, self._walk.active), "int64")
+            if step.dtype.startswith("u") and scalar_bytes(step.dtype) < 8:
+                if set(step.terms) <= {()}:
+                    step = Integer.of(wrapped(step, self._walk), "int64")
+                else:
+                    self._walk.require_below(step, 1 << 8 * scalar_bytes(step.dtype))
             return replace(pointer, offset=pointer.offset.plus(step.scaled(size)))
         except NotAffineError:
             return replace(pointer, offset=Unknown("int64", reason="not affine"))

@@ -11,7 +11,7 @@ import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, variable
+from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
 from perflex.features.from_source.parsing import parsed_kernel
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
@@ -35,6 +35,13 @@ _Found = TypeVar("_Found")
 _MOST_OPERATIONS = 40_000_000
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)[ \t]*(?://.*|/\*.*)?$", re.MULTILINE)
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
+
+
+@dataclass(frozen=True)
+class _Description:
+    scop: Scop
+    unstated: int  # How much data decide in it
+    limits: tuple[Limit, ...]  # Of unsigned integers: beyond them it is another kernel
 
 
 # Compared by identity, like loopy's kernels.
@@ -98,17 +105,28 @@ class SourceKernel:
         found = self._described_at(())
         scalar = sizes is not None and all(np.ndim(value) == 0 for value in sizes.values())
         # With numbers more may be known: whether a loop runs once, say.
-        if sizes and scalar and (isinstance(found, PerflexError) or found[1]):
-            at = self._described_at(tuple(sorted((name, int(value)) for name, value in sizes.items())))
-            if isinstance(found, PerflexError) or (not isinstance(at, PerflexError) and at[1] < found[1]):
-                found = at
+        if sizes and scalar and (isinstance(found, PerflexError) or found.unstated or found.limits):
+            numbers = tuple(sorted((name, int(value)) for name, value in sizes.items()))
+            if isinstance(found, PerflexError) or self._wraps_around(found, numbers):
+                found = self._described_at(numbers)
+            elif found.unstated:
+                at = self._described_at(numbers)
+                found = at if not isinstance(at, PerflexError) and at.unstated < found.unstated else found
         if isinstance(found, PerflexError):
             raise found
-        return found[0]
+        return found.scop
 
-    def _described_at(self, numbers: tuple[tuple[str, int], ...]) -> tuple[Scop, int] | PerflexError:
-        """Return the description for some values, and how much data decide in it; or why there is none."""
-        known: dict[Any, tuple[Scop, int] | PerflexError] = self.__dict__.setdefault("_scops", {})
+    def _wraps_around(self, found: _Description, numbers: tuple[tuple[str, int], ...]) -> bool:
+        """Return whether an unsigned integer exceeds its type at these sizes."""
+        known: dict[Any, bool] = self.__dict__.setdefault("_wraps", {})
+        if numbers not in known:
+            with ISL_LOCK:
+                known[numbers] = not all(limit.holds(dict(numbers)) for limit in found.limits)
+        return known[numbers]
+
+    def _described_at(self, numbers: tuple[tuple[str, int], ...]) -> _Description | PerflexError:
+        """Return the description for some values, or why there is none."""
+        known: dict[Any, _Description | PerflexError] = self.__dict__.setdefault("_scops", {})
         if numbers not in known:
             known[numbers] = self.attempted(lambda: self._described(dict(numbers)))
         return known[numbers]
@@ -149,12 +167,12 @@ class SourceKernel:
             msg = f"{self.path.name}: kernel {self.name!r} takes too long to describe; give numbers for its sizes"
             return UnsupportedKernelError(msg, kernel=self.name)
 
-    def _described(self, numbers: Mapping[str, int]) -> tuple[Scop, int]:
+    def _described(self, numbers: Mapping[str, int]) -> _Description:
         walk = self.walked(numbers)
         self._require_stated(walk, numbers)
         values = {**self.defines, **numbers}
         shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
-        return ScopMaker(walk, shapes).scop(), len(walk.recorder.unstated)
+        return _Description(ScopMaker(walk, shapes).scop(), len(walk.recorder.unstated), tuple(walk.recorder.limits))
 
     def _require_stated(self, walk: Walk, numbers: Mapping[str, int]) -> None:
         missing = [each for each in walk.recorder.unstated.values() if each.remedy]

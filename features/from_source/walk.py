@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.integers import (
     Integer,
+    Limit,
     NotAffineError,
     common_type,
     constant,
     is_size_name,
+    names_in,
     tidy,
     variable,
 )
@@ -90,6 +92,7 @@ class Recorder:
     arrays: dict[str, MemoryArray] = field(default_factory=dict)
     averages: dict[str, Fraction] = field(default_factory=dict)  # Of loops whose trip count is stated
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
+    limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
 
     def note(self, unstated: Unstated) -> None:
         """Keep what is not known, once for each place."""
@@ -175,6 +178,18 @@ class Walk:
             raise self.refuse(f"no formula can have a size of the name {name!r}; give a number for it, or rename it")
         self.sizes.add(name)
         return Integer.of(variable(name), dtype)
+
+    def require_below(self, value: Integer, limit: int) -> None:
+        """Note that an integer must stay below a limit here; NotAffineError where it does not whatever the sizes."""
+        if set(value.terms) <= {()}:
+            above = value.affine.ge_set(constant(limit)).intersect(self.active)
+            if above.is_empty():
+                return
+            if not self.sizes & names_in(above):
+                msg = "it wraps around"
+                raise NotAffineError(msg)
+        if not self.recorder.dry:
+            self.recorder.limits[Limit.of(value, limit, self.active)] = None
 
     # What is recorded
 

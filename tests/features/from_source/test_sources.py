@@ -64,6 +64,28 @@ def test_what_exchanges_values_in_a_sub_group_is_an_operation(call, operation):
     assert parse_feature(f"f_op_{operation}").value(kernel.scop(), {"n": 200}, Target(sub_group_size=32)) == 8
 
 
+WRAPPED = """
+__global__ void f(float *a, unsigned n, unsigned m) {{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[{subscript}] = 1;
+}}
+"""
+
+
+@pytest.mark.parametrize(("subscript", "sizes", "wraps"), [
+    ("i", {"n": 2**30}, False), ("i * 4", {"n": 2**29}, False), ("i * 4", {"n": 2**30 + 1}, True),
+    ("i * m", {"n": 2**16, "m": 2**16}, False), ("i * m", {"n": 2**16 + 1, "m": 2**16 + 1}, True),
+    ("(size_t)i * m", {"n": 2**17, "m": 2**17}, False), ("(i * 2654435761u) % 64", {"n": 2}, False),
+    ("(i * 2654435761u) % 64", {"n": 3}, True),
+])  # fmt: skip
+def test_an_unsigned_subscript_that_wraps_around_is_not_known(subscript, sizes, wraps):
+    launch = {"local": [256], "groups": ["ceil_div(n, 256)"], "stated": {"a": 7}}
+    kernel = source_kernel(WRAPPED.format(subscript=subscript), "f", **launch)
+    (found,) = count_features(kernel, {"m": 1, **sizes}, identifiers=["f_mem_footprint_array:a"])
+    # What data decide may be any of the elements that are stated.
+    assert (found.value == 7) is wraps
+
+
 def test_matrix_units_have_no_time_yet():
     scop = source_kernel(KERNEL.format(body="a[i] = a[i] * 2 + 1;"), "f", local=[64], groups=[4]).scop()
     text = scop_to_yaml(scop).replace("kind: madd", "kind: mma")
