@@ -7,7 +7,6 @@ from .counting.counts import counts_of as counts_of
 from .counting.footprints import AccessCounts as AccessCounts
 from .counting.footprints import Certainty as Certainty
 from .counting.footprints import Footprint as Footprint
-from .counting.ratio import Ratio as Ratio
 from .families.feature import Amount as Amount
 from .families.feature import Feature as Feature
 from .families.feature import FeatureFamily as FeatureFamily
@@ -21,8 +20,6 @@ from .from_source.source import SourceKernel as SourceKernel
 from .from_source.source import source_kernel as source_kernel
 from .polynomials.quasipolynomial import QuasiPolynomial as QuasiPolynomial
 from .report import CountedFeature as CountedFeature
-from .report import CountedFootprint as CountedFootprint
-from .report import Quantity as Quantity
 from .report import count_features as count_features
 from .scop.scop import Access as Access
 from .scop.scop import Array as Array

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.counting.footprints import AccessCounts, Footprint
-    from perflex.features.counting.ratio import Ratio
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop
@@ -54,7 +53,8 @@ class CountedFeature:
         Whether the count is exact, an upper bound (of what a data-dependent condition may skip, or of elements
         that are not known), or rests on what the user stated.
     note
-        For accesses: what they are in the kernel, their access-to-footprint ratios, strides that do not exist.
+        For accesses: what they are in the kernel, strides that do not exist and, at given sizes, access-to-footprint
+        ratios (AFR); for footprints, the AFR and their size at given sizes.
     """
 
     identifier: str
@@ -81,61 +81,12 @@ class CountedFeatures(list[CountedFeature]):
     _repr_html_ = shown_by("counted.html")
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A number of the report that is no feature.
-
-    Attributes
-    ----------
-    expression
-        As a function of the sizes, or what stands for it.
-    is_formula
-        Whether `expression` is a function of the sizes.
-    value
-        At the given sizes; None where sizes are missing or it has none.
-    relation
-        How the true number relates to it: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain.
-    """
-
-    expression: str
-    is_formula: bool
-    value: float | None
-    relation: str
-
-
-_NOTHING = Quantity("0", is_formula=True, value=None, relation="=")
-
-
-@dataclass(frozen=True)
-class CountedFootprint(CountedFeature):
-    """A footprint feature: distinct elements, and what belongs to them.
-
-    Attributes
-    ----------
-    elements
-        The number of elements, as a formula that is shorter than `expression`.
-    accesses
-        Accesses of these elements, one per executing work-item and instance.
-    bytes
-        Size of the elements.
-    afr
-        Accesses per element (access-to-footprint ratio).
-    """
-
-    elements: Quantity = _NOTHING
-    accesses: Quantity = _NOTHING
-    bytes: Quantity = _NOTHING
-    afr: Quantity = _NOTHING
-
-
 # A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
 # Accesses of a remark, and costs that a model misses, that are shown.
 _LISTED = 4
 _MISSED = 12
-# A longer formula beside its value says less than the value alone.
-_FORMULA_BESIDE_VALUE = 24
-_AFR = {"=": "AFR", "<=": "AFR at most", ">=": "AFR at least", "~": "AFR about"}
+_RELATIONS = {"=": "", "<=": "at most ", ">=": "at least ", "~": "about "}
 
 
 def count_features(
@@ -229,8 +180,6 @@ class _Counter:
     scop: Scop
     sizes: Mapping[str, Any] | None
     target: Target
-    # The first footprint feature of each set of accesses.
-    footprints: dict[frozenset[int], str] = field(default_factory=dict)
 
     @property
     def counts(self) -> ScopCounts:
@@ -255,32 +204,16 @@ class _Counter:
             what, certainty = "read from the machine code, at the given sizes", Certainty(estimated=True)
         return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
 
-    def _value(self, symbolic: QuasiPolynomial | Ratio) -> float | None:
-        value = math.nan if self.sizes is None else float(symbolic.evaluate(self.sizes))
-        # nan where there are no sizes, or where a ratio has nothing touched below (`Ratio.evaluate`).
-        return None if math.isnan(value) else value
+    def _value(self, symbolic: QuasiPolynomial) -> float | None:
+        return None if self.sizes is None else float(symbolic.evaluate(self.sizes))
 
-    def _footprint(self, feature: FootprintFeature) -> CountedFootprint:
-        selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        touched = self.counts.footprint_among(selected)
-        certain = touched.elements_certainty
-        first = self.footprints.setdefault(frozenset(map(id, selected)), feature.identifier)
-        return CountedFootprint(
-            feature.identifier,
-            self._value(touched.elements),
-            str(touched.elements),
-            feature.unit,
-            certain,
-            "" if first == feature.identifier else f"the same accesses as {first}",
-            elements=self._quantity("elements", touched, certain.relation),
-            accesses=self._quantity("accesses", touched, touched.accesses_certainty.relation),
-            bytes=self._quantity("bytes", touched, certain.relation),
-            afr=self._quantity("afr", touched, touched.afr_relation),
-        )
-
-    def _quantity(self, what: str, touched: Footprint, relation: str) -> Quantity:
-        text, is_formula = touched.formula(what)
-        return Quantity(text, is_formula, self._value(getattr(touched, what)), relation)
+    def _footprint(self, feature: FootprintFeature) -> CountedFeature:
+        touched = feature.footprint(self.scop, {} if self.sizes is None else self.sizes)
+        elements, certain = touched.elements, touched.elements_certainty
+        note = _reuse(touched, self.sizes)
+        if self.sizes is not None and note:
+            note += f", {_RELATIONS[certain.relation]}{_bytes_text(float(touched.bytes.evaluate(self.sizes)))}"
+        return CountedFeature(feature.identifier, self._value(elements), str(elements), feature.unit, certain, note)
 
     def _operation(self, feature: OperationFeature) -> CountedFeature:
         total = self.counts.operation_total(feature.kind, feature.dtype, self.target.sub_group_size)
@@ -323,8 +256,8 @@ def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Ma
         shown = list(distinct)[:_LISTED]
         if len(distinct) > _LISTED:
             shown.append(f"and {len(distinct) - _LISTED} more")
-        each = " each" if reuse and len(distinct) > 1 else ""
-        notes.append("; ".join(shown) + reuse + each + missing)
+        each = " each" if len(distinct) > 1 else ""
+        notes.append("; ".join(shown) + (f", {reuse}{each}" if reuse else "") + missing)
     return "; ".join(notes)
 
 
@@ -335,15 +268,16 @@ def _missing(item: AccessCounts) -> str:
 
 
 def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
-    """Return the access-to-footprint ratio: formula, value, or both."""
-    formula, is_formula = touched.formula("afr")
-    parts = []
-    if is_formula and (sizes is None or len(formula) <= _FORMULA_BESIDE_VALUE):
-        parts.append(formula)
-    value = math.nan if sizes is None else float(touched.afr.evaluate(sizes))
-    if not math.isnan(value) and parts != [f"{value:.6g}"]:
-        parts.append(f"{value:.6g}")
-    return f", {_AFR[touched.afr_relation]} {' = '.join(parts)}" if parts else ""
+    """Return the access-to-footprint ratio at given sizes; empty without sizes, or where nothing is touched."""
+    afr = math.nan if sizes is None else touched.afr(sizes)
+    return "" if math.isnan(afr) else f"AFR {_RELATIONS[touched.afr_relation]}{afr:.6g}"
+
+
+def _bytes_text(number: float) -> str:
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if number >= 1024**power:
+            return f"{number / 1024**power:.4g} {unit}"
+    return f"{number:g} B"
 
 
 def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,6 @@ from perflex.features.counting.footprints import (
     Footprint,
     certainty_of_statement,
     footprint_of,
-    select_accesses,
 )
 from perflex.features.kept import CountMemory, keep_counts, kept_counts
 from perflex.features.polynomials.late_values import computed_once
@@ -197,29 +196,6 @@ class ScopCounts:
                 kind = operation.kind, operation.dtype
                 found[kind] = found.get(kind, Certainty()) | certainty
         return found
-
-    def footprint_of(
-        self, *, array: str | None = None, tag: str | None = None, direction: str | None = None
-    ) -> Footprint:
-        """Return what accesses of global arrays touch together, and how often (Section 6.1.1).
-
-        Local and private arrays exist once per work-group and work-item; they have no footprint here.
-
-        Parameters
-        ----------
-        array
-            Accesses of this array only.
-        tag
-            Accesses with this access tag only.
-        direction
-            ``"load"`` or ``"store"`` only.
-
-        Raises
-        ------
-        NoMatchError
-            There is no such access; the message lists what there is.
-        """
-        return self.footprint_among(select_accesses(self, array, tag, direction))
 
     def footprint_among(self, accesses: tuple[AccessCounts, ...]) -> Footprint:
         """Return what some of this kernel's `accesses` touch together, and how often."""

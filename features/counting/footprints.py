@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from perflex.errors import NoMatchError
-from perflex.features.counting.ratio import Ratio
 from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features.polynomials.late_values import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from perflex.features.scop.scop import Access, Array, Scop, Statement
 
@@ -153,11 +151,6 @@ class AccessCounts:
         """Whether the count is exact, rather than an upper bound or what the user stated."""
         return self.certainty.exact
 
-    @property
-    def footprint_exact(self) -> bool:
-        """Whether the footprint is exact, rather than an upper bound or what the user stated."""
-        return self.owner.footprint_among((self,)).elements_certainty.exact
-
     @computed_once
     def axis_strides(self) -> tuple[QuasiPolynomial, ...]:
         """Distance between neighbours along each axis of the access relation's range, in elements."""
@@ -178,8 +171,6 @@ class Footprint:
         Size of these elements, in bytes.
     accesses_certainty, elements_certainty
         What the number of accesses, and those of elements and bytes, rest on.
-    owner, numbers
-        The counts of the kernel, and which of its accesses these are.
     """
 
     accesses: QuasiPolynomial
@@ -187,23 +178,11 @@ class Footprint:
     bytes: QuasiPolynomial
     accesses_certainty: Certainty
     elements_certainty: Certainty
-    owner: CountsOfKernel
-    numbers: tuple[int, ...]
 
-    @computed_once
-    def afr(self) -> Ratio:
-        """Access-to-footprint ratio: accesses per element (paper Section 6.1.1)."""
-        return Ratio(self.accesses, self.elements, self.owner.scop)
-
-    def formula(self, what: str) -> tuple[str, bool]:
-        """Return ``"elements"``, ``"accesses"``, ``"bytes"`` or ``"afr"`` as text, and whether that is a formula."""
-
-        def compute() -> tuple[str, bool]:
-            count = getattr(self, what)
-            ratio = count if isinstance(count, Ratio) else Ratio.of(count, self.owner.scop)
-            return str(ratio), ratio.is_symbolic
-
-        return self.owner.cached(f"formula of {what}", self.numbers, compute)
+    def afr(self, sizes: Mapping[str, Any]) -> float:
+        """Return the access-to-footprint ratio at given sizes: accesses per element; nan where nothing is touched."""
+        elements = self.elements.evaluate(sizes)
+        return float(self.accesses.evaluate(sizes) / elements) if elements else math.nan
 
     @property
     def exact(self) -> bool:
@@ -215,7 +194,7 @@ class Footprint:
         """What the numbers rest on together."""
         return self.accesses_certainty | self.elements_certainty
 
-    @computed_once
+    @property
     def afr_relation(self) -> str:
         """How the true ratio relates to `afr`: ``"="``, ``"<="``, ``">="``, or ``"~"`` where neither is certain."""
         if self.certainty.stated:
@@ -232,7 +211,7 @@ def footprint_of(accesses: Sequence[AccessCounts], counts: CountsOfKernel) -> Fo
     certainty = Certainty()
     for item in accesses:
         certainty = certainty | item.certainty
-    return Footprint(total, elements, size, certainty, Certainty(*doubts), counts, numbers)
+    return Footprint(total, elements, size, certainty, Certainty(*doubts))
 
 
 def _touched(
@@ -251,36 +230,6 @@ def _touched(
         size = size + touched * itemsize
     certainty = footprint_certainty(accesses)
     return total, elements, size, certainty.bound, certainty.stated
-
-
-def select_accesses(
-    counts: CountsOfKernel, array: str | None, tag: str | None, direction: str | None
-) -> tuple[AccessCounts, ...]:
-    """Return the accesses of global arrays that fit everything given."""
-    everything = [item for item in counts.accesses if item.array.space == "global"]
-    names = {"array": list(dict.fromkeys(item.array.name for item in everything))}
-    names["tag"] = list(dict.fromkeys(item.access.tag for item in everything if item.access.tag))
-    for kind, wanted in (("array", array), ("tag", tag)):
-        if wanted is not None and wanted not in names[kind]:
-            near = difflib.get_close_matches(wanted, names[kind], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names[kind]) or 'none'}"
-            what = "access tag of a global array" if kind == "tag" else "global array"
-            msg = f"kernel {counts.scop.name!r} has no {what} {wanted!r}; {hint}"
-            raise NoMatchError(msg, kernel=counts.scop.name, present=tuple(names[kind]))
-    selected = tuple(
-        item
-        for item in everything
-        if array in {None, item.array.name}
-        and tag in {None, item.access.tag}
-        and direction in {None, item.access.direction}
-    )
-    if not selected:
-        wanted_words = {"array": array, "tag": tag, "direction": direction}
-        shown = ", ".join(f"{kind} {word!r}" for kind, word in wanted_words.items() if word)
-        there = "; ".join(item.access.text or item.array.name for item in everything) or "none"
-        msg = f"no access of a global array in kernel {counts.scop.name!r} has {shown}; its accesses are {there}"
-        raise NoMatchError(msg, kernel=counts.scop.name)
-    return selected
 
 
 def _by_array(accesses: Iterable[AccessCounts], counts: CountsOfKernel) -> list[tuple[int, QuasiPolynomial]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.features.cpu.nests import LANE
-from perflex.features.polynomials.pieces import Polynomial, floor_text
+from perflex.features.cpu.polynomial import Polynomial, floor_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,17 +15,11 @@ from perflex.errors import TagError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
-    from perflex.features import CountedFeature, CountedFootprint, Quantity
+    from perflex.features import CountedFeature
     from uipick import Generator
 
 _FOR_MACHINE = "machine"
-_LEGEND = {
-    "<=": "<= upper bound: a condition on data may skip some, or the elements touched are not known",
-    ">=": ">= lower bound: there may be fewer elements",
-    "~": "~ rests on what the user stated, or is the ratio of two upper bounds",
-}
 
 
 def features(
@@ -50,7 +44,7 @@ def features(
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
     from perflex.cli.arguments import load_kernel, read_sizes
-    from perflex.features import CountedFootprint, count_features, extract_scop
+    from perflex.features import count_features, extract_scop
     from perflex.features.target import using_code, using_machine
 
     loaded = load_kernel(kernel)
@@ -75,16 +69,11 @@ def features(
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
     terminal.show(f"{heading}; sub-groups of {sub_group_size} work-items")
-    footprints = [entry for entry in counted if isinstance(entry, CountedFootprint)]
     for entry in counted:
-        if isinstance(entry, CountedFootprint):
-            continue
         terminal.show(entry.identifier, style="bold")
         terminal.show(f"    {_line(entry, given)}")
         if entry.note:
             terminal.show(f"    {entry.note}", style="dim")
-    if footprints:
-        _show_footprints(terminal, footprints, with_sizes=bool(given) or not scop.parameters)
 
 
 def _needs_code(identifiers: Sequence[str]) -> bool:
@@ -130,50 +119,6 @@ def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
         # 17 significant digits tell any two doubles apart.
         text += f" = {entry.value:.17g}"
     return f"{text}  ({entry.unit}, {entry.certainty})"
-
-
-def _show_footprints(terminal: Terminal, entries: Sequence[CountedFootprint], *, with_sizes: bool) -> None:
-    """Print the table of footprints: formulas, below them values where sizes are given."""
-    rows: list[tuple[str, ...]] = []
-    relations: set[str] = set()
-    for entry in entries:
-        if entry.note:
-            continue
-        quantities = (entry.accesses, entry.elements, entry.bytes, entry.afr)
-        counted = {quantity.relation for quantity in quantities[:-1]}
-        relations |= {*counted, entry.afr.relation}
-        certainty = "as stated" if "~" in counted else "exact" if counted == {"="} else "upper bound"
-        formulas = [_related(quantity, _formula(quantity, with_sizes=with_sizes)) for quantity in quantities]
-        values = [_value(quantity, as_bytes=quantity is entry.bytes) for quantity in quantities]
-        name = entry.identifier
-        if not with_sizes or formulas[1:] != values[1:]:
-            rows.append((name, *formulas, certainty))
-            name = certainty = ""
-        if with_sizes:
-            rows.append((name, *values, certainty))
-    title = "footprints of global arrays: distinct elements touched (AFR: accesses per element)"
-    terminal.show_table(("", "accesses", "elements", "bytes", "AFR", ""), rows, title=title, indent=2)
-    terminal.show(*(f"  {entry.identifier}  {entry.note}" for entry in entries if entry.note))
-    terminal.show(*(f"  {text}" for relation, text in _LEGEND.items() if relation in relations))
-
-
-def _formula(quantity: Quantity, *, with_sizes: bool) -> str:
-    return quantity.expression if quantity.is_formula else "..." if with_sizes else f"{quantity.expression}; give sizes"
-
-
-def _value(quantity: Quantity, *, as_bytes: bool) -> str:
-    if quantity.value is None:
-        return "-"
-    if as_bytes:
-        for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-            if quantity.value >= 1024**power:
-                return _related(quantity, f"{quantity.value / 1024**power:.4g} {unit}")
-        return _related(quantity, f"{quantity.value:.17g} B")
-    return _related(quantity, f"{quantity.value:.6g}" if quantity.value % 1 else f"{quantity.value:.17g}")
-
-
-def _related(quantity: Quantity, text: str) -> str:
-    return text if quantity.relation == "=" else f"{quantity.relation} {text}"
 
 
 def catalog(

@@ -43,7 +43,7 @@ def test_symbolic_counts_need_no_sizes():
 
 def test_reuse_and_missing_strides_are_noted():
     everything = counted(matmul(prefetch=True), {"n": 64})
-    assert "AFR n/16 = 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
+    assert "AFR 4" in everything["f_mem_access_global_float32_load_lstrides:{0:1;1:n}_gstrides:{0:16;1:0}"].note
     odd = counted(pointwise("x[i % 4] + y[i]"), {"n": 64})
     (note,) = [entry.note for entry in odd.values() if "% 4" in entry.note]
     assert note.endswith("not affine in lid(0)")

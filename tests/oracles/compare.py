@@ -3,11 +3,9 @@
 Branches count where their conditions hold.
 """
 
-import math
 import re
 from collections import Counter, defaultdict
 
-import islpy as isl
 import numpy as np
 
 from oracles import brute
@@ -102,31 +100,7 @@ def check_footprints(scop, counted, drawn):
             assert feature.value(scop, drawn.sizes, Target(SUB_GROUP)) == expected["elements"]
             if touched:
                 ratio = expected["accesses"] / expected["elements"]
-                assert found.afr.evaluate(drawn.sizes) == ratio, (name, direction, drawn)
-                check_formula(found.afr, drawn, ratio)
-
-
-def check_formula(ratio, drawn, expected):
-    """The text of a ratio, read as Python, is the ratio; sizes choose the case."""
-    if not ratio.is_symbolic:
-        return
-    cases = [case.partition(" : ") for case in str(ratio).split("; ")]
-    values = [in_python(formula, drawn.sizes) for formula, _, condition in cases if holds(condition, drawn.sizes)]
-    assert len(values) == 1, (str(ratio), drawn)
-    assert math.isclose(values[0], expected), (str(ratio), drawn)
-
-
-def holds(condition, sizes):
-    """Return whether sizes fulfil a condition in isl's notation."""
-    fixed = " and ".join(
-        [*(f"{name} = {value}" for name, value in sizes.items()), *([f"({condition})"] if condition else [])]
-    )
-    return not isl.Set(f"[{', '.join(sizes)}] -> {{ : {fixed} }}").is_empty()
-
-
-def in_python(formula, sizes):
-    """Return the value of a formula with ``^`` for powers at given sizes."""
-    return float(eval(formula.replace("^", "**"), {"floor": math.floor, **sizes}))
+                assert found.afr(drawn.sizes) == ratio, (name, direction, drawn)
 
 
 def check_strides(item, access, sizes):
