@@ -1,6 +1,5 @@
 from .annotation import AnnotatedKernel as AnnotatedKernel
 from .annotation import CountingOptions as CountingOptions
-from .annotation import InstructionCounts as InstructionCounts
 from .annotation import annotate as annotate
 from .counting.counts import ScopCounts as ScopCounts
 from .counting.counts import counts_of as counts_of

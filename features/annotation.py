@@ -9,7 +9,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.scop.whole_sizes import read_fraction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from fractions import Fraction
 
 # The stand-in of an access that may touch any element of its array.
@@ -17,45 +17,8 @@ ANYWHERE = "anywhere"
 
 
 @dataclass(frozen=True)
-class InstructionCounts:
-    """What one execution of an instruction does, such as literal code or a call of a library.
-
-    Attributes
-    ----------
-    operations
-        Number of operations by type and kind, e.g. ``{"float32_sin": 1}``, named as in ``f_op_...``.
-    loads, stores
-        Accesses with loopy's subscripts, e.g. ``"x[i]"``; a name in them is a loop variable or a size, or a loop over a
-        sub-array, each of whose iterations then makes the access. An access tag is written ``"x$tag[i]"``. Where
-        there are neither, the accesses are those of the code, and one to each element of each sub-array of a call.
-    """
-
-    operations: tuple[tuple[str, int], ...] = ()
-    loads: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, operations: Mapping[str, Any] | None = None, loads: Iterable[str] = (), stores: Iterable[str] = ()
-    ) -> InstructionCounts:
-        """Make one from a mapping and any iterables.
-
-        Raises
-        ------
-        UnsupportedKernelError
-            A number of operations is no integer, or negative.
-        """
-        counted = tuple(sorted(operations.items())) if operations else ()
-        for name, count in counted:
-            if not isinstance(count, int) or count < 0:
-                msg = f"stated operations must be whole numbers, e.g. {{{name!r}: 2}}, not {count!r}"
-                raise UnsupportedKernelError(msg)
-        return cls(counted, tuple(loads), tuple(stores))
-
-
-@dataclass(frozen=True)
 class CountingOptions:
-    """Stand-ins for what depends on a kernel's data, and what its code does not tell; made by `annotate`.
+    """Stand-ins for what depends on a kernel's data; made by `annotate`.
 
     Attributes
     ----------
@@ -63,13 +26,10 @@ class CountingOptions:
         Average trip count of loops whose bounds depend on data: a number, or an affine expression in sizes.
     accesses
         Subscripts to count instead of indirect or non-affine ones, by access text, array name or ``tag:NAME``.
-    instructions
-        What instructions do, by identifier.
     """
 
     trip_counts: tuple[tuple[str, Fraction | str], ...] = ()
     accesses: tuple[tuple[str, str], ...] = ()
-    instructions: tuple[tuple[str, InstructionCounts], ...] = ()
 
 
 # Compared by identity: comparing and hashing loopy kernels by value is slow.
@@ -104,7 +64,6 @@ def annotate(
     *,
     trip_counts: Mapping[str, float | Fraction | str] | None = None,
     accesses: Mapping[str, str] | None = None,
-    instructions: Mapping[str, InstructionCounts] | None = None,
 ) -> AnnotatedKernel:
     """State how a kernel is counted, and what stands for that which depends on its data.
 
@@ -119,9 +78,6 @@ def annotate(
         Subscripts that stand for indirect or non-affine ones, e.g. ``{"x[idx[i]]": "4*i"}``. Keys are accesses
         as written, array names, or ``"tag:NAME"``; in values, names are loop variables (also those that were
         split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the array.
-    instructions
-        What instructions do, by identifier, where the code does not tell, as literal code and calls on sub-arrays, or
-        where it is not to be counted: see `InstructionCounts.of`.
 
     Returns
     -------
@@ -143,7 +99,6 @@ def annotate(
     options = CountingOptions(
         trip_counts=_merged(before.trip_counts, {loop: _trips(loop, n) for loop, n in (trip_counts or {}).items()}),
         accesses=_merged(before.accesses, {_plain(key): str(value) for key, value in (accesses or {}).items()}),
-        instructions=_merged(before.instructions, instructions or {}),
     )
     return AnnotatedKernel(kernel, options)
 

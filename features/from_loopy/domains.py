@@ -129,7 +129,7 @@ class DomainMaker:
     def domain(
         self,
         inames: frozenset[str],
-        loops: Mapping[str, int | None],
+        loops: Mapping[str, int],
         group_extents: Sequence[Any],
         item_extents: Sequence[int],
         *,
@@ -139,11 +139,11 @@ class DomainMaker:
 
         Loops are as in `Place`. With `all_items`, every work-item takes part whatever the inames say (barriers).
         """
-        entries = [entry for entry in loops.values() if entry is not None]
+        entries = list(loops.values())
         shifts = {
             loop: shift
             for depth, (loop, entry) in enumerate(loops.items())
-            if entry is not None and (shift := self._shifts.of(entry, entries[:depth])) is not None
+            if (shift := self._shifts.of(entry, entries[:depth])) is not None
         }
         moved = tuple((loop, str(shift.value)) for loop, shift in shifts.items())
         key = (inames, tuple(loops), moved, tuple(group_extents), tuple(item_extents), all_items)

@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.expression import ExpressionReader, path_from
 from perflex.features.from_loopy.facts import Branch, Where, Work
+from perflex.features.from_loopy.terms import operands
 from perflex.features.scop.scop import Operation, Recurrence, Statement
 from perflex.features.scop.words import loop_name
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.domains import Instances
     from perflex.features.from_loopy.facts import KernelFacts
-    from perflex.features.from_loopy.stated import StatedWork, Sweep
     from perflex.features.from_loopy.subscript import AccessMaker
 
 
@@ -25,19 +26,13 @@ class Place:
     """Where an instruction or barrier stands in the linearization."""
 
     launch: int
-    # Loops around it, outermost first, and where the linearization enters them: nowhere those over sub-arrays, the last
-    entered: Mapping[str, int | None]
+    entered: Mapping[str, int]  # Loops around it, outermost first, and where the linearization enters them
     schedule: tuple[int | str, ...]
 
     @property
     def loops(self) -> tuple[str, ...]:
         """Loops around it, outermost first."""
         return tuple(self.entered)
-
-    def inside(self, loops: Sequence[str]) -> Place:
-        """Return the place in loops over sub-arrays, which stand around this instruction alone."""
-        schedule = (*self.schedule, *(step for loop in loops for step in (loop_name(loop), 0)))
-        return Place(self.launch, {**self.entered, **dict.fromkeys(loops)}, schedule)
 
 
 @dataclass
@@ -107,13 +102,9 @@ class StatementMaker:
     facts: KernelFacts  # What is known of the kernel
     accesses: AccessMaker  # Makes the accesses
     sharing: frozenset[str]  # Instructions that share a condition with the one before them
-    work: StatedWork  # What the user stated
 
-    def statements(self, insn_id: str, place: Place, every: Instances, sweep: Sweep = ()) -> list[Statement]:
-        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them.
-
-        With a sweep, all that it accesses in these loops over sub-arrays, which the place and instances are in.
-        """
+    def statements(self, insn_id: str, place: Place, every: Instances) -> list[Statement]:
+        """Return what an instruction does: a statement for all its instances (`every`), more for parts of them."""
         from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
 
         insn = self.facts.kernel.id_to_insn[insn_id]
@@ -121,23 +112,11 @@ class StatementMaker:
             return []
         trips = self.facts.trips
         reader = ExpressionReader(self.facts, every.space, insn_id)
-        recurrence, assigns, stated = None, "", trips.stated(place.loops)
-        home = Where()
-        if self.work.counts(insn) is not None:
-            if not self.work.names_accesses(insn):
-                home, _ = self._read(insn, self.facts.types.assigned(insn), place.loops, reader)
-                for work in reader.work.values():
-                    work.operations.clear()
-            # Where a predicate of stated work holds is not looked at: its counts are upper bounds.
-            with reader.only(Branch(guarded=bool(insn.predicates))):
-                self.work.read(insn, reader, sweep)
-            stated = _joined(stated, f"{insn_id} as stated")
-        else:
-            assigned = self.facts.types.assigned(insn)
-            home, assumed = self._read(insn, assigned, place.loops, reader)
-            stated = _joined(stated, assumed)
-            recurrence, assigns = self._private_update(insn, assigned, reader)
-        title = ".".join((insn_id, *sweep))
+        self._require_known(insn)
+        assigned = self.facts.types.assigned(insn)
+        home, assumed = self._read(insn, assigned, place.loops, reader)
+        stated = _joined(trips.stated(place.loops), assumed)
+        recurrence, assigns = self._private_update(insn, assigned, reader)
         made: list[Statement] = []
         for where, work in reader.work.items():
             # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
@@ -146,7 +125,7 @@ class StatementMaker:
             instances = self._instances(where, every)
             made.append(
                 Statement(
-                    name=title if not made else f"{title}.{len(made)}",
+                    name=insn_id if not made else f"{insn_id}.{len(made)}",
                     domain=instances.domain,
                     accesses=self._accesses(work, instances, insn_id),
                     operations=_operations(work.operations),
@@ -162,6 +141,24 @@ class StatementMaker:
         return made
 
     # what it does
+
+    def _require_known(self, insn: Any) -> None:
+        """Refuse literal code and calls on parts of arrays: what they execute is not known."""
+        from loopy.symbolic import SubArrayRef
+
+        if not hasattr(insn, "expression"):
+            what = f"literal code ({type(insn).__name__})"
+        elif any(isinstance(each, SubArrayRef) for each in (*operands(insn.expression), *insn.assignees)):
+            # loopy underlines functions.
+            what = f"a call on sub-arrays ({insn.expression})".replace("\N{COMBINING LOW LINE}", "")
+        else:
+            return
+        name = self.facts.kernel.name
+        msg = (
+            f"kernel {name!r}: instruction {insn.id!r} is {what}, and what it executes is not known; describe the "
+            "kernel by hand as a Scop (scop_from_yaml), or give its OpenCL C source with source_kernel"
+        )
+        raise UnsupportedKernelError(msg, kernel=name, instruction=insn.id)
 
     def _read(self, insn: Any, assigned: Any, loops: Sequence[str], reader: ExpressionReader) -> tuple[Where, str]:
         """Read an instruction that assigns an expression; return where it does, and what is assumed, for messages."""

@@ -7,7 +7,7 @@ import pytest
 from oracles import oclgrind
 from oracles._oclgrind_child import _input_array
 from perflex.errors import UnsupportedKernelError
-from perflex.features import InstructionCounts, annotate, count_features, counts_of, extract_scop, kernel_feature_values
+from perflex.features import annotate, count_features, counts_of, extract_scop, kernel_feature_values
 from support.written_kernels import written
 
 N = 40
@@ -39,10 +39,8 @@ def gathered():
     return make(LINE, "y[i] = x[idx[i]]", "x, y: float32[n]; idx: int32[n]")
 
 
-def literal(code="y[i] = sin(x[i]);"):
-    insn = lp.CInstruction(
-        "i", code, read_variables=frozenset(["x", "i"]), assignees=("y[i]",), id="lit", within_inames=frozenset("i")
-    )
+def literal():
+    insn = lp.CInstruction("i", "y[i] = sin(x[i]);", assignees=("y[i]",), id="lit", within_inames=frozenset("i"))
     return make(LINE, [insn], "x, y: float32[n]")
 
 
@@ -119,22 +117,10 @@ def test_anywhere_has_no_strides_and_the_whole_array_as_bound():
     assert not item.owner.footprint_among((item,)).exact
 
 
-@oclgrind.needs_oclgrind
-def test_stated_literal_code_counts_as_oclgrind_executes_it():
-    counts = InstructionCounts.of({"float32_sin": 1}, loads=["x[i]"], stores=["y[i]"])
-    entries = counted(annotate(literal(), instructions={"lit": counts}))
-    run = oclgrind.run(literal(), {"n": N})
-    assert entries["f_op_float32_sin"].value == run.called("sin") == N
-    load = entries["f_mem_access_global_float32_load_lstrides:{0:1}_gstrides:{0:8}"]
-    assert load.value == run.load("global").count
-    assert not load.exact
-
-
-STATED = InstructionCounts.of({"float32_sin": 1}, ["x[i]"], ["y[i]"])
 REFUSED = {
     "an indirect access": (gathered(), {}, r"access x\[idx\[.*is indirect.*accesses="),
     "a data-dependent loop": (csr("length"), {}, r"loop 'j'.*depends on the data \(len.*trip_counts=\{'j': 8\}"),
-    "literal code": (literal(), {}, r"instruction 'lit' is literal code.*InstructionCounts"),
+    "literal code": (literal(), {}, r"instruction 'lit' is literal code.*by hand as a Scop.*source_kernel"),
     "an offset from data": (csr("length"), {"trip_counts": {"j": 2}}, r"vals\[start \+ j\].*start depends on the data"),
     "a first iteration from data": (csr("start", "j"), {"trip_counts": {"j": 2}}, r"vals\[j\].*j depends on the data"),
     "no such loop": (csr("length"), {"trip_counts": {"j": 2, "k": 2}}, "no loop 'k'"),
@@ -145,11 +131,6 @@ REFUSED = {
     "too many subscripts": (gathered(), {"accesses": {"x": "i, i"}}, "2 subscripts; array 'x' has 1"),
     "an unknown name": (gathered(), {"accesses": {"x": "q"}}, "'q', stated for x, is not quasi-affine.*lid0"),
     "no expression": (gathered(), {"accesses": {"x": "i +"}}, "cannot be read as an expression"),
-    "no such instruction": (gathered(), {"accesses": {"x": "i"}, "instructions": {"lit": STATED}}, "'lit' fits no"),
-    "no such operation": (literal(), {"instructions": {"lit": InstructionCounts.of({"float32_sinn": 1})}},
-        "did you mean sin"),
-    "no such array": (literal(), {"instructions": {"lit": InstructionCounts.of(loads=["q[i]"])}},
-        r"'q\[i\]'.*no array"),
 }  # fmt: skip
 
 
