@@ -8,24 +8,25 @@ here; what follows from them is C's business.
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from loopy.expression import dtype_to_type_context
+from loopy.kernel.instruction import CallInstruction
 from loopy.symbolic import TypeCast
 from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
 from loopy.type_inference import TypeReader
 from loopy.types import NumpyType
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from perflex.features.lowering.arithmetic_types import common_type
 
-# A number in C: digits with a point, an exponent or neither, and the suffix that says its type.
-_LITERAL = re.compile(r"(?P<digits>-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?))(?P<suffix>f|u|l|ul)?")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 _FLOATS = {"h": np.float16, "f": np.float32, "d": np.float64}
-_SUFFIXES = {"f": np.float32, "u": np.uint32, "l": np.int64, "ul": np.uint64}
+# Whether a type is unsigned, and holds more than int -> the type of its literals, of which int and long have none.
+_LITERALS = {(False, False): int, (True, False): np.uint32, (False, True): np.int64, (True, True): np.uint64}
 
 
 class _ByIdentity:
@@ -52,8 +53,8 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
     """
 
     def __init__(self, kernel: Any, callables: Any) -> None:
-        variables = (*kernel.args, *kernel.temporary_variables.values())
         # What the mapper takes of loopy's state of code generation.
+        variables = (*kernel.args, *kernel.temporary_variables.values())
         state = SimpleNamespace(
             kernel=kernel,
             callables_table=callables,
@@ -65,30 +66,24 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
 
     def context_of(self, dtype: Any) -> str | None:
         """Return the context in which numbers are written for a value of a loopy type; None where that is not known."""
-        if dtype is None:
-            return None
         if isinstance(dtype, NumpyType) and dtype.numpy_dtype == np.float16:
             return "h"
-        context: str | None = dtype_to_type_context(self.kernel.target, dtype)
+        context: str | None = None if dtype is None else dtype_to_type_context(self.kernel.target, dtype)
         return context
 
     def assigned(self, insn: Any) -> Any:
         """Return the expression of an assignment or call instruction as it is generated."""
         targets = [self.kernel.get_var_descriptor(name).dtype for name in insn.assignee_var_names()]
-        if len(targets) == 1 and not _is_call_instruction(insn):
+        if len(targets) == 1 and not isinstance(insn, CallInstruction):
             return self.rec(insn.expression, self.context_of(targets[0]), self.infer_type(insn.assignee))
-        call = insn.expression
-        function = self.codegen_state.callables_table[call.function.name]
+        function = self.codegen_state.callables_table[insn.expression.function.name]
         # A tuple is assigned part by part; the parameters of other functions have the types that these declare.
-        needed = targets if function.name == "make_tuple" else _parameter_types(function, call)
-        return self._call(call, needed)
+        return self._call(insn.expression, function, targets if function.name == "make_tuple" else None)
 
-    def _call(self, call: Any, needed: list[Any]) -> Any:
-        parameters = (
-            self.rec(parameter, self.context_of(dtype), dtype)
-            for parameter, dtype in zip(call.parameters, needed, strict=True)
-        )
-        return type(call)(call.function, tuple(parameters))
+    def _call(self, call: Any, function: Any, needed: list[Any] | None = None) -> Any:
+        types = needed or [function.arg_id_to_dtype[position] for position in range(len(call.parameters))]
+        written = zip(call.parameters, types, strict=True)
+        return type(call)(call.function, tuple(self.rec(one, self.context_of(dtype), dtype) for one, dtype in written))
 
     def wrap_in_typecast(self, actual_type: Any, needed_type: Any, s: Any) -> Any:
         """Return a cast where loopy writes one."""
@@ -110,11 +105,14 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
             return expr if isinstance(expr, np.generic) else np.complex64(expr)
         if not np.isfinite(expr):
             return np.float32(expr)  # INFINITY and NAN of OpenCL C are floats
-        if isinstance(expr, np.float16) or (type_context == "h" and not isinstance(expr, np.generic)):
-            return np.float16(expr)
-        written = super().map_constant(expr, type_context)
-        text = getattr(written, "s", None)
-        return written if text is None else typed_number(text)
+        if isinstance(expr, np.integer):
+            limits = np.iinfo(expr)
+            return _LITERALS[limits.min == 0, limits.max >= 2**31](expr)
+        if isinstance(expr, (np.float16, np.float32, np.float64, np.bool_)):
+            return expr
+        if type_context in _FLOATS and not isinstance(expr, np.generic):
+            return _FLOATS[type_context](expr)
+        return super().map_constant(expr, type_context)
 
     def map_floor_div(self, expr: Any, _context: str | None) -> Any:
         """Return an integer division; its operands are indices."""
@@ -122,34 +120,27 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
 
     map_remainder = map_floor_div
 
+    def _operands(self, expr: Any, parts: tuple[Any, ...], type_context: str | None) -> tuple[Any, ...]:
+        """Return operands; complex ones of a complex result are converted to its inferred type."""
+        inferred = self.infer_type(expr) if self.allow_complex and type_context != "i" else None
+        if inferred is None or not inferred.is_complex():
+            return tuple(self.rec(part, type_context) for part in parts)
+        return tuple(
+            self.rec(part, type_context, inferred if self.infer_type(part).is_complex() else None) for part in parts
+        )
+
     def map_sum(self, expr: Any, type_context: str | None) -> Any:
-        """Return a sum or product; complex ones convert their complex operands to the inferred type."""
-        needed = self._complex(expr, type_context)
-        if needed is None:
-            return type(expr)(tuple(self.rec(child, type_context) for child in expr.children))
-        return type(expr)(tuple(self._operand(child, type_context, needed) for child in expr.children))
+        """Return a sum or product."""
+        return type(expr)(self._operands(expr, expr.children, type_context))
 
     map_product = map_sum
-
-    def _complex(self, expr: Any, type_context: str | None) -> Any:
-        """Return the inferred type of an expression if it is complex, else None."""
-        if not self.codegen_state.allow_complex or type_context == "i":
-            return None
-        inferred = self.infer_type(expr)
-        return inferred if inferred.is_complex() else None
-
-    def _operand(self, expr: Any, type_context: str | None, needed: Any) -> Any:
-        return self.rec(expr, type_context, needed if self.infer_type(expr).is_complex() else None)
 
     def map_quotient(self, expr: Any, type_context: str | None) -> Any:
         """Return a division; that of integers is one of floating-point numbers where such a number is needed."""
         parts = expr.numerator, expr.denominator
-        needed = self._complex(expr, type_context)
-        if needed is not None:
-            return type(expr)(*(self._operand(part, type_context, needed) for part in parts))
-        written = [self.rec(part, type_context) for part in parts]
+        written = self._operands(expr, parts, type_context)
         if type_context in _FLOATS and not any(self.infer_type(part).numpy_dtype.kind in "fc" for part in parts):
-            written = [TypeCast(_FLOATS[type_context], part) for part in written]
+            written = tuple(TypeCast(_FLOATS[type_context], part) for part in written)
         return type(expr)(*written)
 
     def map_power(self, expr: Any, type_context: str | None) -> Any:
@@ -171,32 +162,12 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         function = self.codegen_state.callables_table.get(getattr(expr.function, "name", None))
         if function is None or function.arg_id_to_dtype is None:
             return super(ExpressionToCExpressionMapper, self).map_call(expr, type_context)
-        return self._call(expr, _parameter_types(function, expr))
+        return self._call(expr, function)
 
 
-def _is_call_instruction(insn: Any) -> bool:
-    from loopy.kernel.instruction import CallInstruction
-
-    return isinstance(insn, CallInstruction)
-
-
-def _parameter_types(function: Any, call: Any) -> list[Any]:
-    return [function.arg_id_to_dtype[position] for position in range(len(call.parameters))]
-
-
-def typed_number(text: str) -> Any:
-    """Return the value of a number in C or of ``true`` and ``false``, as numpy's scalar of its type."""
-    if text in {"true", "false"}:
-        return np.bool_(text == "true")
-    found = _LITERAL.fullmatch(text)
-    if found is None:
-        msg = f"{text!r} is no number in C"
-        raise ValueError(msg)
-    digits, suffix = found["digits"], found["suffix"]
-    if suffix is not None:
-        return _SUFFIXES[suffix](digits)
-    # Without a suffix, an integer has the first of int and long that holds it.
-    return np.float64(digits) if not digits.lstrip("-").isdigit() else int(digits)
+def _common(*names: str) -> Callable[[Any, Any], Any]:
+    """Return a method for the common type of some operands."""
+    return lambda reader, expr: reader.combine([reader.rec(getattr(expr, name)) for name in names])
 
 
 class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
@@ -211,47 +182,14 @@ class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
         vectors = [dtype for dtype in dtypes if dtype.numpy_dtype.fields is not None]
         if vectors or not dtypes:
             return vectors[:1]
-        return [NumpyType(common_type([dtype.numpy_dtype for dtype in dtypes]))]
+        return [NumpyType(np.dtype(common_type(*(str(dtype.numpy_dtype) for dtype in dtypes))))]
 
     def map_sum(self, expr: Any) -> Any:
         """Return the common type of the operands: all numbers have one here."""
         return self.combine([self.rec(child) for child in expr.children])
 
     map_product = map_bitwise_or = map_bitwise_xor = map_bitwise_and = map_sum
-
-    def map_bitwise_not(self, expr: Any) -> Any:
-        """Return the promoted type of the operand."""
-        return self.combine([self.rec(expr.child)])
-
-    def map_left_shift(self, expr: Any) -> Any:
-        """Return the promoted type of what is shifted."""
-        return self.combine([self.rec(expr.shiftee)])
-
+    # Casts say where the type of a quotient is not that of the integers, and the base of a power is cast to its type.
+    map_quotient, map_power, map_if = _common("numerator", "denominator"), _common("base"), _common("then", "else_")
+    map_bitwise_not, map_left_shift = _common("child"), _common("shiftee")
     map_right_shift = map_left_shift
-
-    def map_quotient(self, expr: Any) -> Any:
-        """Return the common type: casts say where it is not that of the integers."""
-        return self.combine([self.rec(expr.numerator), self.rec(expr.denominator)])
-
-    def map_power(self, expr: Any) -> Any:
-        """Return the promoted type of the base, which is cast to that of the function if there is one."""
-        return self.combine([self.rec(expr.base)])
-
-    def map_if(self, expr: Any) -> Any:
-        """Return the common type of both values."""
-        return self.combine([self.rec(expr.then), self.rec(expr.else_)])
-
-
-def common_type(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the type in which C computes with operands of these types (C11, 6.3.1.8).
-
-    Half precision stays half precision, as in OpenCL C. Of complex types the widest holds the result.
-    """
-    for kind in "cf":
-        found = [dtype for dtype in dtypes if dtype.kind == kind]
-        if found:
-            return max(found, key=lambda dtype: dtype.itemsize)
-    # Integers narrower than int are promoted to int, which holds all their values.
-    wide = [dtype if dtype.itemsize >= 4 else np.dtype(np.int32) for dtype in dtypes]
-    # Of two types of one size the unsigned one wins.
-    return max(wide, key=lambda dtype: (dtype.itemsize, dtype.kind == "u"))

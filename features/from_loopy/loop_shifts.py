@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loopy.codegen.bounds import get_usable_inames_for_conditional
+from loopy.codegen.tools import CodegenOperationCacheManager
+from loopy.kernel.data import IlpBaseTag, LocalInameTag, UnrollTag, VectorizeTag
+
 from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.scop.loop_starts import begins_alike, shift_of
 from perflex.isl import isl
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
     from perflex.features.from_loopy.facts import KernelFacts
 
-_KINDS = isl.dim_type
+_SET = isl.dim_type.set
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,11 @@ class LoopShifts:
     """Finds them; one loop of the kernel may be entered at several places of its linearization."""
 
     def __init__(self, facts: KernelFacts, assumptions: Any) -> None:
-        from loopy.codegen.tools import CodegenOperationCacheManager
-
         self._kernel = facts.kernel
         self._trips = facts.trips
         self._parameters = facts.parameters
         self._assumptions = assumptions
         self._code = CodegenOperationCacheManager.from_kernel(facts.kernel)
-        self._alike: dict[str, bool] = {}
         self._found: dict[int, Shift | None] = {}
 
     def of(self, entry: int, outer: Sequence[int]) -> Shift | None:
@@ -52,18 +53,17 @@ class LoopShifts:
         return str(self._kernel.linearization[entry].iname)
 
     def _shift(self, entry: int, outer: Sequence[int]) -> Shift | None:
-        from loopy.codegen.bounds import get_usable_inames_for_conditional
-        from loopy.kernel.data import IlpBaseTag, LocalInameTag, UnrollTag, VectorizeTag
-
         loop = self._name(entry)
         written_out = self._kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag, VectorizeTag))
+        home = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
         # The host's loops are the same for all work-items, and copies of a loop's body begin at one value.
-        if self._begins_alike(loop) or written_out or self._code.callkernel_index[entry] is None:
+        on_host = self._code.callkernel_index[entry] is None
+        if written_out or on_host or begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
             return None
         usable = get_usable_inames_for_conditional(self._kernel, entry, self._code)
         domain = self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(loop)))
         domain = align_parameters(domain, self._parameters).intersect_params(self._assumptions)
-        names = domain.get_var_names(_KINDS.set)
+        names = domain.get_var_names(_SET)
         around = tuple(name for name in names if name in usable)
         order = isl.Map(f"{{ [{', '.join(names)}] -> [[{', '.join(around)}] -> [{loop}]] }}")
         items = [place for place, name in enumerate(around) if self._kernel.inames[name].tags_of_type(LocalInameTag)]
@@ -77,21 +77,13 @@ class LoopShifts:
             return None
         space = align_parameters(isl.Set(f"{{ [{', '.join(around)}] }}"), self._parameters).get_space()
         local = isl.LocalSpace.from_space(space)
-        values = {name: isl.PwAff.var_on_domain(local, _KINDS.set, place) for place, name in enumerate(around)}
+        values = {name: isl.PwAff.var_on_domain(local, _SET, place) for place, name in enumerate(around)}
         numbers = isl.Map.from_domain(isl.Set.universe(space))
         for name, value in values.items():
             shift = shifts.get(name)
             number = value if shift is None else value.sub(composed(shift, values))
             numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
         return numbers
-
-    def _begins_alike(self, loop: str) -> bool:
-        """Whether no lower bound in a loop's domain has other loops or data in it, which is quickly found."""
-        if loop not in self._alike:
-            domain = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
-            position = domain.find_dim_by_name(_KINDS.set, loop)
-            self._alike[loop] = begins_alike(domain, position, self._parameters)
-        return self._alike[loop]
 
 
 def composed(shift: Shift, values: dict[str, Any]) -> Any:

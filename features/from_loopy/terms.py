@@ -1,4 +1,4 @@
-"""Sums, products and numbers in loopy's expressions, as the generated code takes them."""
+"""loopy's expressions: operands, sums and products as the generated code takes them, and isl's form of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from loopy.diagnostic import ExpressionToAffineConversionError
+from loopy.symbolic import PwAffEvaluationMapper, SubstitutionMapper, condition_to_set, with_aff_conversion_guard
+from pymbolic.mapper import UnsupportedExpressionError
+from pymbolic.mapper.substitutor import make_subst_func
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.late_values import parameter_space
@@ -15,102 +19,57 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # No address has more than 64 bits.
 _MOST = 2**63
 _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
-    "then", "else_", "shiftee", "shift",
+    "then", "else_", "shiftee", "shift", "aggregate",
 )  # fmt: skip
+_NEUTRAL = {"map_product": (1, -1), "map_sum": (0,)}
+
+
+def method_of(expr: Any) -> str:
+    """Return the kind of an expression node, as mappers call it; empty for a number."""
+    return getattr(expr, "mapper_method", "")
+
+
+def is_number(expr: Any) -> bool:
+    """Whether an expression is a plain number."""
+    return not method_of(expr)
 
 
 def operands(expr: Any) -> list[Any]:
-    """Return the operands of an expression node."""
+    """Return the operands of an expression node; of a subscript, the array only."""
     found: list[Any] = []
-    if is_number(expr):  # a Python number has a numerator, too
-        return found
-    for name in _OPERANDS:
+    for name in _OPERANDS if method_of(expr) else ():  # a Python number has a numerator, too
         value = getattr(expr, name, None)
         if value is not None:
             found += value if isinstance(value, tuple) else [value]
     return found
 
 
-def _flattened(expr: Any, method: str) -> list[Any]:
-    """Children of nested sums or products: code is generated without parentheses between them."""
-    if getattr(expr, "mapper_method", None) != method:
+def flat(expr: Any, method: str) -> list[Any]:
+    """Return the parts of nested sums or products: code is generated without parentheses between them."""
+    if method_of(expr) != method:
         return [expr]
-    return [inner for child in expr.children for inner in _flattened(child, method)]
+    return [inner for child in expr.children for inner in flat(child, method)]
 
 
-def flat_factors(product: Any) -> list[Any]:
-    """Return the factors of nested products."""
-    return _flattened(product, "map_product")
-
-
-def flat_terms(total: Any) -> list[Any]:
-    """Return the terms of nested sums."""
-    return _flattened(total, "map_sum")
-
-
-def factors(product: Any) -> list[Any]:
-    """Return the factors of a product that are multiplied: all but signs, numbers in front as one."""
-    return _folded([factor for factor in flat_factors(product) if not (is_number(factor) and factor in {1, -1})])
-
-
-def terms_of(total: Any) -> list[Any]:
-    """Return the terms of a sum that are added: all but zeros, numbers in front as one."""
-    return _folded([term for term in flat_terms(total) if not (is_number(term) and term == 0)])
-
-
-def _folded(parts: list[Any]) -> list[Any]:
-    """Let the numbers that come first be one, as compilers do."""
-    # Floating-point arithmetic is not associative: compilers fold no number behind a variable.
-    numbers = next((i for i, part in enumerate(parts) if not is_constant(part)), len(parts))
-    return parts[max(0, numbers - 1) :]
+def parts_of(expr: Any, method: str) -> list[Any]:
+    """Return what a sum adds, all but zeros, or what a product multiplies, all but signs."""
+    found = [part for part in flat(expr, method) if not (is_number(part) and part in _NEUTRAL[method])]
+    # Compilers fold the numbers that come first into one; floating-point arithmetic is not associative.
+    numbers = next((i for i, part in enumerate(found) if not is_constant(part)), len(found))
+    return found[max(0, numbers - 1) :]
 
 
 def is_constant(expr: Any) -> bool:
     """Whether an expression is a number, or sums, products and quotients of numbers only."""
-    method = getattr(expr, "mapper_method", None)
-    if method in {"map_sum", "map_product"}:
-        return all(is_constant(child) for child in expr.children)
-    if method == "map_quotient":
-        return is_constant(expr.numerator) and is_constant(expr.denominator)
+    if method_of(expr) in {"map_sum", "map_product", "map_quotient"}:
+        return all(map(is_constant, operands(expr)))
     return is_number(expr)
-
-
-def is_number(expr: Any) -> bool:
-    """Whether an expression is a plain number."""
-    return getattr(expr, "mapper_method", None) is None
-
-
-def all_numbers_are_integers(expr: Any) -> bool:
-    """Whether there are no other numbers in an expression: isl would round them."""
-    if is_number(expr):
-        return isinstance(expr, (int, np.integer, np.bool_))
-    return all(map(all_numbers_are_integers, operands(expr)))
-
-
-def require_short_numbers(expr: Any, what: str) -> None:
-    """Stop at a whole number that no address holds; loopy and isl fail at it without saying so."""
-    if is_number(expr):
-        if isinstance(expr, int) and abs(expr) >= _MOST:
-            digits = round(abs(expr).bit_length() * math.log10(2)) or 1
-            msg = f"{what} has a number of {digits} digits, and addresses have 64 bits; give one below 2**63"
-            raise UnsupportedKernelError(msg)
-        return
-    for operand in operands(expr):
-        require_short_numbers(operand, what)
-
-
-def require_short_strides(kernel: Any) -> None:
-    """Stop at an array with a number in its shape or strides that no address holds."""
-    for name, variable in {**kernel.arg_dict, **kernel.temporary_variables}.items():
-        strides = [tag.stride for tag in getattr(variable, "dim_tags", None) or () if hasattr(tag, "stride")]
-        for expr in (*(getattr(variable, "shape", None) or ()), *strides):
-            require_short_numbers(expr, f"the shape or a stride of array {name!r}")
 
 
 def is_square(expr: Any) -> bool:
@@ -120,20 +79,68 @@ def is_square(expr: Any) -> bool:
 
 def is_product(expr: Any) -> bool:
     """Whether an expression ends in a multiplication, which a sum can fuse."""
-    method = getattr(expr, "mapper_method", None)
-    if method == "map_product" and not is_constant(expr):
-        parts = factors(expr)
+    if method_of(expr) == "map_product" and not is_constant(expr):
+        parts = parts_of(expr, "map_product")
         # A single factor beside a sign may be a square, as in -x**2: that is a product to fuse.
-        return len(parts) >= 2 or any(is_product(part) for part in parts)
-    return method == "map_power" and is_square(expr)
+        return len(parts) >= 2 or any(map(is_product, parts))
+    return method_of(expr) == "map_power" and is_square(expr)
 
 
 def substituted(expr: Any, values: Mapping[str, Any]) -> Any:
     """Return an expression with others in place of some of its names."""
-    from loopy.symbolic import SubstitutionMapper
-    from pymbolic.mapper.substitutor import make_subst_func
-
     return SubstitutionMapper(make_subst_func(dict(values)))(expr)
+
+
+def _numbers_in(expr: Any) -> Iterator[Any]:
+    if is_number(expr):
+        yield expr
+    for operand in operands(expr):
+        yield from _numbers_in(operand)
+
+
+def all_numbers_are_integers(expr: Any) -> bool:
+    """Whether there are no other numbers in an expression: isl would round them."""
+    return all(isinstance(number, (int, np.integer, np.bool_)) for number in _numbers_in(expr))
+
+
+def require_short_numbers(expr: Any, what: str) -> None:
+    """Stop at a whole number that no address holds; loopy and isl fail at it without saying so."""
+    for number in _numbers_in(expr):
+        if isinstance(number, int) and abs(number) >= _MOST:
+            digits = round(abs(number).bit_length() * math.log10(2)) or 1
+            msg = f"{what} has a number of {digits} digits, and addresses have 64 bits; give one below 2**63"
+            raise UnsupportedKernelError(msg)
+
+
+# What isl makes of them
+
+
+class _PwAffReader(PwAffEvaluationMapper):  # type: ignore[misc]  # loopy has no type information
+    """Reads conditional expressions, too."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space, frozenset())
+        self._space = space
+
+    def map_if(self, expr: Any) -> Any:
+        """Return one value where the condition holds, and the other elsewhere."""
+        holds = condition_to_set(self._space, expr.condition)
+        if holds is None:
+            msg = "no affine condition"
+            raise ExpressionToAffineConversionError(msg)
+        fails = isl.Set.universe(self._space).subtract(holds)
+        return self.rec(expr.then).intersect_domain(holds).union_add(self.rec(expr.else_).intersect_domain(fails))
+
+
+def quasi_affine(expr: Any, space: Any) -> Any:
+    """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
+    # Of 0.5*i loopy would take the whole part of 0.5, not of the product.
+    if not all_numbers_are_integers(expr):
+        return None
+    try:
+        return with_aff_conversion_guard(lambda on, what: _PwAffReader(on)(what), space, expr)
+    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
+        return None
 
 
 def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
@@ -146,57 +153,9 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
     return affine
 
 
-def quasi_affine(expr: Any, space: Any) -> Any:
-    """Return a loopy expression as an ``isl.PwAff`` on a space with loopy's names; None if it is not quasi-affine."""
-    from loopy.diagnostic import ExpressionToAffineConversionError
-    from loopy.symbolic import condition_to_set, guarded_pwaff_from_expr
-    from pymbolic.mapper import UnsupportedExpressionError
-
-    # Of 0.5*i loopy would take the whole part of 0.5, not of the product.
-    if not all_numbers_are_integers(expr):
-        return None
-    choice = _first_choice(expr)
-    if choice is not None:
-        condition, yes, no = choice
-        holds = condition_to_set(space, condition)
-        first, other = quasi_affine(yes, space), quasi_affine(no, space)
-        if holds is None or first is None or other is None:
-            return None
-        fails = isl.Set.universe(space).subtract(holds)
-        return first.intersect_domain(holds).union_add(other.intersect_domain(fails))
-    try:
-        return guarded_pwaff_from_expr(space, expr, frozenset())
-    except (ExpressionToAffineConversionError, UnsupportedExpressionError):
-        return None
-
-
-def _first_choice(expr: Any) -> tuple[Any, Any, Any] | None:
-    """Return a condition in an expression, and the expression where it holds and where not; None without any."""
-    from loopy.symbolic import IdentityMapper
-
-    class Chooser(IdentityMapper):  # type: ignore[misc]
-        """Takes one side of the first condition that it meets, and of all that are equal to it."""
-
-        def __init__(self, *, side: bool) -> None:
-            super().__init__()
-            self.condition: Any = None
-            self._side = side
-
-        def map_if(self, node: Any) -> Any:
-            if self.condition is None:
-                self.condition = node.condition
-            if node.condition != self.condition:
-                return super().map_if(node)
-            return self.rec(node.then if self._side else node.else_)
-
-    yes, no = Chooser(side=True), Chooser(side=False)
-    chosen = yes(expr), no(expr)
-    return None if yes.condition is None else (yes.condition, *chosen)
-
-
 def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolynomial:
     """Return `expr`, a polynomial in size parameters and floors of affine terms, as a quasi-polynomial."""
-    method = getattr(expr, "mapper_method", None)
+    method = method_of(expr)
     if method == "map_sum":
         return QuasiPolynomial.total(polynomial_in_parameters(child, parameters) for child in expr.children)
     if method == "map_product":
@@ -206,3 +165,20 @@ def polynomial_in_parameters(expr: Any, parameters: Sequence[str]) -> QuasiPolyn
     # Floors and remainders: isl has them in piecewise affine functions only.
     affine = affine_in_parameters(expr, parameters)
     return QuasiPolynomial(isl.PwQPolynomial.from_pw_aff(affine.project_domain_on_params()))
+
+
+def below(domain: Any, position: int, extent: Any, parameters: Sequence[str]) -> Any:
+    """Restrict one dimension of a set to 0 <= value < `extent`, which is affine in the parameters."""
+    limit = affine_in_parameters(extent, parameters).add_dims(isl.dim_type.in_, domain.dim(isl.dim_type.set))
+    local = isl.LocalSpace.from_space(domain.align_params(limit.get_space()).get_space())
+    coordinate = isl.PwAff.var_on_domain(local, isl.dim_type.set, position)
+    return domain.lower_bound_val(isl.dim_type.set, position, isl.Val(0)).intersect(coordinate.lt_set(limit))
+
+
+def only(found: Any, kind: Any, names: Any) -> Any:
+    """Return a set without the dimensions of a kind, or parameters, that have other names."""
+    # From the last one on: removing one moves those behind it.
+    for position in reversed(range(found.dim(kind))):
+        if found.get_dim_name(kind, position) not in names:
+            found = found.project_out(kind, position, 1)
+    return found

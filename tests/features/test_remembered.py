@@ -58,7 +58,7 @@ def test_remembered_is_counted(generator, path, monkeypatch):
         counted = everything(fresh(kernel), sizes)
     with using_store(path):
         assert everything(fresh(kernel), sizes) == counted
-    monkeypatch.setattr(_loopy_extract, "_linearized", _again)
+    monkeypatch.setattr(_loopy_extract, "_extracted", _again)
     monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     with using_store(Store(path)):
         assert everything(fresh(kernel), sizes) == counted
@@ -81,7 +81,7 @@ def test_a_scop_from_its_text_is_equal():
 def extracted(kernel, path, monkeypatch):
     """Whether a kernel is extracted anew."""
     with monkeypatch.context() as patched, using_store(Store(path)):
-        patched.setattr(_loopy_extract, "_linearized", _again)
+        patched.setattr(_loopy_extract, "_extracted", _again)
         try:
             extract_scop(fresh(kernel))
         except CountedAgainError:

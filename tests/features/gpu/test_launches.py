@@ -53,7 +53,7 @@ def test_loops_that_cannot_be_counted_are_refused(monkeypatch):
     def too_many(*_):
         raise TooManyOperationsError
 
-    monkeypatch.setattr("perflex.features.from_loopy.extract.card", too_many)
+    monkeypatch.setattr("perflex.features.from_loopy.extraction.card", too_many)
     with pytest.raises(UnsupportedKernelError, match="the loops s around a launch are too complex to count; simplify"):
         steps(7)
 

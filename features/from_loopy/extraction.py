@@ -1,0 +1,245 @@
+"""A scheduled loopy kernel as a Scop: its sizes, launches, arrays, statements and barriers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from loopy.diagnostic import LoopyError
+from loopy.kernel.array import ArrayBase
+from loopy.kernel.data import AddressSpace, IlpBaseTag, UnrollTag, ValueArg
+from loopy.schedule import Barrier as BarrierItem
+from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
+from loopy.symbolic import get_dependencies
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_loopy.accesses import AccessMaker
+from perflex.features.from_loopy.domains import DomainMaker
+from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, strides_of
+from perflex.features.from_loopy.scheduling import linearized
+from perflex.features.from_loopy.statements import Place, StatementMaker
+from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
+from perflex.features.from_loopy.trips import TripCounts
+from perflex.features.lowering.schedule import Cursor
+from perflex.features.polynomials.cardinality import TooManyOperationsError, card
+from perflex.features.polynomials.late_values import align_parameters
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Array, Barrier, Launch, Scop
+from perflex.features.scop.words import loop_name
+from perflex.isl import ISL_LOCK, isl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perflex.features.annotation import CountingOptions
+    from perflex.features.from_loopy.domains import Instances
+
+_SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
+_JUNCTIONS = {"map_logical_and", "map_logical_or"}
+
+
+def described(t_unit: Any, options: CountingOptions) -> Scop:
+    """Return the Scop of a translation unit's single entry point."""
+    with ISL_LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
+        return _Extraction(*linearized(t_unit), options).scop()
+
+
+class _Extraction:
+    def __init__(self, kernel: Any, callables: Any, options: CountingOptions) -> None:
+        self.kernel = kernel
+        self.callables = callables
+        self.parameters = size_parameters(kernel, options)
+        # Of values that the kernel computes itself, no assumptions are kept.
+        assumed = only(isl.Set.from_basic_set(kernel.assumptions), isl.dim_type.param, self.parameters)
+        self.assumptions = align_parameters(assumed, self.parameters)
+        types, trips = KernelTypes(kernel, callables), TripCounts(kernel, self.parameters, options)
+        self.facts = KernelFacts(kernel, types, self.parameters, options, trips)
+        self.domains = DomainMaker(self.facts, self.assumptions)
+        self.instructions: list[tuple[str, Place]] = []
+        # Kind, originating instruction (or None) and place of each barrier.
+        self.barriers: list[tuple[str, str | None, Place]] = []
+        self.launches: list[Launch] = []
+        self.extents: list[dict[str, Any]] = []  # Of each launch by axis
+        self._read_linearization()
+
+    def _read_linearization(self) -> None:
+        cursor = Cursor()
+        loops: dict[str, int] = {}
+        # Instructions of the device program that is read and host loops around it; None outside of one.
+        inside: list[str] | None = None
+        host_loops: tuple[str, ...] = ()
+        for number, item in enumerate(self.kernel.linearization):
+            if isinstance(item, CallKernel):
+                # Loops that are open at the call run on the host: each of their iterations is a launch.
+                inside, host_loops = [], tuple(loops)
+            elif isinstance(item, ReturnFromKernel):
+                self._add_launch(frozenset(inside or ()), host_loops)
+                inside = None
+            elif isinstance(item, EnterLoop):
+                loops[item.iname] = number
+                cursor.enter(loop_name(item.iname))
+            elif isinstance(item, LeaveLoop):
+                loops.popitem()
+                cursor.leave()
+            elif isinstance(item, (RunInstruction, BarrierItem)):
+                # A launch is listed when it ends, so that the length is the number of the one being read.
+                place = Place(len(self.launches), dict(loops), cursor.step())
+                if inside is None:
+                    continue
+                if isinstance(item, RunInstruction):
+                    inside.append(item.insn_id)
+                    self.instructions.append((item.insn_id, place))
+                else:
+                    self.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
+
+    def scop(self) -> Scop:
+        accesses = AccessMaker(self.facts)
+        maker = StatementMaker(self.facts, accesses, self._sharing())
+        statements = tuple(
+            statement
+            for insn_id, place in self.instructions
+            for instances in [self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)]
+            for statement in maker.statements(insn_id, place, instances)
+        )
+        # After all statements: making them is what marks stand-ins as used.
+        accesses.check_used()
+        used = {access.array for statement in statements for access in statement.accesses}
+        names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
+        return Scop(
+            name=self.kernel.name,
+            parameters=self.parameters,
+            assumptions=self.assumptions.params(),
+            launches=tuple(self.launches),
+            arrays=tuple(map(self._array, names)),
+            statements=statements,
+            barriers=tuple(self._barrier(*entry) for entry in self.barriers),
+            numbered=True,
+        )
+
+    def _sharing(self) -> frozenset[str]:
+        """Instructions that share a condition with the one before them in the same loops."""
+        return frozenset(
+            after
+            for (before, place), (after, next_place) in pairwise(self.instructions)
+            if (place.launch, place.schedule[:-1]) == (next_place.launch, next_place.schedule[:-1])
+            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
+        )
+
+    def _instances(self, inames: frozenset[str], place: Place) -> Instances:
+        return self.domains.domain(inames, place.loops, self.extents[place.launch])
+
+    # Launches and arrays
+
+    def _add_launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> None:
+        try:
+            groups, items = self.kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, self.callables)
+        except (LoopyError, RuntimeError) as error:
+            msg = (
+                f"its work-groups have no shape ({str(error).strip().splitlines()[0]}); tag loops with g.0, g.1, ... "
+                "and l.0, l.1, ... without gaps, or call lp.add_inames_for_unused_hw_axes"
+            )
+            raise self.facts.refuse(msg) from error
+        # The sub-group of a work-item comes from products of extents and ids: affine only if extents are numbers.
+        if not all(isinstance(extent, int) for extent in items):
+            msg = f"the work-group size {tuple(map(str, items))} is symbolic; fix it, e.g. with lp.fix_parameters"
+            raise self.facts.refuse(msg)
+        repeats = QuasiPolynomial.constant(1)
+        if host_loops:
+            try:
+                repeats = QuasiPolynomial(card(self.domains.trips(host_loops), self.assumptions))
+            except TooManyOperationsError:
+                # How often it is launched is part of the Scop, which holds formulas.
+                what = f"the loops {', '.join(host_loops)} around a launch are too complex to count"
+                raise self.facts.refuse(f"{what}; simplify their bounds") from None
+        loops = {loop for name in ids for loop in self.kernel.id_to_insn[name].within_inames}
+        unrolled = [loop for loop in loops if self.kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag))]
+        self.launches.append(Launch(
+            groups=tuple(map(self._simplified, groups)),
+            items=tuple(map(int, items)),
+            repeats=repeats,
+            host_loops=tuple(map(loop_name, host_loops)),
+            unrolled=tuple(sorted(map(loop_name, unrolled))),
+        ))  # fmt: skip
+        grid = {f"gid{axis}": extent for axis, extent in enumerate(groups)}
+        self.extents.append(grid | {f"lid{axis}": extent for axis, extent in enumerate(items)})
+
+    def _simplified(self, expr: Any) -> QuasiPolynomial:
+        polynomial = polynomial_in_parameters(expr, self.parameters).isl_object
+        # gist drops the conditions that the assumptions imply, which keeps formulas short.
+        return QuasiPolynomial(polynomial.gist_params(self.assumptions.params()))
+
+    def _array(self, name: str) -> Array:
+        variable = self.kernel.get_var_descriptor(name)
+        what = f"array {name!r} of kernel {self.kernel.name!r}"
+        element = self.facts.types.element(variable.dtype.numpy_dtype, what)
+        shape = [self._simplified(extent) for extent in variable.shape or ()]
+        strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
+        # A vector is an innermost axis. One of three components takes the space of four (OpenCL C, Alignment of Types).
+        if element.lanes > 1:
+            shape.append(QuasiPolynomial.constant(element.lanes))
+            strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
+        return Array(name, _SPACES[variable.address_space], element.name, tuple(shape), tuple(strides))
+
+    # Barriers
+
+    def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
+        # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
+        if origin not in self.kernel.id_to_insn:
+            neighbours = (name for name, other in self.instructions if _same_loops(place, other))
+            origin = next(neighbours, None)
+        inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.loops)
+        # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
+        groups = {iname for axis, iname in self.domains.axes(inames)[0].items() if axis.startswith("g")}
+        domain = self._instances(frozenset(groups | place.loops.keys()), place).domain
+        trips = self.facts.trips
+        averages, stated = trips.averages(place.loops), trips.stated(place.loops)
+        return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
+
+
+def _same_loops(one: Place, other: Place) -> bool:
+    length = len(one.schedule) - 1
+    return one.launch == other.launch and other.schedule[:length] == one.schedule[:length]
+
+
+def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:
+    """Return the integer arguments that loop bounds, shapes, strides, subscripts or conditions depend on, sorted."""
+    names = set(kernel.outer_params())
+    for variable in (*kernel.args, *kernel.temporary_variables.values()):
+        if isinstance(variable, ArrayBase) and isinstance(variable.shape, tuple):
+            strides = [tag.stride for tag in variable.dim_tags or () if hasattr(tag, "stride")]
+            names |= get_dependencies((*variable.shape, *strides))
+    for insn in kernel.instructions:
+        names.update(*(_deciding(predicate, condition=True) for predicate in insn.predicates))
+        # Those in subscripts as well: x[i + offset] has a stride only if offset is one number.
+        names.update(*map(_deciding, (*getattr(insn, "assignees", ()), getattr(insn, "expression", 0))))
+    # This finds loops and functions, too; only arguments are kept.
+    for _, text in (*options.trip_counts, *options.accesses):
+        names.update(re.findall(r"[A-Za-z_]\w*", str(text)))
+    arguments = [kernel.arg_dict[name] for name in sorted(names) if isinstance(kernel.arg_dict.get(name), ValueArg)]
+    for argument in arguments:
+        if argument.dtype is None:
+            msg = (
+                f"argument {argument.name!r} of kernel {kernel.name!r} decides counts and has no type; "
+                f'declare it, e.g. loopy.ValueArg("{argument.name}", numpy.int32)'
+            )
+            raise UnsupportedKernelError(msg, kernel=kernel.name, argument=argument.name)
+    # isl's parameters are integers; a floating-point argument decides no count.
+    return tuple(argument.name for argument in arguments if argument.dtype.is_integral())
+
+
+def _deciding(expr: Any, *, condition: bool = False) -> Iterator[str]:
+    """Names in subscripts, and in those comparisons of a condition that compare no data."""
+    method = method_of(expr)
+    joins = method in _JUNCTIONS or (condition and method == "map_logical_not")
+    if method == "map_subscript" or (condition and not joins and not _touches_data(expr)):
+        yield from get_dependencies(expr)
+        return
+    for part in operands(expr):
+        yield from _deciding(part, condition=joins or (method == "map_if" and part is expr.condition))
+
+
+def _touches_data(expr: Any) -> bool:
+    return method_of(expr) in {"map_subscript", "map_call"} or any(map(_touches_data, operands(expr)))
