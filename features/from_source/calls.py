@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, is_float, tidy
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, tidy
 from perflex.features.from_source.parsing import functions
 from perflex.features.from_source.values import (
     Address,
@@ -28,6 +28,7 @@ from perflex.features.from_source.values import (
     unknown_of,
 )
 from perflex.features.from_source.walk import Frame
+from perflex.features.lowering.arithmetic_types import is_float
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
 

@@ -7,16 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.from_source.integers import (
-    Integer,
-    NotAffineError,
-    common_type,
-    constant,
-    integer_operation,
-    is_float,
-    scalar_bytes,
-    wrapped,
-)
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     Address,
@@ -34,6 +25,7 @@ from perflex.features.from_source.values import (
     unknown_of,
 )
 from perflex.features.from_source.walk import Condition, overlap
+from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -12,6 +12,7 @@ from functools import lru_cache, reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -21,33 +22,11 @@ if TYPE_CHECKING:
 Product: TypeAlias = tuple[str, ...]
 # More pieces than this are given up: sets of that many conditions take isl minutes.
 _MOST_PIECES = 40
-# Bytes of scalars; of two the later one is the type in which C computes.
-_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "float16": 2, "float32": 4, "float64": 8,
-}  # fmt: skip
-_RANKS = tuple(_BYTES)
 _PARAMETER = isl.dim_type.param
 
 
 class NotAffineError(Exception):
     """An integer is no quasi-affine expression; the message says why."""
-
-
-def scalar_bytes(dtype: str) -> int:
-    """Return the size of a scalar."""
-    return _BYTES.get(dtype, 8)
-
-
-def is_float(dtype: str) -> bool:
-    """Return whether a type is a floating-point type."""
-    return dtype.startswith("float")
-
-
-def common_type(one: str, other: str) -> str:
-    """Return the type in which C computes with operands of two types."""
-    found = max((dtype for dtype in (one, other) if dtype in _BYTES), key=_RANKS.index, default=one)
-    return "int32" if found in _RANKS[:5] else found
 
 
 # In lower case; isl's parser takes some of them in any.

@@ -125,7 +125,7 @@ class Loops:
             for key, (value, old) in known.items():
                 walk.variables[key] = _with_offset(value, Integer.of(variable(names[key]), old.dtype))
             walk.loops.append(Loop(counter, walk.guards))
-            walk.numbers.append(0)
+            walk.cursor.enter(counter)
             self._iteration(header)
             after, final = {key: walk.variables.get(key) for key in names}, walk.active
         unknowns = {*names.values(), counter}
@@ -215,9 +215,7 @@ class _Run:
             walk.variables[key] = self._at(key, Integer.of(variable(counter)))
         loop = Loop(counter, walk.guards)
         walk.loops.append(loop)
-        # A loop is one statement of the loop around it.
-        walk.numbers[-1] += 1
-        walk.numbers.append(0)
+        walk.cursor.enter(counter)
         frame = walk.frames[-1]
         returned, frame.returned = frame.returned, None
         iterations = self._iterations(around)
@@ -240,7 +238,7 @@ class _Run:
                     executed.domain = executed.domain.subtract(over).coalesce()
                 iterations = iterations.subtract(over)
         walk.loops.pop()
-        walk.numbers.pop()
+        walk.cursor.leave()
         walk.line, walk.file = line, file
         gone = None
         if frame.returned is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perflex.features.from_source.integers import Integer, NotAffineError, is_float, scalar_bytes, variable, wrapped
+from perflex.features.from_source.integers import Integer, NotAffineError, variable, wrapped
 from perflex.features.from_source.values import (
     INT,
     UNKNOWN,
@@ -23,6 +23,7 @@ from perflex.features.from_source.values import (
     unknown_of,
 )
 from perflex.features.from_source.walk import MemoryArray
+from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -8,7 +8,9 @@ from collections import Counter
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perflex.features.from_source.integers import constant, names_in, scalar_bytes
+from perflex.features.from_source.integers import constant, names_in
+from perflex.features.lowering.arithmetic_types import scalar_bytes
+from perflex.features.lowering.vectors import in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import flattened
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
@@ -92,9 +94,7 @@ class ScopMaker:
                 continue
             domain = self._domain(executed)
             if lanes > 1:
-                last = domain.dim(_SET)
-                domain = domain.add_dims(_SET, 1).set_dim_name(_SET, last, "lane")
-                domain = domain.lower_bound_val(_SET, last, isl.Val(0)).upper_bound_val(_SET, last, isl.Val(lanes - 1))
+                domain = in_lanes(domain, lanes)
             recurrence = None
             if executed.updates is not None and lanes == 1:
                 chain = tuple(Operation(kind, dtype) for dtype, kind in executed.chain)
@@ -136,8 +136,7 @@ class ScopMaker:
         }
         terms.setdefault((), self._on_instances(constant(0), domain))
         if lanes > 1:
-            lane = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(domain.get_space()), _SET, domain.dim(_SET) - 1)
-            terms[()] = terms[()].add(lane)
+            terms[()] = terms[()].add(lane_of(domain.get_space()))
         if set(terms) == {()}:
             return isl.Map.from_pw_aff(terms[()]).intersect_domain(domain), None, True
         found = flattened(terms, domain, self._sizes)

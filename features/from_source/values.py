@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perflex.features.from_source.integers import Integer, common_type, scalar_bytes
+from perflex.features.from_source.integers import Integer
+from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

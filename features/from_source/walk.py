@@ -13,7 +13,6 @@ from perflex.features.from_source.integers import (
     Integer,
     Limit,
     NotAffineError,
-    common_type,
     constant,
     is_size_name,
     names_in,
@@ -31,6 +30,8 @@ from perflex.features.from_source.values import (
     lanes_of,
     reason_of,
 )
+from perflex.features.lowering.arithmetic_types import common_type
+from perflex.features.lowering.schedule import Cursor
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Walk:
     line: int = 0
     file: str = ""  # Empty for the kernel's own
     inlined: int = 0  # Functions that are inlined around the place
-    numbers: list[int] = field(default_factory=lambda: [0])
+    cursor: Cursor = field(default_factory=Cursor)
     counters: int = 0
 
     def size(self, name: str, dtype: str) -> Integer:
@@ -243,12 +244,8 @@ class Walk:
             executed.accesses.append(access)
 
     def _new(self) -> Executed:
-        self.numbers[-1] += 1
-        schedule: list[int | str] = []
-        for number, loop in zip(self.numbers, [*(loop.counter for loop in self.loops), ""], strict=True):
-            schedule += [number, loop] if loop else [number]
-        loops = tuple(loop.counter for loop in self.loops)
-        executed = Executed(self.active, loops, tuple(schedule), self.guards > 0, self.label)
+        loops = tuple(self.cursor.loops)
+        executed = Executed(self.active, loops, self.cursor.step(), self.guards > 0, self.label)
         self.recorder.executed.append(executed)
         return executed
 
@@ -373,7 +370,7 @@ class Walk:
         """Record nothing meanwhile; afterwards everything is as before."""
         frame = self.frames[-1]
         kept, kept_frame = dict(vars(self)), dict(vars(frame))
-        self.variables, self.loops, self.numbers = dict(self.variables), list(self.loops), list(self.numbers)
+        self.variables, self.loops, self.cursor = dict(self.variables), list(self.loops), self.cursor.copy()
         self.recorder.dry += 1
         yield
         self.recorder.dry -= 1
