@@ -1,11 +1,11 @@
 from .annotation import AnnotatedKernel as AnnotatedKernel
 from .annotation import CountingOptions as CountingOptions
 from .annotation import annotate as annotate
-from .counting.counts import ScopCounts as ScopCounts
-from .counting.counts import counts_of as counts_of
-from .counting.footprints import AccessCounts as AccessCounts
-from .counting.footprints import Certainty as Certainty
-from .counting.footprints import Footprint as Footprint
+from .counting.scop_counts import AccessCounts as AccessCounts
+from .counting.scop_counts import Footprint as Footprint
+from .counting.scop_counts import ScopCounts as ScopCounts
+from .counting.scop_counts import counts_of as counts_of
+from .counting.touched import Certainty as Certainty
 from .families.feature import Amount as Amount
 from .families.feature import Feature as Feature
 from .families.feature import FeatureFamily as FeatureFamily

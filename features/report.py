@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counting.counts import ScopCounts, counts_of
-from perflex.features.counting.footprints import Certainty, certainty_of_statement
+from perflex.features.counting.scop_counts import ScopCounts, counts_of
+from perflex.features.counting.touched import Certainty, certainty_of_statement
 from perflex.features.families.code import CodeFeature, examples_for
 from perflex.features.families.launches import LaunchFeature
 from perflex.features.families.machine import RESIDENCY_FEATURES
@@ -28,7 +28,7 @@ from perflex.html import shown_by
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.counting.footprints import AccessCounts, Footprint
+    from perflex.features.counting.scop_counts import AccessCounts, Footprint
     from perflex.features.families.feature import Feature
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop

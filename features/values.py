@@ -88,7 +88,7 @@ def kernel_feature_values(
 
 def feature_values(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
     """Return the values of counted features for one kernel on a target; see `kernel_feature_values`."""
-    from perflex.features.counting.counts import counts_of
+    from perflex.features.counting.scop_counts import counts_of
     from perflex.features.families.registry import parse_feature
     from perflex.features.from_loopy.extract import extract_scop
 

@@ -19,7 +19,7 @@ from perflex.compiled.control_flow import Totals
 from perflex.compiled.nvidia.counts import CLASSES, launch_counts
 from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.errors import FeatureError
-from perflex.features.counting.counts import counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import Family, FeatureDefaults, NamedFeature, named_family
 
 if TYPE_CHECKING:

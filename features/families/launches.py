@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.features.counting.counts import counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import NamedFeature, named_family
 
 if TYPE_CHECKING:

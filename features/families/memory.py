@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
-from perflex.features.counting.counts import counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import Amount, Family
 from perflex.features.scop.words import DIRECTIONS, DTYPES, SPACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.counting.footprints import AccessCounts, Footprint
+    from perflex.features.counting.scop_counts import AccessCounts, Footprint
     from perflex.features.families.feature import Sizes
     from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Scop

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import UnknownFeatureError
-from perflex.features.counting.counts import ScopCounts, counts_of
+from perflex.features.counting.scop_counts import ScopCounts, counts_of
 from perflex.features.families.feature import Amount, Family, FeatureDefaults, NamedFeature, named_family
 from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES, instructions_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial

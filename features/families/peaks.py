@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from perflex.features.counting.counts import counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import FeatureDefaults, named_family
 from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles
 from perflex.features.gpu.waves import Filling, fillings

@@ -42,7 +42,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from perflex.features.counting.counts import counts_of, stride_along
+from perflex.features.counting.scop_counts import counts_of
+from perflex.features.counting.touched import stride_along
 from perflex.features.families.feature import FeatureDefaults, named_family
 from perflex.features.instructions.instruction_counts import guard_work, only_tests, remaining_or_all
 from perflex.features.instructions.loop_tree import address_work, nests_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import finalize
 
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
-from perflex.features.kept import keep_scop, kept_scop, scop_key
+from perflex.features.count_store import keep_scop, kept_scop, scop_key
 from perflex.features.scop.scop import Scop
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.counting.counts import counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import lanes_of, vector_elements
@@ -43,7 +43,7 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from perflex.features.counting.counts import ScopCounts
+    from perflex.features.counting.scop_counts import ScopCounts
     from perflex.features.instructions.loop_tree import CountedLoop, CountedNest
     from perflex.features.scop.scop import Scop, Statement
 

@@ -56,7 +56,7 @@ def with_affinity(key: MeasurementKey, setting: str) -> MeasurementKey:
 
 
 def _digest(kernel: Any, api: Api) -> str:
-    from perflex.features.kept import kernel_key
+    from perflex.features.count_store import kernel_key
 
     if isinstance(kernel, SourceKernel):
         try:

@@ -15,10 +15,9 @@ import pytest
 
 import perflex.isl
 from perflex import using_store
-from perflex.features import annotate, count_features, extract_scop, scop_to_yaml
-from perflex.features import kept as kept_module
+from perflex.features import annotate, count_features, count_store, extract_scop, scop_to_yaml
+from perflex.features.count_store import counting_version, kernel_key
 from perflex.features.from_loopy import extract as _loopy_extract
-from perflex.features.kept import counting_version, kernel_key
 from perflex.features.scop.text import scop_from_text, scop_to_text
 from perflex.store.store import Store
 from sample_kernels import make, matmul, pointwise
@@ -44,24 +43,24 @@ def fresh(kernel):
 
 
 def everything(kernel, sizes):
-    scop = extract_scop(kernel)
+    scop = extract_scop(fresh(kernel))
     return [count_features(scop), count_features(scop, sizes), count_features(scop, sizes, sub_group_size=1)]
 
 
-@pytest.mark.slow
 # One in five has each kind of statement, guard and loop that the catalog has.
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ALL_GENERATORS[::5], ids=lambda generator: generator.name)
 def test_remembered_is_counted(generator, path, monkeypatch):
     measurement = generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
     kernel, sizes = measurement.kernel, dict(measurement.sizes)
     with using_store("off"):
-        counted = everything(fresh(kernel), sizes)
+        counted = everything(kernel, sizes)
     with using_store(path):
-        assert everything(fresh(kernel), sizes) == counted
+        assert everything(kernel, sizes) == counted
     monkeypatch.setattr(_loopy_extract, "_extracted", _again)
     monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     with using_store(Store(path)):
-        assert everything(fresh(kernel), sizes) == counted
+        assert everything(kernel, sizes) == counted
     with using_store("off"), pytest.raises(CountedAgainError):
         extract_scop(fresh(kernel))
 
@@ -70,23 +69,85 @@ def test_a_scop_from_its_text_is_equal():
     for kernel in (matmul(prefetch=True), pointwise("x[i // 2] + y[i % 4]")):
         scop = extract_scop(kernel)
         again = scop_from_text(scop_to_text(scop))
-        assert again == scop
-        assert hash(again) == hash(scop)
+        for equal in (again, pickle.loads(pickle.dumps(scop)), copy.deepcopy(again)):
+            assert (equal, hash(equal), repr(equal)) == (scop, hash(scop), repr(scop))
         assert scop_to_yaml(again) == scop_to_yaml(scop)
-        assert pickle.loads(pickle.dumps(scop)) == scop
-        assert copy.deepcopy(again) == scop
-        assert repr(again) == repr(scop)
 
 
-def extracted(kernel, path, monkeypatch):
-    """Whether a kernel is extracted anew."""
-    with monkeypatch.context() as patched, using_store(Store(path)):
-        patched.setattr(_loopy_extract, "_extracted", _again)
-        try:
-            extract_scop(fresh(kernel))
-        except CountedAgainError:
-            return True
-    return False
+def test_versions(path, monkeypatch):
+    kernel = pointwise("x[i] + y[i]")
+
+    def extracted():
+        """Whether the kernel is extracted anew."""
+        with monkeypatch.context() as patched, using_store(Store(path)):
+            patched.setattr(_loopy_extract, "_extracted", _again)
+            try:
+                assert count_store.kept_counts(extract_scop(fresh(kernel)))
+            except CountedAgainError:
+                return True
+        return False
+
+    # The oldest are forgotten.
+    for number in range(12):
+        monkeypatch.setattr(count_store, "counting_version", lambda number=number: f"version {number}")
+        assert extracted()
+        with using_store(Store(path)):
+            count_features(extract_scop(fresh(kernel)), {"n": 64})
+        assert not extracted()
+    connection = sqlite3.connect(path)
+    kept = sorted((f"version {number}",) for number in range(4, 12))
+    for table in ("versions", "kernels", "counts"):
+        assert sorted(set(connection.execute(f"SELECT version FROM {table}"))) == kept  # noqa: S608
+    assert connection.execute("SELECT count(*) FROM scops").fetchall() == [(1,)]
+    connection.close()
+
+
+def test_the_version_follows_the_sources(tmp_path, monkeypatch):
+    own = counting_version.__wrapped__()
+    features, ground = tmp_path / "features", tmp_path / "isl.py"
+    shutil.copytree(Path(count_store.__file__).parent, features, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(perflex.isl.__file__, ground)
+    monkeypatch.setattr(count_store, "__file__", str(features / "count_store.py"))
+    monkeypatch.setattr(perflex.isl, "__file__", str(ground))
+    assert counting_version.__wrapped__() == own
+    seen = [own]
+    for source in (features / "report.py", features / "gpu" / "waves.py", ground):
+        source.write_text(source.read_text() + "\n")
+        seen.append(counting_version.__wrapped__())
+    # Two files of one name change places.
+    one, two = features / "gpu" / "__init__.py", features / "cpu" / "__init__.py"
+    texts = one.read_text(), two.read_text()
+    two.write_text(texts[0])
+    one.write_text(texts[1])
+    seen.append(counting_version.__wrapped__())
+    assert len(set(seen)) == len(seen) == 5
+
+
+def base(code="out[i] = x[i] + 1", dtype=np.float32, domain="0<=i<n", **options):
+    return make(f"{{[i]: {domain}}}", code, {"x": dtype}, **options)
+
+
+def scaled(number):
+    unit = base("out[i] = x[i]")
+    entry = unit.default_entrypoint
+    changed = [insn.copy(expression=insn.expression * number) for insn in entry.instructions]
+    return unit.with_kernel(entry.copy(instructions=changed))
+
+
+CHANGES = [
+    lambda: base(name="other"), lambda: base(dtype=np.float64), lambda: base(domain="0<=i<=n"),
+    *(lambda code=code: base(f"out[i] = {code}") for code in ("x[i] + 2", "x[i] + 1.0", "x[i] * 1", "x$a[i] + 1")),
+    lambda: lp.assume(base(), "n mod 4 = 0"), lambda: lp.tag_inames(base(), "i:g.0"),
+    lambda: lp.tag_array_axes(base(), "x", "stride:2"), lambda: base().copy(target=lp.OpenCLTarget()),
+    # To pymbolic, a product with one of these numbers is equal to those with the others.
+    *(lambda number=number: scaled(number) for number in (2, 2.0, np.float32(2), np.float64(2), np.int64(2))),
+]  # fmt: skip
+
+
+def test_everything_changes_the_key():
+    assert kernel_key(base()) == kernel_key(base()) == kernel_key(fresh(base()))
+    keys = {kernel_key(change()) for change in CHANGES} | {kernel_key(base()), kernel_key(base(), "options")}
+    assert len(keys) == len(CHANGES) + 2
 
 
 def test_what_a_kernel_is_counted_by_is_part_of_its_key(path):
@@ -101,94 +162,8 @@ def test_what_a_kernel_is_counted_by_is_part_of_its_key(path):
             assert [touched("i"), touched("2*i")] == [64, 96]
 
 
-def test_types_of_numbers_are_part_of_the_key():
-    from pymbolic import var
-
-    keys = set()
-    for number in (2, 2.0, np.float32(2), np.float64(2), np.int64(2)):
-        unit = pointwise("x[i]")
-        entry = unit.default_entrypoint
-        changed = [insn.copy(expression=insn.expression * number) for insn in entry.instructions]
-        keys.add(kernel_key(unit.with_kernel(entry.copy(instructions=changed)), ""))
-    assert len(keys) == 5
-    assert var("x") * 2 == var("x") * np.float32(2)  # to pymbolic they are equal
-
-
-def test_another_version_counts_anew(path, monkeypatch):
-    kernel = pointwise("x[i] + y[i]")
-    with using_store(path):
-        count_features(extract_scop(fresh(kernel)))
-    assert not extracted(kernel, path, monkeypatch)
-    monkeypatch.setattr(kept_module, "counting_version", lambda: "another")
-    assert extracted(kernel, path, monkeypatch)
-    with using_store(Store(path)):
-        assert kept_module.kept_counts(extract_scop(kernel)) == {}
-
-
-def test_the_version_follows_the_sources(tmp_path, monkeypatch):
-    own = counting_version.__wrapped__()
-    features, ground = tmp_path / "features", tmp_path / "isl.py"
-    shutil.copytree(Path(kept_module.__file__).parent, features, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(perflex.isl.__file__, ground)
-    monkeypatch.setattr(kept_module, "__file__", str(features / "kept.py"))
-    monkeypatch.setattr(perflex.isl, "__file__", str(ground))
-    assert counting_version.__wrapped__() == own
-    seen = [own]
-    for source in (features / "report.py", features / "counting" / "counts.py", features / "gpu" / "waves.py", ground):
-        source.write_text(source.read_text() + "\n")
-        seen.append(counting_version.__wrapped__())
-    # Two files of one name change places.
-    one, two = features / "gpu" / "__init__.py", features / "cpu" / "__init__.py"
-    texts = one.read_text(), two.read_text()
-    two.write_text(texts[0])
-    one.write_text(texts[1])
-    seen.append(counting_version.__wrapped__())
-    assert len(set(seen)) == len(seen) == 6
-
-
-def test_old_versions_are_forgotten(path, monkeypatch):
-    kernel = pointwise("x[i] + y[i]")
-    for number in range(12):
-        monkeypatch.setattr(kept_module, "counting_version", lambda number=number: f"version {number}")
-        with using_store(Store(path)):
-            count_features(extract_scop(fresh(kernel)), {"n": 64})
-    connection = sqlite3.connect(path)
-    kept = [(f"version {number}",) for number in range(4, 12)]
-    for table in ("versions", "kernels", "counts"):
-        found = set(connection.execute(f"SELECT version FROM {table}"))  # noqa: S608
-        assert sorted(found) == sorted(kept)
-    assert connection.execute("SELECT count(*) FROM scops").fetchall() == [(1,)]
-    connection.close()
-
-
-CHANGES = {
-    "name": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float32}, name="other"),
-    "type": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float64}),
-    "number": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 2", {"x": np.float32}),
-    "kind of number": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] + 1.0", {"x": np.float32}),
-    "operation": lambda: make("{[i]: 0<=i<n}", "out[i] = x[i] * 1", {"x": np.float32}),
-    "domain": lambda: make("{[i]: 0<=i<=n}", "out[i] = x[i] + 1", {"x": np.float32}),
-    "tag": lambda: make("{[i]: 0<=i<n}", "out[i] = x$a[i] + 1", {"x": np.float32}),
-    "assumption": lambda: lp.assume(base(), "n mod 4 = 0"),
-    "axis": lambda: lp.tag_inames(base(), "i:g.0"),
-    "layout": lambda: lp.tag_array_axes(base(), "x", "stride:2"),
-    "target": lambda: base().copy(target=lp.OpenCLTarget()),
-}
-
-
-def base():
-    return make("{[i]: 0<=i<n}", "out[i] = x[i] + 1", {"x": np.float32})
-
-
-def test_everything_changes_the_key():
-    assert kernel_key(base()) == kernel_key(base()) == kernel_key(fresh(base()))
-    keys = {kernel_key(make_changed()) for make_changed in CHANGES.values()}
-    assert len(keys | {kernel_key(base())}) == len(CHANGES) + 1
-    assert kernel_key(base(), "options") != kernel_key(base())
-
-
 KEYS = """
-from perflex.features.kept import kernel_key
+from perflex.features.count_store import kernel_key
 from uipick import ALL_GENERATORS
 for generator in ALL_GENERATORS:
     arguments = next(a for a in generator.combinations({}) if generator.violated(a) is None)

@@ -60,7 +60,7 @@ def test_work_needs_no_footprint(monkeypatch):
     def refuse(*_):
         raise UnsupportedKernelError("no footprint")  # noqa: EM101
 
-    monkeypatch.setattr("perflex.features.counting.counts.ScopCounts.footprint_among", refuse)
+    monkeypatch.setattr("perflex.features.counting.scop_counts.ScopCounts.footprint_among", refuse)
     assert work_of(updated_rows(), {"n": 64}) == Work(items=64, operations=2 * 64 * 3)
     with pytest.raises(UnsupportedKernelError, match="no footprint"):
         distinct_bytes_of(updated_rows(), {"n": 64})

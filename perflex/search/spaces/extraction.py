@@ -264,7 +264,7 @@ class Work:
             return Row(cause=str(error.cause))
 
     def _counted(self, kernel: Any, sizes: Mapping[str, Any], target: Target | FeatureError) -> Row:
-        from perflex.features.kept import kernel_key
+        from perflex.features.count_store import kernel_key
         from perflex.features.report import uncounted
         from perflex.features.values import feature_values
 

@@ -14,7 +14,7 @@ from perflex.errors import CalibrationError, UnsupportedKernelError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from perflex.features.counting.counts import ScopCounts
+    from perflex.features.counting.scop_counts import ScopCounts
     from perflex.studies.evaluation.studies import Plan
     from uipick import MeasurementKernel
 
@@ -79,7 +79,7 @@ def distinct_bytes_of(kernel: Any, sizes: Mapping[str, int]) -> float:
 
 def _counts_at(kernel: Any, sizes: Mapping[str, int]) -> tuple[ScopCounts, Mapping[str, Any]]:
     """Return a kernel's counts, and its sizes after checks."""
-    from perflex.features.counting.counts import counts_of
+    from perflex.features.counting.scop_counts import counts_of
     from perflex.features.from_loopy.extract import extract_scop
 
     scop = extract_scop(kernel, sizes)
