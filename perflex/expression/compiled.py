@@ -1,8 +1,5 @@
 """An expression tree with its values, its slopes, its symbols, and what each cost adds to its value.
 
-Slopes follow from the chain rule, node by node, in numbers. Functions are differentiated by their arguments only,
-whatever stands in these: a function of many parameters has dozens of them in an argument.
-
 Costs within overlaps add something each, too. An overlap's value is its costs, each times the derivative by it, as long
 as it is homogeneous of degree one in them (Euler's theorem); what is hidden adds nothing. `overlap`, which is not, has
 the same parts, scaled to add up, and so has `partial_overlap`, which falls a little as a hidden cost rises.
@@ -16,137 +13,17 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from perflex.expression.dual import Dual
 from perflex.expression.functions import FUNCTIONS
-from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, as_column, evaluate, names, walk
+from perflex.expression.tree import Call, Name, Node, Product, Sum, evaluate, names, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from perflex.expression.tree import Value
-
-    Rule = Callable[..., Any]
-    from collections.abc import Iterator
-
-# Functions that have a value for all numbers.
-_DEFINED_EVERYWHERE = frozenset({"exp", "tanh", "abs", "min", "max", "overlap"})
-# The value of a node, and its derivatives by the parameters below it.
-Slopes = tuple[Any, dict[str, Any]]
-# Derivatives by each argument, of the result and the arguments.
-_RULES: Mapping[np.ufunc, tuple[Rule, ...]] = {
-    np.add: (lambda _r, _x, _y: 1.0, lambda _r, _x, _y: 1.0),
-    np.subtract: (lambda _r, _x, _y: 1.0, lambda _r, _x, _y: -1.0),
-    np.multiply: (lambda _r, _x, y: y, lambda _r, x, _y: x),
-    np.true_divide: (lambda _r, _x, y: 1.0 / y, lambda r, _x, y: -r / y),
-    np.power: (lambda _r, x, y: y * x ** (y - 1.0), lambda r, x, _y: r * np.log(x)),
-    # Where both are equal, the mean of the slopes on either side.
-    np.maximum: (lambda _r, x, y: np.heaviside(x - y, 0.5), lambda _r, x, y: np.heaviside(y - x, 0.5)),
-    np.minimum: (lambda _r, x, y: np.heaviside(y - x, 0.5), lambda _r, x, y: np.heaviside(x - y, 0.5)),
-    np.negative: (lambda _r, _x: -1.0,),
-    np.absolute: (lambda _r, x: np.sign(x),),
-    np.exp: (lambda r, _x: r,),
-    np.log: (lambda _r, x: 1.0 / x,),
-    np.sqrt: (lambda r, _x: 0.5 / r,),
-    np.tanh: (lambda r, _x: 1.0 - r**2,),
-}
-
-
-class Dual(NDArrayOperatorsMixin):
-    """A value and its derivatives by name, for formulas that are written in numpy's functions and operators.
-
-    A function without a derivative here is a TypeError; comparisons for equality give plain truth values.
-    """
-
-    __slots__ = ("slopes", "value")
-
-    def __init__(self, value: Any, slopes: Mapping[Any, Any]) -> None:
-        self.value = value
-        self.slopes = slopes
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Apply a function of numpy; called by numpy."""
-        plain = [given.value if isinstance(given, Dual) else given for given in inputs]
-        if ufunc is np.equal:
-            return ufunc(*plain)
-        if method != "__call__" or options or ufunc not in _RULES:
-            return NotImplemented
-        result = ufunc(*plain)
-        slopes: dict[Any, Any] = {}
-        for given, rule in zip(inputs, _RULES[ufunc], strict=True):
-            if isinstance(given, Dual):
-                factor = rule(result, *plain)
-                for name, slope in given.slopes.items():
-                    part = factor * slope
-                    slopes[name] = slopes[name] + part if name in slopes else part
-        return Dual(result, slopes)
-
-
-def gradient(node: Node, values: Mapping[str, Value]) -> Slopes:
-    """Return the value of a tree, and its derivatives by the parameters in it; arrays broadcast."""
-    match node:
-        case Number():
-            return np.float64(node.value), {}
-        case Name():
-            value = np.asarray(values[node.identifier], dtype=np.float64)[()]
-            return value, {node.identifier: 1.0} if node.is_parameter else {}
-        case Sum():
-            terms = [(sign, *gradient(term, values)) for sign, term in node.terms]
-            total = sum((sign * value for sign, value, _ in terms), start=np.float64(0))
-            return total, _combined([(float(sign), slopes) for sign, _, slopes in terms])
-        case Product():
-            return _of_product([(exponent, *gradient(factor, values)) for exponent, factor in node.factors])
-        case Power():
-            return _of_power(gradient(node.base, values), gradient(node.exponent, values))
-        case Call():
-            return _of_call(node.function, [gradient(argument, values) for argument in node.arguments])
-        case _:
-            msg = f"no derivative is defined for {type(node).__name__}"
-            raise TypeError(msg)
-
-
-def _combined(parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the sum of derivatives, each times its factor."""
-    total: dict[str, Any] = {}
-    for factor, slopes in parts:
-        for name, slope in slopes.items():
-            total[name] = total[name] + factor * slope if name in total else factor * slope
-    return total
-
-
-def _of_product(factors: Sequence[tuple[int, Any, dict[str, Any]]]) -> Slopes:
-    """Return the value and the derivatives of a product of factors and divisors."""
-    product: Any = np.float64(1)
-    total: dict[str, Any] = {}
-    for exponent, value, slopes in factors:
-        outer = value if exponent > 0 else 1 / value
-        inner = product if exponent > 0 else -product / value**2
-        total = _combined([(outer, total), (inner, slopes)])
-        product = product * outer
-    return product, total
-
-
-def _of_power(base: Slopes, exponent: Slopes) -> Slopes:
-    """Return the value and the derivatives of a power."""
-    (value, slopes), (raised, bends) = base, exponent
-    power = value**raised
-    parts: list[tuple[Any, Mapping[str, Any]]] = []
-    if slopes:
-        parts.append((raised * value ** (raised - 1), slopes))
-    if bends:
-        parts.append((power * np.log(value), bends))
-    return power, _combined(parts)
-
-
-def _of_call(function: str, arguments: Sequence[Slopes]) -> Slopes:
-    """Return the value and the derivatives of a function of model strings."""
-    given = [Dual(value, {place: 1.0}) if slopes else value for place, (value, slopes) in enumerate(arguments)]
-    called = FUNCTIONS[function].numeric(*given)
-    if not isinstance(called, Dual):
-        return called, {}
-    return called.value, _combined([(slope, arguments[place][1]) for place, slope in called.slopes.items()])
 
 
 @dataclass(frozen=True)
@@ -176,57 +53,19 @@ class CompiledExpression:
 
         return real_expression(self.tree, self.symbols)
 
-    @cached_property
-    def _real(self) -> Node:
-        # Sympy cancels exactly, which numbers do not; most expressions show without it that nothing can cancel.
-        if any(map(_may_be_undefined, walk(self.tree))):
-            _ = self.symbolic
-        return self.tree
-
     def value(self, values: Mapping[str, Any]) -> Any:
-        """Return the expression's value; a ModelSyntaxError where it simplifies to what is no real number."""
-        return evaluate(self._real, values)
+        """Return the expression's value; nan or infinite where it is undefined."""
+        return evaluate(self.tree, values)
 
     def derivatives(self, values: Mapping[str, Any], rows: int) -> NDArray[np.float64]:
         """Return the Jacobian, shape ``(rows, len(parameters))``."""
+        seeds = {name: Dual(np.asarray(values[name], dtype=np.float64)[()], {name: 1.0}) for name in self.parameters}
+        found: Any = evaluate(self.tree, {**values, **seeds})
+        slopes = found.slopes if isinstance(found, Dual) else {}
         jacobian = np.empty((rows, len(self.parameters)))
-        with np.errstate(all="ignore"):
-            _, slopes = gradient(self.tree, values)
-            for index, name in enumerate(self.parameters):
-                jacobian[:, index] = as_column(slopes.get(name, 0.0), rows)
+        for index, name in enumerate(self.parameters):
+            jacobian[:, index] = slopes.get(name, 0.0)
         return jacobian
-
-
-def _may_be_undefined(node: Node) -> bool:
-    """Return whether a node divides by, or takes a power or logarithm of, what might simplify to zero or below."""
-    match node:
-        case Product():
-            return any(exponent < 0 and not _is_positive(factor) for exponent, factor in node.factors)
-        case Power(exponent=Number(value=value)) if value >= 0 and value.is_integer():
-            return False
-        case Power():
-            return not _is_positive(node.base)
-        case Call():
-            return node.function not in _DEFINED_EVERYWHERE and not all(map(_is_positive, node.arguments))
-        case _:
-            return False
-
-
-def _is_positive(node: Node) -> bool:
-    """Return whether a node is made of names and positive numbers in such a way that nothing cancels."""
-    match node:
-        case Number():
-            return node.value > 0
-        case Name():
-            return True
-        case Sum():
-            return all(sign > 0 and _is_positive(term) for sign, term in node.terms)
-        case Product():
-            return all(_is_positive(factor) for _, factor in node.factors)
-        case Power():
-            return _is_positive(node.base)
-        case _:
-            return False
 
 
 def contributions(node: Node, values: Mapping[str, Value]) -> Iterator[tuple[int, Node, Value]]:

@@ -94,8 +94,7 @@ class Function:
     """One function of model strings: how it is called, and its value on numbers (arrays) and on sympy expressions.
 
     It takes so many `arguments`, or with None `least` or more. `shapes` are the roles of its last arguments where it
-    lets costs overlap, and `after_costs` says how many arguments follow the costs; None where nothing is hidden. An
-    argument appears `copies` times in the written-out function, which bounds the size of written-out models.
+    lets costs overlap, and `after_costs` says how many arguments follow the costs; None where nothing is hidden.
     """
 
     signature: str
@@ -103,7 +102,6 @@ class Function:
     numeric: Callable[..., Any]
     symbolic: Callable[..., Any]
     smooth: bool = True
-    copies: int = 1
     least: int = 2
     shapes: tuple[ShapeRole, ...] = ()
     costs_at_least_zero: bool = False
@@ -147,7 +145,6 @@ FUNCTIONS: dict[str, Function] = {
         None,
         partial(smooth_maximum, **_OF_NUMBERS),
         partial(smooth_maximum, **_OF_SYMBOLS),
-        copies=8,
         least=3,
         shapes=(SHARPNESS,),
         costs_at_least_zero=True,
@@ -158,7 +155,6 @@ FUNCTIONS: dict[str, Function] = {
         3,
         partial(overlap, tanh=np.tanh, is_zero=_is_zero),
         partial(overlap, tanh=_sympy("tanh"), is_zero=_held("is_zero")),
-        copies=6,
         shapes=(EDGE,),
         after_costs=1,
     ),
@@ -167,7 +163,6 @@ FUNCTIONS: dict[str, Function] = {
         4,
         partial(partial_overlap, tanh=np.tanh),
         partial(partial_overlap, tanh=_sympy("tanh")),
-        copies=10,
         shapes=(STEEPNESS, HIDDEN),
         after_costs=2,
     ),

@@ -70,9 +70,8 @@ class Model:
 
     def __post_init__(self) -> None:
         tree = parse_expression(self.expression)
-        first = tokenize(self.output_feature)[0]
-        whole = first.text == self.output_feature
-        if not (whole and first.text.startswith("f_") and len(first.text) > 2):
+        text = self.output_feature
+        if [token.text for token in tokenize(text)] != [text] or not text.startswith("f_") or text == "f_":
             msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
             raise ModelSyntaxError(msg, text=self.output_feature, position=0)
         # Fills the cached property past the frozen dataclass, so that the string is parsed once.

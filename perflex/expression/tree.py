@@ -7,14 +7,15 @@ their members side by side, so a tree is never deeper than the string's parenthe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.expression.dual import Dual, combined
 from perflex.expression.functions import FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,40 +121,69 @@ def names(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n.identifier for n in walk(node) if isinstance(n, Name)))
 
 
-def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
-    """Return the value of a tree at values of its features and parameters; what is undefined becomes nan or inf."""
+def evaluate(node: Node, values: Mapping[str, Any]) -> Any:
+    """Return the value of a tree at values of its features and parameters; what is undefined becomes nan or inf.
+
+    Where some values are `Dual`, so is what depends on them.
+    """
     with np.errstate(all="ignore"):
         return _evaluate(node, values)
 
 
-def _evaluate(node: Node, values: Mapping[str, Value]) -> Value:
+def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
     match node:
         case Number():
             # Numpy's number: dividing by zero gives inf, where Python's float raises.
             return np.float64(node.value)
         case Name():
+            value = values[node.identifier]
             # Arrays of integers do not take negative powers; Python floats raise where numpy gives inf.
-            return np.asarray(values[node.identifier], dtype=np.float64)[()]
+            return value if isinstance(value, Dual) else np.asarray(value, dtype=np.float64)[()]
         case Sum():
-            total: Value = np.float64(0)
-            for sign, term in node.terms:
-                total = total + sign * _evaluate(term, values)
-            return total
+            terms = [(sign, _evaluate(term, values)) for sign, term in node.terms]
+            total = sum((sign * _plain(value) for sign, value in terms), start=np.float64(0))
+            return _with_slopes(total, terms)
         case Product():
-            product: Value = np.float64(1)
-            for exponent, factor in node.factors:
-                value = _evaluate(factor, values)
-                product = product * value if exponent > 0 else product / value
-            return product
+            return _product([(exponent, _evaluate(factor, values)) for exponent, factor in node.factors])
         case Power():
-            power: Value = _evaluate(node.base, values) ** _evaluate(node.exponent, values)
-            return power
+            return _evaluate(node.base, values) ** _evaluate(node.exponent, values)
         case Call():
-            called: Value = FUNCTIONS[node.function].numeric(*(_evaluate(a, values) for a in node.arguments))
-            return called
+            return _called(node.function, [_evaluate(argument, values) for argument in node.arguments])
         case _:
             msg = f"no value is defined for {type(node).__name__}"
             raise TypeError(msg)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Dual) else value
+
+
+def _with_slopes(value: Any, parts: Sequence[tuple[Any, Any]]) -> Any:
+    """Return a value that depends on others with these factors."""
+    slopes = combined([(factor, part.slopes) for factor, part in parts if isinstance(part, Dual)])
+    return Dual(value, slopes) if slopes else value
+
+
+def _product(factors: Sequence[tuple[int, Any]]) -> Any:
+    product: Any = np.float64(1)
+    parts: list[tuple[Any, Dual]] = []
+    for exponent, factor in factors:
+        value = _plain(factor)
+        if parts:
+            parts = [(before * value if exponent > 0 else before / value, part) for before, part in parts]
+        if isinstance(factor, Dual):
+            parts.append((product if exponent > 0 else -product / value**2, factor))
+        product = product * value if exponent > 0 else product / value
+    return _with_slopes(product, parts)
+
+
+def _called(name: str, arguments: Sequence[Any]) -> Any:
+    # By its arguments alone, whatever stands in these: dozens of parameters may.
+    seeds = [Dual(each.value, {place: 1.0}) if isinstance(each, Dual) else each for place, each in enumerate(arguments)]
+    found = FUNCTIONS[name].numeric(*seeds)
+    if not isinstance(found, Dual):
+        return found
+    return _with_slopes(found.value, [(slope, arguments[place]) for place, slope in found.slopes.items()])
 
 
 def as_column(value: Value, rows: int) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ import importlib
 import io
 import itertools
 import json
+import math
 import os
 import re
 import sys
@@ -401,7 +402,13 @@ def record(path: Path, names: list[str]) -> None:
     path.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
-def compare(first: Path, second: Path, most: int) -> int:
+def alike(left: Any, right: Any, within: float) -> bool:
+    """Whether two values are equal, or numbers that differ by no more than a share."""
+    both = isinstance(left, float) and isinstance(right, float)
+    return repr(left) == repr(right) or (both and math.isclose(left, right, rel_tol=within))
+
+
+def compare(first: Path, second: Path, most: int, within: float) -> int:
     """Print what differs, and return the number of values that do."""
     one, two = (json.loads(path.read_text(encoding="utf-8")) for path in (first, second))
     for name in sorted(one.keys() ^ two.keys()):
@@ -409,7 +416,7 @@ def compare(first: Path, second: Path, most: int) -> int:
     equal = different = 0
     for name in (name for name in one if name in two):
         left, right = dict(leaves(one[name])), dict(leaves(two[name]))
-        same = {where for where in left if where in right and repr(left[where]) == repr(right[where])}
+        same = {where for where in left if where in right and alike(left[where], right[where], within)}
         other = [where for where in dict.fromkeys([*left, *right]) if where not in same]
         for where in other[: max(0, most - different)]:
             print(f"{name} > {where}\n    {left.get(where, 'not there')!r}\n    {right.get(where, 'not there')!r}")
@@ -425,11 +432,12 @@ def main() -> int:
     parser.add_argument("files", type=Path, nargs="+", help="the file to write, or the two to compare")
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"sections: {', '.join(SECTIONS)}")
     parser.add_argument("--most", type=int, default=200, help="print so many differences")
+    parser.add_argument("--within", type=float, default=0.0, help="numbers may differ by this share, e.g. 1e-9")
     given = parser.parse_args()
     if len(given.files) != (1 if given.what == "record" else 2):
         parser.error("record takes one file, compare two")
     if given.what == "compare":
-        return 1 if compare(*given.files, given.most) else 0
+        return 1 if compare(*given.files, given.most, given.within) else 0
     names = [name.strip() for name in given.only.split(",")]
     if unknown := [name for name in names if name not in SECTIONS]:
         parser.error(f"there is no section {unknown[0]}; there are {', '.join(SECTIONS)}")

@@ -133,17 +133,15 @@ def test_results_that_are_no_numbers_are_errors(expression):
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.0})
 
 
-# What the last one divides by vanishes in exact arithmetic only, not in doubles.
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "p_a / (f_x - f_x)", "p_a * log(f_x - f_x - 1)", "log(f_x - f_x) + p_a", "(p_a - p_a) ** -1",
-        "1 / (0 * f_x) + p_a", "sqrt(f_x - f_x - 1) * p_a", "p_a / (f_x - f_x / 3 - f_x / 3 - f_x / 3)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("expression", [
+    "p_a / (f_x - f_x)", "p_a * log(f_x - f_x - 1)", "log(f_x - f_x) + p_a", "(p_a - p_a) ** -1",
+    "1 / (0 * f_x) + p_a", "sqrt(f_x - f_x - 1) * p_a",
+])  # fmt: skip
 def test_expressions_that_simplify_to_nonsense(expression):
-    with pytest.raises(ModelSyntaxError, match="no real number"):
+    with pytest.raises(PerflexError, match="no finite number"):
         Model(OUTPUT, expression).evaluate({"p_a": 1.0}, {"f_x": 0.7})
+    with pytest.raises(ModelSyntaxError, match="no real number"):
+        _ = Model(OUTPUT, expression).symbolic
 
 
 def test_values_and_slopes_need_no_sympy():

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflex import FeatureTable, Model, fit_model
-from perflex.expression.compiled import CompiledExpression, Dual
+from perflex.expression.compiled import CompiledExpression
+from perflex.expression.dual import Dual
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import evaluate
 
