@@ -9,10 +9,12 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counting.scop_counts import ScopCounts, counts_of
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty, certainty_of_statement
 from perflex.features.families.code import CodeFeature, examples_for
 from perflex.features.families.launches import LaunchFeature
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from perflex.features.counting.scop_counts import AccessCounts, Footprint
     from perflex.features.families.feature import Feature
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.families.memory import AccessPattern
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -84,8 +86,7 @@ class CountedFeatures(list[CountedFeature]):
 # A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
 # Accesses of a remark, and costs that a model misses, that are shown.
-_LISTED = 4
-_MISSED = 12
+_LISTED, _MISSED = 4, 12
 _RELATIONS = {"=": "", "<=": "at most ", ">=": "at least ", "~": "about "}
 
 
@@ -119,15 +120,25 @@ def count_features(
     """
     scop, target = extract_scop(kernel, sizes), resolve_target(sub_group_size)
     checked = None if sizes is None else scop.checked(sizes)
-    identifiers = list(identifiers)
-    chosen = list(identifiers) or _contained(scop)
-    if not identifiers and checked is not None:
-        on_gpu = target.machine is not None and target.machine.kind == "gpu"
-        chosen += [*(RESIDENCY_FEATURES if on_gpu else ()), *_of_code(scop, checked, target)]
-    counter = _Counter(scop, checked, target)
-    counted = CountedFeatures(counter.count(parse_feature(identifier)) for identifier in chosen)
+    chosen = list(identifiers) or _contained(scop, checked, target)
+    counted = CountedFeatures(_counted(parse_feature(identifier), scop, checked, target) for identifier in chosen)
     counts_of(scop).keep()
     return counted
+
+
+def _contained(scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> list[str]:
+    """Return all features that a kernel has, and at given sizes those of the machine and of the code that is known."""
+    accesses = [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
+    # An inventory is that of the family: any identifier of it will do to ask.
+    operations, chains, launches, footprints = (
+        parse_feature(one).inventory(scop)
+        for one in ("f_op_float32_add", "f_chain_float32_add", "f_thread_groups", "f_mem_footprint")
+    )
+    found = [*operations, *chains, *accesses, *launches, *footprints]
+    if sizes is not None:
+        found += RESIDENCY_FEATURES if target.machine is not None and target.machine.kind == "gpu" else ()
+        found += _of_code(scop, sizes, target)
+    return list(dict.fromkeys(found))
 
 
 def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
@@ -141,18 +152,8 @@ def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
         else:
             found.append(identifier)
     if refused:
-        warnings.warn(refused, PerflexWarning, stacklevel=3)
+        warnings.warn(refused, PerflexWarning, stacklevel=4)
     return found
-
-
-def _contained(scop: Scop) -> list[str]:
-    # An inventory is that of the family: any identifier of it will do to ask.
-    found = parse_feature("f_op_float32_add").inventory(scop)
-    found += parse_feature("f_chain_float32_add").inventory(scop)
-    found += [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
-    found += parse_feature("f_thread_groups").inventory(scop)
-    found += parse_feature("f_mem_footprint").inventory(scop)
-    return list(dict.fromkeys(found))
 
 
 def access_identifier(item: AccessCounts) -> str:
@@ -161,96 +162,54 @@ def access_identifier(item: AccessCounts) -> str:
     parts = [f"array:{item.array.name}"] if None in (*item.local_strides, *item.group_strides) else []
     parts += [f"tag:{item.access.tag}"] if item.access.tag else []
     parts += [item.array.space, item.array.dtype, item.access.direction]
-    for name, strides in (("lstrides", item.local_strides), ("gstrides", item.group_strides)):
-        # On chip, where a work-group stands does not matter.
-        if name == "gstrides" and item.array.space != "global":
-            continue
-        entries = [
-            f"{axis}:{text}"
-            for axis, stride in enumerate(strides)
-            if stride is not None and _PRODUCT.fullmatch(text := str(stride).replace(" ", ""))
-        ]
+    # On chip, where a work-group stands does not matter.
+    for name in ("local", "group") if item.array.space == "global" else ("local",):
+        texts = [str(stride).replace(" ", "") for stride in getattr(item, f"{name}_strides")]
+        entries = [f"{axis}:{text}" for axis, text in enumerate(texts) if text != "None" and _PRODUCT.fullmatch(text)]
         if entries:
-            parts.append(f"{name}:{{{';'.join(entries)}}}")
+            parts.append(f"{name[0]}strides:{{{';'.join(entries)}}}")
     return "_".join(["f_mem_access", *parts])
 
 
-@dataclass(frozen=True)
-class _Counter:
-    scop: Scop
-    sizes: Mapping[str, Any] | None
-    target: Target
-
-    @property
-    def counts(self) -> ScopCounts:
-        return counts_of(self.scop)
-
-    def count(self, feature: Feature) -> CountedFeature:
-        if isinstance(feature, OperationFeature):
-            return self._operation(feature)
-        if isinstance(feature, MemoryAccessFeature):
-            return self._accesses(feature)
-        if isinstance(feature, FootprintFeature):
-            return self._footprint(feature)
-        if isinstance(feature, LaunchFeature):
-            return self._launch(feature)
-        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
-        what, certainty = "computed at given sizes", Certainty()
-        if isinstance(feature, ChainFeature):
-            what = "longest chain, at the given sizes"
-            for statement in feature.statements(self.scop):
-                certainty = certainty | certainty_of_statement(statement)
-        if isinstance(feature, CodeFeature):
-            what, certainty = "read from the machine code, at the given sizes", Certainty(estimated=True)
-        return CountedFeature(feature.identifier, value, what, feature.unit, certainty)
-
-    def _value(self, symbolic: QuasiPolynomial) -> float | None:
-        return None if self.sizes is None else float(symbolic.evaluate(self.sizes))
-
-    def _footprint(self, feature: FootprintFeature) -> CountedFeature:
-        touched = feature.footprint(self.scop, {} if self.sizes is None else self.sizes)
-        elements, certain = touched.elements, touched.elements_certainty
-        note = _reuse(touched, self.sizes)
-        if self.sizes is not None and note:
-            note += f", {_RELATIONS[certain.relation]}{_bytes_text(float(touched.bytes.evaluate(self.sizes)))}"
-        return CountedFeature(feature.identifier, self._value(elements), str(elements), feature.unit, certain, note)
-
-    def _operation(self, feature: OperationFeature) -> CountedFeature:
-        total = self.counts.operation_total(feature.kind, feature.dtype, self.target.sub_group_size)
-        certainty = self.counts.operation_certainty.get((feature.kind, feature.dtype), Certainty())
-        return CountedFeature(feature.identifier, self._value(total), str(total), feature.unit, certainty)
-
-    def _accesses(self, feature: MemoryAccessFeature) -> CountedFeature:
-        selected = feature.selected(self.scop, {} if self.sizes is None else self.sizes)
-        total = self.counts.access_total(selected, self.target.sub_group_size)
-        certainty = Certainty()
-        for item in selected:
-            certainty = certainty | item.certainty
+def _counted(feature: Feature, scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> CountedFeature:
+    counts, at = counts_of(scop), {} if sizes is None else sizes
+    count, expression, unit, certainty, note = None, "computed at given sizes", feature.unit, Certainty(), ""
+    if isinstance(feature, OperationFeature):
+        count = feature.count(scop, target.sub_group_size)
+        certainty = counts.operation_certainty.get((feature.kind, feature.dtype), certainty)
+    elif isinstance(feature, MemoryAccessFeature):
+        selected = feature.selected(scop, at)
+        count = counts.access_total(selected, target.sub_group_size)
+        certainty = reduce(or_, (item.certainty for item in selected), certainty)
         granularities = {"sub-group" if item.per_sub_group else "work-item" for item in selected}
-        unit = f"access per {granularities.pop()}" if len(granularities) == 1 else "access"
-        return CountedFeature(
-            feature.identifier,
-            self._value(total),
-            str(total),
-            unit,
-            certainty,
-            access_notes(self.counts, selected, self.sizes),
-        )
+        unit += f" per {granularities.pop()}" if len(granularities) == 1 else ""
+        note = _access_notes(selected, sizes)
+    elif isinstance(feature, FootprintFeature):
+        touched = feature.footprint(scop, at)
+        count, certainty, note = touched.elements, touched.elements_certainty, _reuse(touched, sizes)
+        if sizes is not None and note:
+            note += f", {_RELATIONS[certainty.relation]}{_bytes_text(float(touched.bytes.evaluate(sizes)))}"
+    elif isinstance(feature, LaunchFeature):
+        count, expression = feature.count(scop, target.sub_group_size), "mean over the work-groups"
+        certainty = Certainty(stated=any(one.stated for one in scop.barriers if one.kind == feature.barrier))
+    elif isinstance(feature, ChainFeature):
+        expression = "longest chain, at the given sizes"
+        certainty = reduce(or_, map(certainty_of_statement, feature.statements(scop)), certainty)
+    elif isinstance(feature, CodeFeature):
+        expression, certainty = "read from the machine code, at the given sizes", Certainty(estimated=True)
+    value = None if sizes is None else float(feature.value(scop, sizes, target))
+    return CountedFeature(feature.identifier, value, expression if count is None else str(count), unit, certainty, note)
 
-    def _launch(self, feature: LaunchFeature) -> CountedFeature:
-        value = None if self.sizes is None else float(feature.value(self.scop, self.sizes, self.target))
-        count = feature.count(self.scop, self.target.sub_group_size)
-        symbolic = "mean over the work-groups" if count is None else str(count)
-        certainty = Certainty(stated=any(one.stated for one in self.scop.barriers if one.kind == feature.barrier))
-        return CountedFeature(feature.identifier, value, symbolic, feature.unit, certainty)
 
-
-def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:
+def _access_notes(selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:
     """Return the accesses as written, those with the same remark together."""
     texts: dict[tuple[str, str], dict[str, None]] = {}
     for item in selected:
-        reuse = _reuse(counts.footprint_among((item,)), sizes) if item.array.space == "global" else ""
-        texts.setdefault((reuse, _missing(item)), {})[item.access.text] = None
+        reuse = _reuse(item.owner.footprint_among((item,)), sizes) if item.array.space == "global" else ""
+        axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
+        axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
+        missing = f", not affine in {', '.join(axes)}" if axes else ""
+        texts.setdefault((reuse, missing), {})[item.access.text] = None
     notes = []
     for (reuse, missing), distinct in texts.items():
         shown = list(distinct)[:_LISTED]
@@ -259,12 +218,6 @@ def access_notes(counts: ScopCounts, selected: Sequence[AccessCounts], sizes: Ma
         each = " each" if len(distinct) > 1 else ""
         notes.append("; ".join(shown) + (f", {reuse}{each}" if reuse else "") + missing)
     return "; ".join(notes)
-
-
-def _missing(item: AccessCounts) -> str:
-    axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
-    axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
-    return f", not affine in {', '.join(axes)}" if axes else ""
 
 
 def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
@@ -286,57 +239,42 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     A model that has features for loads from global memory means to account for all of them, one that has none leaves
     them out on purpose; likewise for each address space and direction, and each element type's operations.
     """
-    scop = extract_scop(kernel, sizes)
-    parsed = [parse_feature(name) for name in features]
-    memory = [feature for feature in parsed if isinstance(feature, (MemoryAccessFeature, FootprintFeature))]
-    operations = [feature for feature in parsed if isinstance(feature, OperationFeature)]
-    instructions = [feature for feature in parsed if isinstance(feature, InstructionFeature)]
-    return _accesses(scop, memory, instructions, sizes) + _operations(scop, operations, instructions)
+    scop, parsed = extract_scop(kernel, sizes), [parse_feature(name) for name in features]
+    patterns = [one.pattern for one in parsed if isinstance(one, MemoryAccessFeature | FootprintFeature)]
+    counted = {(one.dtype, one.kind) for one in parsed if isinstance(one, OperationFeature)}
+    instructions = [one for one in parsed if isinstance(one, InstructionFeature)]
+
+    def executed(kind: str) -> bool:
+        return any(one.counts_class(kind) for one in instructions)
+
+    missed = [
+        describe_access(item)
+        for item in counts_of(scop).accesses
+        if not executed(f"ldst_{item.array.space}") and _is_missed(item, patterns, sizes)
+    ]
+    found = {(operation.dtype, operation.kind) for statement in scop.statements for operation in statement.operations}
+    dtypes = {dtype for dtype, _ in counted}
+    missed += [
+        f"f_op_{dtype}_{kind}"
+        for dtype, kind in sorted(found - counted)
+        if dtype in dtypes and not executed(instruction_class(dtype))
+    ]
+    return list(dict.fromkeys(missed))
+
+
+def _is_missed(item: AccessCounts, patterns: Sequence[AccessPattern], sizes: Mapping[str, Any]) -> bool:
+    """Return whether patterns are meant for accesses such as this one, but none fits it."""
+    space, direction = item.array.space, item.access.direction
+    # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
+    spaces = {space, None} if space == "global" else {space}
+    meant = any(pattern.space in spaces and pattern.direction in {None, direction} for pattern in patterns)
+    return meant and not any(pattern.fits(item, sizes) for pattern in patterns)
 
 
 def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
     """Warn of what `uncounted` finds; arguments as there, the kernel may also be a measurement kernel."""
     missed = uncounted(features, kernel, sizes)
     if missed:
-        shown = "; ".join(missed[:_MISSED])
         name = extract_scop(kernel, sizes).name
-        msg = f"{name}: the model has no feature for {shown}; the prediction leaves it out"
+        msg = f"{name}: the model has no feature for {'; '.join(missed[:_MISSED])}; the prediction leaves it out"
         warnings.warn(msg, PerflexWarning, stacklevel=4)
-
-
-def _accesses(
-    scop: Scop,
-    features: Sequence[MemoryAccessFeature | FootprintFeature],
-    instructions: Sequence[InstructionFeature],
-    sizes: Mapping[str, Any],
-) -> list[str]:
-    patterns = [feature.pattern for feature in features]
-    missed = []
-    for item in counts_of(scop).accesses:
-        if any(feature.counts_class(f"ldst_{item.array.space}") for feature in instructions):
-            continue
-        related = [
-            pattern
-            for pattern in patterns
-            if pattern.space in {None, item.array.space} and pattern.direction in {None, item.access.direction}
-        ]
-        # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
-        on_chip = item.array.space != "global"
-        if on_chip and not any(pattern.space == item.array.space for pattern in related):
-            continue
-        if related and not any(pattern.fits(item, sizes) for pattern in patterns):
-            missed.append(describe_access(item))
-    return list(dict.fromkeys(missed))
-
-
-def _operations(
-    scop: Scop, features: Sequence[OperationFeature], instructions: Sequence[InstructionFeature]
-) -> list[str]:
-    dtypes = {feature.dtype for feature in features}
-    counted = {(feature.dtype, feature.kind) for feature in features}
-    found = {(operation.dtype, operation.kind) for statement in scop.statements for operation in statement.operations}
-    return [
-        f"f_op_{dtype}_{kind}"
-        for dtype, kind in sorted(found - counted)
-        if dtype in dtypes and not any(feature.counts_class(instruction_class(dtype)) for feature in instructions)
-    ]

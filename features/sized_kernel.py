@@ -52,6 +52,19 @@ class SizedKernel:
         return getattr(self.kernel, "translation_unit", self.kernel)
 
 
+def kernel_of(kernel: Any) -> Any:
+    """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
+    return getattr(kernel, "kernel", kernel)
+
+
+def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
+    # A measurement kernel; uipick is not imported to find that out.
+    if hasattr(kernel, "generator"):
+        return kernel.kernel, {**kernel.sizes, **sizes}
+    return kernel, sizes
+
+
 def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
     """Return measurement kernels and pairs ``(kernel, sizes)`` alike, each with a unique label."""
     if not kernels:

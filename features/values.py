@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from concurrent.futures import BrokenExecutor, CancelledError
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from os import cpu_count
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perflex.errors import ExecutorError, UnsupportedKernelError
+from perflex.errors import UnsupportedKernelError
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
 from perflex.store.store import current_store, using_store
+from perflex.workers import made_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from perflex.compiled.program import CompiledProgram
     from perflex.features import Amount, Feature
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.features.target import Target
     from perflex.machines.machine import Machine
     from perflex.machines.residency import Resources
     from perflex.progress import Progress
 
     _Task = tuple[Any, Mapping[str, Any], Target]
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
-def kernel_of(kernel: Any) -> Any:
-    """Return the loopy kernel (or Scop) of a measurement kernel, or the argument itself."""
-    return getattr(kernel, "kernel", kernel)
-
-
-def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
-    # A measurement kernel; uipick is not imported to find that out.
-    if hasattr(kernel, "generator"):
-        return kernel.kernel, {**kernel.sizes, **sizes}
-    return kernel, sizes
+# So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
+_PORTIONS = 12
 
 
 def kernel_feature_values(
@@ -115,17 +106,6 @@ def target_of(
     return resolve_target(sub_group_size, machine, otherwise=otherwise)
 
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-# So many portions of work for each core: few enough to be sent quickly, many enough to keep all workers busy.
-_PORTIONS = 12
-# What executors raise themselves, or what happens on the way to and from workers.
-EXECUTOR_FAULTS = (BrokenExecutor, CancelledError, PicklingError, RuntimeError, TypeError, AttributeError, ImportError)
-# What is said of things that cannot be sent; "local object" by Python 3.13.
-_NOT_SENT = ("pickle", "serializ", "local object")
-
-
 @dataclass(frozen=True)
 class CountedRow:
     """What was counted of one kernel at its sizes."""
@@ -148,33 +128,35 @@ def count_rows(
 ) -> list[CountedRow]:
     """Count features of kernels."""
     nothing = [None] * len(rows)
-    known = zip(resources or nothing, code or nothing, strict=True)
-    tasks = [
-        (row.kernel, dict(row.sizes), replace(target, resources=taken, code=programs))
-        for row, (taken, programs) in zip(rows, known, strict=True)
-    ]
-    if executor is None:
-        counted = []
-        for number, row in enumerate(rows):
-            if progress is not None:
-                progress(number, len(rows), f"counting {row.label}")
-            counted.append(_count(features, *tasks[number]))
-        return counted
+    known = zip(rows, resources or nothing, code or nothing, strict=True)
+    tasks = [(row.kernel, dict(row.sizes), replace(target, resources=taken, code=read)) for row, taken, read in known]
     # The rows of one kernel go to one worker, which then describes the kernel only once.
     by_kernel: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
         # By identity: comparing loopy kernels by value is slow.
-        by_kernel.setdefault(id(row.kernel), []).append(number)
+        by_kernel.setdefault(number if executor is None else id(row.kernel), []).append(number)
     groups = list(by_kernel.values())
 
-    def report(done: int) -> None:
+    def tell(done: int) -> None:
         if progress is not None:
             progress(sum(map(len, groups[:done])), len(rows), f"counting {rows[groups[done][0]].label}")
 
     items = [[tasks[number] for number in group] for group in groups]
-    found = in_workers(executor, partial(_count_kernels, features), items, report)
+    if executor is None:
+        found = []
+        for done, (task,) in enumerate(items):
+            tell(done)
+            found.append([_count(features, *task)])
+    else:
+        found = in_workers(executor, partial(_count_kernels, features), items, tell)
     by_number = dict(zip(chain(*groups), chain(*found), strict=True))
     return [by_number[number] for number in range(len(rows))]
+
+
+def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[_Task]], store: str) -> list[list[CountedRow]]:
+    """Count in a worker, which may be another process; of each kernel all its rows."""
+    with using_store(store):
+        return [[_count(features, *task) for task in tasks] for tasks in kernels]
 
 
 def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], target: Target) -> CountedRow:
@@ -185,12 +167,8 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], t
         checked = scop.checked(sizes)
         values = tuple([float(feature.value(scop, checked, target)) for feature in features])
         matched = tuple([feature.matches(scop, checked) for feature in features])
-        amounts = tuple(
-            [
-                feature.amount(scop, checked, target) if has else None
-                for feature, has in zip(features, matched, strict=True)
-            ]
-        )
+        there = zip(features, matched, strict=True)
+        amounts = tuple([feature.amount(scop, checked, target) if has else None for feature, has in there])
     except UnsupportedKernelError as error:
         # A kernel that cannot be described is its row's affair; any other error ends the count.
         return CountedRow(refusal=error.message)
@@ -198,63 +176,22 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], t
     return CountedRow(values, matched, amounts)
 
 
-def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[_Task]], store: str) -> list[list[CountedRow]]:
-    """Count in a worker, which may be another process; of each kernel all its rows."""
-    with using_store(store):
-        return [[_count(features, *task) for task in tasks] for tasks in kernels]
-
-
-def explained_fault(
-    error: BaseException, executor: Executor, done: str = "counted", fix: str = "give a new one, or count without"
-) -> BaseException:
-    """Return what tells the user why an executor failed, or the error itself if the executor is not to blame."""
-    kind = type(executor).__name__
-    reason = f"{type(error).__name__}: {error}".strip(": ")
-    # What cannot be sent, and a pool that was shut down, show in the words only: Python raises several types for them.
-    if isinstance(error, (BrokenExecutor, CancelledError)):
-        msg = f"the {kind} ended before all kernels were {done} ({reason}); {fix}"
-    elif isinstance(error, PicklingError) or any(words in reason.lower() for words in _NOT_SENT):
-        msg = (
-            f"a feature, kernel or device cannot be sent to the workers of the {kind} ({reason}); "
-            "define what it is made of in a module, or use a ThreadPoolExecutor"
-        )
-    elif isinstance(error, ImportError):
-        msg = f"the workers of the {kind} lack something ({reason}); install perflex there as it is here"
-    elif isinstance(error, RuntimeError) and "shutdown" in reason:
-        msg = f"the {kind} takes no more work ({reason}); call inside its with block"
-    else:
-        return error
-    return ExecutorError(msg, executor=kind)
-
-
 def in_workers(
     executor: Executor,
     work: Callable[[Sequence[_Item], str], list[_Result]],
     items: Sequence[_Item],
-    report: Callable[[int], None] | None = None,
+    tell: Callable[[int], None],
 ) -> list[_Result]:
-    """Return what an executor's workers make of items, in their order."""
+    """Return what an executor's workers make of items, in their order; `tell` is told how many are done."""
     used = current_store()
     # Workers on other machines cannot reach the file of the store that is in use here.
     store = str(used.path) if used is not None and getattr(executor, "workers_share_files", True) else "off"
-    done: list[_Result] = []
-    pending: list[Future[list[_Result]]] = []
     size = max(1, len(items) // (_PORTIONS * (cpu_count() or 1)))
-    portions = [items[first : first + size] for first in range(0, len(items), size)]
-    try:
-        pending.extend(executor.submit(work, portion, store) for portion in portions)
-        for future in pending:
-            if report is not None:
-                report(len(done))
-            done += future.result()
-    except EXECUTOR_FAULTS as error:
-        fault = explained_fault(error, executor)
-        # An error of the work itself goes on as it is: as its own cause it would be an endless chain.
-        if fault is error:
-            raise
-        raise fault from error
-    finally:
-        # After a fault, what no worker has begun is not worth doing.
-        for future in pending:
-            future.cancel()
+    portions = [(items[first : first + size], store) for first in range(0, len(items), size)]
+    done: list[_Result] = []
+    tell(0)
+    for found in made_by(executor, work, portions):
+        done += found
+        if len(done) < len(items):
+            tell(len(done))
     return done

@@ -23,7 +23,7 @@ ROOTS = {
 PUBLIC_MODULES = {"perflex", "perflex.errors", "perflex.features", "perflex.models", "perflex.testing", "uipick"}
 GROUND = {
     "caches.py", "child_process.py", "errors.py", "file_io.py", "guard.py", "html.py", "isl.py", "pictures.py",
-    "progress.py", "version.py", "yaml_file.py",
+    "progress.py", "version.py", "workers.py", "yaml_file.py",
 }  # fmt: skip
 FACE = {"__init__.py", "__main__.py", "testing.py"}
 IMPORTED = re.compile(r"\bfrom\s+((?:perflex|uipick)[\w.]*)\s+import\b")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from perflex.errors import FeatureError, MissingSizeError, PerflexError
-from perflex.features.sized_kernel import sized_kernels
-from perflex.features.values import with_own_sizes
+from perflex.features.sized_kernel import sized_kernels, with_own_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

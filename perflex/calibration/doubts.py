@@ -11,7 +11,7 @@ from perflex.errors import PerflexWarning
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.gpu.waves import local_bytes
-from perflex.features.values import with_own_sizes
+from perflex.features.sized_kernel import with_own_sizes
 from perflex.machines.files import machine_of_device
 from perflex.machines.host import host_machine
 

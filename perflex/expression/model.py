@@ -231,7 +231,8 @@ class Model:
             The kernel does something that a model of this kind should count but has no feature for.
         """
         from perflex.features.report import warn_uncounted
-        from perflex.features.values import feature_values, with_own_sizes
+        from perflex.features.sized_kernel import with_own_sizes
+        from perflex.features.values import feature_values
 
         kernel, sizes = with_own_sizes(kernel, sizes)
         features = self.input_features()

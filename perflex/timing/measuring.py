@@ -12,7 +12,6 @@ from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
 from perflex.errors import MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.features.values import EXECUTOR_FAULTS
 from perflex.timing.disturbance import disturbed as disturbed_samples
 from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.isolation.affinity import affinity_of
@@ -24,6 +23,7 @@ from perflex.timing.options import TimingOptions
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.timing.statistics import estimate, level_of_look
+from perflex.workers import EXECUTOR_FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
-from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import kernel_of
+from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.fit.result import geometric_mean_error
 from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess

@@ -14,7 +14,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import CalibrationError, ModelSyntaxError, PerflexWarning, SpaceError, UnsupportedKernelError
-from perflex.features.values import kernel_of, target_of
+from perflex.features.sized_kernel import kernel_of
+from perflex.features.values import target_of
 from perflex.html import shown_by
 from perflex.search.formula import SCALARS, parse_formula
 from perflex.search.spaces.extraction import (

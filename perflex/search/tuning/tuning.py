@@ -23,7 +23,7 @@ import numpy as np
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.values import EXECUTOR_FAULTS, explained_fault, target_of
+from perflex.features.values import target_of
 from perflex.isl import ISL_LOCK
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
@@ -33,10 +33,11 @@ from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerSte
 from perflex.timing.measuring import entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
+from perflex.workers import made_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
     from pathlib import Path
     from typing import Any, Self
 
@@ -393,20 +394,7 @@ def generate_code(
     executor: Executor,
 ) -> list[LaunchRequest | PerflexError]:
     """Return of each variant (name and settings) what the device's process builds, or why there is no such thing."""
-    pending: list[Future[LaunchRequest | PerflexError]] = []
-    try:
-        pending += [executor.submit(_generated, build, name, settings, sizes, device) for name, settings in variants]
-        return [future.result() for future in pending]
-    except EXECUTOR_FAULTS as error:
-        fault = explained_fault(error, executor)
-        # An error of the work itself goes on as it is: as its own cause it would be an endless chain.
-        if fault is error:
-            raise
-        raise fault from error
-    finally:
-        # After a fault, what has not begun would keep the workers busy; on finished ones it has no effect.
-        for future in pending:
-            future.cancel()
+    return list(made_by(executor, _generated, ((build, *variant, sizes, device) for variant in variants)))
 
 
 def _generated(

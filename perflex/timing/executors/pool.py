@@ -14,8 +14,8 @@ from concurrent.futures import (
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from perflex.features.values import explained_fault
 from perflex.timing.executors.portions import time_portion
+from perflex.workers import explained_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
