@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loopy.kernel.data import GroupInameTag, LocalInameTag
+from loopy.codegen.bounds import get_usable_inames_for_conditional
+from loopy.codegen.tools import CodegenOperationCacheManager
+from loopy.kernel.data import GroupInameTag, IlpBaseTag, LocalInameTag, UnrollTag, VectorizeTag
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.loop_shifts import LoopShifts, composed
 from perflex.features.from_loopy.terms import below, only
 from perflex.features.lowering.vectors import in_lanes
 from perflex.features.polynomials.late_values import align_parameters
+from perflex.features.scop.loop_starts import begins_alike, shift_of
 from perflex.features.scop.words import LANE, is_axis, loop_name
 from perflex.isl import isl
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.features.from_loopy.facts import KernelFacts
-    from perflex.features.from_loopy.loop_shifts import Shift
 
 _SET = isl.dim_type.set
 
@@ -65,6 +66,21 @@ class Instances:
         return Instances(in_lanes(self.domain, lanes), space, places)
 
 
+@dataclass(frozen=True)
+class Shift:
+    """What a sequential loop's values exceed the numbers of its iterations by."""
+
+    around: tuple[str, ...]  # loopy's names of work-groups, work-items and loops around it
+    value: Any  # isl function of their values
+
+    def of(self, values: Mapping[str, Any]) -> Any:
+        """Return it as a function of what the values around the loop, by name, are functions of."""
+        first, *more = (isl.PwMultiAff.from_pw_aff(values[name]) for name in self.around)
+        for value in more:
+            first = first.flat_range_product(value)
+        return self.value.pullback_pw_multi_aff(first)
+
+
 class DomainMaker:
     """Makes the domains of a loopy kernel's statements; equal requests are answered from memory."""
 
@@ -73,7 +89,8 @@ class DomainMaker:
         self._kernel = facts.kernel
         self._parameters = facts.parameters
         self._assumptions = assumptions
-        self._shifts = LoopShifts(facts, assumptions)
+        self._code = CodegenOperationCacheManager.from_kernel(facts.kernel)
+        self._shifts: dict[int, Shift | None] = {}  # By where the linearization enters the loop
         self._made: dict[object, Instances] = {}
         self._starts: dict[str, Any] = {}
 
@@ -98,38 +115,31 @@ class DomainMaker:
             on_axis[axis] = iname
         return on_axis, sequential
 
+    def _raw(self, inames: Iterable[str]) -> Any:
+        return self._facts.trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
+
     def trips(self, inames: Sequence[str]) -> Any:
         """Return the set of iterations of some loops, other loops projected out."""
-        domain = self._facts.trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
-        return only(domain, _SET, inames).intersect_params(self._assumptions.params())
+        return only(self._raw(inames), _SET, inames).intersect_params(self._assumptions.params())
 
     def domain(self, inames: Iterable[str], loops: Mapping[str, int], extents: Mapping[str, Any]) -> Instances:
         """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
 
         Loops are as in `Place`; extents are those of the launch by axis, such as ``gid0``.
         """
-        entries = list(loops.values())
-        shifts = {
-            loop: shift
-            for depth, (loop, entry) in enumerate(loops.items())
-            if (shift := self._shifts.of(entry, entries[:depth])) is not None
-        }
-        moved = tuple((loop, str(shift.value)) for loop, shift in shifts.items())
-        key = (frozenset(inames), tuple(loops), moved, tuple(extents.items()))
+        key = frozenset(inames), tuple(loops.items()), tuple(extents.items())
         if key not in self._made:
-            self._made[key] = self._make(frozenset(inames), loops, shifts, extents)
+            self._made[key] = self._make(key[0], loops, extents)
         return self._made[key]
 
-    def _make(
-        self, inames: frozenset[str], loops: Iterable[str], shifts: Mapping[str, Shift], extents: Mapping[str, Any]
-    ) -> Instances:
+    def _make(self, inames: frozenset[str], loops: Mapping[str, int], extents: Mapping[str, Any]) -> Instances:
         on_axis, sequential = self.axes(inames)
         # Loops that the schedule does not have (unrolled ones) come last, by name.
         inner = [loop for loop in loops if loop in sequential]
         inner += sorted(sequential - set(inner))
         target = [*extents, *map(loop_name, inner)]
         source = [*(on_axis.get(axis, f"_{axis}") for axis in extents), *inner]
-        raw = self._facts.trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(inames)))
+        raw = self._raw(inames)
         # Names without a loop (_gid0, _lid0) are new in the map's range and so unbounded; their extents bound them.
         order = isl.Map(f"{{ [{', '.join(raw.get_var_names(_SET))}] -> [{', '.join(source)}] }}")
         named = raw.apply(order).coalesce().align_params(self._assumptions.get_space())
@@ -139,6 +149,8 @@ class DomainMaker:
         # isl's simplification makes equal domains of different instructions equal texts, which are counted once.
         named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
         named = align_parameters(named, self._parameters)
+        entries = list(loops.values())
+        shifts = {loop: self._shift(entry, entries[:depth]) for depth, (loop, entry) in enumerate(loops.items())}
         places = self._places(named.get_space(), source, list(extents), set(on_axis.values()), shifts)
         domain = named if places is None else align_parameters(named.apply(places.reverse()), self._parameters)
         for position, (name, iname) in enumerate(zip(target, source, strict=True)):
@@ -147,13 +159,14 @@ class DomainMaker:
         return Instances(domain, named.get_space(), places)
 
     def _places(
-        self, space: Any, source: Sequence[str], axes: Sequence[str], parallel: set[str], shifts: Mapping[str, Shift]
+        self, space: Any, source: Sequence[str], axes: list[str], parallel: set[str], shifts: Mapping[str, Shift | None]
     ) -> Any:
         """Return the map from what is counted from 0, work-items and iterations, to loops' values; None for the same.
 
         `axes` are the names of the first dimensions.
         """
-        if not shifts and all(self._start(name) is None for name in parallel):
+        moved = {loop: shift for loop, shift in shifts.items() if shift is not None}
+        if not moved and all(self._start(name) is None for name in parallel):
             return None
         local = isl.LocalSpace.from_space(space)
         numbers = [isl.PwAff.var_on_domain(local, _SET, position) for position in range(space.dim(_SET))]
@@ -165,14 +178,14 @@ class DomainMaker:
 
         values: dict[str, Any] = {}
         # A loop's start may depend on work-items that the instruction has no name for.
-        for name in {name for shift in shifts.values() for name in shift.around} - set(source):
+        for name in {name for shift in moved.values() for name in shift.around} - set(source):
             (axis,) = self.axes([name])[0]
             values[name] = on_axis(name, numbers[axes.index(axis)])
         places = isl.Map.from_domain(isl.Set.universe(space))
         for name, number in zip(source, numbers, strict=True):
             values[name] = on_axis(name, number) if name in parallel else number
-            if name in shifts:
-                values[name] = number.add(composed(shifts[name], values))
+            if name in moved:
+                values[name] = number.add(moved[name].of(values))
             places = places.flat_range_product(isl.Map.from_pw_aff(values[name]))
         return places
 
@@ -193,3 +206,49 @@ class DomainMaker:
         zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
         # The bound need only be 0 for the sizes that the kernel is valid for.
         return None if self._assumptions.params().is_subset(zero.params()) else first
+
+    # Where sequential loops begin, as the generated code has it
+
+    def _shift(self, entry: int, outer: Sequence[int]) -> Shift | None:
+        """Return that of the loop entered at a place of the linearization; None where all begin at the same value.
+
+        Loops `outer` are around it, outermost first. A loop of the kernel may be entered at several places.
+        """
+        if entry not in self._shifts:
+            self._shifts[entry] = self._new_shift(entry, outer)
+        return self._shifts[entry]
+
+    def _name(self, entry: int) -> str:
+        return str(self._kernel.linearization[entry].iname)
+
+    def _new_shift(self, entry: int, outer: Sequence[int]) -> Shift | None:
+        loop = self._name(entry)
+        written_out = self._kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag, VectorizeTag))
+        home = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
+        # The host's loops are the same for all work-items, and copies of a loop's body begin at one value.
+        on_host = self._code.callkernel_index[entry] is None
+        if written_out or on_host or begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
+            return None
+        usable = get_usable_inames_for_conditional(self._kernel, entry, self._code)
+        domain = align_parameters(self._raw([loop]), self._parameters).intersect_params(self._assumptions)
+        names = domain.get_var_names(_SET)
+        around = tuple(name for name in names if name in usable)
+        order = isl.Map(f"{{ [{', '.join(names)}] -> [[{', '.join(around)}] -> [{loop}]] }}")
+        items = [place for place, name in enumerate(around) if self._kernel.inames[name].tags_of_type(LocalInameTag)]
+        value = shift_of(domain.apply(order).unwrap(), items, self._numbers(around, outer))
+        return None if value is None else Shift(around, align_parameters(value, self._parameters))
+
+    def _numbers(self, around: tuple[str, ...], outer: Sequence[int]) -> Any:
+        """Return the map from values around a loop to those where loops around it are numbered; None for the same."""
+        shifts = {self._name(entry): self._shift(entry, outer[:place]) for place, entry in enumerate(outer)}
+        if not any(shifts.get(name) for name in around):
+            return None
+        space = align_parameters(isl.Set(f"{{ [{', '.join(around)}] }}"), self._parameters).get_space()
+        local = isl.LocalSpace.from_space(space)
+        values = {name: isl.PwAff.var_on_domain(local, _SET, place) for place, name in enumerate(around)}
+        numbers = isl.Map.from_domain(isl.Set.universe(space))
+        for name, value in values.items():
+            shift = shifts.get(name)
+            number = value if shift is None else value.sub(shift.of(values))
+            numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
+        return numbers

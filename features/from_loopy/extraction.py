@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from loopy.diagnostic import LoopyError
 from loopy.kernel.array import ArrayBase
 from loopy.kernel.data import AddressSpace, IlpBaseTag, UnrollTag, ValueArg
+from loopy.kernel.instruction import AtomicUpdate, BarrierInstruction, NoOpInstruction
 from loopy.schedule import Barrier as BarrierItem
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
-from loopy.symbolic import get_dependencies
+from loopy.symbolic import SubArrayRef, get_dependencies
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.accesses import AccessMaker
 from perflex.features.from_loopy.domains import DomainMaker
-from perflex.features.from_loopy.facts import KernelFacts, KernelTypes, strides_of
+from perflex.features.from_loopy.expression import ExpressionReader, path_from
+from perflex.features.from_loopy.facts import KernelFacts, Mask, TripCounts, strides_of
+from perflex.features.from_loopy.generated import KernelTypes
 from perflex.features.from_loopy.scheduling import linearized
-from perflex.features.from_loopy.statements import Place, StatementMaker
 from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
-from perflex.features.from_loopy.trips import TripCounts
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Array, Barrier, Launch, Scop
+from perflex.features.scop.scop import Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features.scop.words import loop_name
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
@@ -47,6 +51,15 @@ def described(t_unit: Any, options: CountingOptions) -> Scop:
         return _Extraction(*linearized(t_unit), options).scop()
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where an instruction or barrier stands in the linearization."""
+
+    launch: int
+    loops: Mapping[str, int]  # Loops around it, outermost first, and where the linearization enters them
+    schedule: tuple[int | str, ...]
+
+
 class _Extraction:
     def __init__(self, kernel: Any, callables: Any, options: CountingOptions) -> None:
         self.kernel = kernel
@@ -58,12 +71,20 @@ class _Extraction:
         types, trips = KernelTypes(kernel, callables), TripCounts(kernel, self.parameters, options)
         self.facts = KernelFacts(kernel, types, self.parameters, options, trips)
         self.domains = DomainMaker(self.facts, self.assumptions)
-        self.instructions: list[tuple[str, Place]] = []
+        self.accesses = AccessMaker(self.facts)
+        self.instructions: list[tuple[str, _Place]] = []
         # Kind, originating instruction (or None) and place of each barrier.
-        self.barriers: list[tuple[str, str | None, Place]] = []
+        self.barriers: list[tuple[str, str | None, _Place]] = []
         self.launches: list[Launch] = []
         self.extents: list[dict[str, Any]] = []  # Of each launch by axis
         self._read_linearization()
+        # Instructions that share a condition with the one before them in the same loops.
+        self.sharing = {
+            after
+            for (before, place), (after, next_place) in pairwise(self.instructions)
+            if (place.launch, place.schedule[:-1]) == (next_place.launch, next_place.schedule[:-1])
+            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
+        }
 
     def _read_linearization(self) -> None:
         cursor = Cursor()
@@ -86,7 +107,7 @@ class _Extraction:
                 cursor.leave()
             elif isinstance(item, (RunInstruction, BarrierItem)):
                 # A launch is listed when it ends, so that the length is the number of the one being read.
-                place = Place(len(self.launches), dict(loops), cursor.step())
+                place = _Place(len(self.launches), dict(loops), cursor.step())
                 if inside is None:
                     continue
                 if isinstance(item, RunInstruction):
@@ -96,16 +117,9 @@ class _Extraction:
                     self.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
 
     def scop(self) -> Scop:
-        accesses = AccessMaker(self.facts)
-        maker = StatementMaker(self.facts, accesses, self._sharing())
-        statements = tuple(
-            statement
-            for insn_id, place in self.instructions
-            for instances in [self._instances(self.kernel.id_to_insn[insn_id].within_inames, place)]
-            for statement in maker.statements(insn_id, place, instances)
-        )
+        statements = tuple(made for entry in self.instructions for made in self._statements(*entry))
         # After all statements: making them is what marks stand-ins as used.
-        accesses.check_used()
+        self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
         names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
         return Scop(
@@ -119,16 +133,7 @@ class _Extraction:
             numbered=True,
         )
 
-    def _sharing(self) -> frozenset[str]:
-        """Instructions that share a condition with the one before them in the same loops."""
-        return frozenset(
-            after
-            for (before, place), (after, next_place) in pairwise(self.instructions)
-            if (place.launch, place.schedule[:-1]) == (next_place.launch, next_place.schedule[:-1])
-            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
-        )
-
-    def _instances(self, inames: frozenset[str], place: Place) -> Instances:
+    def _instances(self, inames: frozenset[str], place: _Place) -> Instances:
         return self.domains.domain(inames, place.loops, self.extents[place.launch])
 
     # Launches and arrays
@@ -183,9 +188,95 @@ class _Extraction:
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
         return Array(name, _SPACES[variable.address_space], element.name, tuple(shape), tuple(strides))
 
+    # Statements
+
+    def _statements(self, insn_id: str, place: _Place) -> list[Statement]:
+        """Return what an instruction does: a statement for all its instances, more for parts of them."""
+        insn = self.kernel.id_to_insn[insn_id]
+        if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
+            return []
+        every = self._instances(insn.within_inames, place)
+        self._require_known(insn)
+        reader = ExpressionReader(self.facts, every.space, insn_id)
+        assigned = self.facts.types.assigned(insn)
+        home, assumed = self._read(insn, assigned, place, reader)
+        recurrence, assigns = self._private_update(insn, assigned, reader)
+        made: list[Statement] = []
+        for mask, work in reader.work.items():
+            # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
+            if mask != home and not (work.operations or work.loads or work.stores):
+                continue
+            instances = every.restricted(mask.conditions, self.facts.parameters) if mask.conditions else every
+            instances = instances if mask.lanes == 1 else instances.in_lanes(mask.lanes)
+            touched = [(raw, "load") for raw in work.loads] + [(raw, "store") for raw in work.stores]
+            made.append(Statement(
+                name=insn_id if not made else f"{insn_id}.{len(made)}",
+                domain=instances.domain,
+                accesses=tuple(self.accesses.access(raw, way, instances, insn_id) for raw, way in touched),
+                operations=_operations(work.operations),
+                launch=place.launch,
+                schedule=place.schedule,
+                guarded=mask.guarded,
+                recurrence=recurrence if mask == home else None,
+                assigns=assigns if mask == home else "",
+                averages=self.facts.trips.averages(place.loops),
+                stated=", ".join(filter(None, (self.facts.trips.stated(place.loops), assumed))),
+            ))  # fmt: skip
+        return made
+
+    def _require_known(self, insn: Any) -> None:
+        """Refuse literal code and calls on parts of arrays: what they execute is not known."""
+        if not hasattr(insn, "expression"):
+            what = f"literal code ({type(insn).__name__})"
+        elif any(isinstance(each, SubArrayRef) for each in (*operands(insn.expression), *insn.assignees)):
+            # loopy underlines functions.
+            what = f"a call on sub-arrays ({insn.expression})".replace("\N{COMBINING LOW LINE}", "")
+        else:
+            return
+        msg = (
+            f"instruction {insn.id!r} is {what}, and what it executes is not known; describe the kernel by hand as a "
+            "Scop (scop_from_yaml), or give its OpenCL C source with source_kernel"
+        )
+        raise self.facts.refuse(msg, instruction=insn.id)
+
+    def _read(self, insn: Any, assigned: Any, place: _Place, reader: ExpressionReader) -> tuple[Mask, str]:
+        """Read an instruction; return where it assigns, and what is assumed, for messages."""
+        with ExitStack() as stack:
+            # The generated code tests several one after the other, the first one only once for several
+            # instructions in a row that share it.
+            several = len(insn.predicates) > 1 or insn.id in self.sharing
+            # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
+            predicates = sorted(insn.predicates, key=str)
+            for predicate in predicates:
+                # Loops that a condition does not depend on are inside of it.
+                outside = bool(set(place.loops) - get_dependencies(predicate))
+                with reader.only(Mask(guarded=several or outside)):
+                    reader.read(self.facts.types.generated(predicate))
+            for predicate in predicates:
+                stack.enter_context(reader.only(self.facts.branches(predicate, reader.space)[0]))
+            home = reader.mask
+            reader.read(assigned)
+            for assignee in insn.assignees:
+                reader.write(assignee)
+            # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
+            updates = [one for one in getattr(insn, "atomicity", ()) if isinstance(one, AtomicUpdate)]
+            if updates:
+                reader.count("atomic", insn.assignees[0], len(updates))
+        return home, "atomic updates that succeed at once" if updates else ""
+
+    def _private_update(self, insn: Any, assigned: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
+        """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
+        if len(insn.assignees) != 1 or method_of(insn.assignees[0]) != "map_variable":
+            return None, ""
+        name = str(insn.assignees[0].name)
+        if self.facts.types.is_array(name):
+            return None, ""
+        path = path_from(reader, assigned, name)
+        return (None, name) if path is None else (Recurrence(name, _operations(Counter(path))), "")
+
     # Barriers
 
-    def _barrier(self, kind: str, origin: str | None, place: Place) -> Barrier:
+    def _barrier(self, kind: str, origin: str | None, place: _Place) -> Barrier:
         # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
         if origin not in self.kernel.id_to_insn:
             neighbours = (name for name, other in self.instructions if _same_loops(place, other))
@@ -199,7 +290,11 @@ class _Extraction:
         return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
 
 
-def _same_loops(one: Place, other: Place) -> bool:
+def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:
+    return tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
+
+
+def _same_loops(one: _Place, other: _Place) -> bool:
     length = len(one.schedule) - 1
     return one.launch == other.launch and other.schedule[:length] == one.schedule[:length]
 

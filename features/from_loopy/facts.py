@@ -1,27 +1,28 @@
-"""What is known of a loopy kernel beside its text: types, strides, and where conditions hold."""
+"""What is known of a loopy kernel beside its text: strides, where conditions hold, and stated trip counts."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from loopy.diagnostic import LoopyError
-from loopy.kernel.array import ArrayBase, SeparateArrayArrayDimTag, get_strides
-from loopy.kernel.data import AddressSpace
-from loopy.symbolic import condition_to_set, get_dependencies
+from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
+from loopy.kernel.data import HardwareConcurrentTag, ValueArg
+from loopy.symbolic import condition_to_set, get_dependencies, parse
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.generated import AsGenerated, CTypes
-from perflex.features.from_loopy.terms import all_numbers_are_integers, method_of
-from perflex.features.scop.words import DTYPES
+from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, below, method_of
+from perflex.features.scop.words import loop_name
 from perflex.isl import isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Sequence
 
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.trips import TripCounts
+    from perflex.features.from_loopy.generated import KernelTypes
+
+_PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
 
 @dataclass(frozen=True)
@@ -35,93 +36,6 @@ class Mask:
     def within(self, other: Mask) -> Mask:
         """Return the instances that are in both."""
         return replace(self, conditions=self.conditions + other.conditions, guarded=self.guarded or other.guarded)
-
-
-@dataclass(frozen=True)
-class ElementType:
-    """Type of an array's elements, or of an expression's value."""
-
-    name: str  # numpy name of a scalar, or of each component of a vector
-    lanes: int = 1  # Components that are computed: 1 for scalars, 3 for a vector of three
-    width: int = 1  # Components that are stored: 1 for scalars, 4 for a vector of three
-
-
-class KernelTypes:
-    """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
-
-    def __init__(self, kernel: Any, callables: Any) -> None:
-        self._kernel = kernel
-        self._callables = callables
-        self._generated = AsGenerated(kernel, callables)
-        self._reader = CTypes(kernel, callables)
-        self._of_dtype: dict[Any, ElementType] = {}
-
-    def assigned(self, insn: Any) -> Any:
-        """Return what an instruction assigns as the generated code has it: numbers with types, and casts."""
-        with self._generating(insn.expression):
-            return self._generated.assigned(insn)
-
-    def generated(self, expr: Any, context: str | None = None) -> Any:
-        """Return a condition as the generated code has it, or (context ``"i"``) a subscript."""
-        with self._generating(expr):
-            return self._generated.rec(expr, context)
-
-    @contextmanager
-    def _generating(self, expr: Any) -> Iterator[None]:
-        try:
-            yield
-        except (LoopyError, RuntimeError, AttributeError) as error:
-            reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-            msg = (
-                f"loopy cannot generate code for {expr} in kernel {self._kernel.name!r} ({reason[0]}); declare its "
-                "names as arguments, give arrays element types (lp.add_dtypes(kernel, {'x': np.float32})), register "
-                "its functions with lp.register_callable, and give its numbers a type, e.g. np.float32(0.5)"
-            )
-            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
-
-    def dtype_of(self, expr: Any) -> tuple[str, int]:
-        """Return the name of the element type that C computes an expression in, and the elements of its vectors."""
-        try:
-            dtype = self._reader(expr).numpy_dtype
-        except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
-            msg = (
-                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
-                "register its functions with lp.register_callable"
-            )
-            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
-        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
-        return found.name, found.lanes
-
-    def element(self, dtype: Any, what: str) -> ElementType:
-        """Return the element type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``."""
-        if dtype not in self._of_dtype:
-            found, problem = ElementType(str(dtype)), ""
-            if dtype.fields is not None:
-                # loopy's vectors are structures whose fields have one type; some are padded to four components.
-                kind, *others = {field[0] for field in dtype.fields.values()}
-                names = [name for name in dtype.names if not name.startswith("padding")]
-                if others or kind.fields is not None or not {"s0", names[0]} <= set(dtype.fields):
-                    problem = f"is a structure ({dtype}); give each of its fields an array of its own"
-                found = ElementType(str(kind), len(names), int(dtype.itemsize // kind.itemsize))
-            if not problem and found.name not in DTYPES:
-                problem = f"has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
-            if problem:
-                msg = f"{what} {problem}"
-                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
-            self._of_dtype[dtype] = found
-        return self._of_dtype[dtype]
-
-    def is_array(self, name: str) -> bool:
-        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
-        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
-        # A private array without axes is a register; a global or local one is memory that is accessed.
-        return isinstance(variable, ArrayBase) and (
-            bool(variable.shape) or variable.address_space != AddressSpace.PRIVATE
-        )
-
-    def function_name(self, name: str) -> str:
-        """Return a function's own name: loopy numbers a function's versions for different types."""
-        return str(getattr(self._callables.get(name), "name", name))
 
 
 def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
@@ -168,3 +82,150 @@ class KernelFacts:
         parts = [self.branches(child, space)[side] for child in condition.children]
         joined = Mask(tuple(one for part in parts for one in part.conditions), any(part.guarded for part in parts))
         return (unknown, joined) if side else (joined, unknown)
+
+
+class TripCounts:
+    """Replaces data-dependent loop bounds by stated trip counts.
+
+    `data` are values computed in the kernel that bound loops; `displaced` loops whose first iteration depends on data,
+    which are described as starting at 0, and loops inside that start with them.
+    """
+
+    def __init__(self, kernel: Any, parameters: Sequence[str], options: CountingOptions) -> None:
+        self._kernel = kernel
+        self._parameters = tuple(parameters)
+        self._stated = dict(options.trip_counts)
+        names = {name for domain in kernel.domains for name in domain.get_var_names(_PARAM)} - set(kernel.inames)
+        self.data = frozenset(name for name in names if not isinstance(kernel.arg_dict.get(name), ValueArg))
+        self.displaced: frozenset[str] = frozenset()
+        dependent = {loop for domain in kernel.domains for loop in self._check(domain)}
+        # Outer domains come before those that they are parameters of.
+        for domain in kernel.domains:
+            self._check_inside(domain)
+        for loop, count in self._stated.items():
+            if loop not in dependent:
+                others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
+                raise self._refuse(f"has no loop {loop!r} whose bounds depend on data; {others}", loop)
+            # Whoever states nonsense shall learn it now, not at the first loop that needs it.
+            affine_in_parameters(_whole(count), self._parameters)
+
+    def _refuse(self, what: str, loop: str) -> UnsupportedKernelError:
+        return UnsupportedKernelError(f"kernel {self._kernel.name!r} {what}", kernel=self._kernel.name, loop=loop)
+
+    def _check(self, domain: Any) -> set[str]:
+        """Return the loops of a domain that depend on data; all that need it have stated trip counts."""
+        names = set(domain.get_var_names(_PARAM)) & self.data
+        if not names:
+            return set()
+        loops = domain.get_var_names(_SET)
+        involved = {
+            loop
+            for constraint in domain.get_constraints()
+            if any(constraint.involves_dims(_PARAM, domain.find_dim_by_name(_PARAM, name), 1) for name in names)
+            for position, loop in enumerate(loops)
+            if constraint.involves_dims(_SET, position, 1)
+        }
+        # Loops that have no end without the data-dependent constraints are those that need a stated count.
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        endless = {loop for position, loop in enumerate(loops) if not free.dim_has_upper_bound(_SET, position)}
+        displaced = {loop for position, loop in enumerate(loops) if not free.dim_has_lower_bound(_SET, position)}
+        # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
+        for loop in (loop for loop in loops if loop in endless - involved):
+            what = f"bounds loop {loop!r} by {', '.join(sorted(involved))}, whose trip count depends on the data"
+            raise self._refuse(f"{what}; give {loop!r} a domain of its own", loop)
+        needed = sorted((endless | displaced) & involved)
+        # If sizes bound all loops as well, one stated count among those involved is enough.
+        for loop in needed or sorted(involved)[: not involved & set(self._stated)]:
+            if loop not in self._stated:
+                self._require_declared(names, loop)
+                what = (
+                    f"has a loop {loop!r} whose trip count depends on the data ({', '.join(sorted(names))} is computed "
+                    f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
+                )
+                raise self._refuse(what, loop)
+            # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
+            if self._kernel.inames[loop].tags_of_type(HardwareConcurrentTag):
+                raise self._refuse(f"has a parallel loop {loop!r} whose extent depends on the data", loop)
+        self.displaced |= displaced & involved
+        return involved
+
+    def _check_inside(self, domain: Any) -> None:
+        """Find loops of a domain that begin with a displaced one; refuse those whose trip count depends on it."""
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        for outer in sorted(self.displaced & set(domain.get_var_names(_PARAM))):
+            place = free.find_dim_by_name(_PARAM, outer)
+            for at, loop in enumerate(free.get_var_names(_SET)):
+                if not (free.dim_has_lower_bound(_SET, at) and free.dim_has_upper_bound(_SET, at)):
+                    continue
+                first, last = free.dim_min(at), free.dim_max(at)
+                trips = last.sub(first)
+                if trips.gist(trips.domain()).coalesce().involves_dims(_PARAM, place, 1):
+                    what = (
+                        f"has a loop {loop!r} whose trip count depends on the value of loop {outer!r}, which begins "
+                        f"where the data say; bound {loop!r} by a value that the kernel computes "
+                        f"(<int32> limit = {outer}), and state its trip count"
+                    )
+                    raise self._refuse(what, loop)
+                if first.gist(first.domain()).involves_dims(_PARAM, place, 1):
+                    self.displaced |= {loop}
+
+    def _require_declared(self, names: set[str], loop: str) -> None:
+        """Refuse a bound that is neither an argument nor computed: a list of arguments without ``...``."""
+        for name in sorted(names - {*self._kernel.temporary_variables, *self._kernel.arg_dict}):
+            what = (
+                f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list of "
+                f"arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
+            )
+            raise self._refuse(what, loop)
+
+    def _without_data(self, domain: Any) -> Any:
+        for name in self.data & set(domain.get_var_names(_PARAM)):
+            position = domain.find_dim_by_name(_PARAM, name)
+            # Projecting it out alone would leave what isl concludes from the constraints: a range for the loop.
+            domain = domain.drop_constraints_involving_dims(_PARAM, position, 1).project_out(_PARAM, position, 1)
+        return domain
+
+    def bounded(self, domain: Any) -> Any:
+        """Return a set of iterations with stated trip counts instead of data-dependent bounds."""
+        domain = self._without_data(domain)
+        for loop in self._stated:
+            if loop in domain.get_var_names(_SET):
+                domain = self._with_trips(domain, loop)
+        return domain
+
+    def _with_trips(self, domain: Any, loop: str) -> Any:
+        """Restrict a loop to ``first <= loop < first + ceil(count)``."""
+        names = domain.get_var_names(_SET)
+        # The first iteration depends on the loops around it, not on those inside, whose bounds refer to it.
+        inside = {
+            name
+            for each in self._kernel.domains
+            if loop in each.get_var_names(_PARAM)
+            for name in each.get_var_names(_SET)
+        }
+        outer = ", ".join(name for name in names if name != loop and name not in inside)
+        to_map = isl.Map(f"{{ [{', '.join(names)}] -> [[{outer}] -> [{loop}]] }}")
+        iterations = domain.apply(to_map).unwrap()
+        around = iterations.domain()
+        first = isl.Map(f"{{ [{outer}] -> [0] }}").intersect_domain(around)
+        if loop not in self.displaced:
+            first = iterations.lexmin()
+        later = below(isl.Set("{ [later] }"), 0, _whole(self._stated[loop]), self._parameters)
+        reached = first.flat_range_product(isl.Map.from_domain_and_range(around, later))
+        reached = reached.apply_range(isl.Map("{ [first, later] -> [first + later] }"))
+        return domain.intersect(reached.wrap().apply(to_map.reverse()))
+
+    def averages(self, loops: Iterable[str]) -> tuple[tuple[str, Fraction], ...]:
+        """Return how many executions an iteration stands for, for loops where that is not one."""
+        # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
+        counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
+        return tuple((loop_name(loop), count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
+
+    def stated(self, loops: Iterable[str]) -> str:
+        """Return what was stated about any of some loops, for messages."""
+        return ", ".join(f"{loop}: {self._stated[loop]} trips" for loop in loops if loop in self._stated)
+
+
+def _whole(count: Fraction | str) -> Any:
+    """Return the iterations of a loop in its domain, a number or a loopy expression."""
+    return parse(count) if isinstance(count, str) else ceil(count)

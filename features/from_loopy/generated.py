@@ -8,21 +8,28 @@ here; what follows from them is C's business.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from loopy.diagnostic import LoopyError
 from loopy.expression import dtype_to_type_context
+from loopy.kernel.array import ArrayBase
+from loopy.kernel.data import AddressSpace
 from loopy.kernel.instruction import CallInstruction
 from loopy.symbolic import TypeCast
 from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
 from loopy.type_inference import TypeReader
 from loopy.types import NumpyType
 
+from perflex.errors import UnsupportedKernelError
 from perflex.features.lowering.arithmetic_types import common_type
+from perflex.features.scop.words import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 _FLOATS = {"h": np.float16, "f": np.float32, "d": np.float64}
 # Whether a type is unsigned, and holds more than int -> the type of its literals, of which int and long have none.
@@ -193,3 +200,90 @@ class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
     map_quotient, map_power, map_if = _common("numerator", "denominator"), _common("base"), _common("then", "else_")
     map_bitwise_not, map_left_shift = _common("child"), _common("shiftee")
     map_right_shift = map_left_shift
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """Type of an array's elements, or of an expression's value."""
+
+    name: str  # numpy name of a scalar, or of each component of a vector
+    lanes: int = 1  # Components that are computed: 1 for scalars, 3 for a vector of three
+    width: int = 1  # Components that are stored: 1 for scalars, 4 for a vector of three
+
+
+class KernelTypes:
+    """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
+
+    def __init__(self, kernel: Any, callables: Any) -> None:
+        self._kernel = kernel
+        self._callables = callables
+        self._generated = AsGenerated(kernel, callables)
+        self._reader = CTypes(kernel, callables)
+        self._of_dtype: dict[Any, ElementType] = {}
+
+    def assigned(self, insn: Any) -> Any:
+        """Return what an instruction assigns as the generated code has it: numbers with types, and casts."""
+        with self._generating(insn.expression):
+            return self._generated.assigned(insn)
+
+    def generated(self, expr: Any, context: str | None = None) -> Any:
+        """Return a condition as the generated code has it, or (context ``"i"``) a subscript."""
+        with self._generating(expr):
+            return self._generated.rec(expr, context)
+
+    @contextmanager
+    def _generating(self, expr: Any) -> Iterator[None]:
+        try:
+            yield
+        except (LoopyError, RuntimeError, AttributeError) as error:
+            reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            msg = (
+                f"loopy cannot generate code for {expr} in kernel {self._kernel.name!r} ({reason[0]}); declare its "
+                "names as arguments, give arrays element types (lp.add_dtypes(kernel, {'x': np.float32})), register "
+                "its functions with lp.register_callable, and give its numbers a type, e.g. np.float32(0.5)"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+
+    def dtype_of(self, expr: Any) -> tuple[str, int]:
+        """Return the name of the element type that C computes an expression in, and the elements of its vectors."""
+        try:
+            dtype = self._reader(expr).numpy_dtype
+        except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
+            msg = (
+                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
+                "register its functions with lp.register_callable"
+            )
+            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
+        return found.name, found.lanes
+
+    def element(self, dtype: Any, what: str) -> ElementType:
+        """Return the element type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``."""
+        if dtype not in self._of_dtype:
+            found, problem = ElementType(str(dtype)), ""
+            if dtype.fields is not None:
+                # loopy's vectors are structures whose fields have one type; some are padded to four components.
+                kind, *others = {field[0] for field in dtype.fields.values()}
+                names = [name for name in dtype.names if not name.startswith("padding")]
+                if others or kind.fields is not None or not {"s0", names[0]} <= set(dtype.fields):
+                    problem = f"is a structure ({dtype}); give each of its fields an array of its own"
+                found = ElementType(str(kind), len(names), int(dtype.itemsize // kind.itemsize))
+            if not problem and found.name not in DTYPES:
+                problem = f"has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
+            if problem:
+                msg = f"{what} {problem}"
+                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
+            self._of_dtype[dtype] = found
+        return self._of_dtype[dtype]
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is an array, as opposed to a scalar, loop variable or size."""
+        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
+        # A private array without axes is a register; a global or local one is memory that is accessed.
+        return isinstance(variable, ArrayBase) and (
+            bool(variable.shape) or variable.address_space != AddressSpace.PRIVATE
+        )
+
+    def function_name(self, name: str) -> str:
+        """Return a function's own name: loopy numbers a function's versions for different types."""
+        return str(getattr(self._callables.get(name), "name", name))
