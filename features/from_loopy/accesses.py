@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from perflex.features.from_loopy.expression import RawAccess
     from perflex.features.from_loopy.facts import KernelFacts
 
-_KINDS = isl.dim_type
-# Loop variables have at least as many.
-_LEAST_BYTES = 4
+_IN, _SET = isl.dim_type.in_, isl.dim_type.set
 
 
 def _index_variables(kernel: Any) -> dict[str, tuple[Any, Any]]:
@@ -58,14 +56,12 @@ def _index_variables(kernel: Any) -> dict[str, tuple[Any, Any]]:
 
 def _only_writer(kernel: Any, name: str) -> Any | None:
     """Return the one unconditional assignment to a private integer; None if it is none or has others."""
-    variable = kernel.temporary_variables[name]
-    writers = list(kernel.writer_map().get(name, ()))
-    dtype = variable.dtype.numpy_dtype
+    variable, writers = kernel.temporary_variables[name], kernel.writer_map().get(name, ())
     # Of narrow types, large values are cut off.
-    plain = variable.shape == () and variable.address_space == AddressSpace.PRIVATE and dtype.kind in "iu"
-    if not plain or dtype.itemsize < _LEAST_BYTES or len(writers) != 1:
+    plain = variable.dtype.numpy_dtype.name in {"int32", "uint32", "int64", "uint64"} and variable.shape == ()
+    if not plain or variable.address_space != AddressSpace.PRIVATE or len(writers) != 1:
         return None
-    insn = kernel.id_to_insn[writers[0]]
+    insn = kernel.id_to_insn[next(iter(writers))]
     return insn if isinstance(insn, Assignment) and not insn.predicates else None
 
 
@@ -100,8 +96,8 @@ class AccessMaker:
         if instances.places is not None:
             relation = instances.places.apply_range(relation)
         # Names of loops in a relation say nothing, and would make equal relations differ.
-        for position in range(relation.dim(_KINDS.in_)):
-            relation = relation.set_dim_id(_KINDS.in_, position, isl.Id(f"i{position}"))
+        for position in range(relation.dim(_IN)):
+            relation = relation.set_dim_id(_IN, position, isl.Id(f"i{position}"))
         relation = align_parameters(relation, self._parameters)
         return Access(raw.array, direction, relation, raw.tag, raw.text, strides, distinct, stated)
 
@@ -233,7 +229,7 @@ class AccessMaker:
             raise self._facts.refuse(msg, access=raw.text)
         found = [quasi_affine(substituted(index, axes), instances.space) for index in indices]
         if any(affine is None for affine in found):
-            known = [*instances.axes, *instances.space.get_var_names(_KINDS.set), *self._parameters]
+            known = [*instances.axes, *instances.space.get_var_names(_SET), *self._parameters]
             msg = (
                 f"{value!r}, stated for {key}, is not quasi-affine in the loop variables and sizes there: "
                 f"{', '.join(name for name in dict.fromkeys(known) if not name.startswith('_'))}"

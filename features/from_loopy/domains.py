@@ -11,7 +11,7 @@ from loopy.kernel.data import GroupInameTag, IlpBaseTag, LocalInameTag, UnrollTa
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.terms import below, only
+from perflex.features.from_loopy.terms import below
 from perflex.features.lowering.vectors import in_lanes
 from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.scop.loop_starts import begins_alike, shift_of
@@ -115,12 +115,9 @@ class DomainMaker:
             on_axis[axis] = iname
         return on_axis, sequential
 
-    def _raw(self, inames: Iterable[str]) -> Any:
+    def loopys(self, inames: Iterable[str]) -> Any:
+        """Return iterations of some loops as loopy has them, with dimensions for others that they depend on."""
         return self._facts.trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
-
-    def trips(self, inames: Sequence[str]) -> Any:
-        """Return the set of iterations of some loops, other loops projected out."""
-        return only(self._raw(inames), _SET, inames).intersect_params(self._assumptions.params())
 
     def domain(self, inames: Iterable[str], loops: Mapping[str, int], extents: Mapping[str, Any]) -> Instances:
         """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
@@ -139,7 +136,7 @@ class DomainMaker:
         inner += sorted(sequential - set(inner))
         target = [*extents, *map(loop_name, inner)]
         source = [*(on_axis.get(axis, f"_{axis}") for axis in extents), *inner]
-        raw = self._raw(inames)
+        raw = self.loopys(inames)
         # Names without a loop (_gid0, _lid0) are new in the map's range and so unbounded; their extents bound them.
         order = isl.Map(f"{{ [{', '.join(raw.get_var_names(_SET))}] -> [{', '.join(source)}] }}")
         named = raw.apply(order).coalesce().align_params(self._assumptions.get_space())
@@ -230,7 +227,7 @@ class DomainMaker:
         if written_out or on_host or begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
             return None
         usable = get_usable_inames_for_conditional(self._kernel, entry, self._code)
-        domain = align_parameters(self._raw([loop]), self._parameters).intersect_params(self._assumptions)
+        domain = align_parameters(self.loopys([loop]), self._parameters).intersect_params(self._assumptions)
         names = domain.get_var_names(_SET)
         around = tuple(name for name in names if name in usable)
         order = isl.Map(f"{{ [{', '.join(names)}] -> [[{', '.join(around)}] -> [{loop}]] }}")

@@ -11,15 +11,7 @@ from pymbolic.primitives import Sum
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.facts import Mask
-from perflex.features.from_loopy.terms import (
-    is_constant,
-    is_number,
-    is_product,
-    is_square,
-    method_of,
-    operands,
-    parts_of,
-)
+from perflex.features.from_loopy.terms import is_constant, is_product, is_square, method_of, parts_of
 from perflex.features.scop.words import operation_of_function
 
 if TYPE_CHECKING:
@@ -30,10 +22,10 @@ if TYPE_CHECKING:
 # Kind of a node -> the operation on its operands, on numbers of the node's type; empty where none is counted.
 # Conversions count in Scops written by hand only (`convert`); of a cast or negation, its operand counts.
 _OPERATIONS = {
-    "map_quotient": "div", "map_floor_div": "floordiv", "map_remainder": "mod", "map_min": "min", "map_max": "max",
-    "map_bitwise_and": "bit", "map_bitwise_or": "bit", "map_bitwise_xor": "bit", "map_bitwise_not": "bit",
-    "map_left_shift": "shift", "map_right_shift": "shift",
-    "map_type_cast": "", "map_type_annotation": "", "map_logical_not": "", "map_nan": "",
+    "map_product": "mul", "map_quotient": "div", "map_floor_div": "floordiv", "map_remainder": "mod",
+    "map_min": "min", "map_max": "max", "map_left_shift": "shift", "map_right_shift": "shift",
+    **dict.fromkeys(("map_bitwise_and", "map_bitwise_or", "map_bitwise_xor", "map_bitwise_not"), "bit"),
+    **dict.fromkeys(("map_type_cast", "map_type_annotation", "map_logical_not", "map_nan"), ""),
 }  # fmt: skip
 # Library functions under the names that OpenCL and C give them -> the operation's name in features.
 _FUNCTION_NAMES = {
@@ -110,15 +102,17 @@ class ExpressionReader:
         if method in _ACCESSES:
             self._touch(expr, "loads")
         elif method in _OPERATIONS:
-            self._all(expr, _OPERATIONS[method], max(1, len(operands(expr)) - 1))
+            self._all(expr, _OPERATIONS[method], len(parts_of(expr)) - 1 if hasattr(expr, "children") else 1)
+        elif method in {"map_logical_and", "map_logical_or"}:
+            self._short_circuit(expr.children, goes_on_if=int(method == "map_logical_or"))
         elif (handler := getattr(self, f"_{method}", None)) is not None:
             handler(expr)
         else:
             self._refuse(f"has an expression of kind {type(expr).__name__} ({expr})")
 
-    def _all(self, expr: Any, kind: str, times: int) -> None:
-        for operand in operands(expr):
-            self.read(operand)
+    def _all(self, expr: Any, kind: str = "", times: int = 0) -> None:
+        for part in parts_of(expr):
+            self.read(part)
         self.count(kind, expr, times)
 
     def count(self, kind: str, expr: Any, times: int = 1) -> None:
@@ -179,11 +173,9 @@ class ExpressionReader:
     # Operations
 
     def _map_sum(self, expr: Any) -> None:
-        terms = parts_of(expr, "map_sum")
-        for term in terms:
-            self.read(term)
-        additions = len(terms) - 1
-        if additions <= 0:
+        terms = parts_of(expr)
+        self._all(expr)
+        if len(terms) <= 1:
             return
         dtype, lanes = self.types.dtype_of(expr)
         feeds = self.feeds(expr, terms)
@@ -194,39 +186,24 @@ class ExpressionReader:
         if not operations["mul", dtype]:
             del operations["mul", dtype]
         self.count("madd", expr, fused)
-        self.count("add", expr, additions - fused)
+        self.count("add", expr, len(terms) - 1 - fused)
 
     def feeds(self, total: Any, terms: list[Any]) -> list[bool]:
         """Return for each term of a sum whether it is a product that an addition can fuse."""
         element = self.types.dtype_of(total)
         return [is_product(term) and self.types.dtype_of(term) == element for term in terms]
 
-    def _map_product(self, expr: Any) -> None:
-        factors = parts_of(expr, "map_product")
-        for factor in factors:
-            self.read(factor)
-        self.count("mul", expr, max(0, len(factors) - 1))
-
     def _map_power(self, expr: Any) -> None:
-        if is_number(expr.exponent) and expr.exponent == 0:
-            return  # generated as 1
         if is_square(expr):  # generated as base*base
             self.read(expr.base)
             self.count("mul", expr)
-        else:
+        elif not (is_constant(expr.exponent) and expr.exponent == 0):  # generated as 1
             self._all(expr, "pow", int(expr.exponent != 1))
 
     def _map_comparison(self, expr: Any) -> None:
-        self.read(expr.left)
-        self.read(expr.right)
+        self._all(expr)
         dtype, _ = self.types.dtype_of(Sum((expr.left, expr.right)))
         self._at(self.mask.lanes).operations["cmp", dtype] += 1
-
-    def _map_logical_and(self, expr: Any) -> None:
-        self._short_circuit(expr.children, goes_on_if=0)
-
-    def _map_logical_or(self, expr: Any) -> None:
-        self._short_circuit(expr.children, goes_on_if=1)
 
     def _short_circuit(self, children: tuple[Any, ...], goes_on_if: int) -> None:
         """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
@@ -244,8 +221,7 @@ class ExpressionReader:
                 self.read(chosen)
 
     def _map_call(self, expr: Any) -> None:
-        for parameter in expr.parameters:
-            self.read(parameter)
+        self._all(expr)
         name = getattr(expr.function, "name", expr.function)
         if not isinstance(name, str):
             self._combine(expr, name)
@@ -281,8 +257,7 @@ def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str,
         return None
     if method == "map_variable":
         return [] if expr.name == name else None
-    arithmetic = method in {"map_sum", "map_product"}
-    children = parts_of(expr, method) if arithmetic else operands(expr)
+    children = parts_of(expr)
     paths = {at: path for at, child in enumerate(children) if (path := path_from(reader, child, name)) is not None}
     if not paths:
         return None

@@ -69,14 +69,10 @@ def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
     key = scop_key(kernel, repr(options))
     scop = None if key is None else kept_scop(key)
     if scop is None:
-        scop = _extracted(kernel, options)
+        # It imports loopy, which kernels of other kinds do without.
+        from perflex.features.from_loopy import extraction
+
+        scop = extraction.described(kernel, options)
         if key is not None:
             keep_scop(key, scop)
     return scop
-
-
-def _extracted(kernel: Any, options: CountingOptions) -> Scop:
-    # Imports loopy, which kernels of other kinds do without.
-    from perflex.features.from_loopy.extraction import described
-
-    return described(kernel, options)

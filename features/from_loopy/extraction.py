@@ -154,11 +154,14 @@ class _Extraction:
         repeats = QuasiPolynomial.constant(1)
         if host_loops:
             try:
-                repeats = QuasiPolynomial(card(self.domains.trips(host_loops), self.assumptions))
+                iterations = only(self.domains.loopys(host_loops), isl.dim_type.set, host_loops)
+                iterations = iterations.intersect_params(self.assumptions.params())
+                repeats = QuasiPolynomial(card(iterations, self.assumptions))
             except TooManyOperationsError:
                 # How often it is launched is part of the Scop, which holds formulas.
-                what = f"the loops {', '.join(host_loops)} around a launch are too complex to count"
-                raise self.facts.refuse(f"{what}; simplify their bounds") from None
+                loops_text = ", ".join(host_loops)
+                msg = f"the loops {loops_text} around a launch are too complex to count; simplify their bounds"
+                raise self.facts.refuse(msg) from None
         loops = {loop for name in ids for loop in self.kernel.id_to_insn[name].within_inames}
         unrolled = [loop for loop in loops if self.kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag))]
         self.launches.append(Launch(
@@ -242,8 +245,7 @@ class _Extraction:
     def _read(self, insn: Any, assigned: Any, place: _Place, reader: ExpressionReader) -> tuple[Mask, str]:
         """Read an instruction; return where it assigns, and what is assumed, for messages."""
         with ExitStack() as stack:
-            # The generated code tests several one after the other, the first one only once for several
-            # instructions in a row that share it.
+            # The generated code tests one after the other, the first one once for several instructions that share it.
             several = len(insn.predicates) > 1 or insn.id in self.sharing
             # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
             predicates = sorted(insn.predicates, key=str)
@@ -279,24 +281,20 @@ class _Extraction:
     def _barrier(self, kind: str, origin: str | None, place: _Place) -> Barrier:
         # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
         if origin not in self.kernel.id_to_insn:
-            neighbours = (name for name, other in self.instructions if _same_loops(place, other))
+            around = place.launch, place.schedule[:-1]
+            depth = len(place.schedule) - 1
+            neighbours = (one for one, other in self.instructions if (other.launch, other.schedule[:depth]) == around)
             origin = next(neighbours, None)
         inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.loops)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups = {iname for axis, iname in self.domains.axes(inames)[0].items() if axis.startswith("g")}
         domain = self._instances(frozenset(groups | place.loops.keys()), place).domain
-        trips = self.facts.trips
-        averages, stated = trips.averages(place.loops), trips.stated(place.loops)
+        averages, stated = self.facts.trips.averages(place.loops), self.facts.trips.stated(place.loops)
         return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
 
 
 def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:
     return tuple(Operation(kind, dtype, count) for (kind, dtype), count in sorted(counted.items()))
-
-
-def _same_loops(one: _Place, other: _Place) -> bool:
-    length = len(one.schedule) - 1
-    return one.launch == other.launch and other.schedule[:length] == one.schedule[:length]
 
 
 def size_parameters(kernel: Any, options: CountingOptions) -> tuple[str, ...]:

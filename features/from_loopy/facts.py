@@ -74,7 +74,7 @@ class KernelFacts:
         known = condition_to_set(space, condition) if decided else None
         if known is not None:
             return Mask((known,)), Mask((isl.Set.universe(space).subtract(known),))
-        unknown = joined = Mask(guarded=True)
+        unknown = Mask(guarded=True)
         if method not in {"map_logical_and", "map_logical_or"}:
             return unknown, unknown
         # Of what is joined with what depends on data, the rest still says where it is certainly decided.
@@ -105,7 +105,8 @@ class TripCounts:
         for loop, count in self._stated.items():
             if loop not in dependent:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
-                raise self._refuse(f"has no loop {loop!r} whose bounds depend on data; {others}", loop)
+                what = f"has no loop {loop!r} whose bounds depend on data; {others}"
+                raise self._refuse(what, loop)
             # Whoever states nonsense shall learn it now, not at the first loop that needs it.
             affine_in_parameters(_whole(count), self._parameters)
 
@@ -131,8 +132,9 @@ class TripCounts:
         displaced = {loop for position, loop in enumerate(loops) if not free.dim_has_lower_bound(_SET, position)}
         # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
         for loop in (loop for loop in loops if loop in endless - involved):
-            what = f"bounds loop {loop!r} by {', '.join(sorted(involved))}, whose trip count depends on the data"
-            raise self._refuse(f"{what}; give {loop!r} a domain of its own", loop)
+            other = ", ".join(sorted(involved))
+            what = f"bounds loop {loop!r} by {other}, whose trip count depends on the data; give {loop!r} a domain of its own"
+            raise self._refuse(what, loop)
         needed = sorted((endless | displaced) & involved)
         # If sizes bound all loops as well, one stated count among those involved is enough.
         for loop in needed or sorted(involved)[: not involved & set(self._stated)]:
@@ -145,7 +147,8 @@ class TripCounts:
                 raise self._refuse(what, loop)
             # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
             if self._kernel.inames[loop].tags_of_type(HardwareConcurrentTag):
-                raise self._refuse(f"has a parallel loop {loop!r} whose extent depends on the data", loop)
+                what = f"has a parallel loop {loop!r} whose extent depends on the data"
+                raise self._refuse(what, loop)
         self.displaced |= displaced & involved
         return involved
 

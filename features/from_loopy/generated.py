@@ -1,9 +1,8 @@
 """Expressions with the types that loopy's code generation gives them, and the types that C computes them in.
 
 loopy infers one type for an expression and writes code that may have another: a number takes the type of what it is
-assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``, though 0.2 is inferred to
-be a double), and casts stand only where inferred types differ. Both decisions are asked of loopy's own code generation
-here; what follows from them is C's business.
+assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``), and casts stand only
+where inferred types differ. Both is asked of loopy's own code generation here; what follows from it is C's business.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ _LITERALS = {(False, False): int, (True, False): np.uint32, (False, True): np.in
 
 
 class _ByIdentity:
-    """Remembers by the identity of expressions, for a mapper that would do so by their value.
-
-    ``x*2`` and ``x*np.float32(2)`` are equal, but their types may differ.
-    """
+    """Remembers by the identity of expressions: ``x*2`` and ``x*np.float32(2)`` are equal, their types may differ."""
 
     def get_cache_key(self, expr: Any, *args: Any, **kwargs: Any) -> tuple[object, ...]:
         """Return the key of an expression, which is kept, so that no other gets its identity."""
@@ -49,7 +45,7 @@ class _ByIdentity:
 
 
 class _Inferred(_ByIdentity, TypeReader):  # type: ignore[misc]  # loopy has no type information
-    """Types that loopy infers."""
+    pass
 
 
 class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[misc]
@@ -63,12 +59,9 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         # What the mapper takes of loopy's state of code generation.
         variables = (*kernel.args, *kernel.temporary_variables.values())
         state = SimpleNamespace(
-            kernel=kernel,
-            callables_table=callables,
+            kernel=kernel, callables_table=callables, seen_dtypes=set(), var_subst_map={},
             allow_complex=any(one.dtype is not None and one.dtype.involves_complex() for one in variables),
-            seen_dtypes=set(),
-            var_subst_map={},
-        )
+        )  # fmt: skip
         super().__init__(state, type_inf_mapper=_Inferred(kernel, callables))
 
     def context_of(self, dtype: Any) -> str | None:
@@ -158,11 +151,10 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
             base = TypeCast(self.infer_type(expr), base)
         return type(expr)(base, exponent)
 
-    def map_comparison(self, expr: Any, type_context: str | None) -> Any:
+    def map_comparison(self, expr: Any, _context: str | None) -> Any:
         """Return a comparison, whose numbers have the type of what they are compared with."""
-        if self.context_of(self.infer_type(expr.left - expr.right)) != "h":
-            return super().map_comparison(expr, type_context)
-        return type(expr)(self.rec(expr.left, "h"), expr.operator, self.rec(expr.right, "h"))
+        context = self.context_of(self.infer_type(expr.left - expr.right))
+        return type(expr)(self.rec(expr.left, context), expr.operator, self.rec(expr.right, context))
 
     def map_call(self, expr: Any, type_context: str | None) -> Any:
         """Return a call whose parameters have the types that the function declares."""
@@ -206,7 +198,7 @@ class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
 class ElementType:
     """Type of an array's elements, or of an expression's value."""
 
-    name: str  # numpy name of a scalar, or of each component of a vector
+    name: str  # numpy's, of a scalar or of each component of a vector
     lanes: int = 1  # Components that are computed: 1 for scalars, 3 for a vector of three
     width: int = 1  # Components that are stored: 1 for scalars, 4 for a vector of three
 

@@ -57,8 +57,11 @@ def flat(expr: Any, method: str) -> list[Any]:
     return [inner for child in expr.children for inner in flat(child, method)]
 
 
-def parts_of(expr: Any, method: str) -> list[Any]:
-    """Return what a sum adds, all but zeros, or what a product multiplies, all but signs."""
+def parts_of(expr: Any) -> list[Any]:
+    """Return what a sum adds, all but zeros, what a product multiplies, all but signs, or the operands of others."""
+    method = method_of(expr)
+    if method not in _NEUTRAL:
+        return operands(expr)
     found = [part for part in flat(expr, method) if not (is_number(part) and part in _NEUTRAL[method])]
     # Compilers fold the numbers that come first into one; floating-point arithmetic is not associative.
     numbers = next((i for i, part in enumerate(found) if not is_constant(part)), len(found))
@@ -80,7 +83,7 @@ def is_square(expr: Any) -> bool:
 def is_product(expr: Any) -> bool:
     """Whether an expression ends in a multiplication, which a sum can fuse."""
     if method_of(expr) == "map_product" and not is_constant(expr):
-        parts = parts_of(expr, "map_product")
+        parts = parts_of(expr)
         # A single factor beside a sign may be a square, as in -x**2: that is a product to fuse.
         return len(parts) >= 2 or any(map(is_product, parts))
     return method_of(expr) == "map_power" and is_square(expr)

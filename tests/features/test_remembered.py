@@ -17,7 +17,6 @@ import perflex.isl
 from perflex import using_store
 from perflex.features import annotate, count_features, count_store, extract_scop, scop_to_yaml
 from perflex.features.count_store import counting_version, kernel_key
-from perflex.features.from_loopy import extract as _loopy_extract
 from perflex.features.scop.text import scop_from_text, scop_to_text
 from perflex.store.store import Store
 from sample_kernels import make, matmul, pointwise
@@ -57,7 +56,7 @@ def test_remembered_is_counted(generator, path, monkeypatch):
         counted = everything(kernel, sizes)
     with using_store(path):
         assert everything(kernel, sizes) == counted
-    monkeypatch.setattr(_loopy_extract, "_extracted", _again)
+    monkeypatch.setattr("perflex.features.from_loopy.extraction.described", _again)
     monkeypatch.setattr("perflex.features.polynomials.quasipolynomial.card", _again)
     with using_store(Store(path)):
         assert everything(kernel, sizes) == counted
@@ -80,7 +79,7 @@ def test_versions(path, monkeypatch):
     def extracted():
         """Whether the kernel is extracted anew."""
         with monkeypatch.context() as patched, using_store(Store(path)):
-            patched.setattr(_loopy_extract, "_extracted", _again)
+            patched.setattr("perflex.features.from_loopy.extraction.described", _again)
             try:
                 assert count_store.kept_counts(extract_scop(fresh(kernel)))
             except CountedAgainError:
