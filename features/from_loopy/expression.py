@@ -123,10 +123,9 @@ class ExpressionReader:
 
     def _refuse(self, what: str) -> NoReturn:
         name = self.facts.kernel.name
-        msg = f"instruction {self.insn_id!r} of kernel {name!r} {what}, which cannot be counted; "
-        raise UnsupportedKernelError(
-            f"{msg}rewrite it with arithmetic, calls and subscripts", kernel=name, instruction=self.insn_id
-        )
+        remedy = "rewrite it with arithmetic, calls and subscripts"
+        msg = f"instruction {self.insn_id!r} of kernel {name!r} {what}, which cannot be counted; {remedy}"
+        raise UnsupportedKernelError(msg, kernel=name, instruction=self.insn_id)
 
     # Accesses
 

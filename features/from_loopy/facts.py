@@ -132,8 +132,8 @@ class TripCounts:
         displaced = {loop for position, loop in enumerate(loops) if not free.dim_has_lower_bound(_SET, position)}
         # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
         for loop in (loop for loop in loops if loop in endless - involved):
-            other = ", ".join(sorted(involved))
-            what = f"bounds loop {loop!r} by {other}, whose trip count depends on the data; give {loop!r} a domain of its own"
+            other = f"{', '.join(sorted(involved))}, whose trip count depends on the data"
+            what = f"bounds loop {loop!r} by {other}; give {loop!r} a domain of its own"
             raise self._refuse(what, loop)
         needed = sorted((endless | displaced) & involved)
         # If sizes bound all loops as well, one stated count among those involved is enough.

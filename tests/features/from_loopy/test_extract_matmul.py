@@ -9,36 +9,25 @@ SIZES = (16, 64, 1024)
 
 
 def access(kernel, array, direction="load"):
-    (found,) = [
-        item
-        for item in counts_of(extract_scop(kernel)).accesses
-        if item.array.name == array and item.access.direction == direction
-    ]
+    items = counts_of(extract_scop(kernel)).accesses
+    (found,) = [item for item in items if (item.array.name, item.access.direction) == (array, direction)]
     return found
 
 
-def text(strides):
-    return [str(stride) for stride in strides]
-
-
-def test_table_1_strides():
-    kernel = matmul(prefetch=True)
-    a, b = access(kernel, "a"), access(kernel, "b")
-    assert text(a.local_strides) == ["1", "n"]
-    assert text(a.group_strides) == ["0", "16 * n"]
-    assert text(b.local_strides) == ["1", "n"]
-    assert text(b.group_strides) == ["16", "0"]
-    c = access(kernel, "c", "store")
-    assert text(c.local_strides) == ["1", "n"]
-    assert text(c.group_strides) == ["16", "16 * n"]
+@pytest.mark.parametrize(("array", "direction", "strides"), [
+    ("a", "load", ["1", "n", "0", "16 * n"]), ("b", "load", ["1", "n", "16", "0"]),
+    ("c", "store", ["1", "n", "16", "16 * n"]),
+])  # fmt: skip
+def test_table_1_strides(array, direction, strides):
+    found = access(matmul(prefetch=True), array, direction)
+    assert [str(stride) for stride in (*found.local_strides, *found.group_strides)] == strides
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_table_1_access_to_footprint_ratios(n):
     for prefetch, ratio in ((True, n / 16), (False, n)):
         kernel = matmul(prefetch=prefetch)
-        for array in "ab":
-            item = access(kernel, array)
+        for item in (access(kernel, "a"), access(kernel, "b")):
             assert item.work_item_count.evaluate({"n": n}) / item.footprint.evaluate({"n": n}) == ratio
         store = access(kernel, "c", "store")
         assert store.work_item_count.evaluate({"n": n}) == store.footprint.evaluate({"n": n}) == n * n
@@ -63,12 +52,11 @@ def test_prefetching_counts(n, sub_group):
 
 def test_the_papers_access_patterns_single_out_a_and_b():
     scop = extract_scop(matmul(prefetch=True))
-    a = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:0}_afr:>1"
-    b = "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1"
-    for identifier, array in ((a, "a"), (b, "b")):
-        selected = parse_feature(identifier).selected(scop, {"n": 64})
-        assert [item.array.name for item in selected] == [array]
-        assert parse_feature(identifier).value(scop, {"n": 64}, Target()) == 64**3 / 16
+    for stride, array in ((0, "a"), (16, "b")):
+        identifier = f"f_mem_access_global_float32_load_lstrides:{{0:1;1:>15}}_gstrides:{{0:{stride}}}_afr:>1"
+        feature = parse_feature(identifier)
+        assert [item.array.name for item in feature.selected(scop, {"n": 64})] == [array]
+        assert feature.value(scop, {"n": 64}, Target()) == 64**3 / 16
 
 
 def test_the_scop_of_a_kernel_is_remembered():

@@ -19,31 +19,16 @@ DATA = "x, y, z: float32[n+4]; d, e: float64[n+4]; p: int32[n+4]; q: int64[n+4];
 SCALARS = "; alpha: float32; beta: float64"
 # No subtractions: to LLVM a sign is a multiplication.
 TEXTS = [
-    "y[i] = 0.2*x[i]",
-    "y[i] = 0.2*x[i] + 0.3*z[i]",
-    "e[i] = 0.2*x[i] + d[i]*0.1",
-    "y[i] = 0.2*d[i] + x[i]*0.1",
-    "y[i] = x[i]/3 + 0.1/x[i]",
-    "y[i] = 0.2*p[i] + p[i]*x[i]",
-    "y[i] = q[i]*x[i] + 0.1*q[i]",
-    "y[i] = p[i] + 2 + u[i]*3",
-    "e[i] = p[i]/3 + p[i]/q[i]",
-    "y[i] = 0.2*i + x[i]*i",
+    "y[i] = 0.2*x[i]", "y[i] = 0.2*x[i] + 0.3*z[i]", "e[i] = 0.2*x[i] + d[i]*0.1", "y[i] = 0.2*d[i] + x[i]*0.1",
+    "y[i] = x[i]/3 + 0.1/x[i]", "y[i] = 0.2*p[i] + p[i]*x[i]", "y[i] = q[i]*x[i] + 0.1*q[i]",
+    "y[i] = p[i] + 2 + u[i]*3", "e[i] = p[i]/3 + p[i]/q[i]", "y[i] = 0.2*i + x[i]*i",
     "y[i] = x[i]*0.1 if x[i]*0.5 > 0.2 else z[i]*1.1",
-    "y[i] = x[i]*z[i] if d[i] > 0.2 and x[i] < p[i] else x[i] + 0.7",
-    "y[i] = x[i] if p[i]*0.1 < 3 else z[i]",
-    "if p[i] > 2 and 0.1*x[i] < d[i]\n y[i] = x[i]*0.3\nend",
-    "y[i] = exp(0.2) + sin(x[i] + 0.1) + cos(0.5*x[i])",
-    "y[i] = sqrt(p[i] + 0.3) + exp(0.25*i)",
-    "y[i] = fmax(x[i], 0.2) + fmin(0.3*x[i], 0.5)",
-    "e[i] = fmax(x[i], 0.25)*0.1 + fmax(x[i], d[i])",
-    "y[i] = (0.2*x[i])**3 + (0.25*x[i])**3",
-    "y[i] = 0.2*x[i]**2 + x[i]**2.0",
-    "e[i] = x[i]**0.3 + x[i]**0.5 + d[i]**3",
-    "<> t = 0.2*x[i]\ny[i] = t*0.1 + 0.3",
-    "<float32> t = 0.2*x[i]\ny[i] = t*0.1 + 0.3",
-    "y[i] = 1.0/3*x[i] + 0.1*0.3*x[i]",
-    "p[i] = x[i]*2 + 3",
+    "y[i] = x[i]*z[i] if d[i] > 0.2 and x[i] < p[i] else x[i] + 0.7", "y[i] = x[i] if p[i]*0.1 < 3 else z[i]",
+    "if p[i] > 2 and 0.1*x[i] < d[i]\n y[i] = x[i]*0.3\nend", "y[i] = exp(0.2) + sin(x[i] + 0.1) + cos(0.5*x[i])",
+    "y[i] = sqrt(p[i] + 0.3) + exp(0.25*i)", "y[i] = fmax(x[i], 0.2) + fmin(0.3*x[i], 0.5)",
+    "e[i] = fmax(x[i], 0.25)*0.1 + fmax(x[i], d[i])", "y[i] = (0.2*x[i])**3 + (0.25*x[i])**3",
+    "y[i] = 0.2*x[i]**2 + x[i]**2.0", "e[i] = x[i]**0.3 + x[i]**0.5 + d[i]**3", "<> t = 0.2*x[i]\ny[i] = t*0.1 + 0.3",
+    "<float32> t = 0.2*x[i]\ny[i] = t*0.1 + 0.3", "y[i] = 1.0/3*x[i] + 0.1*0.3*x[i]", "p[i] = x[i]*2 + 3",
     "y[i] = alpha*x[i] + beta*0.1",
 ]  # fmt: skip
 
@@ -63,7 +48,6 @@ def operations(kernel):
 
 
 def compiled(kernels):
-    """LLVM code of kernels."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for those who mean to keep the kernel
         return oclgrind.compiled([lp.generate_code_v2(kernel).device_code() for kernel in kernels])

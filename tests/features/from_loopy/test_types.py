@@ -3,8 +3,11 @@
 import loopy as lp
 import numpy as np
 import pytest
+from loopy.kernel.function_interface import ValueArgDescriptor
+from loopy.types import NumpyType
 
 from oracles import oclgrind
+from perflex import Model
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, counts_of, extract_scop
 from support.written_kernels import written
@@ -13,16 +16,12 @@ N = 24
 
 
 class MyOwn(lp.ScalarCallable):
-    def with_types(self, arg_id_to_dtype, callables_table):  # noqa: ARG002 - loopy's
-        from loopy.types import NumpyType
-
-        types = {0: NumpyType(np.float32), -1: NumpyType(np.float32)}
+    def with_types(self, _types, callables_table):
+        types = dict.fromkeys((0, -1), NumpyType(np.float32))
         return self.copy(name_in_target="my_own", arg_id_to_dtype=types), callables_table
 
-    def with_descrs(self, arg_id_to_descr, callables_table):  # noqa: ARG002 - loopy's
-        from loopy.kernel.function_interface import ValueArgDescriptor
-
-        return self.copy(arg_id_to_descr={0: ValueArgDescriptor(), -1: ValueArgDescriptor()}), callables_table
+    def with_descrs(self, _descrs, callables_table):
+        return self.copy(arg_id_to_descr=dict.fromkeys((0, -1), ValueArgDescriptor())), callables_table
 
 
 def make(text, args=(), data="", domains="{[i]: 0 <= i < n}", loop="i"):
@@ -60,12 +59,10 @@ def test_vector_types_count_by_element(lanes):
 
 
 def test_vectors_of_three_are_stored_as_four():
-    kernel = make("y[i] = x[i] + y[i]", [lp.GlobalArg("x,y", vector("float3"), shape=("n",))])
-    scop = extract_scop(kernel)
-    assert value(scop, "f_op_float32_add") == 3 * N
+    scop = extract_scop(make("y[i] = x[i] + y[i]", [lp.GlobalArg("x,y", vector("float3"), shape=("n",))]))
     item = counts_of(scop).accesses[0]
+    assert value(scop, "f_op_float32_add") == item.footprint.evaluate({"n": N}) == 3 * N
     assert str(item.local_strides[0]) == "4"
-    assert item.footprint.evaluate({"n": N}) == 3 * N
 
 
 def test_components_of_vectors_are_scalars():
@@ -86,9 +83,8 @@ def test_atomic_updates_are_load_operation_store_and_atomic(dtype):
     scop, run = extract_scop(kernel), oclgrind.run(kernel, {"n": N})
     name = np.dtype(dtype).name
     assert value(scop, f"f_op_{name}_atomic") == run.called("atomic_cmpxchg") == N
-    assert value(scop, f"f_op_{name}_add") == N
     assert value(scop, f"f_mem_access_global_{name}_load") == run.load("global").count
-    assert value(scop, f"f_mem_access_global_{name}_store") == N
+    assert value(scop, f"f_op_{name}_add") == value(scop, f"f_mem_access_global_{name}_store") == N
     assert not any(item.exact for item in counts_of(scop).accesses)
 
 
@@ -98,15 +94,16 @@ def test_users_functions_count_under_their_names():
     scop = extract_scop(kernel)
     assert value(scop, "f_op_float32_call:my_own") == N
     assert "f_op_float32_call:my_own" in {entry.identifier for entry in count_features(scop)}
-    from perflex import Model
-
     assert Model("f_cl_wall_time_x", "p_c * f_op_float32_call:my_own").input_features() == ["f_op_float32_call:my_own"]
 
 
-def flat(subscript, shape):
-    return make(
-        f"y[i, j] = x[{subscript}]", (), f"x: float32[{shape}]; y: float32[n, n]", "{[i, j]: 0 <= i, j < n}", "j"
-    )
+def flat(subscript, shape, most="n"):
+    """The access to x in a kernel."""
+    domain, data = f"{{[i, j]: 0 <= i < n and 0 <= j < {most}}}", f"x: float32[{shape}]; y: float32[n, {most}]"
+    scop = extract_scop(make(f"y[i, j] = x[{subscript}]", (), data, domain, "j"))
+    # Arithmetic of subscripts is not counted.
+    assert not [e for e in count_features(scop) if "int32_" in e.identifier and "op" in e.identifier]
+    return next(item for item in counts_of(scop).accesses if item.array.name == "x")
 
 
 @pytest.mark.parametrize(("flattened", "plain"), [
@@ -114,8 +111,7 @@ def flat(subscript, shape):
     ("n*n - 1 - n*i - j", "n - 1 - i, n - 1 - j"), ("(i*n + j)", "i, j"),
 ])  # fmt: skip
 def test_flattened_subscripts_are_the_axes_they_stand_for(flattened, plain):
-    one = next(i for i in counts_of(extract_scop(flat(flattened, "n*n"))).accesses if i.array.name == "x")
-    two = next(i for i in counts_of(extract_scop(flat(plain, "n, n"))).accesses if i.array.name == "x")
+    one, two = flat(flattened, "n*n"), flat(plain, "n, n")
     assert (one.local_strides, one.group_strides) == (two.local_strides, two.group_strides)
     assert one.work_item_count == two.work_item_count
     assert one.footprint.evaluate({"n": N}) == two.footprint.evaluate({"n": N}) == N * N
@@ -123,16 +119,9 @@ def test_flattened_subscripts_are_the_axes_they_stand_for(flattened, plain):
 
 
 def test_flattened_rows_that_overlap_have_a_bound_for_a_footprint():
-    domain, data = "{[i, j]: 0 <= i < n and 0 <= j < 2*n}", "x: float32[2*n*n]; y: float32[n, 2*n]"
-    kernel = make("y[i, j] = x[n*i + j]", (), data, domain, "j")
-    item = next(i for i in counts_of(extract_scop(kernel)).accesses if i.array.name == "x")
+    item = flat("n*i + j", "2*n*n", "2*n")
     assert item.footprint.evaluate({"n": N}) == 2 * N * N
     assert not item.owner.footprint_among((item,)).exact  # row i's second half is row i + 1's first
-
-
-def test_subscript_arithmetic_is_not_counted():
-    kernel = flat("i, j", "n, n")
-    assert not [e for e in count_features(extract_scop(kernel)) if "int32_" in e.identifier and "op" in e.identifier]
 
 
 SIZE = 8
