@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +77,9 @@ def annotate(
         in sizes: ``{"j": "m + 1"}``.
     accesses
         Subscripts that stand for indirect or non-affine ones, e.g. ``{"x[idx[i]]": "4*i"}``. Keys are accesses
-        as written, array names, or ``"tag:NAME"``; in values, names are loop variables (also those that were
-        split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the array.
-
+        as written or as messages print them, array names, or ``"tag:NAME"``; in values, names are loop variables
+        (also those that were split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the
+        array.
     Returns
     -------
     AnnotatedKernel
@@ -109,7 +110,8 @@ def _merged(before: tuple[tuple[str, Any], ...], new: Mapping[str, Any]) -> tupl
 
 
 def _plain(key: str) -> str:
-    return key.replace(" ", "")
+    # Blanks between words stay: ``x[i if i > 3 else 0]``.
+    return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", key)
 
 
 def _trips(loop: str, count: float | Fraction | str) -> Fraction | str:

@@ -77,7 +77,7 @@ class AccessMaker:
         self._stated = {self._key(key): (key, value) for key, value in facts.options.accesses}
         self._used: set[str] = set()
 
-    def access(self, raw: RawAccess, direction: str, instances: Instances, insn_id: str) -> Access:
+    def access(self, raw: RawAccess, instances: Instances, insn_id: str) -> Access:
         """Return an access as the Scop has it."""
         variable = self._kernel.get_var_descriptor(raw.array)
         found = None if raw.indirect else self._of_indices(self._indices(raw, insn_id), variable, instances)
@@ -99,7 +99,7 @@ class AccessMaker:
         for position in range(relation.dim(_IN)):
             relation = relation.set_dim_id(_IN, position, isl.Id(f"i{position}"))
         relation = align_parameters(relation, self._parameters)
-        return Access(raw.array, direction, relation, raw.tag, raw.text, strides, distinct, stated)
+        return Access(raw.array, raw.direction, relation, raw.tag, raw.text, strides, distinct, stated)
 
     # Subscripts that say which element it is
 

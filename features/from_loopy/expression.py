@@ -40,13 +40,14 @@ _COMPONENTS = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 
 
 @dataclass(frozen=True)
 class RawAccess:
-    """An array access as loopy has it: name, subscript expressions, tag, and what its subscript reads, if anything."""
+    """An array access as loopy has it."""
 
     array: str
     indices: tuple[Any, ...]
     tag: str | None
     text: str
-    indirect: str = ""
+    indirect: str  # What its subscripts read, if anything
+    direction: str = "load"
 
 
 @dataclass
@@ -54,8 +55,7 @@ class Work:
     """Operations by (kind, dtype), and array accesses."""
 
     operations: Counter[tuple[str, str]] = field(default_factory=Counter)
-    loads: list[RawAccess] = field(default_factory=list)
-    stores: list[RawAccess] = field(default_factory=list)
+    accesses: list[RawAccess] = field(default_factory=list)
 
 
 class ExpressionReader:
@@ -100,7 +100,7 @@ class ExpressionReader:
             return
         method = method_of(expr)
         if method in _ACCESSES:
-            self._touch(expr, "loads")
+            self._touch(expr, "load")
         elif method in _OPERATIONS:
             self._all(expr, _OPERATIONS[method], len(parts_of(expr)) - 1 if hasattr(expr, "children") else 1)
         elif method in {"map_logical_and", "map_logical_or"}:
@@ -133,15 +133,15 @@ class ExpressionReader:
         """Add the store to an assignee."""
         if method_of(assignee) not in _ACCESSES:
             self._refuse(f"assigns to {assignee}")
-        self._touch(assignee, "stores")
+        self._touch(assignee, "store")
 
     def _touch(self, expr: Any, direction: str) -> None:
         """Add an access, unless the expression is a scalar or a loop variable."""
         if method_of(expr) == "map_variable" and not self.types.is_array(expr.name):
             return
-        access = self._raw(expr)
+        access = replace(self._raw(expr), direction=direction)
         lanes = 1 if method_of(expr) == "map_lookup" else self.types.dtype_of(expr)[1]
-        getattr(self._at(lanes), direction).append(access)
+        self._at(lanes).accesses.append(access)
 
     def _raw(self, expr: Any) -> RawAccess:
         if method_of(expr) == "map_lookup":
@@ -165,8 +165,8 @@ class ExpressionReader:
             # What an index reads is read. Its arithmetic is not counted, as that of no subscript is: common
             # subexpression elimination makes this cost negligible (paper Section 6.1.2).
             for mask, work in inner.work.items():
-                self.work.setdefault(mask, Work()).loads.extend(work.loads)
-                read += work.loads
+                self.work.setdefault(mask, Work()).accesses.extend(work.accesses)
+                read += work.accesses
         return RawAccess(str(name), tuple(indices), tag, text, read[0].text if read else "")
 
     # Operations

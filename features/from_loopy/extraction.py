@@ -207,15 +207,15 @@ class _Extraction:
         made: list[Statement] = []
         for mask, work in reader.work.items():
             # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
-            if mask != home and not (work.operations or work.loads or work.stores):
+            if mask != home and not (work.operations or work.accesses):
                 continue
             instances = every.restricted(mask.conditions, self.facts.parameters) if mask.conditions else every
             instances = instances if mask.lanes == 1 else instances.in_lanes(mask.lanes)
-            touched = [(raw, "load") for raw in work.loads] + [(raw, "store") for raw in work.stores]
+            touched = sorted(work.accesses, key=lambda raw: raw.direction)
             made.append(Statement(
                 name=insn_id if not made else f"{insn_id}.{len(made)}",
                 domain=instances.domain,
-                accesses=tuple(self.accesses.access(raw, way, instances, insn_id) for raw, way in touched),
+                accesses=tuple(self.accesses.access(raw, instances, insn_id) for raw in touched),
                 operations=_operations(work.operations),
                 launch=place.launch,
                 schedule=place.schedule,

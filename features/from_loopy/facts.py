@@ -160,8 +160,8 @@ class TripCounts:
             for at, loop in enumerate(free.get_var_names(_SET)):
                 if not (free.dim_has_lower_bound(_SET, at) and free.dim_has_upper_bound(_SET, at)):
                     continue
-                first, last = free.dim_min(at), free.dim_max(at)
-                trips = last.sub(first)
+                first = free.dim_min(at)
+                trips = free.dim_max(at).sub(first)
                 if trips.gist(trips.domain()).coalesce().involves_dims(_PARAM, place, 1):
                     what = (
                         f"has a loop {loop!r} whose trip count depends on the value of loop {outer!r}, which begins "

@@ -103,6 +103,15 @@ def test_an_indirect_access_counts_as_its_stand_in():
     assert entries["f_mem_access_global_int32_load_lstrides:{0:1}_gstrides:{0:8}"].exact
 
 
+@pytest.mark.parametrize("subscript", ["n - 1 - idx[i]", "idx[i] if i > 3 else 0", "idx[i]//2 + idx[2*(n-i) - 1] % 3"])
+def test_keys_are_accesses_as_written_or_as_messages_print_them(subscript):
+    kernel = make(LINE, f"y[i] = x[{subscript}]", "x, y: float32[n]; idx: int32[2*n]")
+    with pytest.raises(UnsupportedKernelError, match="is indirect") as caught:
+        extract_scop(kernel)
+    for key in (caught.value.context["access"], f"x[{subscript}]"):
+        assert of_array(annotate(kernel, accesses={key: "anywhere"}), "x").access.stated
+
+
 @pytest.mark.parametrize("value", ["lid0 + 8*gid0", "i", "i_inner + 8*i_outer", "8*gid0 + i_inner"])
 def test_stand_ins_know_loops_before_and_after_splitting_and_hardware_axes(value):
     item = of_array(annotate(gathered(), accesses={"x": value}), "x")
