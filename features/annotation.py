@@ -80,6 +80,7 @@ def annotate(
         as written or as messages print them, array names, or ``"tag:NAME"``; in values, names are loop variables
         (also those that were split since), sizes, or ``lid0, gid0, ...``. ``"anywhere"`` means any element of the
         array.
+
     Returns
     -------
     AnnotatedKernel
