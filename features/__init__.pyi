@@ -28,9 +28,9 @@ from .scop.scop import Operation as Operation
 from .scop.scop import Recurrence as Recurrence
 from .scop.scop import Scop as Scop
 from .scop.scop import Statement as Statement
-from .scop.text import content_hash as content_hash
-from .scop.yaml import scop_from_yaml as scop_from_yaml
-from .scop.yaml import scop_to_yaml as scop_to_yaml
+from .scop.scop_file import content_hash as content_hash
+from .scop.scop_file import scop_from_yaml as scop_from_yaml
+from .scop.scop_file import scop_to_yaml as scop_to_yaml
 from .sized_kernel import SizedKernel as SizedKernel
 from .target import Target as Target
 from .values import kernel_feature_values as kernel_feature_values

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import perflex.isl
-from perflex.features.polynomials.late_values import align_parameters
-from perflex.features.scop.text import content_hash, scop_from_text, scop_to_text
-from perflex.isl import isl
+from perflex.features.scop.scop_file import content_hash, scop_from_text, scop_to_text
+from perflex.isl import align_parameters, isl
 from perflex.store.records import insert
 from perflex.store.store import current_store
 from perflex.version import __version__

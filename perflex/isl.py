@@ -1,4 +1,4 @@
-"""The one place that imports islpy: checks that it can count, and mends what loopy misses in newer versions.
+"""The one place that imports islpy: checks that it can count, mends what loopy misses in newer versions, parses once.
 
 All code that uses loopy imports this before, so that loopy's caches are seen to here, too.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import lru_cache
 from importlib.util import find_spec
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import islpy as isl
 
@@ -17,9 +18,11 @@ from perflex.caches import mend_entries, tell
 from perflex.errors import EnvironmentSetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["ISL_LOCK", "isl"]
+__all__ = ["ISL_LOCK", "IslText", "MapText", "SetText", "align_parameters", "computed_once", "isl", "parsed"]
+
+_Value = TypeVar("_Value")
 
 # All threads share one isl context, which has one count of operations and one limit to them; loopy's preprocessing is
 # not made for threads either.
@@ -67,3 +70,77 @@ _check()
 _mend()
 mend_entries()
 tell()
+
+
+# Statements share domains, and accesses relations: equal texts become one isl object.
+@lru_cache(maxsize=4096)
+def parsed(kind: Any, text: str) -> Any:
+    """Return the object of an isl class that isl prints as `text`."""
+    with ISL_LOCK:
+        return kind(text)
+
+
+class IslText(str):
+    """An isl object as isl prints it."""
+
+    __slots__ = ()
+    kind: ClassVar[Any]
+
+    @property
+    def parsed(self) -> Any:
+        """The object."""
+        return parsed(self.kind, str(self))
+
+
+class SetText(IslText):
+    """A set."""
+
+    __slots__ = ()
+    kind = isl.Set
+
+
+class MapText(IslText):
+    """A relation."""
+
+    __slots__ = ()
+    kind = isl.Map
+
+
+@lru_cache(maxsize=256)
+def parameter_space(names: tuple[str, ...]) -> Any:
+    """Return the isl set space without dimensions and with the given parameters."""
+    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=list(names))
+
+
+def align_parameters(isl_object: Any, names: Iterable[str]) -> Any:
+    """Give an isl object the parameters in the given order, so that equal things compare equal."""
+    return isl_object.align_params(parameter_space(tuple(names)))
+
+
+class computed_once(Generic[_Value]):  # noqa: N801 - used as a decorator
+    """A ``functools.cached_property`` without a lock, as that of Python 3.12.
+
+    The older one holds a lock for each class while it computes. Where computing waits for the lock on isl, and another
+    thread that has this lock reads the same attribute, both wait for ever.
+    """
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self._compute = compute
+        self._name = ""
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type | None = None) -> _Value: ...
+
+    def __get__(self, owner: object | None, kind: type | None = None) -> Self | _Value:
+        if owner is None:
+            return self
+        # Two threads may both compute: the values are equal. Later reads find __dict__ first: there is no __set__.
+        value = owner.__dict__[self._name] = self._compute(owner)
+        return value

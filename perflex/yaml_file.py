@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -19,7 +20,9 @@ from perflex.file_io import read_text, saving
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_Schema = TypeVar("_Schema", bound="Fields")
+_Schema = TypeVar("_Schema", bound=msgspec.Struct)
+# Makes what a field has of a class that msgspec does not know; a ValueError says in lower case what is wrong.
+_Hook = Callable[[type, Any], Any]
 
 # YAML has numbers that are none.
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
@@ -49,10 +52,10 @@ class Section:
     lines: dict[str, int]
     line: int
 
-    def read(self, schema: type[_Schema]) -> _Schema:
+    def read(self, schema: type[_Schema], hook: _Hook | None = None) -> _Schema:
         """Return the content as an object of a class, whose fields say which keys there are, and what may be there."""
         try:
-            return msgspec.convert(_plain(self), schema)
+            return msgspec.convert(_plain(self), schema, dec_hook=hook)
         except msgspec.ValidationError as error:
             raise self._misfit(schema, str(error)) from None
 
@@ -72,7 +75,7 @@ class Section:
         msg = f"{self.path}, line {line}, field {where or '(top)'}: {cause}"
         return FileFormatError(msg, path=self.path, line=line, field=where)
 
-    def _misfit(self, schema: type[Fields], error: str) -> FileFormatError:
+    def _misfit(self, schema: type[msgspec.Struct], error: str) -> FileFormatError:
         """Return the error for what msgspec says of the content, at the line where it says it."""
         # msgspec ends its messages with the place: Expected `int`, got `str` - at `$.parameters[0].value`.
         message, _, place = error.partition(" - at `$")
@@ -97,7 +100,7 @@ class Section:
         known = sorted(known.encode_name for known in _structs(kind)[0].fields)
         return self.error(f"there is no such field; known here: {', '.join(known)}", *steps, key["unknown"])
 
-    def _culprit(self, section: Section, schema: type[Fields], message: str) -> str:
+    def _culprit(self, section: Section, schema: type[msgspec.Struct], message: str) -> str:
         """Return the key of a mapping that msgspec found fault with, which it does not name; the others are removed."""
         entries = section.entries
         for key in entries:
@@ -148,7 +151,7 @@ def _wrong_value(message: str, kind: Any, value: Any) -> str:
         return f"it must be {'one of ' * (len(kind.values) > 1)}{', '.join(map(repr, kind.values))}, not {shown}"
     found = _EXPECTED.match(message)
     if found is None:
-        return f"{message}, not {shown}"
+        return message if message[:1].islower() else f"{message}, not {shown}"
     wanted, comparison, bound = found.groups()
     # inf and nan fail the bounds of Finite, and 1.8e308 in a message would puzzle its reader.
     if comparison and isinstance(value, float) and not math.isfinite(value):

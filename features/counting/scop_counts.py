@@ -23,10 +23,9 @@ from perflex.features.counting.touched import (
     elements_certainty,
     strides_along,
 )
-from perflex.features.polynomials.late_values import computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
 from perflex.features.scop.scop import Statement, require_scop
-from perflex.isl import ISL_LOCK, isl
+from perflex.isl import ISL_LOCK, computed_once, isl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

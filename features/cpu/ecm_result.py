@@ -11,8 +11,8 @@ import numpy as np
 from perflex.features.cpu.cache_sets import visited
 from perflex.features.cpu.cache_traffic import Traffic
 from perflex.features.cpu.reuse_windows import outermost
-from perflex.features.polynomials.late_values import computed_once
 from perflex.html import shown_by
+from perflex.isl import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

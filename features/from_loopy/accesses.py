@@ -24,11 +24,10 @@ from perflex.features.from_loopy.terms import (
     substituted,
 )
 from perflex.features.lowering.vectors import lane_of
-from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import Flattened, Product, flattened
 from perflex.features.scop.scop import Access
-from perflex.isl import isl
+from perflex.isl import align_parameters, isl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

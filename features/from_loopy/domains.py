@@ -13,10 +13,9 @@ from loopy.kernel.tools import get_hw_axis_base_for_codegen
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import below
 from perflex.features.lowering.vectors import in_lanes
-from perflex.features.polynomials.late_values import align_parameters
-from perflex.features.scop.loop_starts import begins_alike, shift_of
+from perflex.features.scop.numbering import begins_alike, shift_of
 from perflex.features.scop.words import LANE, is_axis, loop_name
-from perflex.isl import isl
+from perflex.isl import align_parameters, isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -28,11 +28,10 @@ from perflex.features.from_loopy.scheduling import linearized
 from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
-from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
 from perflex.features.scop.words import loop_name
-from perflex.isl import ISL_LOCK, isl
+from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,9 +14,8 @@ from pymbolic.mapper import UnsupportedExpressionError
 from pymbolic.mapper.substitutor import make_subst_func
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.polynomials.late_values import parameter_space
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.isl import isl
+from perflex.isl import isl, parameter_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

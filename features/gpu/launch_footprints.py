@@ -17,7 +17,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.integer_sets import Atoms, Intervals
 from perflex.features.gpu.resolved_launch import Form
 from perflex.features.polynomials.cardinality import connected
-from perflex.features.polynomials.late_values import computed_once
+from perflex.isl import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

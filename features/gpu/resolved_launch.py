@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.polynomials.late_values import computed_once
 from perflex.features.scop.address_maps import address_maps, vector_elements
 from perflex.features.scop.register_reuse import remaining_loads
+from perflex.isl import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

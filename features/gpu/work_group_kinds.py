@@ -12,7 +12,7 @@ import numpy as np
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.launch_footprints import instances
 from perflex.features.polynomials.cardinality import connected
-from perflex.features.polynomials.late_values import computed_once
+from perflex.isl import computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

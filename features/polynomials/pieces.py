@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import lcm
+from math import lcm, prod
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from perflex.errors import UnsupportedKernelError
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 class Affine(Struct, frozen=True, array_like=True):
     """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
 
-    constant: int  # The integer part
-    parameters: tuple[tuple[str, int], ...]  # Name and coefficient of size parameters
-    floors: tuple[tuple[int, Affine], ...]  # Coefficients, and the floors that they multiply
-    denominator: int = 1  # What all of that is divided by, rounding down
+    constant: int
+    parameters: tuple[tuple[str, int], ...]  # name and coefficient of size parameters
+    floors: tuple[tuple[int, Affine], ...]  # coefficients, and the floors that they multiply
+    denominator: int = 1
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes: numbers, or arrays of one shape."""
@@ -37,29 +36,38 @@ class Affine(Struct, frozen=True, array_like=True):
         """Return the size parameters that it depends on."""
         return {name for name, _ in self.parameters}.union(*(floor.names() for _, floor in self.floors))
 
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of its intermediate values, of which the numerator is one, given those of the sizes."""
+        value = abs(self.constant) + sum(abs(factor) * magnitude[name] for name, factor in self.parameters)
+        return float(value + sum(abs(factor) * floor.bound(magnitude) for factor, floor in self.floors))
+
 
 class Term(Struct, frozen=True, array_like=True):
     """A product of an integer, powers of size parameters, and powers of floors."""
 
-    coefficient: int  # The integer
-    parameters: tuple[tuple[str, int], ...]  # Name and exponent of size parameters
-    floors: tuple[tuple[Affine, int], ...]  # Floors and their exponents
+    coefficient: int
+    parameters: tuple[tuple[str, int], ...]  # name and exponent of size parameters
+    floors: tuple[tuple[Affine, int], ...]  # floors and their exponents
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes: numbers, or arrays of one shape."""
         value: Any = self.coefficient
-        for name, exponent in self.parameters:
-            value = _times_power(value, sizes[name], exponent)
-        for floor, exponent in self.floors:
-            value = _times_power(value, floor(sizes), exponent)
+        for base, exponent in self._powers(sizes):
+            # Several times as fast as ** on arrays for the small exponents there are.
+            for _ in range(exponent):
+                value = value * base
         return value
 
+    def _powers(self, sizes: Mapping[str, Any]) -> list[tuple[Any, int]]:
+        powers = [(sizes[name], exponent) for name, exponent in self.parameters]
+        return powers + [(floor(sizes), exponent) for floor, exponent in self.floors]
 
-def _times_power(value: Any, base: Any, exponent: int) -> Any:
-    # Several times as fast as ** on arrays for the small exponents there are.
-    for _ in range(exponent):
-        value = value * base
-    return value
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of its intermediate values."""
+        powers = [(magnitude[name], exponent) for name, exponent in self.parameters]
+        powers += [(floor.bound(magnitude), exponent) for floor, exponent in self.floors]
+        # At least 1: a small factor must not hide how large the product of the others becomes.
+        return prod((max(1.0, base) ** exponent for base, exponent in powers), start=float(abs(self.coefficient)))
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -68,8 +76,8 @@ class Piece(Struct, frozen=True, array_like=True):
     # Any of these conjunctions must hold, each with all of its (left-hand side, whether it must be 0 rather than at
     # least 0).
     conditions: tuple[tuple[tuple[Affine, bool], ...], ...]
-    terms: tuple[Term, ...]  # Their sum is the polynomial's numerator
-    denominator: int  # What the sum is divided by
+    terms: tuple[Term, ...]  # their sum is the polynomial's numerator
+    denominator: int
 
     def holds(self, sizes: Mapping[str, Any]) -> Any:
         """Return whether the piece is the one for given sizes, element by element for arrays."""
@@ -96,6 +104,10 @@ class Piece(Struct, frozen=True, array_like=True):
             value = value + term(sizes)
         return value
 
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of every intermediate value of the polynomial, given those of the sizes."""
+        return sum(term.bound(magnitude) for term in self.terms)
+
 
 def _integer(value: Any) -> int:
     """Return an isl.Val that is whole as a number of Python; by its text, for `get_num_si` gives 0 beyond 64 bits."""
@@ -106,37 +118,25 @@ def _integer(value: Any) -> int:
         raise UnsupportedKernelError(msg) from None
 
 
-def read_affine(aff: Any, *, is_constraint: bool) -> Affine:
-    """Read an isl.Aff (a floor's argument) or an isl.Constraint."""
+def _read_affine(aff: Any, denominator: int = 1) -> Affine:
+    """Read an isl.Constraint, or an isl.Aff with its denominator: isl gives its coefficients as fractions over that."""
     kinds = isl.dim_type
-    # isl gives coefficients of an Aff as fractions over its denominator, those of a constraint as integers.
-    denominator = 1 if is_constraint else aff.get_denominator_val().to_python()
 
-    def whole(value: Any) -> int:
-        return _integer(value.mul(isl.Val(denominator)))
+    def coefficients(kind: Any, count: int) -> list[tuple[int, int]]:
+        values = ((i, aff.get_coefficient_val(kind, i)) for i in range(count))
+        return [(i, _integer(value.mul(isl.Val(denominator)))) for i, value in values if not value.is_zero()]
 
-    parameters = []
-    for i in range(aff.space.dim(kinds.param)):
-        coefficient = whole(aff.get_coefficient_val(kinds.param, i))
-        if coefficient:
-            parameters.append((aff.space.get_dim_name(kinds.param, i), coefficient))
-    floors = []
-    for i in range(aff.dim(kinds.div)):
-        coefficient = whole(aff.get_coefficient_val(kinds.div, i))
-        if coefficient:
-            floors.append((coefficient, read_affine(aff.get_div(i), is_constraint=False)))
-    return Affine(whole(aff.get_constant_val()), tuple(parameters), tuple(floors), denominator)
-
-
-def _conditions(domain: Any) -> tuple[tuple[tuple[Affine, bool], ...], ...]:
-    return tuple(
-        tuple(
-            (read_affine(constraint, is_constraint=True), bool(constraint.is_equality()))
-            for constraint in basic_set.get_constraints()
-        )
-        # Without compute_divs, existential variables may lack the floor that defines them.
-        for basic_set in domain.compute_divs().get_basic_sets()
+    sizes = coefficients(kinds.param, aff.space.dim(kinds.param))
+    return Affine(
+        _integer(aff.get_constant_val().mul(isl.Val(denominator))),
+        tuple((aff.space.get_dim_name(kinds.param, i), factor) for i, factor in sizes),
+        tuple((factor, _read_floor(aff.get_div(i))) for i, factor in coefficients(kinds.div, aff.dim(kinds.div))),
+        denominator,
     )
+
+
+def _read_floor(aff: Any) -> Affine:
+    return _read_affine(aff, aff.get_denominator_val().to_python())
 
 
 def read_piece(domain: Any, polynomial: Any) -> Piece:
@@ -147,55 +147,24 @@ def read_piece(domain: Any, polynomial: Any) -> Piece:
     kinds = isl.dim_type
     terms: list[Any] = []
     polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
-    raw: list[tuple[int, int, tuple[tuple[str, int], ...], tuple[tuple[Affine, int], ...]]] = []
+    raw: list[tuple[int, int, Term]] = []
     for term in terms:
         coefficient = term.get_coefficient_val()
-        parameters = tuple(
-            (polynomial.space.get_dim_name(kinds.param, i), term.get_exp(kinds.param, i))
-            for i in range(term.dim(kinds.param))
-            if term.get_exp(kinds.param, i)
+        denominator = coefficient.get_den_val()
+        sizes, floors = ([(i, term.get_exp(kind, i)) for i in range(term.dim(kind)) if term.get_exp(kind, i)]
+                         for kind in (kinds.param, kinds.div))  # fmt: skip
+        product = Term(
+            _integer(coefficient.mul(denominator)),
+            tuple((polynomial.space.get_dim_name(kinds.param, i), exponent) for i, exponent in sizes),
+            tuple((_read_floor(term.get_div(i)), exponent) for i, exponent in floors),
         )
-        floors = tuple(
-            (read_affine(term.get_div(i), is_constraint=False), term.get_exp(kinds.div, i))
-            for i in range(term.dim(kinds.div))
-            if term.get_exp(kinds.div, i)
-        )
-        numerator = coefficient.mul(coefficient.get_den_val())
-        raw.append((_integer(numerator), _integer(coefficient.get_den_val()), parameters, floors))
+        raw.append((product.coefficient, _integer(denominator), product))
     # Integers over one denominator: values are exact, and summing them needs no fractions.
-    denominator = lcm(*(den for _, den, _, _ in raw)) if raw else 1
-    whole = tuple(Term(num * (denominator // den), params, floors) for num, den, params, floors in raw)
-    return Piece(_conditions(domain), whole, denominator)
-
-
-def bound_of(piece: Piece, magnitude: Mapping[str, float]) -> float:
-    """Return an upper bound of every intermediate value of the piece's polynomial, given those of the parameters."""
-
-    def of_affine(affine: Affine) -> float:
-        # Not divided by the denominator: the numerator is an intermediate value as well.
-        value = float(abs(affine.constant))
-        value += sum(abs(c) * magnitude[name] for name, c in affine.parameters)
-        value += sum(abs(c) * of_affine(floor) for c, floor in affine.floors)
-        return value
-
-    total = 0.0
-    for term in piece.terms:
-        value = float(abs(term.coefficient))
-        for name, exponent in term.parameters:
-            # At least 1: a small factor must not hide how large the product of the others becomes.
-            value *= max(1.0, magnitude[name]) ** exponent
-        for floor, exponent in term.floors:
-            value *= max(1.0, of_affine(floor)) ** exponent
-        total += value
-    return total
-
-
-def piece_record(piece: Piece) -> list[Any]:
-    """Return a piece as nested lists of numbers and names, for JSON."""
-    record: list[Any] = msgspec.to_builtins(piece)
-    return record
-
-
-def piece_from_record(record: list[Any]) -> Piece:
-    """Return the piece of a record."""
-    return msgspec.convert(record, Piece)
+    common = lcm(*(below for _, below, _ in raw)) if raw else 1
+    whole = tuple(Term(above * (common // below), one.parameters, one.floors) for above, below, one in raw)
+    conditions = tuple(
+        tuple((_read_affine(one), bool(one.is_equality())) for one in conjunction.get_constraints())
+        # Without compute_divs, existential variables may lack the floor that defines them.
+        for conjunction in domain.compute_divs().get_basic_sets()
+    )
+    return Piece(conditions, whole, common)

@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
-from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
-from perflex.features.polynomials.pieces import Piece, bound_of, piece_from_record, piece_record, read_piece
-from perflex.isl import ISL_LOCK, isl
+from perflex.features.polynomials.pieces import Piece, read_piece
+from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-# A value per size parameter: integers (exact, unbounded) or integer arrays of one common shape.
-Sizes = "Mapping[str, int | np.ndarray]"
+# A polynomial and sets.
+_Product = tuple["QuasiPolynomial", tuple[SetText, ...]]
 
 
-@dataclass(frozen=True, eq=False)
-class QuasiPolynomial(ParsedWhenRead):
+class QuasiPolynomial:
     """An exact count (or stride) as a function of the size parameters.
 
     Wraps an ``isl.PwQPolynomial`` without set dimensions. Hashable, picklable, comparable; adds and
     multiplies symbolically; evaluates with exact integer arithmetic.
 
-    Attributes
+    Parameters
     ----------
     isl_object
-        The symbolic part.
+        The symbolic part, or how isl prints it: then it is only parsed if isl has to work with it.
     deferred
         What is added to it: products of a polynomial and the numbers of points of some sets, which are
         counted when sizes are given because doing so symbolically takes too long. A polynomial without sets is
         one that takes too long to add.
     """
 
-    isl_object: Any
-    deferred: tuple[tuple[QuasiPolynomial, tuple[Any, ...]], ...] = ()
+    def __init__(self, isl_object: Any, deferred: tuple[_Product, ...] = ()) -> None:
+        self.__dict__["text" if isinstance(isl_object, str) else "isl_object"] = isl_object
+        self.deferred = deferred
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QuasiPolynomial, (self.text, self.deferred)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
             return NotImplemented
         # By text, which needs no parsing: equal texts are equal counts, while unequal ones need not differ.
-        return repr(self) == repr(other)
+        return self.text == other.text and self.deferred == other.deferred
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash((self.text, self.deferred))
 
     @classmethod
     def points(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
@@ -61,38 +63,22 @@ class QuasiPolynomial(ParsedWhenRead):
     @classmethod
     def points_at_sizes(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
         """Return the number of points of an isl set, to be counted when sizes are given."""
-        return cls(isl.PwQPolynomial("{ 0 }"), ((cls.constant(1), (domain.intersect_params(assumptions),)),))
+        return cls("{ 0 }", ((cls.constant(1), (SetText(domain.intersect_params(assumptions)),)),))
 
     @classmethod
     def constant(cls, value: int) -> QuasiPolynomial:
         """Return the polynomial that is `value` everywhere."""
-        return cls(isl.PwQPolynomial(f"{{ {value} }}"))
+        return cls(f"{{ {value} }}")
 
     @classmethod
     def total(cls, parts: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
         """Return the sum of quasi-polynomials; 0 of none."""
-        summed = cls.constant(0)
-        for part in parts:
-            summed = summed + part
-        return summed
+        return sum(parts, start=cls.constant(0))
 
     @classmethod
     def parse(cls, text: str) -> QuasiPolynomial:
         """Return the polynomial of isl's notation, e.g. ``"[n] -> { 16 * n }"``."""
         return cls(isl.PwQPolynomial(text))
-
-    @classmethod
-    def unparsed(cls, text: str, **known: Any) -> QuasiPolynomial:
-        """Return the polynomial that isl prints as `text`, which is only parsed if isl has to work with it.
-
-        Parameters
-        ----------
-        text
-            As isl prints it.
-        known
-            Attributes that would be computed from it otherwise.
-        """
-        return cls.with_texts({"deferred": (), **known, "text": text}, {"isl_object": (isl.PwQPolynomial, text)})
 
     @computed_once
     def text(self) -> str:
@@ -100,26 +86,27 @@ class QuasiPolynomial(ParsedWhenRead):
         return str(self.isl_object)
 
     @computed_once
+    def isl_object(self) -> Any:
+        """The symbolic part, an ``isl.PwQPolynomial``."""
+        return parsed(isl.PwQPolynomial, self.text)
+
+    @computed_once
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
         space = self.isl_object.space
-        names = [space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))]
-        used: set[str] = set()
+        declared = [space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))]
+        deferred: list[str] = []
         for factor, domains in self.deferred:
-            inner = list(factor.parameters)
-            for domain in domains:
-                inner += domain.get_var_names(isl.dim_type.param)
-            used |= set(inner)
-            names += [name for name in dict.fromkeys(inner) if name not in names]
-        for piece in self.pieces:
-            used |= piece.names()
-        return tuple(name for name in names if name in used)
+            deferred += factor.parameters
+            deferred += [name for one in domains for name in one.parsed.get_var_names(isl.dim_type.param)]
+        used = set(deferred).union(*(piece.names() for piece in self.pieces))
+        return tuple(name for name in dict.fromkeys((*declared, *deferred)) if name in used)
 
     @computed_once
     def pieces(self) -> tuple[Piece, ...]:
         """The symbolic part taken apart, for evaluation."""
         if "piece_records" in self.__dict__:
-            return tuple(map(piece_from_record, self.__dict__["piece_records"]))
+            return msgspec.convert(self.__dict__["piece_records"], tuple[Piece, ...])
         pieces: list[tuple[Any, Any]] = []
         with ISL_LOCK:
             self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
@@ -146,8 +133,10 @@ class QuasiPolynomial(ParsedWhenRead):
         left, right = self.isl_object, other.isl_object
         if not left.get_space().is_equal(right.get_space()):
             # isl aligns the parameters of a sum, but not those of a product.
-            names = sorted(_space_names(left) | _space_names(right))
-            left, right = _with_parameters(left, names), _with_parameters(right, names)
+            both = [one.get_space().get_var_names(isl.dim_type.param) for one in (left, right)]
+            names = ", ".join(sorted({*both[0], *both[1]}))
+            bodies = [one.text.partition("->")[2] if one.text.startswith("[") else one.text for one in (self, other)]
+            left, right = (isl.PwQPolynomial(f"[{names}] -> {body}") for body in bodies)
         deferred = [(factor * QuasiPolynomial(other.isl_object), sets) for factor, sets in self.deferred]
         deferred += [(factor * QuasiPolynomial(self.isl_object), sets) for factor, sets in other.deferred]
         deferred += [(one * two, sets + more) for one, sets in self.deferred for two, more in other.deferred]
@@ -197,7 +186,7 @@ class QuasiPolynomial(ParsedWhenRead):
         total: Any = 0
         for factor, domains in self.deferred:
             value: Any = factor.evaluate(sizes)
-            for domain in domains:
+            for domain in (text.parsed for text in domains):
                 names = domain.get_var_names(isl.dim_type.param)
                 value = value * card_at(domain, tuple((name, sizes[name]) for name in names))
             total = total + value
@@ -205,11 +194,10 @@ class QuasiPolynomial(ParsedWhenRead):
 
     def _deferred_arrays(self, sizes: Mapping[str, Any]) -> Any:
         total: Any = 0.0
-        for factor, domains in self.deferred:
-            if not domains:
-                total = total + factor.evaluate(sizes)
+        for factor in (factor for factor, domains in self.deferred if not domains):
+            total = total + factor.evaluate(sizes)
         # Sets are counted for one tuple of sizes at a time, polynomials for whole arrays.
-        counted = QuasiPolynomial(isl.PwQPolynomial("{ 0 }"), tuple(part for part in self.deferred if part[1]))
+        counted = QuasiPolynomial("{ 0 }", tuple(part for part in self.deferred if part[1]))
         return total + counted._counted_arrays(sizes) if counted.deferred else total
 
     def _counted_arrays(self, sizes: Mapping[str, Any]) -> Any:
@@ -236,7 +224,7 @@ class QuasiPolynomial(ParsedWhenRead):
         magnitude = {name: float(np.max(np.abs(array), initial=0)) for name, array in arrays.items()}
         result = np.zeros(shape)
         for piece in self.pieces:
-            bound = bound_of(piece, magnitude)
+            bound = piece.bound(magnitude)
             # Floating point counts exactly up to 2**53; beyond, 64-bit integers; beyond, Python's own.
             kind: Any = np.float64 if bound < 2.0**53 else np.int64 if bound < 2.0**62 else object
             exact = {name: array.astype(kind) for name, array in arrays.items()}
@@ -261,31 +249,18 @@ class QuasiPolynomial(ParsedWhenRead):
         return f"QuasiPolynomial({self.text!r}{more})"
 
 
-def _space_names(isl_object: Any) -> set[str]:
-    space = isl_object.get_space()
-    return {space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))}
-
-
-def _with_parameters(polynomial: Any, names: Sequence[str]) -> Any:
-    body = str(polynomial)
-    if body.startswith("["):
-        body = body.partition("->")[2]
-    return isl.PwQPolynomial(f"[{', '.join(names)}] -> {body}")
-
-
 def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
     """Return a quasi-polynomial as a list of texts, numbers and lists; `polynomial_from_record` restores it."""
-    pieces = [piece_record(piece) for piece in polynomial.pieces]
-    deferred = [[polynomial_record(factor), [str(one) for one in sets]] for factor, sets in polynomial.deferred]
+    pieces = [msgspec.to_builtins(piece) for piece in polynomial.pieces]
+    deferred = [[polynomial_record(factor), list(map(str, sets))] for factor, sets in polynomial.deferred]
     return [polynomial.text, list(polynomial.parameters), pieces, deferred]
 
 
 def polynomial_from_record(record: list[Any]) -> QuasiPolynomial:
     """Return the quasi-polynomial of a record."""
     text, names, pieces, deferred = record
-    return QuasiPolynomial.unparsed(
-        text,
-        parameters=tuple(names),
-        piece_records=pieces,
-        deferred=tuple((polynomial_from_record(factor), tuple(map(isl.Set, sets))) for factor, sets in deferred),
+    made = QuasiPolynomial(
+        text, tuple((polynomial_from_record(factor), tuple(map(SetText, sets))) for factor, sets in deferred)
     )
+    vars(made).update(parameters=tuple(names), piece_records=pieces)
+    return made

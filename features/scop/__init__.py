@@ -1,3 +1,1 @@
-"""The Scop: what every feature reads of a kernel; its text and YAML forms."""
-
-from perflex.features.scop import text as text  # it tells pickle how Scops travel
+"""The Scop: what every feature reads of a kernel; its JSON and YAML forms."""

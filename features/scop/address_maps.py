@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.polynomials.late_values import align_parameters
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.words import LANE
-from perflex.isl import ISL_LOCK, isl
+from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

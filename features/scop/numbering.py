@@ -1,24 +1,22 @@
-"""Scops written by hand: their loops by the number of the iteration (`loop_starts`)."""
+"""Loops counted by the number of the iteration: in lock step, each work-item of a sub-group is in its own n-th one."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
-from perflex.features.polynomials.late_values import align_parameters
-from perflex.features.scop.loop_starts import begins_alike, shift_of
-from perflex.isl import isl
+from perflex.isl import align_parameters, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-_SET = isl.dim_type.set
+_IN, _SET, _PARAM = isl.dim_type.in_, isl.dim_type.set, isl.dim_type.param
 _MOST_OPERATIONS = 1_000_000
-
 
 # What tells a loop from the launch's others: the schedule up to it.
 _Path = tuple[object, ...]
@@ -31,71 +29,58 @@ def by_number(scop: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     A loop begins at the first iteration that a statement or barrier in it has.
     """
     loops = _Loops(scop)
-    statements = tuple(
-        statement if (numbers := loops.numbers(place, statement)) is None else _moved(statement, numbers)
-        for place, statement in enumerate(scop.statements)
+    moved = []
+    for place, scheduled in enumerate((*scop.statements, *scop.barriers)):
+        numbers = loops.numbers(scheduled.launch, loops.paths[place])
+        moved.append(scheduled if numbers is None else _moved(scheduled, numbers))
+    return tuple(moved[: len(scop.statements)]), tuple(moved[len(scop.statements) :])
+
+
+def _moved(scheduled: Any, numbers: Any) -> Any:
+    domain = _like(scheduled.domain, scheduled.domain.apply(numbers), _SET).coalesce()
+    if not hasattr(scheduled, "accesses"):
+        return replace(scheduled, domain=domain)
+    relations = ((one, _like(one.relation, one.relation.apply_domain(numbers), _IN)) for one in scheduled.accesses)
+    return replace(
+        scheduled, domain=domain, accesses=tuple(replace(one, relation=relation) for one, relation in relations)
     )
-    barriers = tuple(
-        barrier
-        if (numbers := loops.numbers(len(scop.statements) + place, barrier)) is None
-        else replace(barrier, domain=_applied(barrier.domain, numbers))
-        for place, barrier in enumerate(scop.barriers)
-    )
-    return statements, barriers
 
 
-def _moved(statement: Any, numbers: Any) -> Any:
-    def access(one: Any) -> Any:
-        names = one.relation.get_var_names(isl.dim_type.in_)
-        relation = one.relation.apply_domain(numbers)
-        for position, name in enumerate(names):
-            relation = relation.set_dim_name(isl.dim_type.in_, position, name) if name else relation
-        return replace(one, relation=align_parameters(relation, one.relation.get_var_names(isl.dim_type.param)))
-
-    domain = _applied(statement.domain, numbers)
-    return replace(statement, domain=domain, accesses=tuple(map(access, statement.accesses)))
+def _like(before: Any, after: Any, kind: Any) -> Any:
+    """Return a set or map with the parameters and the names of dimensions that another one has."""
+    after = align_parameters(after, before.get_var_names(_PARAM))
+    for position, name in enumerate(before.get_var_names(kind)):
+        after = after.set_dim_name(kind, position, name) if name else after
+    return after
 
 
-def _applied(domain: Any, numbers: Any) -> Any:
-    moved = align_parameters(domain.apply(numbers), domain.get_var_names(isl.dim_type.param)).coalesce()
-    for position, name in enumerate(domain.get_var_names(_SET)):
-        moved = moved.set_dim_name(_SET, position, name) if name else moved
-    return moved
-
-
-@dataclass
 class _Loops:
     """The loops of a Scop, by launch and path, and what their values exceed their numbers by."""
 
-    scop: Any
-    domains: dict[tuple[int, _Path], list[Any]] = field(default_factory=lambda: defaultdict(list))
-    shifts: dict[tuple[int, _Path], Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for number, scheduled in enumerate((*self.scop.statements, *self.scop.barriers)):
-            for path in self._paths(number, scheduled):
-                self.domains[scheduled.launch, path].append(scheduled.domain)
+    def __init__(self, scop: Any) -> None:
+        self._scop = scop
+        self._domains: dict[tuple[int, _Path], list[Any]] = defaultdict(list)
+        self._shifts: dict[tuple[int, _Path], Any] = {}
+        # Of the loops around each statement and barrier; those that its schedule does not name are its own.
+        self.paths: list[list[_Path]] = []
+        for number, scheduled in enumerate((*scop.statements, *scop.barriers)):
+            paths: list[_Path] = list(scheduled.places)
+            missing = scheduled.domain.dim(_SET) - self._axes(scheduled.launch) - len(paths)
+            paths += [("own", number, place) for place in range(missing)]
+            self.paths.append(paths)
+            for path in paths:
+                self._domains[scheduled.launch, path].append(scheduled.domain)
 
     def _axes(self, launch: int) -> int:
-        return len(self.scop.launches[launch].groups) + len(self.scop.launches[launch].items)
+        return len(self._scop.launches[launch].groups) + len(self._scop.launches[launch].items)
 
-    def _paths(self, number: int, scheduled: Any) -> list[_Path]:
-        """Return the paths of the loops around a statement; those that its schedule does not name are its own."""
-        schedule = scheduled.schedule
-        paths = [schedule[: place + 1] for place, step in enumerate(schedule) if isinstance(step, str)]
-        missing = scheduled.domain.dim(_SET) - self._axes(scheduled.launch) - len(paths)
-        return [*paths, *(("own", number, place) for place in range(missing))]
-
-    def numbers(self, number: int, scheduled: Any) -> Any:
-        """Return the map from instances to those by number; None where they are the same."""
-        return self._numbers(scheduled.launch, self._paths(number, scheduled))
-
-    def _numbers(self, launch: int, paths: Sequence[_Path]) -> Any:
+    def numbers(self, launch: int, paths: Sequence[_Path]) -> Any:
+        """Return the map from instances in some loops to those by number; None where they are the same."""
         shifts = [self._shift(launch, paths[: depth + 1]) for depth in range(len(paths))]
         if all(shift is None for shift in shifts):
             return None
         axes, rank = self._axes(launch), self._axes(launch) + len(paths)
-        space = align_parameters(isl.Set(f"{{ [{_dims(rank)}] }}"), self.scop.parameters).get_space()
+        space = align_parameters(isl.Set(f"{{ [{_dims(rank)}] }}"), self._scop.parameters).get_space()
         local = isl.LocalSpace.from_space(space)
         numbers = isl.Map.from_domain(isl.Set.universe(space))
         for position in range(rank):
@@ -103,44 +88,118 @@ class _Loops:
             shift = shifts[position - axes] if position >= axes else None
             if shift is not None:
                 # What is around a loop comes before it.
-                number = number.sub(shift.add_dims(isl.dim_type.in_, rank - position))
+                number = number.sub(shift.add_dims(_IN, rank - position))
             numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
         return numbers
 
     def _shift(self, launch: int, paths: Sequence[_Path]) -> Any:
         """Return that of the innermost of some loops around one another; None for nothing."""
         key = launch, paths[-1]
-        if key not in self.shifts:
-            self.shifts[key] = self._found(launch, paths)
-        return self.shifts[key]
+        if key not in self._shifts:
+            self._shifts[key] = self._found(launch, paths)
+        return self._shifts[key]
 
     def _found(self, launch: int, paths: Sequence[_Path]) -> Any:
-        domains, position = self.domains[launch, paths[-1]], self._axes(launch) + len(paths) - 1
+        domains, position = self._domains[launch, paths[-1]], self._axes(launch) + len(paths) - 1
         loop = paths[-1][-1]
-        if loop in self.scop.launches[launch].host_loops:
+        if loop in self._scop.launches[launch].host_loops:
             return None
         pieces = [piece for domain in domains for piece in domain.get_basic_sets()]
-        if all(begins_alike(piece, position, self.scop.parameters) for piece in pieces):
+        if all(begins_alike(piece, position, self._scop.parameters) for piece in pieces):
             return None
         try:
             with limited(_MOST_OPERATIONS):
                 return self._first(launch, paths, domains)
         except (isl.Error, TooManyOperationsError):
-            msg = f"where loop {loop!r} of kernel {self.scop.name!r} begins takes isl too long; let it begin at 0"
-            raise UnsupportedKernelError(msg, kernel=self.scop.name, loop=loop) from None
+            msg = f"where loop {loop!r} of kernel {self._scop.name!r} begins takes isl too long; let it begin at 0"
+            raise UnsupportedKernelError(msg, kernel=self._scop.name, loop=loop) from None
 
     def _first(self, launch: int, paths: Sequence[_Path], domains: Sequence[Any]) -> Any:
-        groups, position = len(self.scop.launches[launch].groups), self._axes(launch) + len(paths) - 1
+        groups, position = len(self._scop.launches[launch].groups), self._axes(launch) + len(paths) - 1
         outer = [each.project_out(_SET, position + 1, each.dim(_SET) - position - 1) for each in domains]
-        entered = reduce(lambda one, other: one.union(other), outer).intersect_params(self.scop.assumptions)
+        entered = reduce(lambda one, other: one.union(other), outer).intersect_params(self._scop.assumptions)
         # Counting refuses what is not bounded.
         if not entered.dim_has_lower_bound(_SET, position):
             return None
         order = isl.Map(f"{{ [{_dims(position + 1)}] -> [[{_dims(position)}] -> [d{position}]] }}")
         items = range(groups, self._axes(launch))
-        shift = shift_of(entered.apply(order).unwrap(), items, self._numbers(launch, paths[:-1]))
-        return None if shift is None else align_parameters(shift, self.scop.parameters)
+        shift = shift_of(entered.apply(order).unwrap(), items, self.numbers(launch, paths[:-1]))
+        return None if shift is None else align_parameters(shift, self._scop.parameters)
 
 
 def _dims(count: int) -> str:
     return ", ".join(f"d{place}" for place in range(count))
+
+
+def begins_alike(conjunction: Any, position: int, sizes: Sequence[str]) -> bool:
+    """Whether no lower bound of a dimension of a basic set has other dimensions in it: quickly found, mostly true."""
+    return not any(
+        _involves_more(constraint, position, sizes)
+        for constraint in conjunction.get_constraints()
+        if constraint.is_equality() or constraint.get_coefficient_val(_SET, position).is_pos()
+    )
+
+
+def _involves_more(constraint: Any, position: int, sizes: Sequence[str]) -> bool:
+    if not constraint.involves_dims(_SET, position, 1):
+        return False
+    return bool(
+        constraint.involves_dims(_SET, 0, position)
+        or constraint.involves_dims(_SET, position + 1, constraint.dim(_SET) - position - 1)
+        or constraint.involves_dims(isl.dim_type.div, 0, constraint.dim(isl.dim_type.div))
+        or any(
+            constraint.get_dim_name(_PARAM, place) not in sizes
+            for place in range(constraint.dim(_PARAM))
+            if constraint.involves_dims(_PARAM, place, 1)
+        )
+    )
+
+
+def shift_of(iterations: Any, items: Sequence[int], numbers: Any = None) -> Any:
+    """Return what to subtract from a loop's values for numbers that work-items have in common; None for nothing.
+
+    It is the first iteration, or an affine function that differs from it by the same small number for all work-items of
+    a group, so that subscripts stay affine: 32*k for ``max(1, 32*k)``.
+
+    Parameters
+    ----------
+    iterations
+        isl map from what is around the loop, work-groups and work-items included, to the loop's values.
+    items
+        Positions of the work-items' indices among its inputs.
+    numbers
+        isl map from these inputs to those with outer loops by number; None where they are the same.
+    """
+    first = iterations.lexmin().as_pw_multi_aff().get_pw_aff(0)
+    first = first.gist(first.domain()).coalesce()
+    if not _varies(first):
+        return None
+    best, least = first, None
+    for candidate in _pieces(first):
+        more = first.sub(candidate)
+        low, high = more.min_val(), more.max_val()
+        if low.is_neg() or not high.is_int() or (least is not None and high.ge(least)):
+            continue
+        if high.is_zero() or _is_common(more, items, numbers):
+            best, least = candidate, high
+    return best if _varies(best) else None
+
+
+def _varies(value: Any) -> bool:
+    return bool(value.involves_dims(_IN, 0, value.dim(_IN)))
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """Yield the cases of a function, each for all inputs; those that are the same for all inputs first."""
+    cases = {str(case): isl.PwAff.from_aff(case) for _, case in value.get_pieces()}
+    yield from sorted(cases.values(), key=_varies)
+
+
+def _is_common(value: Any, items: Iterable[int], numbers: Any) -> bool:
+    """Return whether a function is the same for all work-items of a group in the same iterations of outer loops."""
+    known = isl.Map.from_pw_aff(value)
+    if numbers is not None:
+        known = known.apply_domain(numbers)
+    for position in sorted(items, reverse=True):
+        known = known.project_out(_IN, position, 1)
+    return bool(known.is_single_valued())

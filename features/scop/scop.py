@@ -1,39 +1,105 @@
 """The Scop: the one description of a kernel that every feature reads.
 
 loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can be described by hand
-with isl strings (`Scop.from_yaml`).
+with isl strings (`scop_from_yaml`).
 
 Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
 of its launch, then all its local axes, then the sequential loops around it, outermost first; a last ``lane`` that
 is no loop stands for the elements of vectors. Access relations go from these instances to array elements.
+
+All of it is data that msgspec writes and reads; isl's objects are kept as texts, and parsed when they are first read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features.polynomials.late_values import ParsedWhenRead, computed_once
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.checks import check_order
+from perflex.features.scop.checks import check
 from perflex.features.scop.numbering import by_number
 from perflex.features.scop.whole_sizes import require_addressable, require_whole
-from perflex.features.scop.words import SPACES
 from perflex.html import shown_by
-from perflex.isl import isl
+from perflex.isl import IslText, MapText, SetText, computed_once, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class Array:
+class Averages(tuple[tuple[str, Fraction], ...]):
+    """Average executions by loop; files have them as a mapping."""
+
+    __slots__ = ()
+
+
+# What files must have there, where Python takes more: what is the same to its type checkers as what files have.
+if TYPE_CHECKING:
+    _Set: TypeAlias = Any
+    _Relation: TypeAlias = Any
+    _Averages: TypeAlias = tuple[tuple[str, Fraction], ...]
+    _Direction: TypeAlias = str
+    _Kind: TypeAlias = str
+else:
+    _Set, _Relation, _Averages = SetText, MapText, Averages
+    _Direction, _Kind = Literal["load", "store"], Literal["local", "global"]
+# Of work-items and bytes: what devices can have.
+_Extent = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Schedule = tuple[_Index | str, ...]
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A part of a description."""
+
+
+class _Late:
+    """A field of a text that is read as the object of isl; what makes a part may give either."""
+
+    def __init__(self, owner: type, name: str, kind: type[IslText]) -> None:
+        # msgspec itself reads and compares what is in the slot.
+        self._slot, self._name, self._kind = owner.__dict__[name], name, kind
+        setattr(owner, name, self)
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self
+        # Later reads find __dict__ first: there is no __set__.
+        value = owner.__dict__[self._name] = self.text(owner).parsed
+        return value
+
+    def text(self, owner: Any) -> Any:
+        return self._slot.__get__(owner)
+
+    def keep(self, owner: Any) -> None:
+        """Keep the text of what was given, and that itself if it is an object."""
+        given = self.text(owner)
+        if not isinstance(given, IslText):
+            self._slot.__set__(owner, self._kind(given))
+            if not isinstance(given, str):
+                owner.__dict__[self._name] = given
+
+
+class _OfIsl(_Part, frozen=True):
+    """A part with an object of isl."""
+
+    def __post_init__(self) -> None:
+        _LATE[type(self)].keep(self)
+
+    def text_of(self, field: str) -> str:
+        """Return a field as isl prints it."""
+        return str(type(self).__dict__[field].text(self))
+
+
+class Array(_Part, frozen=True):
     """An array the kernel reads or writes.
 
     Attributes
@@ -57,7 +123,7 @@ class Array:
     dtype: str
     shape: tuple[QuasiPolynomial, ...]
     strides: tuple[QuasiPolynomial, ...]
-    alignment: int = 128
+    alignment: _Extent = 128
 
     @computed_once
     def itemsize(self) -> int:
@@ -67,8 +133,7 @@ class Array:
         return int(np.dtype(self.dtype).itemsize)
 
 
-@dataclass(frozen=True)
-class Access(ParsedWhenRead):
+class Access(_OfIsl, frozen=True):
     """One access of a statement: which element each instance touches.
 
     Attributes
@@ -83,7 +148,7 @@ class Access(ParsedWhenRead):
     tag
         The user's memory access tag, or None.
     text
-        The access as written, for messages.
+        The access as written, for messages; by default the array's name.
     strides
         Distance between neighbours along each axis of the relation's range, in elements, where that is not
         the array's own index tuple (a flattened subscript such as ``n*i + j`` has the axes ``i`` and ``j``).
@@ -94,26 +159,29 @@ class Access(ParsedWhenRead):
     """
 
     array: str
-    direction: str
-    relation: Any
+    direction: _Direction
+    relation: _Relation
     tag: str | None = None
     text: str = ""
     strides: tuple[QuasiPolynomial, ...] | None = None
     distinct: bool = True
     stated: str = ""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.text:
+            force_setattr(self, "text", self.array)
 
-@dataclass(frozen=True)
-class Operation:
+
+class Operation(Struct, frozen=True, forbid_unknown_fields=True):
     """An arithmetic operation that each instance of a statement executes `count` times."""
 
     kind: str
     dtype: str
-    count: int = 1
+    count: _Count = 1
 
 
-@dataclass(frozen=True)
-class Recurrence:
+class Recurrence(Struct, frozen=True, forbid_unknown_fields=True):
     """A private variable that each instance of a statement updates from its own old value.
 
     Attributes
@@ -126,35 +194,42 @@ class Recurrence:
     """
 
     variable: str
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation, ...] = ()
 
 
-class _Scheduled(ParsedWhenRead):
-    """What stands in a launch's schedule."""
-
-    schedule: tuple[int | str, ...]
-    averages: tuple[tuple[str, Fraction], ...]
+class _HasSchedule(Protocol):
+    """What statements and barriers have in common."""
 
     @property
-    def loops(self) -> tuple[str, ...]:
+    def schedule(self) -> _Schedule: ...
+
+    @property
+    def averages(self) -> _Averages: ...
+
+    @property
+    def loops(self) -> tuple[str, ...]: ...
+
+
+class _Scheduled(_OfIsl, frozen=True):
+    """What stands in a launch's schedule."""
+
+    @property
+    def loops(self: _HasSchedule) -> tuple[str, ...]:
         """Sequential loops around it, outermost first."""
         return tuple(step for step in self.schedule if isinstance(step, str))
 
     @property
-    def places(self) -> tuple[tuple[int | str, ...], ...]:
+    def places(self: _HasSchedule) -> tuple[tuple[int | str, ...], ...]:
         """What tells these loops from the launch's others, which may have the same names: the schedule up to each."""
         return tuple(self.schedule[: place + 1] for place, step in enumerate(self.schedule) if isinstance(step, str))
 
-    def weight(self, outer_loops: int | None = None) -> Fraction:
+    def weight(self: _HasSchedule, outer_loops: int | None = None) -> Fraction:
         """Return executions per instance of the domain, over all loops or so many outermost ones."""
-        counted = [
-            average for loop, average in self.averages if outer_loops is None or loop in self.loops[:outer_loops]
-        ]
-        return prod(counted, start=Fraction(1))
+        loops = self.loops[:outer_loops]
+        return prod((average for loop, average in self.averages if loop in loops), start=Fraction(1))
 
 
-@dataclass(frozen=True)
-class Statement(_Scheduled):
+class Statement(_Scheduled, frozen=True):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -183,15 +258,15 @@ class Statement(_Scheduled):
     """
 
     name: str
-    domain: Any
+    domain: _Set
     accesses: tuple[Access, ...] = ()
     operations: tuple[Operation, ...] = ()
-    launch: int = 0
-    schedule: tuple[int | str, ...] = ()
+    launch: _Index = 0
+    schedule: _Schedule = ()
     guarded: bool = False
     recurrence: Recurrence | None = None
     assigns: str = ""
-    averages: tuple[tuple[str, Fraction], ...] = ()
+    averages: _Averages = ()
     stated: str = ""
 
     @property
@@ -200,20 +275,18 @@ class Statement(_Scheduled):
         return not self.guarded and not self.stated
 
 
-@dataclass(frozen=True)
-class Barrier(_Scheduled):
+class Barrier(_Scheduled, frozen=True):
     """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
 
-    kind: str
-    domain: Any
-    launch: int = 0
-    schedule: tuple[int | str, ...] = ()
-    averages: tuple[tuple[str, Fraction], ...] = ()
+    kind: _Kind
+    domain: _Set
+    launch: _Index = 0
+    schedule: _Schedule = ()
+    averages: _Averages = ()
     stated: str = ""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(_Part, frozen=True):
     """One launch of a device program.
 
     Attributes
@@ -229,8 +302,8 @@ class Launch:
     """
 
     groups: tuple[QuasiPolynomial, ...]
-    items: tuple[int, ...]
-    repeats: QuasiPolynomial = field(default_factory=lambda: QuasiPolynomial.constant(1))
+    items: tuple[_Extent, ...]
+    repeats: QuasiPolynomial = QuasiPolynomial.constant(1)
     host_loops: tuple[str, ...] = ()
     unrolled: tuple[str, ...] = ()
 
@@ -245,8 +318,16 @@ class Launch:
         return prod(self.groups, start=self.repeats)
 
 
-@dataclass(frozen=True)
-class Scop(ParsedWhenRead):
+class _Reading(threading.local):
+    """Whether this thread reads Scops that were checked when they were made."""
+
+    checked = False
+
+
+READING = _Reading()
+
+
+class Scop(_OfIsl, frozen=True):
     """A kernel as polyhedral objects; immutable, hashable, picklable, round-trips through YAML.
 
     Attributes
@@ -267,7 +348,7 @@ class Scop(ParsedWhenRead):
 
     name: str
     parameters: tuple[str, ...]
-    assumptions: Any
+    assumptions: _Set
     launches: tuple[Launch, ...]
     arrays: tuple[Array, ...]
     statements: tuple[Statement, ...]
@@ -275,49 +356,19 @@ class Scop(ParsedWhenRead):
     numbered: bool = False
 
     def __post_init__(self) -> None:
-        # Scops read from the store come without this: they were checked when they were made.
-        self._check()
+        super().__post_init__()
+        if READING.checked:
+            return
+        check(self)
         if not self.numbered:
-            statements, barriers = by_number(self)
-            for name, value in {"statements": statements, "barriers": barriers, "numbered": True}.items():
-                object.__setattr__(self, name, value)
+            for name, value in zip(("statements", "barriers"), by_number(self), strict=True):
+                force_setattr(self, name, value)
+            force_setattr(self, "numbered", True)
 
-    def _check(self) -> None:
-        known = {array.name: array for array in self.arrays}
-        for array in self.arrays:
-            if array.space not in SPACES:
-                msg = f"array {array.name!r} has address space {array.space!r}; use one of {', '.join(SPACES)}"
-                raise UnsupportedKernelError(msg, kernel=self.name, array=array.name)
-        for statement in self.statements:
-            self._check_domain(statement, f"statement {statement.name!r}")
-            for access in statement.accesses:
-                if access.array not in known:
-                    msg = f"statement {statement.name!r} accesses {access.array!r}, which is not declared"
-                    raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
-                self._check_relation(statement, access, known[access.array])
-        for number, barrier in enumerate(self.barriers):
-            self._check_domain(barrier, f"barrier {number}")
-        check_order(self)
+    def __reduce__(self) -> tuple[Any, ...]:
+        from perflex.features.scop.scop_file import scop_from_text, scop_to_text
 
-    def _check_relation(self, statement: Statement, access: Access, array: Array) -> None:
-        axes = len(array.shape if access.strides is None else access.strides)
-        for what, found, there in (
-            ("variables", access.relation.dim(isl.dim_type.in_), statement.domain.dim(isl.dim_type.set)),
-            ("subscripts", access.relation.dim(isl.dim_type.out), axes),
-        ):
-            if found != there:
-                msg = f"the access to {access.array!r} in {statement.name!r} has {found} {what}, not {there}"
-                raise UnsupportedKernelError(msg, kernel=self.name, access=access.text or access.array)
-
-    def _check_domain(self, scheduled: Statement | Barrier, what: str) -> None:
-        if not 0 <= scheduled.launch < len(self.launches):
-            msg = f"{what} belongs to launch {scheduled.launch}, but there are {len(self.launches)}"
-            raise UnsupportedKernelError(msg, kernel=self.name)
-        launch = self.launches[scheduled.launch]
-        axes, loops = len(launch.groups) + len(launch.items), len(scheduled.loops)
-        if scheduled.domain.dim(isl.dim_type.set) < axes + loops:
-            msg = f"the domain of {what} needs a dimension for each of the {axes} axes and {loops} loops"
-            raise UnsupportedKernelError(msg, kernel=self.name)
+        return scop_from_text, (scop_to_text(self),)
 
     @computed_once
     def _arrays_by_name(self) -> dict[str, Array]:
@@ -352,13 +403,7 @@ class Scop(ParsedWhenRead):
         return values.setdefault(key, value)
 
     def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the sizes in a form that `check_sizes` need not look at again.
-
-        Raises
-        ------
-        MissingSizeError
-            As `check_sizes`.
-        """
+        """Return the sizes in a form that `check_sizes` need not look at again; raises what that raises."""
         self.check_sizes(sizes)
         return _CheckedSizes(sizes, self)
 
@@ -381,9 +426,7 @@ class Scop(ParsedWhenRead):
         # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
             return
-        there: object = sizes
-        # None stands for no sizes.
-        missing = [name for name in self.parameters if not isinstance(there, Mapping) or name not in sizes]
+        missing = [name for name in self.parameters if name not in (sizes or ())]
         if missing:
             remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {missing[0]}=1024"
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; {remedy}"
@@ -393,10 +436,9 @@ class Scop(ParsedWhenRead):
 
         given = {name: sizes[name] for name in self.parameters}
         # As a polynomial, the assumptions are tested for arrays of sizes at once, and without isl.
-        holds = self.validity.evaluate(given)
-        if not np.all(np.asarray(holds, dtype=float) == 1.0):
+        if not np.all(np.asarray(self.validity.evaluate(given), dtype=float) == 1.0):
             shown = ", ".join(f"{name}={size}" for name, size in given.items())
-            condition = str(self.assumptions).partition(":")[2].rstrip(" }").strip()
+            condition = self.text_of("assumptions").partition(":")[2].rstrip(" }").strip()
             msg = f"kernel {self.name!r} is not valid for {shown}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
         require_addressable(self, given, addresses=addresses)
@@ -408,6 +450,14 @@ class Scop(ParsedWhenRead):
         return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
 
     _repr_html_ = shown_by("scop.html")
+
+
+_LATE = {
+    Access: _Late(Access, "relation", MapText),
+    Statement: _Late(Statement, "domain", SetText),
+    Barrier: _Late(Barrier, "domain", SetText),
+    Scop: _Late(Scop, "assumptions", SetText),
+}
 
 
 class _CheckedSizes(dict[str, Any]):

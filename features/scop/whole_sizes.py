@@ -15,8 +15,10 @@ from perflex.errors import MissingSizeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# No index of generated code is longer than 64 bits.
+# No index of generated code is longer than 64 bits; doubles hold every whole number up to 2**53.
 _MOST = 2**63
+_MOST_EXACT = 2**53
+_BITS_62 = 2**62
 
 
 def require_whole(sizes: Mapping[str, Any], names: Iterable[str], kernel: str) -> None:
@@ -45,25 +47,17 @@ def is_whole(value: Any) -> bool:
     )
 
 
-# Doubles hold every whole number up to here.
-_MOST_EXACT = 2**53
-_BITS_62 = 2**62
-# Below it, arrays of four axes and grids stay far below 62 bits: nothing has to be computed.
-_HARMLESS = 2**14
-
-
 def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool = True) -> None:
     """Stop where sizes, or the arrays or grids that they make, are too large for 64-bit addresses."""
-    largest = 0
+
+    def refused(cause: str, *names: str) -> MissingSizeError:
+        return MissingSizeError(cause, kernel=scop.name, parameters=names or scop.parameters)
+
     for name, value in sizes.items():
         # Of Python's numbers: the least of numpy's has no absolute value.
-        size = max(map(abs, map(int, np.ravel(value).tolist())), default=0)
-        if size > _MOST_EXACT:
+        if max(map(abs, map(int, np.ravel(value).tolist())), default=0) > _MOST_EXACT:
             msg = f"size {name} of kernel {scop.name!r} exceeds {_MOST_EXACT}; give a smaller one"
-            raise MissingSizeError(msg, kernel=scop.name, parameters=(name,))
-        largest = max(largest, size)
-    if largest < _HARMLESS and scop.derived("strides are plain", None, lambda: _are_plain(scop)):
-        return
+            raise refused(msg, name)
     for array in scop.arrays:
         extents = [_most(extent, sizes) for extent in array.shape]
         # Whatever the order of the axes, no stride is larger than all extents but the least.
@@ -72,31 +66,19 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool 
         if max(steps, longest) * array.itemsize >= _BITS_62:
             fix = "give smaller sizes" if longest <= steps else "give smaller sizes or strides"
             msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; {fix}"
-            raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
+            raise refused(msg)
     for launch in scop.launches:
         if prod(_most(extent, sizes) for extent in (*launch.groups, launch.repeats)) * launch.group_size >= _BITS_62:
             msg = f"kernel {scop.name!r} would have more than 2**62 work-items; give smaller sizes"
-            raise MissingSizeError(msg, kernel=scop.name, parameters=scop.parameters)
-
-
-def _are_plain(scop: Any) -> bool:
-    """Return whether no array has numbers or powers in its shape and strides that make it large at small sizes."""
-    for size in (1, 3, _HARMLESS):
-        sizes = dict.fromkeys(scop.parameters, size)
-        for array in scop.arrays:
-            longest = max((_most(stride, sizes) for stride in array.strides), default=1)
-            if max(prod(_most(extent, sizes) for extent in array.shape), longest) * array.itemsize >= _BITS_62:
-                return False
-    return True
+            raise refused(msg)
 
 
 def _most(extent: Any, sizes: Mapping[str, Any]) -> int:
     """Return the largest distance from zero, 1 at least."""
     try:
-        value = extent.evaluate(sizes)
+        return max(1, *map(abs, map(int, np.ravel(extent.evaluate(sizes)))))
     except OverflowError:  # in an array's arithmetic
         return _BITS_62
-    return max(1, int(np.max(np.abs(value))) if isinstance(value, np.ndarray) else abs(int(value)))
 
 
 # Long enough for any double; 1e999999999 would be computed digit by digit.

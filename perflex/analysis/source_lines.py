@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from perflex.features import counts_of
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def source_lines(
         if not found_line.accesses + found_line.local_accesses + found_line.operations:
             continue
         if calibration is not None and whole:
-            rest = replace(scop, statements=tuple(one for one in scop.statements if one not in own))
+            rest = structs.replace(scop, statements=tuple(one for one in scop.statements if one not in own))
             found_line = replace(found_line, share=1 - _predicted(rest, sizes, calibration, machine) / whole)
         lines.append(found_line)
     return tuple(lines)

@@ -404,7 +404,7 @@ def _place_beside(folder: Path) -> None:
 
 
 def _described(name: str) -> Scop:
-    from perflex.features.scop.yaml import read_scop
+    from perflex.features.scop.scop_file import read_scop
 
     path = Path(name)
     if not os.path.exists(path):  # noqa: PTH110 - as above

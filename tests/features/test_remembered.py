@@ -17,7 +17,7 @@ import perflex.isl
 from perflex import using_store
 from perflex.features import annotate, count_features, count_store, extract_scop, scop_to_yaml
 from perflex.features.count_store import counting_version, kernel_key
-from perflex.features.scop.text import scop_from_text, scop_to_text
+from perflex.features.scop.scop_file import scop_from_text, scop_to_text
 from perflex.store.store import Store
 from sample_kernels import make, matmul, pointwise
 from uipick import ALL_GENERATORS

@@ -6,6 +6,7 @@ from dataclasses import replace
 import islpy as isl
 import loopy as lp
 import pytest
+from msgspec import structs
 
 from perflex import estimate_ecm, estimate_volumes, load_machine, using_machine
 from perflex.errors import MachineError, UnsupportedKernelError
@@ -201,8 +202,8 @@ def kernel(items, local_kib):
     array = Array("tile", "local", "float32", extents, (QuasiPolynomial.constant(1),))
     where = f"{{ [g0, l0] : 0 <= g0 < 4 and 0 <= l0 < {items} }}"
     tile = Access("tile", "store", isl.Map("{ [g0, l0] -> [l0] }"), text="tile[l0]")
-    fill = replace(scop.statements[0], name="fill", domain=isl.Set(where), accesses=(tile,))
-    return replace(scop, arrays=(*scop.arrays, array), statements=(*scop.statements, fill))
+    fill = structs.replace(scop.statements[0], name="fill", domain=isl.Set(where), accesses=(tile,))
+    return structs.replace(scop, arrays=(*scop.arrays, array), statements=(*scop.statements, fill))
 
 
 @pytest.mark.parametrize("name", ["K20", "V100", "H100-SXM", "MI250X", "W7800"])

@@ -2,12 +2,12 @@
 
 import csv
 import gzip
-from dataclasses import replace
 from pathlib import Path
 
 import loopy as lp
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from oracles.nvrtc import loads_in_ptx, nvrtc_library
 from oracles.oclgrind import needs_oclgrind, run_jobs
