@@ -94,6 +94,13 @@ def _access_fault(access: Any, statement: Any, arrays: dict[str, Any]) -> str:
     ):
         if found != there:
             return f"the access to {access.array!r} has {found} {what}, not {there}"
+    space = access.relation.get_space()
+    return _name_fault(space.domain()) or _name_fault(space.range())
+
+
+def _name_fault(space: Any) -> str:
+    if space.is_wrapping() or space.has_tuple_name(_SET):
+        return "isl's tuples must have no names; write [i, j] instead of S[i, j]"
     return ""
 
 
@@ -104,7 +111,7 @@ def _domain_fault(scop: Any, scheduled: Any) -> str:
     axes, loops = len(launch.groups) + len(launch.items), len(scheduled.loops)
     if scheduled.domain.dim(_SET) < axes + loops:
         return f"its domain needs a dimension for each of the {axes} axes and {loops} loops"
-    return ""
+    return _name_fault(scheduled.domain.get_space())
 
 
 def _shown(schedule: Sequence[int | str]) -> str:

@@ -13,6 +13,7 @@ All of it is data that msgspec writes and reads; isl's objects are kept as texts
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from fractions import Fraction
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
@@ -29,7 +30,7 @@ from perflex.html import shown_by
 from perflex.isl import IslText, MapText, SetText, computed_once, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
 _Value = TypeVar("_Value")
 
@@ -426,7 +427,8 @@ class Scop(_OfIsl, frozen=True):
         # Hundreds of features are evaluated at the same sizes.
         if isinstance(sizes, _CheckedSizes) and sizes.scop is self:
             return
-        missing = [name for name in self.parameters if name not in (sizes or ())]
+        there: object = sizes  # None stands for no sizes
+        missing = [name for name in self.parameters if not isinstance(there, Mapping) or name not in there]
         if missing:
             remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {missing[0]}=1024"
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; {remedy}"

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from perflex.features import Operation, extract_scop
 

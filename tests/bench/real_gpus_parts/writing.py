@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
 import loopy as lp
 import numpy as np
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -229,6 +229,7 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
     ("schedule: [0]", "schedule: [0, k, 1]", "needs a dimension for each of the 4 axes and 1 loops"),
     ("[16g1 + l1, 16g0 + l0]", "[16g1 + l1]", "kernel 'transpose': the access to 'a' has 1 subscripts, not 2"),
     ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ [g0, g1, l0] -> [0, l0] }", "the access to 'tile' has 3 variables, not 4"),
+    ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ S[g0, g1, l0, l1] -> [l1, l0] }", "tuples must have no names"),
     ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
 ])  # fmt: skip
 def test_what_the_page_says_is_refused(found, instead, message, tmp_path, capfd):
