@@ -14,6 +14,7 @@ import os
 import re
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from math import comb
 from pathlib import Path
 from threading import Lock
@@ -58,16 +59,15 @@ class CardProcess:
         return answer or None
 
     def _running(self) -> AskedProcess:
-        if self._owner != os.getpid():  # a fork must not share pipes with its parent
-            self._worker, self._owner = None, os.getpid()
-        if self._worker is None or not self._worker.alive:
+        if self._worker is None or not self._worker.alive or self._owner != os.getpid():
             self._end()
             # As a script and isolated (-I) it starts without perflex and loopy, in a fraction of their time.
             self._worker = AskedProcess(["-I", str(Path(__file__).with_name("card_worker.py"))])
+            self._owner = os.getpid()
         return self._worker
 
     def _end(self) -> None:
-        if self._worker is not None and self._owner == os.getpid():
+        if self._worker is not None and self._owner == os.getpid():  # a fork must not share pipes with its parent
             self._worker.end()
         self._worker = None
 
@@ -141,15 +141,14 @@ def card(domain: Any, assumptions: Any) -> Any:
 def _factors(domain: Any) -> list[tuple[Any, bool]]:
     """Return sets whose product a set is, as far as its constraints tell, and whether each is quickly counted."""
     pieces = domain.get_basic_sets()
-    connected = [_connected(piece) for piece in pieces]
-    few = all(len(met) <= _FEW_CONSTRAINTS for groups in connected for _, met in groups)
-    if few or len(pieces) != 1 or len(connected[0]) < 2:
+    parts = [_connected(piece) for piece in pieces]
+    few = all(len(met) <= _FEW_CONSTRAINTS for groups in parts for _, met in groups)
+    if few or len(pieces) != 1 or len(parts[0]) < 2:
         return [(domain, few and len(pieces) <= _FEW_PIECES and not _existential_variables(domain))]
-    (piece,), (groups,) = pieces, connected
-    quick: set[int] = set().union(*(group for group, met in groups if len(met) <= _FEW_CONSTRAINTS))
-    slow = [_only(piece, group) for group, met in groups if len(met) > _FEW_CONSTRAINTS]
-    rest = _only(piece, quick) if quick else None
-    return [(part, False) for part in slow] + ([] if rest is None else [(rest, not _existential_variables(rest))])
+    quick: set[int] = set().union(*(group for group, met in parts[0] if len(met) <= _FEW_CONSTRAINTS))
+    found = [(_only(pieces[0], group), False) for group, met in parts[0] if len(met) > _FEW_CONSTRAINTS]
+    rest = [_only(pieces[0], quick)] if quick else []
+    return [*found, *((each, not _existential_variables(each)) for each in rest)]
 
 
 def _corners(factor: Any) -> int:
@@ -188,16 +187,11 @@ def _connected(piece: Any) -> list[tuple[set[int], list[Any]]]:
 
 def _only(piece: Any, group: set[int]) -> Any:
     """Return a set's projection on some dimensions."""
-    kinds = isl.dim_type
-    last = piece.dim(kinds.set)
-    while last:
-        first = last - 1
-        # From the last dimension on, and neighbours at once: projecting out renumbers what is behind.
-        if first not in group:
-            while first and first - 1 not in group:
-                first -= 1
-            piece = piece.project_out(kinds.set, first, last - first)
-        last = first
+    kept = sorted(group)
+    # From the last dimension on, and neighbours at once: projecting out renumbers what is behind.
+    for before, after in reversed([*pairwise([-1, *kept, piece.dim(isl.dim_type.set)])]):
+        if after > before + 1:
+            piece = piece.project_out(isl.dim_type.set, before + 1, after - before - 1)
     return isl.Set.from_basic_set(piece)
 
 
@@ -220,13 +214,11 @@ def _check_finite(counted: Any, domain: Any) -> None:
 
 def _existential_variables(domain: Any) -> int:
     """Return the most existential variables of one piece of a set that are not defined as floors."""
-    most = 0
     if domain.is_params() or not any(piece.dim(isl.dim_type.div) for piece in domain.get_basic_sets()):
-        return most
+        return 0
     # In isl's text a floor has its definition: exists (e0 = floor((n)/2), e1: ...).
-    for quantified in _QUANTIFIER.findall(str(domain)):
-        most = max(most, sum("=" not in variable for variable in quantified.split(",")))
-    return most
+    found = (quantified.split(",") for quantified in _QUANTIFIER.findall(str(domain)))
+    return max((sum("=" not in variable for variable in variables) for variables in found), default=0)
 
 
 def at_sizes(domain: Any, sizes: Mapping[str, int]) -> Any:
