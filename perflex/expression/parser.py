@@ -64,11 +64,16 @@ class Token:
     end: int
 
 
+def _text_of(given: object) -> str:
+    if isinstance(given, str):
+        return given
+    msg = f"a model string must be a str, not {type(given).__name__}"
+    raise ModelSyntaxError(msg, text=given)
+
+
 def tokenize(text: str) -> list[Token]:
     """Cut a model string into tokens; a ModelSyntaxError names what is no token."""
-    if not isinstance(text, str):
-        msg = f"a model string must be a str, not {type(text).__name__}"
-        raise ModelSyntaxError(msg, text=text)
+    text = _text_of(text)
     if len(text) > _MAX_LENGTH:
         msg = f"a model string of {len(text)} characters is too long; the maximum is {_MAX_LENGTH}"
         raise ModelSyntaxError(msg, text=text)
@@ -123,7 +128,7 @@ def _refuse(text: str, position: int, cause: str) -> NoReturn:
 
 def parse_expression(text: str) -> Node:
     """Return the tree of a model string; a ModelSyntaxError shows it with a caret under the offending character."""
-    return _parsed(text) if isinstance(text, str) else _parsed.__wrapped__(text)
+    return _parsed(_text_of(text))
 
 
 # Trees do not change, so that all models of one expression share theirs.
