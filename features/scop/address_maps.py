@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
@@ -16,7 +17,7 @@ from perflex.features.scop.words import LANE
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
@@ -154,24 +155,12 @@ def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> 
         strides = access.strides if access.strides is not None else scop.array(access.array).strides
         maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
     statement = scop.statements[place]
-    return Conjunction(
-        statement.name,
-        place,
-        statement.launch,
-        int(statement.domain.dim(isl.dim_type.set)),
-        _host_dims(scop, statement),
-        tuple(reader.floors),
-        tuple(equalities),
-        tuple(inequalities),
-        tuple(maps),
-        statement.schedule,
-    )
-
-
-def _host_dims(scop: Scop, statement: Statement) -> tuple[int, ...]:
-    launch = scop.launches[statement.launch]
-    before = len(launch.groups) + len(launch.items)
-    return tuple(before + place for place, loop in enumerate(statement.loops) if loop in launch.host_loops)
+    launch, dims = scop.launches[statement.launch], int(statement.domain.dim(isl.dim_type.set))
+    loops = enumerate(statement.loops, len(launch.groups) + len(launch.items))
+    host_dims = tuple(dim for dim, loop in loops if loop in launch.host_loops)
+    shown = statement.name, place, statement.launch, dims, host_dims
+    rows = tuple(reader.floors), tuple(equalities), tuple(inequalities)
+    return Conjunction(*shown, *rows, tuple(maps), statement.schedule)
 
 
 class _Reader:
@@ -185,17 +174,20 @@ class _Reader:
         """Return a function as a row of integers and the denominator that all of it is divided by."""
         kinds = isl.dim_type
         denominator = int(function.get_denominator_val().to_python())
-        row: dict[Column, int] = {}
-        self._add(row, ("c", 0), function.get_constant_val(), denominator)
-        for position in range(function.dim(kinds.param)):
-            column = self._columns[function.get_dim_name(kinds.param, position)]
-            self._add(row, column, function.get_coefficient_val(kinds.param, position), denominator)
-        for position in range(function.dim(kinds.in_)):
-            self._add(row, ("d", position), function.get_coefficient_val(kinds.in_, position), denominator)
-        for position in range(function.dim(kinds.div)):
-            value = function.get_coefficient_val(kinds.div, position)
+        row: Counter[Column] = Counter()
+
+        def add(value: Any, column: Callable[[], Column]) -> None:
             if not value.is_zero():
-                self._add(row, self._floor(function.get_div(position)), value, denominator)
+                row[column()] += int((value if denominator == 1 else value * isl.Val(denominator)).to_python())
+
+        add(function.get_constant_val(), lambda: ("c", 0))
+        for kind, column in (
+            (kinds.param, lambda place: self._columns[function.get_dim_name(kinds.param, place)]),
+            (kinds.in_, lambda place: ("d", place)),
+            (kinds.div, lambda place: self._floor(function.get_div(place))),
+        ):
+            for place in range(function.dim(kind)):
+                add(function.get_coefficient_val(kind, place), partial(column, place))
         return tuple(sorted(row.items())), denominator
 
     def _floor(self, function: Any) -> Column:
@@ -204,12 +196,6 @@ class _Reader:
         if floor not in self.floors:
             self.floors.append(floor)
         return "f", self.floors.index(floor)
-
-    @staticmethod
-    def _add(row: dict[Column, int], column: Column, value: Any, denominator: int) -> None:
-        if not value.is_zero():
-            scaled = value if denominator == 1 else value * isl.Val(denominator)
-            row[column] = row.get(column, 0) + int(scaled.to_python())
 
 
 # Compilers unroll loops with up to so many iterations, if the number is known to them.
@@ -318,7 +304,8 @@ def flattened(terms: Mapping[Product, Any], domain: Any, parameters: Sequence[st
     ordered = sorted(terms, key=len, reverse=True)
     ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
     values, distinct = _normalised([terms[product] for product in ordered], ratios, domain, parameters)
-    strides = [_polynomial(product, parameters) for product in ordered]
+    frame = f"[{', '.join(parameters)}] -> "
+    strides = [QuasiPolynomial.parse(f"{frame}{{ {'*'.join(product) or '1'} }}") for product in ordered]
     return Flattened(tuple(zip(values, strides, strict=True)), distinct)
 
 
@@ -336,16 +323,15 @@ def _normalised(
     distinct = True
     # From the lowest axis up: what it carries moves the next one's range.
     for position in range(len(ratios) - 1, -1, -1):
-        ratio = ratios[position]
+        ratio = ratios[position] or ()
         # isl decides this for one parameter only; a product of them is no affine limit.
-        carried = (
-            None if ratio is None or len(ratio) != 1 else _carry(values[position + 1], ratio[0], domain, parameters)
-        )
+        carried = _carry(values[position + 1], ratio[0], domain, parameters) if len(ratio) == 1 else None
         if carried is None:
             distinct = False
             continue
         carry, values[position + 1] = carried
-        values[position] = values[position].add(_constant(values[position], carry))
+        everywhere = isl.Set.universe(values[position].domain().get_space())
+        values[position] = values[position].add(isl.PwAff.val_on_domain(everywhere, isl.Val(carry)))
     return values, distinct
 
 
@@ -360,13 +346,3 @@ def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tu
             moved = isl.Map.from_pw_aff(value).apply_range(shift).as_pw_multi_aff().get_pw_aff(0)
             return carry, moved
     return None
-
-
-def _constant(like: Any, value: int) -> Any:
-    return isl.PwAff.val_on_domain(isl.Set.universe(like.domain().get_space()), isl.Val(value))
-
-
-def _polynomial(product: Product, parameters: Sequence[str]) -> QuasiPolynomial:
-    text = "*".join(product) or "1"
-    declared = ", ".join(parameters)
-    return QuasiPolynomial(isl.PwQPolynomial(f"[{declared}] -> {{ {text} }}"))
