@@ -209,8 +209,7 @@ def kept_counts(scop: Scop) -> dict[str, Any]:
 
 def keep_counts(scop: Scop, records: dict[str, Any]) -> None:
     """Add records of what was counted of a Scop to the store."""
-    if records and current_store() is not None:
-        _write({"counts": (content_hash(scop), counting_version(), json.dumps(records, separators=(",", ":")))})
+    _write({"counts": (content_hash(scop), counting_version(), json.dumps(records, separators=(",", ":")))})
 
 
 def _write(rows: dict[str, tuple[str, ...]]) -> None:

@@ -26,6 +26,7 @@ from perflex.features.counting.touched import (
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
 from perflex.features.scop.scop import Statement, require_scop
 from perflex.isl import ISL_LOCK, computed_once, isl
+from perflex.store.store import current_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -220,7 +221,7 @@ class ScopCounts:
 
     def keep(self) -> None:
         """Write what was counted since the last call to the store."""
-        if self._fresh:
+        if self._fresh and current_store() is not None:
             with ISL_LOCK:
                 names, self._fresh = self._fresh, []
                 records = {name: _record(self._values[name]) for name in names}

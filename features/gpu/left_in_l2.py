@@ -19,7 +19,6 @@ from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import lambertw
 
 from perflex.features.gpu.integer_sets import Atoms
 
@@ -48,6 +47,9 @@ def recurring_hit(oversubscription: float) -> float:
     """Return the share of data that are touched in turn and found again: h = exp(-O (1 - h)), all up to O = 1."""
     if oversubscription <= 1:
         return 1.0
+    # Here, for it takes a fifth of the start of a command that only predicts.
+    from scipy.special import lambertw
+
     # Beyond 700 the exponential is no number any more, and the share is 0 long before.
     below = min(oversubscription, 700.0)
     return float(-lambertw(-below * exp(-below)).real / below)

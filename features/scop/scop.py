@@ -366,11 +366,6 @@ class Scop(_OfIsl, frozen=True):
                 force_setattr(self, name, value)
             force_setattr(self, "numbered", True)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from perflex.features.scop.scop_file import scop_from_text, scop_to_text
-
-        return scop_from_text, (scop_to_text(self),)
-
     @computed_once
     def _arrays_by_name(self) -> dict[str, Array]:
         return {array.name: array for array in self.arrays}

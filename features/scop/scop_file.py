@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import re
 from collections.abc import Mapping
@@ -214,3 +215,11 @@ def _isl(kind: Any, text: str, parameters: Sequence[str]) -> Any:
 
 def _cause(error: Exception) -> str:
     return str(error).partition("\n")[0] or "too many operations"
+
+
+def _pickled(scop: Scop) -> tuple[Any, tuple[str]]:
+    return scop_from_text, (scop_to_text(scop),)
+
+
+# Parsed objects cannot be pickled. The class itself cannot say how: this module knows it, not the other way round.
+copyreg.pickle(Scop, _pickled)
