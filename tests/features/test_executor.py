@@ -52,11 +52,8 @@ def unknown(kernels):
 
 def catalog():
     """One kernel of every fourth generator."""
-    kernels = [
-        generator.generate(next(a for a in generator.combinations({}) if generator.violated(a) is None))
-        for generator in ALL_GENERATORS[::4]
-    ]
-    return unknown(kernels)
+    some = ALL_GENERATORS[::4]
+    return unknown([one.generate(next(a for a in one.combinations({}) if one.violated(a) is None)) for one in some])
 
 
 def several():
@@ -129,29 +126,37 @@ def ends_its_process(scop, sizes):
     os._exit(3)
 
 
+def faulty(scop, sizes):
+    msg = "a fault of the user's"
+    raise TypeError(msg)
+
+
 @pytest.fixture
-def feature():
-    """Register the user's feature f_mine."""
-    yield lambda name, function: register_feature(name)(function)
+def count_mine():
+    """Count with a user's feature in an executor."""
+
+    def count(function, executor):
+        register_feature("f_mine")(function)
+        return gather_feature_values(["f_mine"], several(), run=RunOptions(executor))
+
+    yield count
     unregister_feature("f_mine")
 
 
-def test_workers_that_die(feature):
-    feature("f_mine", ends_its_process)
-    with (
-        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-        pytest.raises(ExecutorError, match=r"the ProcessPoolExecutor ended before all kernels were counted .*give a"),
-    ):
-        gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
+@pytest.mark.parametrize(("kind", "function", "error", "words"), [
+    (ProcessPoolExecutor, ends_its_process, ExecutorError, "ProcessPoolExecutor ended before all .* counted .*give a"),
+    (ProcessPoolExecutor, lambda *_: 1.0, ExecutorError, "cannot be sent to the workers .*use a ThreadPoolExecutor"),
+    (ThreadPoolExecutor, faulty, TypeError, "a fault of the user's"),
+], ids=["dead", "not sent", "faulty"])  # fmt: skip
+def test_faults(count_mine, kind, function, error, words):
+    options = {"mp_context": get_context("spawn")} if kind is ProcessPoolExecutor else {}
+    with kind(1, **options) as pool, pytest.raises(error, match=words):
+        count_mine(function, pool)
 
 
-def test_features_that_cannot_be_sent(processes, feature):
-    feature("f_mine", lambda *_: 1.0)
-    with pytest.raises(ExecutorError, match=r"cannot be sent to the workers .*or use a ThreadPoolExecutor"):
-        gather_feature_values(["f_mine"], several(), run=RunOptions(processes))
+def test_threads_need_send_nothing(count_mine):
     with ThreadPoolExecutor(2) as threads:
-        found = gather_feature_values(["f_mine"], several(), run=RunOptions(threads))
-    assert set(found.column("f_mine")) == {1.0}
+        assert set(count_mine(lambda *_: 1.0, threads).column("f_mine")) == {1.0}
 
 
 def test_an_executor_that_was_shut_down():
@@ -159,16 +164,6 @@ def test_an_executor_that_was_shut_down():
     pool.shutdown()
     with pytest.raises(ExecutorError, match="takes no more work"):
         gather_feature_values(FEATURES[:1], several(), run=RunOptions(pool))
-
-
-def test_faults_of_features_are_not_the_executors(feature):
-    def faulty(*_):
-        msg = "a fault of the user's"
-        raise TypeError(msg)
-
-    feature("f_mine", faulty)
-    with ThreadPoolExecutor(2) as pool, pytest.raises(TypeError, match="a fault of the user's"):
-        gather_feature_values(["f_mine"], several(), run=RunOptions(pool))
 
 
 def test_the_bar_tells_what_is_done(monkeypatch):

@@ -85,21 +85,19 @@ WRONG = [
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
 
 
-def kernel():
-    return written(
-        "{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume="n >= 16 and n mod 16 = 0"
-    )
+FITS = "n >= 16 and n mod 16 = 0"
+DOUBLED = written("{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume=FITS)
 
 
 CALIBRATION = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
 USES = {
-    "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(kernel()), {"n": n}, Target()),
-    "values": lambda n: kernel_feature_values(["f_thread_groups"], kernel(), {"n": n}),
-    "predict": lambda n: CALIBRATION.predict(kernel(), {"n": n}),
-    "interval": lambda n: CALIBRATION.predict_interval(kernel(), {"n": n}),
-    "gather": lambda n: gather_feature_values(["f_thread_groups"], [(kernel(), {"n": n})]),
-    "volumes": lambda n: estimate_volumes(extract_scop(kernel()), {"n": n}, load_machine("V100")),
-    "ecm": lambda n: estimate_ecm(extract_scop(kernel()), {"n": n}, load_machine("Gold-6248")),
+    "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(DOUBLED), {"n": n}, Target()),
+    "values": lambda n: kernel_feature_values(["f_thread_groups"], DOUBLED, {"n": n}),
+    "predict": lambda n: CALIBRATION.predict(DOUBLED, {"n": n}),
+    "interval": lambda n: CALIBRATION.predict_interval(DOUBLED, {"n": n}),
+    "gather": lambda n: gather_feature_values(["f_thread_groups"], [(DOUBLED, {"n": n})]),
+    "volumes": lambda n: estimate_volumes(extract_scop(DOUBLED), {"n": n}, load_machine("V100")),
+    "ecm": lambda n: estimate_ecm(extract_scop(DOUBLED), {"n": n}, load_machine("Gold-6248")),
 }
 
 
@@ -120,16 +118,11 @@ def test_whole_numbers_of_any_type_are_the_same_size(use):
 KERNEL = pointwise("x[i] * 2")
 
 
-def measurement(name):
-    return MeasurementKernel(KERNEL, {"n": 64}, name, "scaling", {"n": 64})
-
-
 def test_a_label_that_looks_numbered_is_not_taken_twice():
-    rows = sized_kernels([(KERNEL, {"n": 64})] * 3)
-    assert [row.label for row in rows] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
-    mixed = [(KERNEL, {"n": 64}), measurement("knl(n=64) #2"), (KERNEL, {"n": 64})]
-    labels = [row.label for row in sized_kernels(mixed)]
-    assert len(set(labels)) == 3
+    pair = (KERNEL, {"n": 64})
+    assert [row.label for row in sized_kernels([pair] * 3)] == ["knl(n=64)", "knl(n=64) #2", "knl(n=64) #3"]
+    measured = MeasurementKernel(KERNEL, {"n": 64}, "knl(n=64) #2", "scaling", {"n": 64})
+    assert len({row.label for row in sized_kernels([pair, measured, pair])}) == 3
 
 
 @pytest.mark.parametrize(("entry", "kind"), [
@@ -142,16 +135,11 @@ def test_entries_that_are_neither_are_named(entry, kind):
         sized_kernels([(KERNEL, {"n": 64}), entry])
 
 
-def test_what_is_built_of_an_annotated_kernel_is_the_kernel_alone():
+def test_what_is_built():
     stated = annotate(KERNEL, trip_counts={"j": 2})
     (plain, annotated) = sized_kernels([(KERNEL, {"n": 64}), (stated, {"n": 64})])
-    assert plain.translation_unit is KERNEL
+    assert plain.translation_unit is annotated.translation_unit is KERNEL
     assert annotated.kernel is stated
-    assert annotated.translation_unit == KERNEL
-    assert not hasattr(annotated.translation_unit, "translation_unit")
-
-
-def test_of_a_scop_nothing_is_built():
     with pytest.raises(MeasurementError, match="give a loopy kernel or source code instead") as caught:
         _ = SizedKernel(extract_scop(KERNEL), {"n": 64}, "x").translation_unit
     assert caught.value.kernel == "x"
