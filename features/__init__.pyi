@@ -7,9 +7,10 @@ from .counting.scop_counts import ScopCounts as ScopCounts
 from .counting.scop_counts import counts_of as counts_of
 from .counting.touched import Certainty as Certainty
 from .families.feature import Amount as Amount
+from .families.feature import Family as Family
 from .families.feature import Feature as Feature
-from .families.feature import FeatureFamily as FeatureFamily
-from .families.memory import describe_access as describe_access
+from .families.feature import Remarks as Remarks
+from .families.memory_accesses import describe_access as describe_access
 from .families.registry import parse_feature as parse_feature
 from .families.registry import register_family as register_family
 from .families.registry import register_feature as register_feature

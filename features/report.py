@@ -5,34 +5,28 @@ And what a model has no feature for: a cost that a prediction would silently mis
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import FeatureError, PerflexWarning
 from perflex.features.counting.scop_counts import counts_of
-from perflex.features.counting.touched import Certainty, certainty_of_statement
-from perflex.features.families.code import CodeFeature, examples_for
-from perflex.features.families.launches import LaunchFeature
-from perflex.features.families.machine import RESIDENCY_FEATURES
-from perflex.features.families.memory import FootprintFeature, MemoryAccessFeature, describe_access
-from perflex.features.families.operations import ChainFeature, InstructionFeature, OperationFeature
+from perflex.features.families.machine_code import examples_for
+from perflex.features.families.memory_accesses import describe_access
+from perflex.features.families.on_machine import RESIDENCY_FEATURES
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
-from perflex.features.instructions.instruction_counts import instruction_class
+from perflex.features.scop.scop import Operation
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
 from perflex.html import shown_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from perflex.features.counting.scop_counts import AccessCounts, Footprint
+    from perflex.features.counting.scop_counts import AccessCounts
+    from perflex.features.counting.touched import Certainty
     from perflex.features.families.feature import Feature
-    from perflex.features.families.memory import AccessPattern
     from perflex.features.scop.scop import Scop
     from perflex.features.target import Target
 
@@ -85,9 +79,8 @@ class CountedFeatures(list[CountedFeature]):
 
 # A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
-# Accesses of a remark, and costs that a model misses, that are shown.
-_LISTED, _MISSED = 4, 12
-_RELATIONS = {"=": "", "<=": "at most ", ">=": "at least ", "~": "about "}
+# Costs that a model misses, that are shown.
+_MISSED = 12
 
 
 def count_features(
@@ -172,65 +165,9 @@ def access_identifier(item: AccessCounts) -> str:
 
 
 def _counted(feature: Feature, scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> CountedFeature:
-    counts, at = counts_of(scop), {} if sizes is None else sizes
-    count, expression, unit, certainty, note = None, "computed at given sizes", feature.unit, Certainty(), ""
-    if isinstance(feature, OperationFeature):
-        count = feature.count(scop, target.sub_group_size)
-        certainty = counts.operation_certainty.get((feature.kind, feature.dtype), certainty)
-    elif isinstance(feature, MemoryAccessFeature):
-        selected = feature.selected(scop, at)
-        count = counts.access_total(selected, target.sub_group_size)
-        certainty = reduce(or_, (item.certainty for item in selected), certainty)
-        granularities = {"sub-group" if item.per_sub_group else "work-item" for item in selected}
-        unit += f" per {granularities.pop()}" if len(granularities) == 1 else ""
-        note = _access_notes(selected, sizes)
-    elif isinstance(feature, FootprintFeature):
-        touched = feature.footprint(scop, at)
-        count, certainty, note = touched.elements, touched.elements_certainty, _reuse(touched, sizes)
-        if sizes is not None and note:
-            note += f", {_RELATIONS[certainty.relation]}{_bytes_text(float(touched.bytes.evaluate(sizes)))}"
-    elif isinstance(feature, LaunchFeature):
-        count, expression = feature.count(scop, target.sub_group_size), "mean over the work-groups"
-        certainty = Certainty(stated=any(one.stated for one in scop.barriers if one.kind == feature.barrier))
-    elif isinstance(feature, ChainFeature):
-        expression = "longest chain, at the given sizes"
-        certainty = reduce(or_, map(certainty_of_statement, feature.statements(scop)), certainty)
-    elif isinstance(feature, CodeFeature):
-        expression, certainty = "read from the machine code, at the given sizes", Certainty(estimated=True)
     value = None if sizes is None else float(feature.value(scop, sizes, target))
-    return CountedFeature(feature.identifier, value, expression if count is None else str(count), unit, certainty, note)
-
-
-def _access_notes(selected: Sequence[AccessCounts], sizes: Mapping[str, Any] | None) -> str:
-    """Return the accesses as written, those with the same remark together."""
-    texts: dict[tuple[str, str], dict[str, None]] = {}
-    for item in selected:
-        reuse = _reuse(item.owner.footprint_among((item,)), sizes) if item.array.space == "global" else ""
-        axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
-        axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
-        missing = f", not affine in {', '.join(axes)}" if axes else ""
-        texts.setdefault((reuse, missing), {})[item.access.text] = None
-    notes = []
-    for (reuse, missing), distinct in texts.items():
-        shown = list(distinct)[:_LISTED]
-        if len(distinct) > _LISTED:
-            shown.append(f"and {len(distinct) - _LISTED} more")
-        each = " each" if len(distinct) > 1 else ""
-        notes.append("; ".join(shown) + (f", {reuse}{each}" if reuse else "") + missing)
-    return "; ".join(notes)
-
-
-def _reuse(touched: Footprint, sizes: Mapping[str, Any] | None) -> str:
-    """Return the access-to-footprint ratio at given sizes; empty without sizes, or where nothing is touched."""
-    afr = math.nan if sizes is None else touched.afr(sizes)
-    return "" if math.isnan(afr) else f"AFR {_RELATIONS[touched.afr_relation]}{afr:.6g}"
-
-
-def _bytes_text(number: float) -> str:
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if number >= 1024**power:
-            return f"{number / 1024**power:.4g} {unit}"
-    return f"{number:g} B"
+    said = feature.remarks(scop, sizes, target)
+    return CountedFeature(feature.identifier, value, said.formula, said.unit or feature.unit, said.certainty, said.note)
 
 
 def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> list[str]:
@@ -239,36 +176,17 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     A model that has features for loads from global memory means to account for all of them, one that has none leaves
     them out on purpose; likewise for each address space and direction, and each element type's operations.
     """
-    scop, parsed = extract_scop(kernel, sizes), [parse_feature(name) for name in features]
-    patterns = [one.pattern for one in parsed if isinstance(one, MemoryAccessFeature | FootprintFeature)]
-    counted = {(one.dtype, one.kind) for one in parsed if isinstance(one, OperationFeature)}
-    instructions = [one for one in parsed if isinstance(one, InstructionFeature)]
+    scop = extract_scop(kernel, sizes)
+    parsed = [parse_feature(name) for name in features]
 
-    def executed(kind: str) -> bool:
-        return any(one.counts_class(kind) for one in instructions)
+    def is_missed(part: AccessCounts | Operation) -> bool:
+        told = [feature.covers(part, sizes) for feature in parsed]
+        return False in told and True not in told
 
-    missed = [
-        describe_access(item)
-        for item in counts_of(scop).accesses
-        if not executed(f"ldst_{item.array.space}") and _is_missed(item, patterns, sizes)
-    ]
-    found = {(operation.dtype, operation.kind) for statement in scop.statements for operation in statement.operations}
-    dtypes = {dtype for dtype, _ in counted}
-    missed += [
-        f"f_op_{dtype}_{kind}"
-        for dtype, kind in sorted(found - counted)
-        if dtype in dtypes and not executed(instruction_class(dtype))
-    ]
+    found = {(operation.dtype, operation.kind) for one in scop.statements for operation in one.operations}
+    missed = [describe_access(item) for item in counts_of(scop).accesses if is_missed(item)]
+    missed += [f"f_op_{dtype}_{kind}" for dtype, kind in sorted(found) if is_missed(Operation(kind, dtype))]
     return list(dict.fromkeys(missed))
-
-
-def _is_missed(item: AccessCounts, patterns: Sequence[AccessPattern], sizes: Mapping[str, Any]) -> bool:
-    """Return whether patterns are meant for accesses such as this one, but none fits it."""
-    space, direction = item.array.space, item.access.direction
-    # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
-    spaces = {space, None} if space == "global" else {space}
-    meant = any(pattern.space in spaces and pattern.direction in {None, direction} for pattern in patterns)
-    return meant and not any(pattern.fits(item, sizes) for pattern in patterns)
 
 
 def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:

@@ -98,10 +98,9 @@ def target_of(
     otherwise: str | Machine = "",
 ) -> Target:
     """Return the target, as `resolve_target`; a machine called `otherwise` is looked up only if a feature needs one."""
-    from perflex.features.families.machine import needs_machine
     from perflex.features.families.registry import parse_feature
 
-    if otherwise and not any(needs_machine(parse_feature(name)) for name in features):
+    if otherwise and not any(parse_feature(name).family.needs == "machine" for name in features):
         otherwise = ""
     return resolve_target(sub_group_size, machine, otherwise=otherwise)
 

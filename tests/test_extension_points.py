@@ -1,16 +1,21 @@
 """What users may bring, with public names only: features, generators, devices."""
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from perflex import Model, calibrate
-from perflex.errors import MeasurementError, PerflexWarning, TagError, UnknownFeatureError
+from perflex.errors import FeatureError, MachineError, MeasurementError, PerflexWarning, TagError, UnknownFeatureError
 from perflex.features import (
     Amount,
+    Family,
     SizedKernel,
     Target,
+    count_features,
     extract_scop,
     kernel_feature_values,
     parse_feature,
@@ -25,49 +30,23 @@ from uipick import Argument, Constraint, Generator, KernelCollection
 NAME = "f_test_array_count"
 
 
-@dataclass(frozen=True)
-class ArrayCount:
-    """Arrays of one address space; with an amount in bytes, and a matter of the machine: none on small ones."""
-
-    space: str
-
-    @property
-    def identifier(self):
-        return f"{NAME}_{self.space}"
-
-    @property
-    def unit(self):
-        return "array"
-
-    def value(self, scop, sizes, target, /):
-        scop.check_sizes(sizes)
-        number = sum(array.space == self.space for array in scop.arrays)
-        return number * target.sub_group_size * np.ones_like(next(iter(sizes.values())))
-
-    def matches(self, scop, _sizes, /):
-        return any(array.space == self.space for array in scop.arrays)
-
-    def inventory(self, scop, /):
-        return sorted({f"{NAME}_{array.space}" for array in scop.arrays})
-
-    def amount(self, _scop, _sizes, _target, /):
-        return Amount(1.0, "array")
-
-
-class ArrayCounts:
-    """The family: one feature for each address space."""
-
-    def parse(self, identifier):
-        start, _, space = identifier.rpartition("_")
-        return ArrayCount(space) if start == NAME and space in {"global", "local", "private"} else None
-
-    def examples(self):
-        return (f"{NAME}_global",)
+def arrays(scop, sizes, target, space):
+    number = sum(array.space == space for array in scop.arrays)
+    return number * target.sub_group_size * np.ones_like(next(iter(sizes.values())))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def family():
-    register_family(ArrayCounts())
+    register_family(
+        Family(
+            "Arrays of one address space",
+            f"{NAME}_(global|local|private)",
+            "array",
+            arrays,
+            inventory=lambda scop: sorted({f"{NAME}_{array.space}" for array in scop.arrays}),
+            amount=lambda *_: Amount(1.0, "array"),
+        )
+    )
 
 
 def test_a_family_counts_for_the_target_it_is_given():
@@ -100,6 +79,32 @@ def test_a_function_is_a_feature_until_it_is_removed():
     unregister_feature("f_test_statements")
     with pytest.raises(UnknownFeatureError, match="f_test_statements"):
         parse_feature("f_test_statements")
+
+
+def test_features_of_the_page_are_short(monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "features.md").read_text(encoding="utf-8")
+    counted, on_machine = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Family(" in block)
+    assert len([line for line in counted.splitlines() if line]) <= 10
+    assert len([line for line in on_machine.splitlines() if line]) <= 20
+    monkeypatch.setattr("builtins.print", lambda *_: None)
+    for block in (counted, on_machine):
+        exec(block, {"matmul": SimpleNamespace(naive=lambda: matmul(prefetch=False))})  # noqa: S102 - the page's own code
+    kernel, n = matmul(prefetch=False), 64
+    # Loads of a differ between work-items along axis 1 only, and count once for each sub-group.
+    (entry,) = count_features(kernel, {"n": n}, identifiers=["f_my_loads_float32"])
+    assert entry.value == n**3 + n**3 / 32
+    assert "n" in entry.expression
+    assert kernel_feature_values(["f_my_loads_float64"], kernel, {"n": n}) == {"f_my_loads_float64": 0}
+    sizes = {"n": np.array([64, 128])}
+    found = kernel_feature_values(["f_my_dram_seconds"], kernel, sizes, machine="V100")["f_my_dram_seconds"]
+    assert found == pytest.approx(3 * 4 * sizes["n"] ** 2 / 800e9)
+    with pytest.raises(MachineError, match="f_my_dram_seconds needs a machine"):
+        kernel_feature_values(["f_my_dram_seconds"], kernel, sizes)
+
+
+def test_a_family_without_count_or_value_is_refused():
+    with pytest.raises(FeatureError, match="'Nothing' has neither a count nor a value"):
+        register_family(Family("Nothing", "f_nothing", "1"))
 
 
 @dataclass

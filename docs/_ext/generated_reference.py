@@ -110,17 +110,9 @@ def features_page() -> str:
 
     lines = ["# All features", "", "Examples of every family; [what they mean](../features.md).", ""]
     for family in _families:
-        examples = list(family.examples())
-        if not examples:  # a family whose identifiers hold names of the model's own, such as its blocks
-            continue
-        rows = [(f"`{one}`", parse_feature(one).unit) for one in examples]
-        lines += [
-            f"## `{examples[0]}` and others",
-            "",
-            first_paragraph(type(parse_feature(examples[0]))),
-            "",
-            *table(("identifier", "unit"), rows),
-        ]
+        rows = [(f"`{one}`", parse_feature(one).unit) for one in family.examples]
+        lines += [f"## `{family.examples[0]}` and others", "", f"{family.title}.", ""]
+        lines += table(("identifier", "unit"), rows)
     return "\n".join(lines)
 
 

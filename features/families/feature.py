@@ -1,17 +1,28 @@
-"""What a feature is, and what finds features by their identifiers."""
+"""What a feature is: an identifier, the family that knows it, and what the family read in it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from perflex.features.counting.touched import Certainty
 
 if TYPE_CHECKING:
-    from perflex.features.scop.scop import Scop
+    from perflex.features.counting.scop_counts import AccessCounts
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Operation, Scop
     from perflex.features.target import Target
 
 # Either one number per size parameter, or one array of a common shape per size parameter.
 Sizes = Mapping[str, Any]
+Cost = Literal["memory", "on-chip", "overhead", "other", ""]
+_Value = TypeVar("_Value")
+# Values of so many sizes and targets stay with a kernel: what one fit or one prediction asks for.
+_KEPT = 64
+_EXACT = Certainty()
 
 
 @dataclass(frozen=True)
@@ -22,17 +33,94 @@ class Amount:
     unit: str
 
 
-@runtime_checkable
-class Feature(Protocol):
-    """A number that a kernel has at given sizes (paper Section 6.1)."""
+@dataclass(frozen=True)
+class Remarks:
+    """What `count_features` says of a feature beside its value; `unit` where a kernel tells more of it."""
 
-    @property
-    def identifier(self) -> str:
-        """The identifier in model strings, starting with ``f_``."""
+    formula: str = "computed at given sizes"
+    certainty: Certainty = _EXACT
+    note: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Features that one rule computes.
+
+    Functions take the kernel's `Scop`, the sizes (of each parameter a number or an array, all of one shape), the
+    `Target`, and what was read in the identifier: the group of `pattern` as a text, several groups as a tuple, without
+    groups the identifier, or what `read` returns. Give `count` or `value`.
+
+    Attributes
+    ----------
+    title
+        What the features are, in one line.
+    pattern
+        Regular expression of whole identifiers, which begin with ``f_``.
+    unit
+        What is counted, singular, e.g. ``"sub-group operation"``; or a function of what was read.
+    value
+        Returns a number, or an array for arrays of sizes. By default, the value of `count`.
+    count
+        Returns the count as a function of the sizes, or None where there is no formula.
+    examples
+        Identifiers to suggest when one is misspelt.
+    read
+        Returns what functions take, from the match of `pattern`.
+    inventory
+        Returns identifiers of the family that a kernel has. By default, the examples.
+    present
+        Returns whether a kernel has a feature. By default, whether the inventory lists it; without one, always.
+    amount
+        Returns what a unit amounts to, if that is one number. By default a byte, if the unit is ``"B"``.
+    remarks
+        Returns what reports say beside the value; sizes may be None. By default, the count's formula.
+    covers
+        Of an access or operation: True if the feature counts it, False if it counts others of the kind, else None.
+    needs
+        What there is no value without: ``"machine"``, ``"build"`` or ``"code"``.
+    cost
+        What terms with the feature stand for, or a function of what was read; ``""`` where a kernel's accesses decide.
+    one_size
+        Whether `value` takes integers only. Arrays of sizes are then taken apart.
+    """
+
+    title: str
+    pattern: str
+    unit: str | Callable[[Any], str]
+    value: Callable[[Scop, Sizes, Target, Any], Any] | None = None
+    count: Callable[[Scop, Sizes, Target, Any], QuasiPolynomial | None] | None = None
+    examples: tuple[str, ...] = ()
+    read: Callable[[Any], Any] | None = None
+    inventory: Callable[[Scop], list[str]] | None = None
+    present: Callable[[Scop, Sizes, Any], bool] | None = None
+    amount: Callable[[Scop, Sizes, Target, Any], Amount | None] | None = None
+    remarks: Callable[[Scop, Sizes | None, Target, Any], Remarks] | None = None
+    covers: Callable[[Any, AccessCounts | Operation, Sizes], bool | None] | None = None
+    needs: Literal["", "machine", "build", "code"] = ""
+    cost: Cost | Callable[[Any], Cost] = "other"
+    one_size: bool = False
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A number that a kernel has at given sizes (paper Section 6.1); `parse_feature` makes it of an identifier."""
+
+    identifier: str
+    family: Family
+    what: Any  # What the family read in the identifier
 
     @property
     def unit(self) -> str:
         """What is counted, singular, e.g. ``"sub-group operation"``."""
+        unit = self.family.unit
+        return unit if isinstance(unit, str) else unit(self.what)
+
+    @property
+    def cost(self) -> Cost:
+        """What a term with it stands for; ``""`` where the accesses that it covers decide."""
+        cost = self.family.cost
+        return cost if isinstance(cost, str) else cost(self.what)
 
     def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
         """Return the value: a number for integer sizes, an array for arrays of sizes.
@@ -41,95 +129,69 @@ class Feature(Protocol):
         ------
         MissingSizeError
             A size parameter has no value, or the kernel is not valid for the values.
+        MachineError, FeatureError
+            There is no machine, build or machine code, and the feature needs it.
         """
+        scop.check_sizes(sizes)
+        family = self.family
+        if family.needs == "machine":
+            target.need_machine(self.identifier)
+        if family.value is None:
+            assert family.count is not None  # noqa: S101 - `register_family` sees to it
+            return family.count(scop, sizes, target, self.what).evaluate(sizes)  # type: ignore[union-attr]
+        if not family.one_size:
+            return family.value(scop, sizes, target, self.what)
+        names = scop.parameters
+        spread = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
+        shape = spread[0].shape if spread else ()
+        result = np.empty(shape)
+        for place in np.ndindex(shape):
+            each = {name: int(array[place]) for name, array in zip(names, spread, strict=True)}
+            result[place] = family.value(scop, each, target, self.what)
+        return result if shape else float(result)
 
     def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether the kernel has anything that this feature counts."""
+        if self.family.present is not None:
+            return self.family.present(scop, sizes, self.what)
+        return self.family.inventory is None or self.identifier in self.family.inventory(scop)
 
     def inventory(self, scop: Scop, /) -> list[str]:
         """Return identifiers of the same family that the kernel does contain."""
+        return list(self.family.examples) if self.family.inventory is None else self.family.inventory(scop)
 
     def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return what one unit amounts to in this kernel, if that is one number."""
+        if self.family.amount is not None:
+            return self.family.amount(scop, sizes, target, self.what)
+        # What a work-item of a built kernel takes is no flow of bytes.
+        return Amount(1.0, "B") if self.unit == "B" and self.family.needs in {"", "machine"} else None
+
+    def remarks(self, scop: Scop, sizes: Sizes | None, target: Target, /) -> Remarks:
+        """Return what a report says beside the value; without sizes what is known without."""
+        if self.family.remarks is not None:
+            return self.family.remarks(scop, sizes, target, self.what)
+        count = self.family.count and self.family.count(scop, sizes or {}, target, self.what)
+        return Remarks() if count is None else Remarks(str(count))
+
+    def covers(self, part: AccessCounts | Operation, sizes: Sizes) -> bool | None:
+        """Return whether it counts an access or operation; None if it counts none of the kind."""
+        return None if self.family.covers is None else self.family.covers(self.what, part, sizes)
 
 
-class FeatureDefaults:
-    """What most features answer: a kernel has what the inventory lists, and a unit amounts to nothing else."""
-
-    def matches(self: Feature, scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return whether the kernel has any."""
-        return self.identifier in self.inventory(scop)
-
-    def amount(self, _scop: Scop, _sizes: Sizes, _target: Target, /) -> Amount | None:
-        """Return None: the unit says it, and there is no rate."""
-        return None
+def any_of(identifiers: Mapping[str, Any] | tuple[str, ...]) -> str:
+    """Return the pattern of some identifiers."""
+    return "|".join(identifiers)
 
 
-class FeatureFamily(Protocol):
-    """Turns identifiers with a common prefix into features."""
-
-    def parse(self, identifier: str) -> Feature | None:
-        """Return the feature, or None when the identifier is not of this family."""
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest when one is misspelt."""
+def kept(scop: Scop, what: str, sizes: Sizes, key: Hashable, compute: Callable[[], _Value]) -> _Value:
+    """Return what `compute` returns at these sizes, once: a model asks for several features of one computation."""
+    arrays = [(name, np.asarray(sizes[name])) for name in scop.parameters]
+    # Arrays are not hashable: their shapes and numbers stand for them.
+    given = tuple((name, array.shape, tuple(array.ravel().tolist())) for name, array in arrays)
+    return scop.derived(what, (given, key), compute, most=_KEPT)
 
 
-@dataclass(frozen=True)
-class Family:
-    """A family that a function reads the identifiers of."""
-
-    parse: Callable[[str], Feature | None]
-    suggested: tuple[str, ...] = ()
-
-    def examples(self) -> tuple[str, ...]:
-        """Return identifiers to suggest."""
-        return self.suggested
-
-
-@dataclass(frozen=True)
-class NamedFeature(FeatureDefaults):
-    """One of a few features that are known by name: `units` has the unit of each."""
-
-    identifier: str
-    units: ClassVar[Mapping[str, str]] = {}
-
-    @property
-    def unit(self) -> str:
-        """What is counted."""
-        return self.units[self.identifier]
-
-    def inventory(self, _scop: Scop, /) -> list[str]:
-        """Return all features of the family."""
-        return list(self.units)
-
-
-def named_family(identifiers: Collection[str], make: Callable[[str], Feature]) -> Family:
-    """Return a family of some identifiers, of which `make` makes features."""
-    return Family(lambda identifier: make(identifier) if identifier in identifiers else None, tuple(identifiers))
-
-
-@dataclass(frozen=True)
-class UserFeature(FeatureDefaults):
-    """A feature that a user registered as a function of a Scop and sizes."""
-
-    identifier: str
-    unit: str
-    function: Callable[[Scop, Sizes], float]
-
-    def value(self, scop: Scop, sizes: Sizes, _target: Target, /) -> Any:
-        """Return what the user's function returns."""
-        scop.check_sizes(sizes)
-        return self.function(scop, sizes)
-
-    def matches(self, _scop: Scop, _sizes: Sizes, /) -> bool:
-        """Return True: whether a zero is meant is the user's affair."""
-        return True
-
-    def inventory(self, _scop: Scop, /) -> list[str]:
-        """Return the user's features."""
-        return sorted(user_features)
-
-
-# By identifier; `register_feature` fills it.
-user_features: dict[str, UserFeature] = {}
+def touches_memory(scop: Scop) -> bool:
+    """Return whether a kernel accesses any array that is not private, which registers hold."""
+    return any(scop.array(access.array).space != "private" for one in scop.statements for access in one.accesses)

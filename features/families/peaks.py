@@ -7,14 +7,12 @@ work-groups than units uses only as many. Costs relative to these times have no 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
+from perflex.features.counting.chains import chains_of
 from perflex.features.counting.scop_counts import counts_of
-from perflex.features.families.feature import FeatureDefaults, named_family
+from perflex.features.families.feature import Family, any_of, kept
 from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles
 from perflex.features.gpu.waves import Filling, fillings
 from perflex.features.instructions.instruction_counts import (
@@ -31,10 +29,9 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from perflex.features.families.feature import Sizes
+    from perflex.features.families.feature import Cost
     from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
-    from perflex.features.gpu.waves import Filling
-    from perflex.features.scop.scop import Access, Operation, Scop
+    from perflex.features.scop.scop import Access, Operation, Scop, Statement
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
 
@@ -114,48 +111,38 @@ class _Waits:
 
     def _new(self, access: Access, dim: int) -> float:
         """Return the share of a loop's iterations in which an access touches a new sector."""
-        step = self._step(access, dim)
-        return 1.0 if step is None else min(1.0, abs(step) / self.machine.need("sector_bytes"))
-
-    def _step(self, access: Access, dim: int) -> float | None:
-        """Return by how many bytes an access moves from one iteration to the next; None if that is not one number."""
-        array = self.scop.array(access.array)
+        array, total = self.scop.array(access.array), 0.0
         strides = access.strides if access.strides is not None else array.strides
-        numbers = [float(stride.evaluate(self.sizes)) for stride in strides]
         with ISL_LOCK:
-            relation = access.relation
-            if not relation.is_single_valued():
-                return None
-            total = 0.0
-            for axis, stride in enumerate(numbers):
-                pieces = relation.as_pw_multi_aff().get_pw_aff(axis).get_pieces()
-                steps = {float(piece.get_coefficient_val(isl.dim_type.in_, dim).to_python()) for _, piece in pieces}
-                divided = any(piece.dim(isl.dim_type.div) for _, piece in pieces)
-                if len(steps) != 1 or divided:
-                    return None
-                total += stride * steps.pop()
-        return total * array.itemsize
+            if not access.relation.is_single_valued():
+                return 1.0
+            function = access.relation.as_pw_multi_aff()
+            for axis, stride in enumerate(strides):
+                pieces = [piece for _, piece in function.get_pw_aff(axis).get_pieces()]
+                steps = {float(piece.get_coefficient_val(isl.dim_type.in_, dim).to_python()) for piece in pieces}
+                # By how much it moves from one iteration to the next is not one number.
+                if len(steps) != 1 or any(piece.dim(isl.dim_type.div) for piece in pieces):
+                    return 1.0
+                total += float(stride.evaluate(self.sizes)) * steps.pop()
+        return min(1.0, abs(total * array.itemsize) / self.machine.need("sector_bytes"))
 
 
 def _chained(scop: Scop, sizes: Mapping[str, int], lanes: int, launch: int) -> float:
     """Return the instructions of all sub-groups' longest chains of operations that wait for one another."""
-    counts = counts_of(scop)
-    lengths: dict[tuple[tuple[object, ...], str], float] = defaultdict(float)
-    for statement in scop.statements:
-        if statement.recurrence is None or statement.launch != launch:
-            continue
-        each = sum(one.count * sum(slots_of(one.kind, one.dtype).values()) for one in statement.recurrence.operations)
-        met = float(counts.instances(statement, lanes).evaluate(sizes))
-        lengths[statement.places, statement.recurrence.variable] += met * each
-    longest: dict[tuple[object, ...], float] = defaultdict(float)
-    for (loops, _), length in lengths.items():
-        longest[loops] = max(longest[loops], length)
-    return sum(longest.values())
+
+    def length(statement: Statement) -> float:
+        operations = () if statement.recurrence is None else statement.recurrence.operations
+        each = sum(one.count * sum(slots_of(one.kind, one.dtype).values()) for one in operations)
+        return each * float(counts_of(scop).instances(statement, lanes).evaluate(sizes))
+
+    return sum(
+        max(sum(map(length, statements)) for statements in variables.values())
+        for (where, _), variables in chains_of(scop, barriers_end_them=False).items()
+        if where == launch
+    )
 
 
 _Value = TypeVar("_Value")
-_PREFIX = "f_peak_"
-_KEPT = 64
 # A wavefront is what four-byte words of 32 work-items take.
 _WAVEFRONT_BYTES = 128
 # Compilers unroll innermost loops of many iterations by four.
@@ -217,8 +204,8 @@ class _Run:
 
     def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
         target = self.target
-        key = (what, tuple(sorted(self.sizes.items())), target.machine, target.registers_per_item)
-        return self.scop.derived("peaks", (*key, target.sub_group_size), compute, most=_KEPT)
+        key = (what, target.machine, target.registers_per_item, target.sub_group_size)
+        return kept(self.scop, "peaks", self.sizes, key, compute)
 
 
 def _slots(scop: Scop, sizes: Mapping[str, int], target: Target) -> dict[str, float]:
@@ -340,30 +327,23 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
 }
 
 
-@dataclass(frozen=True)
-class PeakFeature(FeatureDefaults):
-    """Seconds that a kernel would take on a machine if one resource alone limited it."""
-
-    identifier: str
-    unit: str = "s"
-
-    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the time at the given sizes on the target's machine; 0 where the kernel has no such work."""
-        scop.check_sizes(sizes)
-        target.need_machine(self.identifier)
-        compute = _RESOURCES[self.identifier.removeprefix(_PREFIX)]
-        used = {name: np.asarray(sizes[name]) for name in scop.parameters}
-        shape = np.broadcast_shapes(*(array.shape for array in used.values()))
-        spread = {name: np.broadcast_to(array, shape) for name, array in used.items()}
-        result = np.empty(shape)
-        # Launches are resolved at one tuple of sizes, where their extents are numbers.
-        for place in np.ndindex(shape):
-            result[place] = compute(_Run(scop, {name: int(array[place]) for name, array in spread.items()}, target))
-        return result if shape else float(result)
-
-    def inventory(self, _scop: Scop, /) -> list[str]:
-        """Return all of them: a time of 0 says that there is no such work."""
-        return [_PREFIX + name for name in _RESOURCES]
+_MEMORY = {"dram", "dram_cold", "l2", "atomic"}
 
 
-PEAK_FAMILY = named_family(tuple(_PREFIX + name for name in _RESOURCES), PeakFeature)
+def _cost(resource: str) -> Cost:
+    # Latencies are those of memory, local memory and arithmetic.
+    apart: dict[str, Cost] = {"group": "overhead", "latency": "other"}
+    return "memory" if resource in _MEMORY else apart.get(resource, "on-chip")
+
+
+PEAKS = Family(
+    "Seconds that a kernel would take on a machine if one resource alone limited it",
+    f"f_peak_({any_of(_RESOURCES)})",
+    "s",
+    lambda scop, sizes, target, resource: _RESOURCES[resource](_Run(scop, sizes, target)),
+    examples=tuple(f"f_peak_{name}" for name in _RESOURCES),
+    needs="machine",
+    cost=_cost,
+    # Launches are resolved at one tuple of sizes, where their extents are numbers.
+    one_size=True,
+)

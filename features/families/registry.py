@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
-from perflex.errors import UnknownFeatureError
-from perflex.features.families.code import BUILD_FAMILY, CODE_FAMILY
-from perflex.features.families.feature import UserFeature, user_features
-from perflex.features.families.launches import LAUNCH_FAMILY
-from perflex.features.families.machine import ECM_FAMILY, MACHINE_FAMILY, TRAFFIC_FAMILY
-from perflex.features.families.memory import ACCESS_FAMILY, FOOTPRINT_FAMILY
-from perflex.features.families.operations import CHAIN_FAMILY, INSTRUCTION_FAMILY, OPERATION_FAMILY
-from perflex.features.families.peaks import PEAK_FAMILY
-from perflex.features.families.simd import SIMD_FAMILY
+from perflex.errors import FeatureError, UnknownFeatureError
+from perflex.features.families.arithmetic import CHAINS, INSTRUCTIONS, OPERATIONS
+from perflex.features.families.feature import Family, Feature
+from perflex.features.families.launch_counts import LAUNCH_COUNTS
+from perflex.features.families.machine_code import BUILT, MACHINE_CODE
+from perflex.features.families.memory_accesses import ACCESSES, ARRAY_ACCESSES, FOOTPRINTS
+from perflex.features.families.on_machine import ON_MACHINE
+from perflex.features.families.peaks import PEAKS
+from perflex.features.families.simd import SIMD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from perflex.features.families.feature import Feature, FeatureFamily, Sizes
+    from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
 
-# The first that knows an identifier has it.
-_families: list[FeatureFamily] = [
-    OPERATION_FAMILY,
-    CHAIN_FAMILY,
-    ACCESS_FAMILY,
-    FOOTPRINT_FAMILY,
-    LAUNCH_FAMILY,
-    MACHINE_FAMILY,
-    PEAK_FAMILY,
-    INSTRUCTION_FAMILY,
-    ECM_FAMILY,
-    SIMD_FAMILY,
-    TRAFFIC_FAMILY,
-    BUILD_FAMILY,
-    CODE_FAMILY,
-]
+# The first whose pattern fits an identifier has it.
+_WITH_PERFLEX = (
+    OPERATIONS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, LAUNCH_COUNTS, *ON_MACHINE, PEAKS, INSTRUCTIONS, SIMD,
+    BUILT, MACHINE_CODE,
+)  # fmt: skip
+_families = list(_WITH_PERFLEX)
+_own: dict[str, Family] = {}
 
 
-def register_family(family: FeatureFamily) -> None:
-    """Add a family of features; later families are asked later."""
+def register_family(family: Family) -> None:
+    """Add a family of features; later families are asked later.
+
+    Raises
+    ------
+    FeatureError
+        The family has neither a count nor a value.
+    """
+    if family.count is None and family.value is None:
+        msg = f"the family {family.title!r} has neither a count nor a value; give one of them"
+        raise FeatureError(msg)
     _families.append(family)
-    # Identifiers that no family knew are cached as None; the new one may know them.
-    _in_families.cache_clear()
+    # Identifiers that no family knew are kept as None; the new one may know them.
+    _find.cache_clear()
 
 
 def register_feature(
@@ -84,10 +86,16 @@ def register_feature(
         raise UnknownFeatureError(msg, feature=identifier)
 
     def register(function: Callable[[Scop, Sizes], float]) -> Callable[[Scop, Sizes], float]:
-        user_features[identifier] = UserFeature(identifier, unit, function)
+        value = partial(_of_function, function)
+        _own[identifier] = Family(f"The feature {identifier}", identifier, unit, value, examples=(identifier,))
+        register_family(_own[identifier])
         return function
 
     return register
+
+
+def _of_function(function: Callable[[Scop, Sizes], float], scop: Scop, sizes: Sizes, _target: Target, _: str) -> Any:
+    return function(scop, sizes)
 
 
 def unregister_feature(identifier: str) -> None:
@@ -98,25 +106,31 @@ def unregister_feature(identifier: str) -> None:
     UnknownFeatureError
         No feature of that name was registered.
     """
-    if user_features.pop(identifier, None) is None:
-        msg = f"no feature {identifier!r} was registered; registered are {', '.join(sorted(user_features)) or 'none'}"
+    if identifier not in _own:
+        msg = f"no feature {identifier!r} was registered; registered are {', '.join(sorted(_own)) or 'none'}"
         raise UnknownFeatureError(msg, feature=identifier)
+    _families.remove(_own.pop(identifier))
+    _find.cache_clear()
 
 
-def _find(identifier: str) -> Feature | None:
-    # Not cached: users register and unregister these at any time.
-    if identifier in user_features:
-        return user_features[identifier]
-    return _in_families(identifier)
+def _reduced(feature: Feature) -> tuple[Any, ...]:
+    # Other processes know the families that come with perflex, but not those of the user's.
+    if feature.family in _WITH_PERFLEX:
+        return parse_feature, (feature.identifier,)
+    return Feature, (feature.identifier, feature.family, feature.what)
+
+
+copyreg.pickle(Feature, _reduced)
 
 
 # A model names the same features for every kernel.
 @lru_cache(maxsize=4096)
-def _in_families(identifier: str) -> Feature | None:
+def _find(identifier: str) -> Feature | None:
     for family in _families:
-        feature = family.parse(identifier)
-        if feature is not None:
-            return feature
+        match = re.fullmatch(family.pattern, identifier)
+        if match is not None:
+            what = match.group(*range(1, match.re.groups + 1)) if family.read is None else family.read(match)
+            return Feature(identifier, family, what)
     return None
 
 
@@ -131,7 +145,7 @@ def parse_feature(identifier: str) -> Feature:
     feature = _find(identifier)
     if feature is not None:
         return feature
-    known = [example for family in _families for example in family.examples()] + sorted(user_features)
+    known = [example for family in _families for example in family.examples]
     near = difflib.get_close_matches(identifier, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"features look like {', '.join(known[:4])}"
     msg = f"unknown feature {identifier!r}; {hint}"

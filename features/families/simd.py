@@ -38,13 +38,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from perflex.features.counting.chains import chains_of
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import stride_along
-from perflex.features.families.feature import FeatureDefaults, named_family
+from perflex.features.families.feature import Family, any_of
 from perflex.features.instructions.instruction_counts import guard_work, only_tests, remaining_or_all
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -54,6 +55,7 @@ from perflex.isl import ISL_LOCK, isl
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from perflex.features.counting.chains import Chains
     from perflex.features.families.feature import Sizes
     from perflex.features.instructions.loop_tree import CountedNest
     from perflex.features.scop.scop import Access, Launch, Operation, Scop, Statement
@@ -96,9 +98,9 @@ def _is_cut(scop: Scop, statement: Statement, access: Access, first: int) -> boo
     loops = first + len(scop.launches[statement.launch].items)
     others = False
     for dim in range(access.relation.dim(isl.dim_type.in_)):
+        stride = stride_along(scop, statement, access, dim)
         if dim == first:
             continue
-        stride = stride_along(scop, statement, access, dim)
         if stride is None or stride.parameters:
             return False
         factor = abs(int(stride.evaluate({})))
@@ -112,13 +114,11 @@ def _is_cut(scop: Scop, statement: Statement, access: Access, first: int) -> boo
 
 def _counts_with_64_bits(scop: Scop, statement: Statement, access: Access, loop: int, first: int) -> bool:
     """Return whether another access of the statement subscripts with a loop's counter, and not with the work-item."""
-    others = (other for other in statement.accesses if other is not access)
-    for other in others:
-        if scop.array(other.array).space == "private":
-            continue
-        moved, lane = (stride_along(scop, statement, other, dim) for dim in (loop, first))
-        if (moved is None or not moved.is_zero) and lane is not None and lane.is_zero:
-            return True
+    for other in statement.accesses:
+        if other is not access and scop.array(other.array).space != "private":
+            moved, lane = (stride_along(scop, statement, other, dim) for dim in (loop, first))
+            if (moved is None or not moved.is_zero) and lane is not None and lane.is_zero:
+                return True
     return False
 
 
@@ -127,11 +127,11 @@ Width = Literal["vector", "scalar"]
 # "straight": in no sequential loop but such as the source writes out or that hold a barrier; "unrolled": in loops of
 # few iterations, known to the compiler, that it may unroll or not; "loop": the rest.
 Nesting = Literal["straight", "unrolled", "loop"]
-WIDTHS: tuple[Width, ...] = get_args(Width)
-NESTINGS: tuple[Nesting, ...] = get_args(Nesting)
+WIDTHS: tuple[Width, ...] = ("vector", "scalar")
+NESTINGS: tuple[Nesting, ...] = ("straight", "unrolled", "loop")
 
 
-def executing(domain: Any, launch: Launch, width: Width, lanes: int) -> Any | None:
+def _executing(domain: Any, launch: Launch, width: Width, lanes: int) -> Any | None:
     """Return the vectors, or the work-items that fill none, which execute a set of instances; None if there are none.
 
     The set is over the launch's work-groups, work-items and any number of loops. Of vectors of so many lanes, the
@@ -196,44 +196,47 @@ def work_of(scop: Scop) -> tuple[Work, ...]:
 
 
 def _everything(scop: Scop) -> Iterator[Work]:
-    remaining = remaining_or_all(scop, triangular=True)
+    remaining, updates = remaining_or_all(scop, triangular=True), chains_of(scop, barriers_end_them=False)
     for nest in nests_of(scop):
         for number in nest.paths:
             if not only_tests(scop, scop.statements[number]):
-                yield from _statement(scop, nest, number, remaining)
+                loops = _own_loops(scop, scop.statements[number])
+                yield from _operations(scop, nest, number, loops, updates)
+                yield from _accesses(scop, nest, number, loops, remaining)
         yield from _around(scop, nest)
     for barrier in scop.barriers:
         if barrier.kind == "local":
             yield Work(("barrier",), barrier.weight(), barrier.domain, barrier.launch, "straight")
 
 
-def _statement(
-    scop: Scop, nest: CountedNest, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]
-) -> Iterator[Work]:
+def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], updates: Chains) -> Iterator[Work]:
     statement = scop.statements[number]
-    loops = _own_loops(scop, scop.statements[number])
-    inside = _nesting(nest, number, loops)
-    weight = statement.weight()
+    inside, weight = _nesting(nest, number, loops), statement.weight()
     for operation in statement.operations:
         size = np.dtype(operation.dtype).itemsize
-        kind = ("op", operation.kind, operation.dtype)
+        kind: tuple[str, ...] = ("op", operation.kind, operation.dtype)
         yield Work(kind, weight * operation.count, statement.domain, statement.launch, inside, size)
     if statement.recurrence is not None and inside == "loop":
         steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
         loop = nest.around(number)[loops[-1] + 1]
         kind = ("chain", str(loop.path), statement.recurrence.variable)
         yield Work(kind, weight * steps, statement.domain, statement.launch, inside)
-        if _is_first_update(scop, statement):
+        if updates[statement.launch, statement.places][statement.recurrence.variable][0] is statement:
             yield Work(kind, -_OVERLAPPED * loop.weight, nest.entries(loop), statement.launch, inside)
+
+
+def _accesses(
+    scop: Scop, nest: CountedNest, number: int, loops: list[int], remaining: Mapping[tuple[int, int], tuple[int, int]]
+) -> Iterator[Work]:
+    statement, weight = scop.statements[number], scop.statements[number].weight()
     dims = statement.domain.dim(isl.dim_type.set)
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
         if array.space == "private":
+            inside = _nesting(nest, number, loops)
             yield Work(("private",), weight, statement.domain, statement.launch, inside, array.itemsize)
             continue
-        loads, most = remaining.get((number, place), (1, 0))
-        if access.direction == "store":
-            loads, most = 1, 0
+        loads, most = (1, 0) if access.direction == "store" else remaining.get((number, place), (1, 0))
         if not loads:
             continue
         still = _invariant(scop, statement, place, most)
@@ -249,19 +252,6 @@ def _latency(operation: Operation) -> Fraction:
     """Return for how long others wait for an operation, in times of a floating-point one."""
     simple = operation.kind in _SIMPLE_OF_INTEGERS and not operation.dtype.startswith(("float", "complex"))
     return _SIMPLE_LATENCY if simple else Fraction(1)
-
-
-def _is_first_update(scop: Scop, statement: Statement) -> bool:
-    """Return whether no statement before this one updates its variable in the same loops."""
-    same = (
-        other
-        for other in scop.statements
-        if other.recurrence is not None
-        and statement.recurrence is not None
-        and (other.launch, other.places, other.recurrence.variable)
-        == (statement.launch, statement.places, statement.recurrence.variable)
-    )
-    return next(same) is statement
 
 
 def _own_loops(scop: Scop, statement: Statement) -> list[int]:
@@ -325,47 +315,28 @@ _FUNCTIONS = {
     **{name: name for name in ("div", "sqrt", "rsqrt", "tanh", "pow")},
 }
 _SIMPLE = {
-    "add",
-    "mul",
-    "madd",
-    "fma",
-    "min",
-    "max",
-    "abs",
-    "cmp",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "sign",
-    "conj",
-    "atomic",
-    "convert",
-    "shuffle",
-    "vote",
+    *("add", "mul", "madd", "fma", "min", "max", "abs", "cmp", "floor", "ceil", "round", "trunc", "sign", "conj"),
+    *("atomic", "convert", "shuffle", "vote"),
 }
-_OPERATIONS = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
-_ACCESSES = {
-    **{
-        ("vector", nesting): ("load_broadcast", "load_contiguous", "load_gather", "store_contiguous", "store_scatter")
-        for nesting in NESTINGS
-    },
+_CLASSES = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
+_PATTERNS = ("load_contiguous", "load_gather", "store_contiguous", "store_scatter")
+_NAMED_ACCESSES: dict[tuple[Width, Nesting], tuple[str, ...]] = {
+    **{("vector", nesting): ("load_broadcast", *_PATTERNS) for nesting in NESTINGS},
     ("scalar", "straight"): ("load", "store"),
-    **{
-        ("scalar", nesting): ("load_contiguous", "load_gather", "store_contiguous", "store_scatter")
-        for nesting in ("unrolled", "loop")
-    },
+    ("scalar", "unrolled"): _PATTERNS,
+    ("scalar", "loop"): _PATTERNS,
 }
 _PLAIN = ("private", "chain", "iteration", "entry", "address", "guard", "item", "barrier")
 
 
-def _identifiers() -> list[str]:
-    nested = [
+IDENTIFIERS = (
+    *(
         f"f_simd_{what}_{width}_{nesting}"
-        for (width, nesting), accesses in _ACCESSES.items()
-        for what in (*_OPERATIONS, *accesses)
-    ]
-    return [*nested, *(f"f_simd_{what}_{width}" for what in _PLAIN for width in WIDTHS)]
+        for (width, nesting), accesses in _NAMED_ACCESSES.items()
+        for what in (*_CLASSES, *accesses)
+    ),
+    *(f"f_simd_{what}_{width}" for what in _PLAIN for width in WIDTHS),
+)
 
 
 def _operation_class(kind: str, dtype: str) -> str:
@@ -403,36 +374,25 @@ def _each(work: Work, width: Width, lanes: int) -> int:
     return max(1, work.itemsize // _LANE_BYTES)
 
 
-@dataclass(frozen=True)
-class SimdFeature(FeatureDefaults):
-    """Work of one kind at one place."""
+def _unit(name: str) -> str:
+    if "_gather_vector" in name or "_scatter_vector" in name:
+        return "element"
+    return "vector operation" if "_vector" in name else "work-item operation"
 
-    identifier: str
 
-    @property
-    def unit(self) -> str:
-        """What is counted."""
-        if "_gather_vector" in self.identifier or "_scatter_vector" in self.identifier:
-            return "element"
-        return "vector operation" if "_vector" in self.identifier else "work-item operation"
+def _value(scop: Scop, sizes: Sizes, target: Target, name: str) -> Any:
+    total: Any = 0.0
+    for variables in _terms(scop, target.sub_group_size).get(name, {}).values():
+        # Chains of several variables in one loop run beside each other; other work has one variable.
+        each = [np.asarray(QuasiPolynomial.total(parts).evaluate(sizes), dtype=float) for parts in variables.values()]
+        total = total + np.maximum(0.0, np.max(np.broadcast_arrays(*each), axis=0))
+    return total if np.ndim(total) else float(total)
 
-    def value(self, scop: Scop, sizes: Sizes, target: Target, /) -> Any:
-        """Return the count at the given sizes, over all launches."""
-        scop.check_sizes(sizes)
-        terms = _terms(scop, target.sub_group_size).get(self.identifier, {})
-        total: Any = 0.0
-        for variables in terms.values():
-            # Chains of several variables in one loop run beside each other; other work has one variable.
-            each = [
-                np.asarray(QuasiPolynomial.total(parts).evaluate(sizes), dtype=float) for parts in variables.values()
-            ]
-            total = total + np.maximum(0.0, np.max(np.broadcast_arrays(*each), axis=0))
-        return total if np.ndim(total) else float(total)
 
-    def inventory(self, scop: Scop, /) -> list[str]:
-        """Return the features that the kernel has where vectors are narrow enough, and where they are not."""
-        found = {_named(work, width) for work in work_of(scop) for width in WIDTHS}
-        return [name for name in IDENTIFIERS if name in found]
+def _inventory(scop: Scop) -> list[str]:
+    """Return the features that the kernel has where vectors are narrow enough, and where they are not."""
+    found = {_named(work, width) for work in work_of(scop) for width in WIDTHS}
+    return [name for name in IDENTIFIERS if name in found]
 
 
 # Counts by identifier, then by loop and variable for chains.
@@ -458,14 +418,17 @@ def _terms(scop: Scop, lanes: int) -> _Terms:
 
 def _count(scop: Scop, work: Work, width: Width, lanes: int) -> QuasiPolynomial | None:
     """Return how many vectors, or work-items that fill none, execute something; None if the launch has none."""
-    launch = scop.launches[work.launch]
     with ISL_LOCK:
-        domain = executing(work.domain, launch, width, lanes)
-    if domain is None:
-        return None
-    counts = counts_of(scop)
-    return counts.executions(domain, work.launch, None)
+        domain = _executing(work.domain, scop.launches[work.launch], width, lanes)
+    return None if domain is None else counts_of(scop).executions(domain, work.launch, None)
 
 
-IDENTIFIERS = tuple(_identifiers())
-SIMD_FAMILY = named_family(IDENTIFIERS, SimdFeature)
+SIMD = Family(
+    "Work of one kind, in vectors of work-items or one by one, at one place of the loops",
+    any_of(IDENTIFIERS),
+    _unit,
+    _value,
+    examples=IDENTIFIERS,
+    inventory=_inventory,
+    cost=lambda name: "overhead" if name.startswith(("f_simd_item_", "f_simd_barrier_")) else "on-chip",
+)

@@ -14,7 +14,8 @@ import numpy as np
 
 from perflex.errors import MachineError
 from perflex.features import counts_of
-from perflex.features.families.operations import INSTRUCTION_FEATURES, InstructionFeature
+from perflex.features.families.arithmetic import INSTRUCTION_FEATURES
+from perflex.features.families.registry import parse_feature
 from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
 from perflex.features.gpu.volume_estimate import cache_transactions, l1_transactions, require_gpu
 from perflex.features.target import Target
@@ -418,7 +419,7 @@ def place_of(
     return RooflinePlace(
         name or scop.name,
         dict(given),
-        {known: float(InstructionFeature(known).value(scop, given, target)) for known in INSTRUCTION_FEATURES},
+        {known: float(parse_feature(known).value(scop, given, target)) for known in INSTRUCTION_FEATURES},
         transactions,
         lanes,
         max(widths, key=widths.count, default=_ITEMSIZE),

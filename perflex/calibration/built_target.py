@@ -22,9 +22,8 @@ Knowledge: TypeAlias = Literal["nothing", "code", "timing", "timing on other dev
 def needing_code(features: Sequence[str]) -> str | None:
     """Return the first feature that has no value without a kernel's machine code; None where there is none."""
     from perflex.features import parse_feature
-    from perflex.features.families.code import needs_code
 
-    return next((name for name in features if needs_code(parse_feature(name))), None)
+    return next((name for name in features if parse_feature(name).family.needs == "code"), None)
 
 
 def model_knowledge(features: Sequence[str]) -> Knowledge:

@@ -179,7 +179,6 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
     The store is that of the block around the call.
     """
     from perflex.features import parse_feature
-    from perflex.features.families.machine import needs_machine
 
     output = _wall_time_among(names)
     counted = [name for name in names if name != output]
@@ -191,7 +190,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         raise CalibrationError(msg, kernel=built.failed[0][0])
     # Before timing: what cannot be counted is not worth device time.
     rows, table, info, uncounted = _count(counted, built, measuring)
-    needed_by = next((name for name in counted if needs_machine(parse_feature(name))), None)
+    needed_by = next((name for name in counted if parse_feature(name).family.needs == "machine"), None)
     dropped = [*built.failed, *uncounted]
     columns = {name: table[:, i] for i, name in enumerate(counted)}
     if measuring.check is not None:
@@ -249,22 +248,21 @@ def _wall_time_among(names: Sequence[str]) -> str | None:
 def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) -> _Built:
     """Build the kernels where a feature asks for that."""
     from perflex.features import parse_feature
-    from perflex.features.families.code import needs_build, needs_code
 
-    features = [parse_feature(name) for name in names]
+    needs = {parse_feature(name).family.needs for name in names}
     found = _Built(rows, None, None, [])
     if measuring.times is not None:
-        refuse_unknown_builds(features, measuring.times.table)
+        refuse_unknown_builds(map(parse_feature, names), measuring.times.table)
         return _Built(rows, measuring.times.resources(), None, [])
     if measuring.device is None:
         return found
-    if any(map(needs_build, features)):
+    if "build" in needs:
         from perflex.timing.compiled_code import resource_use
 
         outcomes: Any = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
         kept, built, failed = _without_failures(rows, outcomes)
         found = _Built(kept, built, None, failed)
-    if any(map(needs_code, features)):
+    if "code" in needs:
         from perflex.timing.compiled_code import compiled_code
 
         outcomes = compiled_code(found.rows, measuring.device, measuring.timing, measuring.progress)

@@ -171,9 +171,8 @@ def own_cpu(device: TimedDevice | None, features: Iterable[str]) -> ReportedCpu 
     None where no feature needs one, and as for `cpu_here`.
     """
     from perflex.features import parse_feature
-    from perflex.features.families.machine import needs_machine
 
-    return cpu_here(device) if any(needs_machine(parse_feature(name)) for name in features) else None
+    return cpu_here(device) if any(parse_feature(name).family.needs == "machine" for name in features) else None
 
 
 def cpu_here(device: TimedDevice | None) -> ReportedCpu | None:

@@ -78,9 +78,8 @@ def features(
 
 def _needs_code(identifiers: Sequence[str]) -> bool:
     from perflex.features import parse_feature
-    from perflex.features.families.code import needs_code
 
-    return any(needs_code(parse_feature(one)) for one in identifiers)
+    return any(parse_feature(one).family.needs == "code" for one in identifiers)
 
 
 def _code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None) -> tuple[CompiledProgram, ...]:

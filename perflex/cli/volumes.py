@@ -80,7 +80,7 @@ _CACHES_LINES = {
 
 def feature_values(estimate: Any) -> dict[str, float]:
     """Return the features that an estimate gives, by identifier."""
-    from perflex.features.families.machine import VOLUME_FEATURES
+    from perflex.features.families.on_machine import VOLUME_FEATURES
 
     values = estimate.features()
     return {name: float(values[name]) for name in VOLUME_FEATURES}

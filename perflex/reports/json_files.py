@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from perflex.analysis.roofline import Ceiling, Ceilings, RooflinePlace, Wall
 from perflex.errors import FileFormatError
-from perflex.features.families.operations import INSTRUCTION_FEATURES
+from perflex.features.families.arithmetic import INSTRUCTION_FEATURES
 from perflex.file_io import read_text
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         (f"features {MATMUL}:naive n=16 --code machine", "give --machine NAME"),
         (f"features {MATMUL}:naive n=16 --code machine --machine MI210", "for NVIDIA's GPUs only"),
         (f"features {MATMUL}:naive n=16 --machine H200 -f f_code_cycles", "known of code for a CPU only"),
-        (f"features {MATMUL}:naive n=16 -f f_code_registers", "--code machine --machine NAME"),
+        (f"features {MATMUL}:naive n=16 -f f_code_barriers", "--code machine --machine NAME"),
         # Source code
         ("features my.cl n=4", "my.cl names no kernel of the file; name one: my.cl:saxpy, my.cl:twice"),
         ("volumes my.cu n=4 --machine V100", "name one: my.cu:saxpy"),

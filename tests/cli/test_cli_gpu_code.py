@@ -16,8 +16,8 @@ def test_counts_of_the_code_are_those_of_the_kernel(content):
     assert found["f_code_float32"] == pytest.approx(96 * sub_groups)
     assert found["f_code_global_loads"] == pytest.approx(2 * 96 * sub_groups)
     assert found["f_code_global_stores"] == pytest.approx(sub_groups)
-    assert 8 <= found["f_code_registers"] <= 255
-    assert found["f_code_spill_bytes"] == found["f_code_local_bytes"] == 0
+    assert 8 <= found["f_registers"] <= 255
+    assert found["f_spill_bytes"] == found["f_local_bytes"] == 0
     assert "f_code_cycles" not in found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from oracles import brute
 from perflex.features import Target, counts_of, extract_scop, parse_feature
+from perflex.features.families.memory_accesses import touched
 
 SUB_GROUP = 8
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
@@ -87,18 +88,18 @@ def check_footprints(scop, counted, drawn):
         groups["global"] = selected
         for name, members in groups.items():
             feature = parse_feature(f"f_mem_footprint_{name}{f'_{direction}' if direction else ''}")
-            found = feature.footprint(scop, drawn.sizes)
-            touched = {(a.array, int(element)) for a in members for element in a.elements}
+            found = touched(scop, drawn.sizes, feature.what)
+            elements = {(a.array, int(element)) for a in members for element in a.elements}
             itemsizes = {a.array: np.dtype(a.dtype).itemsize for a in members}
             expected = {
-                "elements": len(touched),
-                "bytes": sum(itemsizes[array] for array, _ in touched),
+                "elements": len(elements),
+                "bytes": sum(itemsizes[array] for array, _ in elements),
                 "accesses": sum(a.per_work_item for a in members),
             }
             actual = {what: int(getattr(found, what).evaluate(drawn.sizes)) for what in expected}
             assert actual == expected, (name, direction, drawn)
             assert feature.value(scop, drawn.sizes, Target(SUB_GROUP)) == expected["elements"]
-            if touched:
+            if elements:
                 ratio = expected["accesses"] / expected["elements"]
                 assert found.afr(drawn.sizes) == ratio, (name, direction, drawn)
 

@@ -83,7 +83,7 @@ def built(monkeypatch):
         return CodeValues(counts=defaultdict(float, instructions=10.0 * sum(one.loads for one in code)))
 
     monkeypatch.setattr("perflex.timing.compiled_code.compiled_code", compiled)
-    monkeypatch.setattr("perflex.features.families.code.launch_values", values)
+    monkeypatch.setattr("perflex.features.families.machine_code.launch_values", values)
     monkeypatch.setattr("perflex.calibration.device_match.device_of_calibration", lambda *_: FAKE)
     return batches
 

@@ -232,7 +232,8 @@ def test_costs_by_hand():
     kinds, shares = dominating(costs)
     assert kinds == ["on-chip", "overhead"]
     assert shares.tolist() == pytest.approx([54 / 86, 31 / 37])
-    local = model_costs(model, params, columns, lambda name: feature_kind(name, "local"))
+    kinds = {"f_mem_access_tag:t": "on-chip"}
+    local = model_costs(model, params, columns, lambda name: kinds.get(name) or feature_kind(name))
     assert local["memory"].tolist() == [1, 1]
     # The norm with exponent two: each adds its square, divided by the norm.
     model = load_model("general_cpu").model()

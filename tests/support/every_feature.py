@@ -13,7 +13,7 @@ TARGETS = (
 
 def everything(scop, sizes):
     """Yield the value of every feature that a kernel has."""
-    examples = [example for family in registry._families for example in family.examples()]
+    examples = [example for family in registry._families for example in family.examples]
     for target in TARGETS:
         listed = (name for example in examples for name in parse_feature(example).inventory(scop))
         # Behind accesses stands what they are called in the kernel.

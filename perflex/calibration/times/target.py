@@ -11,7 +11,7 @@ from perflex.features.values import target_of
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from perflex.calibration.times.table import TimesTable
     from perflex.features import Feature
@@ -46,19 +46,18 @@ def target_for_times(times: TimesTable, features: Iterable[str], sub_group_size:
     return target_of(counted, sub_group_size, otherwise="" if found is None else found)
 
 
-def refuse_unknown_builds(features: Sequence[Feature], times: TimesTable) -> None:
+def refuse_unknown_builds(features: Iterable[Feature], times: TimesTable) -> None:
     """Refuse features of built kernels, of which only registers can stand in a table."""
-    from perflex.features.families.code import needs_build, needs_code
-
     for feature in features:
         name = feature.identifier
-        if needs_code(feature):
+        if feature.family.needs == "code":
             msg = (
                 f"feature {name} is of kernels built for a device, but times from a table use no device; "
                 "choose a model without it"
             )
             raise CalibrationError(msg, feature=name)
-        if needs_build(feature) and (name != "f_registers" or any(row.registers is None for row in times.rows)):
+        stated = name == "f_registers" and all(row.registers is not None for row in times.rows)
+        if feature.family.needs == "build" and not stated:
             fix = "fill the column registers" if name == "f_registers" else "take a model without it"
             msg = f"feature {name} is of built kernels, and {times.source} does not state it of each row; {fix}"
             raise CalibrationError(msg, feature=name)

@@ -31,29 +31,13 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 KINDS = ("memory", "on-chip", "overhead", "other")
-# The first that an identifier begins with decides.
-_BEGINNINGS = {
-    **dict.fromkeys(("f_peak_group", "f_simd_item_", "f_simd_barrier_", "f_host_"), "overhead"),
-    **dict.fromkeys(("f_sync_", "f_thread_", "f_sub_groups", "f_wave", "f_occupancy", "f_oversub_"), "overhead"),
-    "f_su_imbalance": "overhead",
-    **dict.fromkeys(("f_mem_", "f_vol_", "f_txn_", "f_su_v_", "f_ecm_", "f_traffic_"), "memory"),
-    **dict.fromkeys(("f_peak_dram", "f_peak_l2"), "memory"),
-    # Of updates in local memory; others go to L2.
-    "f_peak_atomic_local": "on-chip",
-    "f_peak_atomic": "memory",
-    # Waiting for memory, local memory and arithmetic.
-    "f_peak_latency": "other",
-    **dict.fromkeys(("f_op_", "f_chain_", "f_inst_", "f_l1_", "f_lmem_", "f_simd_", "f_code_", "f_peak_"), "on-chip"),
-}
 
 
-def feature_kind(identifier: str, space: str | None = None) -> str:
-    """Return the kind of cost of a feature; the address space matters where its identifier does not say it (a tag)."""
-    if identifier.startswith("f_mem_"):
-        parts = identifier.split("_")
-        named = next((part for part in ("global", "local", "private") if part in parts), space)
-        return "on-chip" if named in {"local", "private"} else "memory"
-    return next((kind for beginning, kind in _BEGINNINGS.items() if identifier.startswith(beginning)), "other")
+def feature_kind(identifier: str) -> str:
+    """Return the kind of cost of a feature; accesses of which the identifier does not say the space are of memory."""
+    from perflex.features import parse_feature
+
+    return parse_feature(identifier).cost or "memory"
 
 
 def model_costs(

@@ -341,14 +341,12 @@ def _intervals(
 
 def _kind_of(name: str, found: Candidates, columns: Mapping[str, Array]) -> str:
     """Return a feature's kind of cost; what an access tag stands for is looked up in a kernel that has it."""
-    if not name.startswith("f_mem_access") or any(space in name.split("_") for space in ("global", "local", "private")):
-        return feature_kind(name)
-    from perflex.features import extract_scop, parse_feature
-    from perflex.features.families.memory import MemoryAccessFeature
+    from perflex.features import counts_of, extract_scop, parse_feature
 
     feature, place = parse_feature(name), int(np.argmax(columns[name]))
-    if not isinstance(feature, MemoryAccessFeature) or not columns[name][place] > 0:
+    if feature.cost or not columns[name][place] > 0:
         return feature_kind(name)
     scop = extract_scop(found.kernel(place), found.sizes[place])
-    spaces = {item.array.space for item in feature.selected(scop, scop.checked(found.sizes[place]))}
-    return feature_kind(name, spaces.pop() if len(spaces) == 1 else None)
+    sizes = scop.checked(found.sizes[place])
+    spaces = {item.array.space for item in counts_of(scop).accesses if feature.covers(item, sizes)}
+    return "on-chip" if spaces <= {"local", "private"} else "memory"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from perflex.features import counts_of, extract_scop, parse_feature, scop_from_yaml
+from perflex.features.families.memory_accesses import touched
 from sample_kernels import make, matmul
 from support.written_kernels import written
 
@@ -15,7 +16,7 @@ BOX = list(itertools.product((-1, 0, 1), repeat=3))
 
 
 def footprint(scop, which="global"):
-    return parse_feature(f"f_mem_footprint_{which}").footprint(scop, {})
+    return touched(scop, {}, parse_feature(f"f_mem_footprint_{which}").what)
 
 
 def numbers(found, **sizes):

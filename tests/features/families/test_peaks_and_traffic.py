@@ -13,11 +13,11 @@ import pytest
 from perflex import load_machine
 from perflex.errors import MachineError
 from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
-from perflex.features.families.peaks import PEAK_FAMILY
+from perflex.features.families.peaks import PEAKS
 from sample_kernels import make
 from uipick import ALL_GENERATORS, KernelCollection
 
-ALL = PEAK_FAMILY.examples()
+ALL = PEAKS.examples
 SIMULATED = Path(__file__).parents[4] / "shared" / "data" / "gpu_kernels" / "simulated_gpu" / "simulated_gpu.csv"
 
 

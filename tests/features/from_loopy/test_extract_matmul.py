@@ -3,6 +3,7 @@
 import pytest
 
 from perflex.features import Target, counts_of, extract_scop, parse_feature
+from perflex.features.families.memory_accesses import selected
 from sample_kernels import matmul
 
 SIZES = (16, 64, 1024)
@@ -55,7 +56,7 @@ def test_the_papers_access_patterns_single_out_a_and_b():
     for stride, array in ((0, "a"), (16, "b")):
         identifier = f"f_mem_access_global_float32_load_lstrides:{{0:1;1:>15}}_gstrides:{{0:{stride}}}_afr:>1"
         feature = parse_feature(identifier)
-        assert [item.array.name for item in feature.selected(scop, {"n": 64})] == [array]
+        assert [item.array.name for item in selected(scop, {"n": 64}, feature.what)] == [array]
         assert feature.value(scop, {"n": 64}, Target()) == 64**3 / 16
 
 

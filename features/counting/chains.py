@@ -1,0 +1,44 @@
+"""Dependence chains: operations that wait for one another, from one iteration of a loop to the next."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from perflex.features.scop.address_maps import loops_with_barriers
+
+if TYPE_CHECKING:
+    from perflex.features.scop.scop import Scop, Statement
+
+# By launch and loops, then by variable: the statements that update it from its own old value.
+Chains = dict[tuple[object, ...], dict[str, list["Statement"]]]
+
+
+def chains_of(scop: Scop, *, barriers_end_them: bool = True) -> Chains:
+    """Return a kernel's chains; those of several variables in the same loops run beside each other."""
+    chains: Chains = defaultdict(lambda: defaultdict(list))
+    for one in scop.statements:
+        # What is left of a loop with a barrier in each iteration are the loops inside of it.
+        if one.recurrence and (not barriers_end_them or len(one.loops) > loops_with_barriers(scop, one)):
+            chains[one.launch, one.places][one.recurrence.variable].append(one)
+    return chains
+
+
+def outer_loops(scop: Scop, statement: Statement) -> int:
+    """Return how many loops around an update also enclose the statement that sets its variable afresh."""
+    shared = [
+        len(other.loops)
+        for other in scop.statements
+        if statement.recurrence is not None
+        and other.assigns == statement.recurrence.variable
+        and other.launch == statement.launch
+        and len(other.loops) < len(statement.loops)
+        and statement.places[: len(other.loops)] == other.places
+    ]
+    return max(shared, default=0)
+
+
+def chained_operations(statement: Statement, kind: str = "", dtype: str = "") -> int:
+    """Return how many operations of an update wait for its old value, all or those of a kind and type."""
+    operations = () if statement.recurrence is None else statement.recurrence.operations
+    return sum(one.count for one in operations if not kind or (one.kind, one.dtype) == (kind, dtype))

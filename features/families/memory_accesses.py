@@ -1,0 +1,212 @@
+"""Memory access features ``f_mem_access_...`` (paper Section 6.1.1) and footprints ``f_mem_footprint_...`` (Section 5).
+
+On-chip and uniform accesses count per sub-group, others per work-item. A footprint is what a kernel reads and writes at
+least once, however often it does so: the data volume of caches that are large enough. Footprints are of global arrays:
+local and private ones exist once per work-group or work-item.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from perflex.errors import UnknownFeatureError
+from perflex.features.counting.scop_counts import counts_of
+from perflex.features.counting.touched import Certainty
+from perflex.features.families.access_pattern import AccessPattern, read_pattern
+from perflex.features.families.feature import Amount, Cost, Family, Remarks
+from perflex.features.scop.scop import Operation
+from perflex.features.scop.words import DIRECTIONS
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Sequence
+
+    from perflex.features.counting.scop_counts import AccessCounts, Footprint
+    from perflex.features.families.feature import Sizes
+    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+    from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
+
+# Accesses of a note that are shown.
+_LISTED = 4
+# Where no space is named, it is that of the accesses in a kernel.
+_COSTS: dict[str | None, Cost] = {"local": "on-chip", "private": "on-chip", None: ""}
+_RELATIONS = {"=": "", "<=": "at most ", ">=": "at least ", "~": "about "}
+
+
+def selected(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> list[AccessCounts]:
+    """Return the accesses that fit at the given sizes."""
+    return [item for item in counts_of(scop).accesses if pattern.fits(item, sizes or {})]
+
+
+def _count(scop: Scop, sizes: Sizes, target: Target, pattern: AccessPattern) -> QuasiPolynomial:
+    return counts_of(scop).access_total(selected(scop, sizes, pattern), target.sub_group_size)
+
+
+def _amount(scop: Scop, sizes: Sizes, target: Target, pattern: AccessPattern) -> Amount | None:
+    # An access counted once per sub-group moves an element for each of its work-items.
+    each = target.sub_group_size
+    accesses = selected(scop, sizes, pattern)
+    return _bytes(item.array.itemsize * (each if item.per_sub_group else 1) for item in accesses)
+
+
+def _bytes(sizes: Iterable[int]) -> Amount | None:
+    different = set(sizes)
+    return Amount(float(different.pop()), "B") if len(different) == 1 else None
+
+
+def _remarks(scop: Scop, sizes: Sizes | None, target: Target, pattern: AccessPattern) -> Remarks:
+    accesses = selected(scop, sizes, pattern)
+    certainty = reduce(or_, (item.certainty for item in accesses), Certainty())
+    each = {"sub-group" if item.per_sub_group else "work-item" for item in accesses}
+    unit = f"access per {each.pop()}" if len(each) == 1 else "access"
+    return Remarks(str(_count(scop, sizes or {}, target, pattern)), certainty, _note(accesses, sizes), unit)
+
+
+def _note(accesses: Sequence[AccessCounts], sizes: Sizes | None) -> str:
+    """Return the accesses as written, those with the same remark together."""
+    texts: dict[tuple[str, str], dict[str, None]] = {}
+    for item in accesses:
+        reuse = _reuse(item.owner.footprint_among((item,)), sizes) if item.array.space == "global" else ""
+        axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
+        axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
+        missing = f", not affine in {', '.join(axes)}" if axes else ""
+        texts.setdefault((reuse, missing), {})[item.access.text] = None
+    notes = []
+    for (reuse, missing), distinct in texts.items():
+        shown = list(distinct)[:_LISTED]
+        if len(distinct) > _LISTED:
+            shown.append(f"and {len(distinct) - _LISTED} more")
+        each = " each" if len(distinct) > 1 else ""
+        notes.append("; ".join(shown) + (f", {reuse}{each}" if reuse else "") + missing)
+    return "; ".join(notes)
+
+
+def _reuse(touched: Footprint, sizes: Sizes | None) -> str:
+    """Return the access-to-footprint ratio at given sizes; empty without sizes, or where nothing is touched."""
+    afr = math.nan if sizes is None else touched.afr(sizes)
+    return "" if math.isnan(afr) else f"AFR {_RELATIONS[touched.afr_relation]}{afr:.6g}"
+
+
+def _covers(pattern: AccessPattern, part: AccessCounts | Operation, sizes: Sizes) -> bool | None:
+    if isinstance(part, Operation):
+        return None
+    if pattern.fits(part, sizes):
+        return True
+    space = part.array.space
+    if pattern.direction not in {None, part.access.direction} or pattern.space not in {None, space}:
+        return None
+    # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
+    return False if space in {"global", pattern.space} else None
+
+
+def describe_access(item: AccessCounts) -> str:
+    """Return an access as an identifier with its symbolic strides, for messages and tables."""
+    parts = [f"tag:{item.access.tag}"] if item.access.tag else []
+    parts += [item.array.space, item.array.dtype, item.access.direction]
+    for name, values in (("lstrides", item.local_strides), ("gstrides", item.group_strides)):
+        texts = ("not affine" if stride is None else str(stride).replace(" ", "") for stride in values)
+        parts.append(f"{name}:{{{';'.join(f'{axis}:{text}' for axis, text in enumerate(texts))}}}")
+    return "_".join(["f_mem_access", *parts]) + f" ({item.access.text})"
+
+
+ACCESSES = Family(
+    "Accesses that fit a pattern: on-chip and uniform ones per sub-group, others per work-item",
+    "f_mem_access(|_.*)",
+    "access",
+    count=_count,
+    examples=(
+        *(
+            f"f_mem_access_{space}_{dtype}{direction}"
+            for space in ("global", "local")
+            for dtype in ("float32", "float64")
+            for direction in ("", "_load", "_store")
+        ),
+        "f_mem_access_tag:aLD",
+    ),
+    read=read_pattern,
+    inventory=lambda scop: [describe_access(item) for item in counts_of(scop).accesses],
+    present=lambda scop, sizes, pattern: bool(selected(scop, sizes, pattern)),
+    amount=_amount,
+    remarks=_remarks,
+    covers=_covers,
+    cost=lambda pattern: _COSTS.get(pattern.space, "memory"),
+)
+ARRAY_ACCESSES = replace(
+    ACCESSES,
+    title="Accesses of an array that fit a pattern",
+    pattern="f_mem_access(_array:.*)",
+    examples=("f_mem_access_array:a",),
+    inventory=lambda scop: [f"f_mem_access_array:{array.name}" for array in scop.arrays],
+)
+
+
+def _read_footprint(match: re.Match[str]) -> AccessPattern:
+    pattern = read_pattern(match)
+    # Behind an array or tag, _local may be part of the name (see `AccessPattern`).
+    if pattern.array is not None or pattern.tag is not None:
+        return pattern
+    if pattern.space not in {None, "global"}:
+        each = "work-group" if pattern.space == "local" else "work-item"
+        msg = f"feature {match[0]!r}: a {pattern.space} array exists once per {each}; footprints are of global arrays"
+        raise UnknownFeatureError(msg, feature=match[0])
+    return replace(pattern, space="global")
+
+
+def _global(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> tuple[AccessCounts, ...]:
+    return tuple(item for item in selected(scop, sizes, pattern) if item.array.space == "global")
+
+
+def touched(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> Footprint:
+    """Return the footprint of the accesses that fit at the given sizes."""
+    return counts_of(scop).footprint_among(_global(scop, sizes, pattern))
+
+
+def _footprints(scop: Scop) -> list[str]:
+    """Return the footprints of each global array, by direction where it has both, and of each access tag."""
+    accesses = [item for item in counts_of(scop).accesses if item.array.space == "global"]
+    found = []
+    for name in dict.fromkeys(item.array.name for item in accesses):
+        both = {item.access.direction for item in accesses if item.array.name == name}
+        found += [f"array:{name}", *(f"array:{name}_{direction}" for direction in DIRECTIONS if len(both) > 1)]
+    found += dict.fromkeys(f"tag:{item.access.tag}" for item in accesses if item.access.tag)
+    return [f"f_mem_footprint_{one}" for one in found]
+
+
+def _footprint_remarks(scop: Scop, sizes: Sizes | None, _target: Target, pattern: AccessPattern) -> Remarks:
+    found = touched(scop, sizes, pattern)
+    certain, note = found.elements_certainty, _reuse(found, sizes)
+    if sizes is not None and note:
+        note += f", {_RELATIONS[certain.relation]}{_bytes_text(float(found.bytes.evaluate(sizes)))}"
+    return Remarks(str(found.elements), certain, note)
+
+
+def _bytes_text(number: float) -> str:
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if number >= 1024**power:
+            return f"{number / 1024**power:.4g} {unit}"
+    return f"{number:g} B"
+
+
+FOOTPRINTS = Family(
+    "Distinct elements that accesses of global arrays touch together; those that fit a pattern",
+    "f_mem_footprint(|_.*)",
+    "element",
+    count=lambda scop, sizes, _, pattern: touched(scop, sizes, pattern).elements,
+    examples=(
+        *(f"f_mem_footprint_global{direction}" for direction in ("", "_load", "_store")),
+        "f_mem_footprint_array:a",
+        "f_mem_footprint_tag:aLD",
+    ),
+    read=_read_footprint,
+    inventory=_footprints,
+    present=lambda scop, sizes, pattern: bool(_global(scop, sizes, pattern)),
+    amount=lambda scop, sizes, _, pattern: _bytes(item.array.itemsize for item in _global(scop, sizes, pattern)),
+    remarks=_footprint_remarks,
+    covers=_covers,
+    cost="memory",
+)

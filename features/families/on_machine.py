@@ -1,0 +1,190 @@
+"""Features that need a machine, which is the target's; without one they are errors that say so.
+
+On GPUs: residency, data volumes, memory transactions, and Su's closed forms. On CPUs: ``f_ecm_vol_<level>`` and
+``f_ecm_cycles_<level>``, of one core that runs the whole kernel, between a level and the one before it (for ``l1`` the
+registers); and ``f_traffic_<what>_<level>``, of all cores, to which the work-groups are dealt out. ``streams`` are what
+hardware prefetchers follow: the contiguous bytes that an access touches before it jumps. Pages are those that the TLB
+has forgotten when they are touched again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perflex.errors import MachineError, PerflexWarning
+from perflex.features.families.feature import Family, any_of, kept, touches_memory
+from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
+from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions
+from perflex.features.gpu.waves import wave_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perflex.features.families.feature import Cost, Sizes
+    from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
+    from perflex.machines.machine import Machine
+
+    # Values by identifier, of a Scop at integer sizes on a machine, with registers per work-item.
+    _Compute = Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
+
+RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
+VOLUME_FEATURES = {
+    "f_l1_wavefronts": "wavefront",
+    "f_lmem_wavefronts": "wavefront",
+    "f_lmem_wavefronts_load": "wavefront",
+    "f_lmem_wavefronts_store": "wavefront",
+    "f_vol_l1_load": "B",
+    "f_vol_l2_l1_load": "B",
+    "f_vol_l2_l1_store": "B",
+    "f_vol_dram_load": "B",
+    "f_vol_dram_store": "B",
+    "f_oversub_l1": "1",
+    "f_oversub_l2": "1",
+}
+_SU_FEATURES = {"f_su_v_smx": "B", "f_su_v_l2": "B", "f_su_v_gm": "B"}
+# Instruction roofline: sectors of global memory, L2 and DRAM; accesses of local memory with replays; L1's total.
+_L1_TRANSACTIONS = dict.fromkeys(("f_txn_global", "f_txn_local", "f_txn_l1"), "transaction")
+_CACHE_TRANSACTIONS = dict.fromkeys(("f_txn_l2", "f_txn_dram"), "transaction")
+# What compilers that keep values in registers have fewer of.
+_WITH_LOADS = {*VOLUME_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS}
+
+
+def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
+    return estimate_volumes(scop, sizes, machine, registers=registers).features()
+
+
+def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
+    volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
+    return {name: float(getattr(volumes, name.removeprefix("f_su_"))) for name in _SU_FEATURES}
+
+
+def _value(compute: _Compute, scop: Scop, sizes: Mapping[str, int], target: Target, name: str) -> float:
+    spilt = target.resources.spill_bytes if target.resources is not None else None
+    if spilt and name in _WITH_LOADS:
+        msg = (
+            f"kernel {scop.name!r} spills {spilt} B of each work-item, and {name} does not count what "
+            "that loads and stores; fewer outputs per work-item avoid it"
+        )
+        warnings.warn(msg, PerflexWarning, stacklevel=3)
+    machine, registers = target.need_machine(), target.registers_per_item
+    key = (compute, machine, registers)
+    value = float(kept(scop, "on machines", sizes, key, lambda: compute(scop, sizes, machine, registers))[name])
+    if isnan(value):
+        machine.need_l1_rules()
+    return value
+
+
+def _gpu_features(scop: Scop) -> list[str]:
+    spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
+    names = [*RESIDENCY_FEATURES, *VOLUME_FEATURES, *_SU_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS]
+    if "global" in spaces:
+        return [name for name in names if name != "f_txn_local" or "local" in spaces]
+    return [*RESIDENCY_FEATURES, *(["f_txn_local", "f_txn_l1"] if "local" in spaces else [])]
+
+
+def _on_gpu(title: str, units: dict[str, str], compute: _Compute, cost: Cost | Callable[[str], Cost]) -> Family:
+    return Family(
+        title,
+        any_of(units),
+        units.__getitem__,
+        partial(_value, compute),
+        examples=tuple(units),
+        inventory=_gpu_features,
+        needs="machine",
+        cost=cost,
+        one_size=True,
+    )
+
+
+def _volume_cost(name: str) -> Cost:
+    return "memory" if name.startswith("f_vol_") else "overhead" if name.startswith("f_oversub_") else "on-chip"
+
+
+_ECM = tuple(f"f_ecm_{what}_{level}" for what in ("vol", "cycles") for level in ("l1", "l2", "l3", "mem"))
+_TRAFFIC = (
+    *(f"f_traffic_{what}_{level}" for what in ("bytes", "streams", "store_streams") for level in ("l2", "l3", "mem")),
+    "f_traffic_pages",
+    "f_traffic_bytes_tlb",
+)
+
+
+def _ecm(scop: Scop, sizes: Sizes, target: Target, what: tuple[str, str]) -> Any:
+    from perflex.features.cpu.ecm_estimate import estimate_ecm
+
+    machine, name, level = target.need_machine(), "f_ecm_{}_{}".format(*what), what[1]
+    known = [*(one.name.lower() for one in machine.need_levels()), "mem"]
+    if level not in known:
+        msg = f"machine {machine.name} has no level {level} ({name}); it has {', '.join(known)}"
+        raise MachineError(msg, machine=machine.name, feature=name)
+    if not touches_memory(scop):
+        return _nothing(scop, sizes)
+    # A model asks for several features of one computation.
+    found = kept(scop, "ECM", sizes, machine, lambda: estimate_ecm(scop, sizes, machine).features())
+    if name not in found:
+        fact = "memory_streams" if level == "mem" else f"load and store_bytes_per_cycle of {level}"
+        msg = f"machine {machine.name} has no {fact}, which {name} needs; add it to its file"
+        raise MachineError(msg, machine=machine.name, feature=name)
+    return found[name]
+
+
+def _traffic(scop: Scop, sizes: Sizes, target: Target, what: str) -> Any:
+    from perflex.features.cpu.core_traffic import traffic_of_cores
+
+    if not touches_memory(scop):
+        return _nothing(scop, sizes)
+    machine, lanes = target.need_machine(), target.sub_group_size
+    found = kept(scop, "traffic", sizes, (machine, lanes), lambda: traffic_of_cores(scop, sizes, machine, lanes))
+    if what not in found:
+        known = ", ".join(f"f_traffic_{name}" for name in found)
+        msg = f"machine {machine.name} has no level for f_traffic_{what}; it has {known}"
+        raise MachineError(msg, machine=machine.name, feature=f"f_traffic_{what}")
+    return found[what]
+
+
+def _nothing(scop: Scop, sizes: Sizes) -> Any:
+    """Return what a kernel moves that accesses no memory."""
+    return np.zeros(np.broadcast_shapes(*(np.shape(sizes[name]) for name in scop.parameters)))[()]
+
+
+ON_MACHINE = (
+    _on_gpu("Waves of work-groups, and how full they are", RESIDENCY_FEATURES, wave_values, "overhead"),
+    _on_gpu(
+        "Bytes between the levels of a GPU's memory, and cycles of its L1", VOLUME_FEATURES, _volumes, _volume_cost
+    ),
+    _on_gpu("Bytes that a stencil moves by Su's closed forms", _SU_FEATURES, _su, "memory"),
+    _on_gpu(
+        "Memory transactions of L1 and of local memory",
+        _L1_TRANSACTIONS,
+        lambda *given: l1_transactions(*given[:3]),
+        "memory",
+    ),
+    _on_gpu("Memory transactions of L2 and of DRAM", _CACHE_TRANSACTIONS, cache_transactions, "memory"),
+    Family(
+        "Bytes or cycles of one level per run of a kernel on a CPU",
+        "f_ecm_(vol|cycles)_([a-z][a-z0-9]*)",
+        lambda what: "B" if what[0] == "vol" else "cycle",
+        _ecm,
+        examples=_ECM,
+        inventory=lambda scop: list(_ECM) if touches_memory(scop) else [],
+        present=lambda scop, _sizes, _what: touches_memory(scop),
+        needs="machine",
+        cost="memory",
+    ),
+    Family(
+        "Bytes or streams that cross between a level and the one before it, or pages, per run of a kernel on a CPU",
+        "f_traffic_(pages|(?:bytes|streams|store_streams)_[a-z][a-z0-9]*)",
+        lambda what: "page" if what == "pages" else "B" if what.startswith("bytes") else "stream",
+        _traffic,
+        examples=_TRAFFIC,
+        inventory=lambda scop: list(_TRAFFIC) if touches_memory(scop) else [],
+        present=lambda scop, _sizes, _what: touches_memory(scop),
+        needs="machine",
+        cost="memory",
+    ),
+)
