@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import nan
 
+import msgspec
 import pytest
 
 from perflex import estimate_volumes, load_machine, machine_names
@@ -49,7 +50,7 @@ def test_limits_are_volumes_by_rates():
 def test_each_of_several_launches_waits_for_memory():
     once = extract_scop(matmul(prefetch=False))
     host = QuasiPolynomial.constant(7)
-    again = replace(once, launches=(replace(once.launches[0], repeats=host),))
+    again = msgspec.structs.replace(once, launches=(msgspec.structs.replace(once.launches[0], repeats=host),))
     waits = [limits_of({**VOLUMES, "f_waves": 3.0}, scop, {"n": 1024}, A100).seconds for scop in (once, again)]
     assert waits[0]["latency"] == pytest.approx(3 * A100.dram_latency)
     assert waits[1]["latency"] == pytest.approx(7 * 3 * A100.dram_latency)

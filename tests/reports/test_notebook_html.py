@@ -180,7 +180,7 @@ def test_a_machine(name):
 
 
 def test_a_scop():
-    scop = replace(extract_scop(matmul(prefetch=True)), name=NASTY)
+    scop = msgspec.structs.replace(extract_scop(matmul(prefetch=True)), name=NASTY)
     found = checked(shown(scop))
     assert f"{NASTY}, sizes n" in found.text
     assert found.table("Arrays").column("array") == [array.name for array in scop.arrays]
