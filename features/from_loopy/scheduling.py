@@ -11,6 +11,7 @@ import loopy as lp
 from loopy.diagnostic import DependencyCycleFound
 from loopy.kernel.data import ConcurrentTag
 from loopy.kernel.function_interface import CallableKernel
+from loopy.schedule import MinRecursionLimitForScheduling, generate_loop_schedules
 from pytools.graph import CycleError
 
 from perflex.errors import UnsupportedKernelError
@@ -42,7 +43,10 @@ def linearized(t_unit: Any) -> tuple[Any, Any]:
         # instructions. With insert_gbarriers loopy does not check but inserts.
         if not kernel.options.insert_gbarriers:
             kernel = kernel.copy(options=kernel.options.copy(disable_global_barriers=True))
-        kernel = lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
+        # Nothing is kept on disk: code is generated of a kernel with other options.
+        callables = _Callables(t_unit.callables_table)
+        with MinRecursionLimitForScheduling(kernel):
+            kernel = next(iter(generate_loop_schedules(kernel, callables)))
     except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
         for array, variable in {**t_unit[name].arg_dict, **t_unit[name].temporary_variables}.items():
             strides = [tag.stride for tag in getattr(variable, "dim_tags", None) or () if hasattr(tag, "stride")]
@@ -51,7 +55,13 @@ def linearized(t_unit: Any) -> tuple[Any, Any]:
         # Names of the kernel as its author knows it come first.
         msg = f"loopy cannot schedule kernel {name!r}: {_cause_of(error, given[name], t_unit[name])}"
         raise UnsupportedKernelError(msg, kernel=name) from error
-    return kernel, t_unit.callables_table
+    return kernel, callables
+
+
+class _Callables(dict[Any, Any]):
+    """A table of callables by identity: loopy hashes it, with all kernels in it, wherever it remembers a result."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 def _only_entry(t_unit: Any) -> str:
