@@ -68,7 +68,7 @@ def _statement(
 
 
 def _document(name: str, launch: str, arrays: str, statements: str, barriers: str) -> str:
-    head = f"schema: perflex-scop/1\nname: {name}\nparameters: []\nlaunches:\n- {launch}\n"
+    head = f"schema: perflex-scop/2\nname: {name}\nparameters: []\nlaunches:\n- {launch}\n"
     tail = f"barriers:\n{barriers}" if barriers else ""
     return f"{head}arrays:\n{arrays}statements:\n{statements}{tail}"
 

@@ -156,7 +156,7 @@ def access_identifier(item: AccessCounts) -> str:
     parts += [f"tag:{item.access.tag}"] if item.access.tag else []
     parts += [item.array.space, item.array.dtype, item.access.direction]
     # On chip, where a work-group stands does not matter.
-    for name in ("local", "group") if item.array.space == "global" else ("local",):
+    for name in ("local", "group") if item.array.memory == "global" else ("local",):
         texts = [str(stride).replace(" ", "") for stride in getattr(item, f"{name}_strides")]
         entries = [f"{axis}:{text}" for axis, text in enumerate(texts) if text != "None" and _PRODUCT.fullmatch(text)]
         if entries:

@@ -62,7 +62,7 @@ def test_what_is_no_regular_file_is_not_read(what, tmp_path, monkeypatch):
 
 def test_utf_16_is_no_text(tmp_path):
     path = tmp_path / "file"
-    path.write_text("schema: perflex-scop/1", encoding="utf-16")
+    path.write_text("schema: perflex-scop/2", encoding="utf-16")
     with pytest.raises(FileFormatError, match="byte 0 is no UTF-8"):
         read_text(path)
 

@@ -30,7 +30,7 @@ def outer_loops(scop: Scop, statement: Statement) -> int:
         len(other.loops)
         for other in scop.statements
         if statement.recurrence is not None
-        and other.assigns == statement.recurrence.variable
+        and other.resets == statement.recurrence.variable
         and other.launch == statement.launch
         and len(other.loops) < len(statement.loops)
         and statement.places[: len(other.loops)] == other.places

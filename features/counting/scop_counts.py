@@ -131,7 +131,7 @@ class AccessCounts:
     @property
     def per_sub_group(self) -> bool:
         """Whether the access is counted per sub-group: on-chip or uniform (Section 5)."""
-        return self.array.space != "global" or self.is_uniform
+        return self.array.memory != "global" or self.is_uniform
 
     def count(self, sub_group_size: int) -> QuasiPolynomial:
         """Return the number of accesses at the paper's granularity."""

@@ -59,12 +59,12 @@ class Certainty:
 
 def certainty_of_statement(statement: Statement) -> Certainty:
     """Return what the number of a statement's instances rests on."""
-    return Certainty(bound=statement.guarded, stated=bool(statement.stated))
+    return Certainty(bound=statement.guarded, stated=bool(statement.assumed))
 
 
 def certainty_of_access(statement: Statement, access: Access) -> Certainty:
     """Return what the number of an access's executions rests on."""
-    return Certainty(bound=statement.guarded, stated=bool(statement.stated or access.stated))
+    return Certainty(bound=statement.guarded, stated=bool(statement.assumed or access.assumed))
 
 
 def distinct_elements(
@@ -100,7 +100,7 @@ def elements_certainty(accesses: Sequence[_Made], scop: Scop) -> Certainty:
         way = _way(scop, access)
         ways.add(way)
         certainty = certainty_of_access(statement, access)
-        if not access.distinct or not access.relation.is_single_valued():
+        if not access.injective or not access.relation.is_single_valued():
             certainty = certainty | Certainty(bound=True)
         if certainty.exact:
             certain.setdefault(way, []).append((statement, access))

@@ -168,7 +168,7 @@ def _absent(scop: Scop) -> set[str]:
 
 
 def _instructions_cover(kind: str, part: AccessCounts | Operation, _sizes: Sizes) -> bool | None:
-    of = instruction_class(part.dtype) if isinstance(part, Operation) else f"ldst_{part.array.space}"
+    of = instruction_class(part.dtype) if isinstance(part, Operation) else f"ldst_{part.array.memory}"
     return True if kind in {of, "total", "thread"} else None
 
 

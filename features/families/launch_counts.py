@@ -24,6 +24,7 @@ _BARRIER = "f_sync_barrier_"
 _UNITS = {
     f"{_BARRIER}local": "barrier per work-item",
     f"{_BARRIER}global": "barrier per work-item",
+    f"{_BARRIER}sub_group": "barrier per work-item",
     "f_sync_kernel_launch": "launch",
     "f_thread_groups": "work-group",
     "f_thread_items": "work-item",
@@ -59,7 +60,7 @@ def _inventory(scop: Scop) -> list[str]:
 
 def _remarks(scop: Scop, sizes: Sizes | None, target: Target, name: str) -> Remarks:
     count = _count(scop, sizes or {}, target, name)
-    stated = any(one.stated for one in scop.barriers if name == f"{_BARRIER}{one.kind}")
+    stated = any(one.assumed for one in scop.barriers if name == f"{_BARRIER}{one.kind}")
     return Remarks("mean over the work-groups" if count is None else str(count), Certainty(stated=stated))
 
 

@@ -147,7 +147,7 @@ def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Total
                 does[f"{operation.kind}_{operation.dtype}"] += times * operation.count
         for access in statement.accesses:
             array = scop.array(access.array)
-            if array.space == "global":
+            if array.memory == "global":
                 stored += times * array.itemsize * (access.direction == "store")
                 loaded += times * array.itemsize * (access.direction == "load")
     moved = {"global_store_bytes": stored}

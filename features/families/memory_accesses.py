@@ -71,7 +71,7 @@ def _note(accesses: Sequence[AccessCounts], sizes: Sizes | None) -> str:
     """Return the accesses as written, those with the same remark together."""
     texts: dict[tuple[str, str], dict[str, None]] = {}
     for item in accesses:
-        reuse = _reuse(item.owner.footprint_among((item,)), sizes) if item.array.space == "global" else ""
+        reuse = _reuse(item.owner.footprint_among((item,)), sizes) if item.array.memory == "global" else ""
         axes = [f"lid({axis})" for axis, stride in enumerate(item.local_strides) if stride is None]
         axes += [f"gid({axis})" for axis, stride in enumerate(item.group_strides) if stride is None]
         missing = f", not affine in {', '.join(axes)}" if axes else ""
@@ -101,7 +101,7 @@ def _covers(pattern: AccessPattern, part: AccessCounts | Operation, sizes: Sizes
     if pattern.direction not in {None, part.access.direction} or pattern.space not in {None, space}:
         return None
     # A tag may stand for any space, so that it alone does not tell what the model means to cover on chip.
-    return False if space in {"global", pattern.space} else None
+    return False if part.array.memory == "global" or space == pattern.space else None
 
 
 def describe_access(item: AccessCounts) -> str:
@@ -150,15 +150,15 @@ def _read_footprint(match: re.Match[str]) -> AccessPattern:
     # Behind an array or tag, _local may be part of the name (see `AccessPattern`).
     if pattern.array is not None or pattern.tag is not None:
         return pattern
-    if pattern.space not in {None, "global"}:
+    if pattern.space not in {None, "global", "texture"}:
         each = "work-group" if pattern.space == "local" else "work-item"
         msg = f"feature {match[0]!r}: a {pattern.space} array exists once per {each}; footprints are of global arrays"
         raise UnknownFeatureError(msg, feature=match[0])
-    return replace(pattern, space="global")
+    return replace(pattern, space=pattern.space or "global")
 
 
 def _global(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> tuple[AccessCounts, ...]:
-    return tuple(item for item in selected(scop, sizes, pattern) if item.array.space == "global")
+    return tuple(item for item in selected(scop, sizes, pattern) if item.array.memory == "global")
 
 
 def touched(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> Footprint:
@@ -168,7 +168,7 @@ def touched(scop: Scop, sizes: Sizes | None, pattern: AccessPattern) -> Footprin
 
 def _footprints(scop: Scop) -> list[str]:
     """Return the footprints of each global array, by direction where it has both, and of each access tag."""
-    accesses = [item for item in counts_of(scop).accesses if item.array.space == "global"]
+    accesses = [item for item in counts_of(scop).accesses if item.array.memory == "global"]
     found = []
     for name in dict.fromkeys(item.array.name for item in accesses):
         both = {item.access.direction for item in accesses if item.array.name == name}

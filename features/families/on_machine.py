@@ -81,7 +81,7 @@ def _value(compute: _Compute, scop: Scop, sizes: Mapping[str, int], target: Targ
 
 
 def _gpu_features(scop: Scop) -> list[str]:
-    spaces = {scop.array(access.array).space for statement in scop.statements for access in statement.accesses}
+    spaces = {scop.array(access.array).memory for statement in scop.statements for access in statement.accesses}
     names = [*RESIDENCY_FEATURES, *VOLUME_FEATURES, *_SU_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS]
     if "global" in spaces:
         return [name for name in names if name != "f_txn_local" or "local" in spaces]

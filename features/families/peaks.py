@@ -18,7 +18,6 @@ from perflex.features.gpu.waves import Filling, fillings
 from perflex.features.instructions.instruction_counts import (
     instruction_class,
     instructions_of,
-    only_tests,
     remaining_or_all,
     slots_of,
     spared_tests,
@@ -87,7 +86,7 @@ class _Waits:
                 continue
             for place, access in enumerate(statement.accesses):
                 loads, kept = remaining.get((number, place), (1, 0))
-                if self.scop.array(access.array).space != space or access.direction != "load" or not loads:
+                if self.scop.array(access.array).memory != space or access.direction != "load" or not loads:
                     continue
                 dims = statement.domain.dim(isl.dim_type.set)
                 domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
@@ -233,7 +232,7 @@ def _operations(scop: Scop, sizes: Mapping[str, int], size: int) -> Iterator[tup
     """Yield the operations of all statements, and how many sub-groups execute each; tests of guards are none."""
     counts = counts_of(scop)
     for statement in scop.statements:
-        if statement.operations and not only_tests(scop, statement):
+        if statement.operations and not statement.test_of:
             met = float(counts.instances(statement, size).evaluate(sizes))
             for operation in statement.operations:
                 yield operation, met * operation.count
@@ -279,10 +278,8 @@ def _atomic(run: _Run) -> float:
     counts, seconds = counts_of(run.scop), 0.0
     clock = run.machine.need("clock_hz")
     for statement in run.scop.statements:
-        if not any(operation.kind == "atomic" for operation in statement.operations):
-            continue
         for access in statement.accesses:
-            if access.direction != "store" or run.scop.array(access.array).space != "global":
+            if not access.atomic or access.direction != "store" or run.scop.array(access.array).space != "global":
                 continue
             chosen = tuple(item for item in counts.accesses if item.access is access and item.statement is statement)
             print_of = counts.footprint_among(chosen)

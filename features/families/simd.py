@@ -46,7 +46,7 @@ from perflex.features.counting.chains import chains_of
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import stride_along
 from perflex.features.families.feature import Family, any_of
-from perflex.features.instructions.instruction_counts import guard_work, only_tests, remaining_or_all
+from perflex.features.instructions.instruction_counts import guard_work, remaining_or_all
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import loops_with_barriers
@@ -199,7 +199,7 @@ def _everything(scop: Scop) -> Iterator[Work]:
     remaining, updates = remaining_or_all(scop, triangular=True), chains_of(scop, barriers_end_them=False)
     for nest in nests_of(scop):
         for number in nest.paths:
-            if not only_tests(scop, scop.statements[number]):
+            if not scop.statements[number].test_of:
                 loops = _own_loops(scop, scop.statements[number])
                 yield from _operations(scop, nest, number, loops, updates)
                 yield from _accesses(scop, nest, number, loops, remaining)

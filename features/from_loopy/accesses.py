@@ -80,12 +80,12 @@ class AccessMaker:
         """Return an access as the Scop has it."""
         variable = self._kernel.get_var_descriptor(raw.array)
         found = None if raw.indirect else self._of_indices(self._indices(raw, insn_id), variable, instances)
-        stated = ""
+        assumed = ""
         if found is None:
             key, value = self._stand_in(raw, insn_id)
             found = self._stated_relation(raw, key, value, instances), None, True
-            stated = f"{raw.text} as {value}"
-        relation, strides, distinct = found
+            assumed = f"{raw.text} as {value}"
+        relation, strides, injective = found
         element = self._facts.types.element(variable.dtype.numpy_dtype, f"array {raw.array!r}")
         # The access to a whole vector touches each of its components: one axis more.
         if element.lanes > 1 and len(raw.indices) == len(variable.shape or ()):
@@ -98,7 +98,7 @@ class AccessMaker:
         for position in range(relation.dim(_IN)):
             relation = relation.set_dim_id(_IN, position, isl.Id(f"i{position}"))
         relation = align_parameters(relation, self._parameters)
-        return Access(raw.array, raw.direction, relation, raw.tag, raw.text, strides, distinct, stated)
+        return Access(raw.array, raw.direction, relation, raw.tag, raw.text, strides, injective, assumed)
 
     # Subscripts that say which element it is
 
@@ -117,7 +117,7 @@ class AccessMaker:
     def _of_indices(
         self, indices: Sequence[Any], variable: Any, instances: Instances
     ) -> tuple[Any, tuple[QuasiPolynomial, ...] | None, bool] | None:
-        """Return (relation, strides if not the array's own, whether images are distinct); None if not known."""
+        """Return (relation, strides if not the array's own, whether these are certain); None if not known."""
         # A displaced loop is described as starting at 0: how many iterations is right, which elements is not.
         if any(get_dependencies(index) & self._facts.trips.displaced for index in indices):
             return None
@@ -129,14 +129,14 @@ class AccessMaker:
         one = QuasiPolynomial.constant(1)
         scales = [polynomial_in_parameters(axis, self._parameters) for axis in strides_of(variable, self._kernel.name)]
         axes: list[tuple[Any, QuasiPolynomial]] = []
-        distinct = True
+        injective = True
         for index, affine, scale in zip(indices, found, [*scales, one], strict=False):
             split = None if affine is not None else self._flattened(index, instances)
             if affine is None and split is None:
                 return None
             axes += [(affine, scale)] if split is None else [(axis, stride * scale) for axis, stride in split.axes]
-            distinct = distinct and (split is None or split.distinct)
-        return self._relation([axis for axis, _ in axes], instances), tuple(stride for _, stride in axes), distinct
+            injective = injective and (split is None or split.injective)
+        return self._relation([axis for axis, _ in axes], instances), tuple(stride for _, stride in axes), injective
 
     def _relation(self, axes: Sequence[Any], instances: Instances) -> Any:
         relation = isl.Map.from_domain(isl.Set.universe(instances.space))

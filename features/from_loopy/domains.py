@@ -14,7 +14,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import below
 from perflex.features.lowering.vectors import in_lanes
 from perflex.features.scop.numbering import begins_alike, shift_of
-from perflex.features.scop.words import LANE, is_axis, loop_name
+from perflex.features.scop.words import is_axis, loop_name
 from perflex.isl import align_parameters, isl
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Instances:
     def in_lanes(self, lanes: int) -> Instances:
         """Return these instances for each of a vector's elements."""
         # Loops have their own names here, of which one may be this.
-        space = self.space.add_dims(_SET, 1).set_dim_name(_SET, self.space.dim(_SET), f"_{LANE}_")
+        space = self.space.add_dims(_SET, 1).set_dim_name(_SET, self.space.dim(_SET), "_lane_")
         places = None if self.places is None else self.places.flat_product(isl.Map("{ [lane] -> [lane] }"))
         return Instances(in_lanes(self.domain, lanes), space, places)
 

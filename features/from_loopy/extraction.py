@@ -17,6 +17,7 @@ from loopy.kernel.instruction import AtomicUpdate, BarrierInstruction, NoOpInstr
 from loopy.schedule import Barrier as BarrierItem
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
 from loopy.symbolic import SubArrayRef, get_dependencies
+from msgspec.structs import replace
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.accesses import AccessMaker
@@ -202,7 +203,7 @@ class _Extraction:
         reader = ExpressionReader(self.facts, every.space, insn_id)
         assigned = self.facts.types.assigned(insn)
         home, assumed = self._read(insn, assigned, place, reader)
-        recurrence, assigns = self._private_update(insn, assigned, reader)
+        recurrence, resets = self._private_update(insn, assigned, reader)
         made: list[Statement] = []
         for mask, work in reader.work.items():
             # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
@@ -211,20 +212,23 @@ class _Extraction:
             instances = every.restricted(mask.conditions, self.facts.parameters) if mask.conditions else every
             instances = instances if mask.lanes == 1 else instances.in_lanes(mask.lanes)
             touched = sorted(work.accesses, key=lambda raw: raw.direction)
+            updated = {raw.text for raw in touched if assumed and mask == home and raw.direction == "store"}
+            accesses = (self.accesses.access(raw, instances, insn_id) for raw in touched)
             made.append(Statement(
                 name=insn_id if not made else f"{insn_id}.{len(made)}",
                 domain=instances.domain,
-                accesses=tuple(self.accesses.access(raw, instances, insn_id) for raw in touched),
+                accesses=tuple(replace(one, atomic=True) if one.text in updated else one for one in accesses),
                 operations=_operations(work.operations),
                 launch=place.launch,
                 schedule=place.schedule,
                 guarded=mask.guarded,
                 recurrence=recurrence if mask == home else None,
-                assigns=assigns if mask == home else "",
+                resets=resets if mask == home else "",
                 averages=self.facts.trips.averages(place.loops),
-                stated=", ".join(filter(None, (self.facts.trips.stated(place.loops), assumed))),
+                assumed=", ".join(filter(None, (self.facts.trips.stated(place.loops), assumed))),
+                lanes=mask.lanes,
             ))  # fmt: skip
-        return made
+        return [replace(one, test_of=name) if (name := _tested_by(one, made)) else one for one in made]
 
     def _require_known(self, insn: Any) -> None:
         """Refuse literal code and calls on parts of arrays: what they execute is not known."""
@@ -290,6 +294,13 @@ class _Extraction:
         domain = self._instances(frozenset(groups | place.loops.keys()), place).domain
         averages, stated = self.facts.trips.averages(place.loops), self.facts.trips.stated(place.loops)
         return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
+
+
+def _tested_by(test: Statement, parts: list[Statement]) -> str:
+    """Return which part of an instruction is executed where a test holds that is all another does; empty for none."""
+    if test.accesses or any(one.dtype.startswith(("float", "complex")) for one in test.operations):
+        return ""
+    return next((one.name for one in parts if one is not test and one.domain.is_strict_subset(test.domain)), "")
 
 
 def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:

@@ -251,11 +251,10 @@ class _Launching:
             if least < 0:
                 cause = f"line {access.line} reaches {-least} bytes before the first element of {access.array!r}"
                 raise self._refuse(f"{cause}; pass a pointer to the first one")
-            atomic = any(kind == "atomic" for _, kind in executed.operations)
             before = found.get(access.array, Reach(0, read=False))
             found[access.array] = Reach(
                 max(before.bytes, most + access.bytes),
-                before.read or access.direction == "load" or atomic,
+                before.read or access.direction == "load" or executed.atomic,
                 before.written or access.direction == "store",
             )
         return found

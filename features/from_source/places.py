@@ -304,7 +304,7 @@ class Places:
         elif chain is None and not value.chains and is_float(value.dtype):
             executed = self._walk.record()
             if executed is not None and executed.updates is None:
-                executed.assigns = variable
+                executed.resets = variable
 
     def access(self, place: Place, direction: Literal["load", "store"]) -> None:
         """Record a load or store."""

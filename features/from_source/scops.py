@@ -90,7 +90,7 @@ class ScopMaker:
         found = []
         for lanes, accesses in {1: [], **wide}.items():
             # Where a variable is assigned is kept even if nothing is done there: it carries the recurrence.
-            if lanes == 1 and not accesses and not operations and wide and executed.assigns is executed.updates is None:
+            if lanes == 1 and not accesses and not operations and wide and executed.resets is executed.updates is None:
                 continue
             domain = self._domain(executed)
             if lanes > 1:
@@ -102,14 +102,16 @@ class ScopMaker:
             found.append(Statement(
                 name=name if lanes == 1 else f"{name}_x{lanes}",
                 domain=domain,
-                accesses=tuple(self._access(access, domain, arrays[access.array], lanes) for access in accesses),
+                accesses=tuple(self._access(executed, one, domain, arrays[one.array], lanes) for one in accesses),
                 operations=operations if lanes == 1 else (),
                 schedule=executed.schedule,
                 guarded=executed.guarded,
                 recurrence=recurrence,
-                assigns=str(executed.assigns[0]) if executed.assigns is not None and lanes == 1 else "",  # type: ignore[index]
+                resets=str(executed.resets[0]) if executed.resets is not None and lanes == 1 else "",  # type: ignore[index]
                 averages=averages,
-                stated=stated,
+                assumed=stated,
+                lanes=lanes,
+                line=executed.line,
             ))  # fmt: skip
         return found
 
@@ -119,16 +121,20 @@ class ScopMaker:
         limited = any(loop in known for loop in executed.loops)
         return averages, "a trip count as stated" if limited else ""
 
-    def _access(self, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
+    def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
+        assumed, line = "", access.line if access.line != executed.line else ""
         if access.offset is None:
             anywhere = isl.Set(f"[{', '.join(self._sizes)}] -> {{ [e] : 0 <= e < {_text(array.shape[0])} }}")
-            relation = isl.Map.from_domain_and_range(domain, anywhere)
-            return Access(access.array, access.direction, relation, text=access.text, stated=f"{access.text} anywhere")
-        relation, strides, distinct = self._subscript(access, access.offset, domain, lanes)
-        return Access(access.array, access.direction, relation, None, access.text, strides, distinct)
+            found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
+            assumed = f"{access.text} anywhere"
+        else:
+            found = self._subscript(access, access.offset, domain, lanes)
+        relation, strides, injective = found
+        shown = access.array, access.direction, relation, None, access.text
+        return Access(*shown, strides, injective, assumed, executed.atomic, line)
 
     def _subscript(self, access: MemoryAccess, offset: Integer, domain: Any, lanes: int) -> _Subscript:
-        """Return the relation, its axes' strides where sizes are multiplied, and whether elements are distinct."""
+        """Return the relation, its axes' strides where sizes are multiplied, and whether different ones are certain."""
         each = self._bytes[access.array]
         terms = {
             product: self._on_instances(term.div(constant(each)).floor(), domain)
@@ -141,7 +147,7 @@ class ScopMaker:
             return isl.Map.from_pw_aff(terms[()]).intersect_domain(domain), None, True
         found = flattened(terms, domain, self._sizes)
         relation = reduce(isl.Map.flat_range_product, [isl.Map.from_pw_aff(value) for value, _ in found.axes])
-        return relation.intersect_domain(domain), tuple(stride for _, stride in found.axes), found.distinct
+        return relation.intersect_domain(domain), tuple(stride for _, stride in found.axes), found.injective
 
     # Spaces
 
@@ -156,7 +162,7 @@ class ScopMaker:
         for place, name in enumerate(names):
             at = found.find_dim_by_name(_PARAMETER, name)
             found = found.insert_dims(kind, place, 1) if at < 0 else found.move_dims(kind, place, _PARAMETER, at, 1)
-            found = found.set_dim_name(kind, place, name)
+            found = found.set_dim_name(kind, place, name) if name else found
         for place in reversed(range(found.dim(_PARAMETER))):
             if found.get_dim_name(_PARAMETER, place) not in self._sizes:
                 found = found.project_out(_PARAMETER, place, 1)
@@ -164,7 +170,7 @@ class ScopMaker:
 
     def _on_instances(self, term: Any, domain: Any) -> Any:
         """Return an expression as a function of a statement's instances."""
-        names = [domain.get_dim_name(_SET, place) for place in range(domain.dim(_SET))]
+        names = [domain.get_dim_name(_SET, place) or "" for place in range(domain.dim(_SET))]
         as_map = self._with_dimensions(isl.Map.from_pw_aff(term), _IN, names)
         return as_map.as_pw_multi_aff().get_pw_aff(0)
 
@@ -261,7 +267,7 @@ class ScopMaker:
 
 def _is_idle(executed: Executed) -> bool:
     """Return whether a statement does nothing."""
-    return not (executed.barrier or executed.accesses or any(executed.operations.values()) or executed.assigns)
+    return not (executed.barrier or executed.accesses or any(executed.operations.values()) or executed.resets)
 
 
 def _text(extent: QuasiPolynomial) -> str:

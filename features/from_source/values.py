@@ -182,7 +182,12 @@ class Executed:
     operations: Counter[tuple[str, str]] = field(default_factory=Counter)
     updates: Hashable = None  # The variable that it updates from its old value
     chain: tuple[tuple[str, str], ...] = ()  # The operations on that way
-    assigns: Hashable = None  # The variable that it sets afresh
+    resets: Hashable = None  # The variable that it sets afresh
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it is an atomic update, which is nothing else."""
+        return any(kind == "atomic" for _, kind in self.operations)
 
 
 @dataclass(frozen=True)

@@ -412,5 +412,5 @@ def _arrays(scop: Scop, sizes: Mapping[str, int], launch: ResolvedLaunch) -> dic
     return {
         array.name: prod(int(extent.evaluate(sizes)) for extent in array.shape) * array.itemsize
         for array in scop.arrays
-        if array.name in used and array.space == "global"
+        if array.name in used and array.memory == "global"
     }

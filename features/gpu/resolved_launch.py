@@ -227,7 +227,7 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
         ]
         pieces = tuple(piece for piece in resolved if piece is not None)
         repeats = int(launch.repeats.evaluate(sizes))
-        spaces = {array.name: array.space for array in scop.arrays}
+        spaces = {array.name: array.memory for array in scop.arrays}
         launches.append(ResolvedLaunch(scop.name, groups, launch.items, repeats, pieces, spaces))
     return launches
 

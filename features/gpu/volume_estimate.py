@@ -222,9 +222,7 @@ def local_atomic_cycles(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
         access.array
         for statement in scop.statements
         for access in statement.accesses
-        if any(operation.kind == "atomic" for operation in statement.operations)
-        and access.direction == "store"
-        and scop.array(access.array).space == "local"
+        if access.atomic and access.direction == "store" and scop.array(access.array).space == "local"
     }
     if not updated:
         return 0.0

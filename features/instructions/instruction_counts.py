@@ -36,7 +36,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import lanes_of, vector_elements
+from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.isl import ISL_LOCK, isl
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from perflex.features.counting.scop_counts import ScopCounts
     from perflex.features.instructions.loop_tree import CountedLoop, CountedNest
-    from perflex.features.scop.scop import Scop, Statement
+    from perflex.features.scop.scop import Scop
 
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
@@ -163,7 +163,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
     remaining = remaining_or_all(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
-            if not only_tests(scop, scop.statements[number]):
+            if not scop.statements[number].test_of:
                 yield from _statement(scop, number, remaining)
         for times, loop in address_work(scop, nest):
             if times:
@@ -197,32 +197,19 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         kind = instruction_class(operation.dtype, operation.kind)
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
-        space = scop.array(access.array).space
+        array = scop.array(access.array)
         loads, kept = remaining.get((number, place), (1, 0))
         # What lies in constant memory is an operand of the instruction that uses it.
-        if space in {"private", "constant"} or not loads:
+        if array.space in {"private", "constant"} or not loads:
             continue
         elements = vectors.get((number, place), 1)
         if elements > 1:
             # One that is made for each element is one for all neighbours that it moves at once.
-            loads, kept = -(-(loads if kept else lanes_of(scop, statement)) // elements), max(1, kept)
+            loads, kept = -(-(loads if kept else statement.lanes) // elements), max(1, kept)
         dims = statement.domain.dim(isl.dim_type.set)
         # Loops that values are kept over are innermost: one execution for all of their iterations.
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Executed(f"ldst_{space}", weight * loads, domain, statement.launch)
-
-
-def only_tests(scop: Scop, statement: Statement) -> bool:
-    """Return whether a statement is but the test of a guard, which the domains of its instruction's rest show."""
-    if statement.accesses or any(operation.dtype in _CLASS_OF for operation in statement.operations):
-        return False
-    instruction = statement.name.partition(".")[0]
-    others = [one for one in scop.statements if one.name.partition(".")[0] == instruction and one is not statement]
-    return any(
-        one.launch == statement.launch and one.domain.is_strict_subset(statement.domain)
-        for one in others
-        if one.schedule == statement.schedule
-    )
+        yield Executed(f"ldst_{array.memory}", weight * loads, domain, statement.launch)
 
 
 def _counters(nest: CountedNest, loops: Iterable[CountedLoop]) -> Iterator[Executed]:
@@ -300,7 +287,7 @@ def _tests(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
         statement = scop.statements[number]
         around = nest.around(number)
         # The tests of all of its conditions are those of the statement that they guard.
-        if not only_tests(scop, statement) and not around[-1].iterations.is_subset(statement.domain):
+        if not statement.test_of and not around[-1].iterations.is_subset(statement.domain):
             remaining = statement.domain.coalesce().gist(around[-1].iterations)
             for loop, part in _by_loop(remaining, around, nest.axes):
                 yield from _tested(part, loop, nest, seen)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from perflex.features.scop.words import LANE
 from perflex.isl import isl
 
 _SET = isl.dim_type.set
 
 
 def in_lanes(domain: Any, lanes: int) -> Any:
-    """Return instances for each of a vector's elements, enumerated by a last dimension ``lane``."""
+    """Return instances for each of a vector's elements, enumerated by a last dimension."""
     last = domain.dim(_SET)
-    domain = domain.add_dims(_SET, 1).set_dim_name(_SET, last, LANE)
-    return domain.lower_bound_val(_SET, last, isl.Val(0)).upper_bound_val(_SET, last, isl.Val(lanes - 1))
+    return (
+        domain.add_dims(_SET, 1).lower_bound_val(_SET, last, isl.Val(0)).upper_bound_val(_SET, last, isl.Val(lanes - 1))
+    )
 
 
 def lane_of(space: Any) -> Any:

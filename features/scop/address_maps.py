@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.words import LANE
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def loops_with_barriers(scop: Scop, statement: Statement) -> int:
     """Return how many of the outermost loops around a statement hold a barrier: work-items run inside of them."""
     most = 0
     for barrier in scop.barriers:
-        if barrier.launch == statement.launch:
+        if barrier.launch == statement.launch and barrier.kind != "sub_group":
             same = [one == other for one, other in zip(barrier.schedule, statement.schedule, strict=False)]
             # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
             most = max(most, (same.index(False) if False in same else len(same)) // 2)
@@ -237,7 +236,7 @@ def vector_elements(scop: Scop) -> Mapping[tuple[int, int], int]:
     def compute() -> dict[tuple[int, int], int]:
         found: dict[tuple[int, int], set[int]] = {}
         for piece in address_maps(scop, scattered=False):
-            lanes = lanes_of(scop, scop.statements[piece.number])
+            lanes = scop.statements[piece.number].lanes
             for access in piece.accesses:
                 fits = MOST_BYTES // scop.array(access.array).itemsize
                 # A vector of three has the space of four, and is moved like one.
@@ -247,17 +246,6 @@ def vector_elements(scop: Scop) -> Mapping[tuple[int, int], int]:
         return {key: min(each) for key, each in found.items() if min(each) > 1}
 
     return scop.derived("vector elements", (), compute)
-
-
-def lanes_of(scop: Scop, statement: Statement) -> int:
-    """Return the elements of the vectors that a statement works on; 1 for scalars."""
-    launch = scop.launches[statement.launch]
-    last = statement.domain.dim(isl.dim_type.set) - 1
-    if last < len(launch.groups) + len(launch.items) + len(statement.loops):
-        return 1
-    if statement.domain.get_dim_name(isl.dim_type.set, last) != LANE:
-        return 1
-    return int(statement.domain.dim_max_val(last).to_python()) + 1
 
 
 def _neighbours(piece: Conjunction, access: AccessMap) -> bool:
@@ -295,7 +283,7 @@ class Flattened:
     axes: tuple[tuple[Any, QuasiPolynomial], ...]
     # Whether different index tuples are certainly different elements, here and among all accesses with these strides:
     # every axis stays below the ratio of the strides around it.
-    distinct: bool
+    injective: bool
 
 
 def flattened(terms: Mapping[Product, Any], domain: Any, parameters: Sequence[str]) -> Flattened:
@@ -303,10 +291,10 @@ def flattened(terms: Mapping[Product, Any], domain: Any, parameters: Sequence[st
     # Sizes are large: the product of more of them is the larger stride.
     ordered = sorted(terms, key=len, reverse=True)
     ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
-    values, distinct = _normalised([terms[product] for product in ordered], ratios, domain, parameters)
+    values, injective = _normalised([terms[product] for product in ordered], ratios, domain, parameters)
     frame = f"[{', '.join(parameters)}] -> "
     strides = [QuasiPolynomial.parse(f"{frame}{{ {'*'.join(product) or '1'} }}") for product in ordered]
-    return Flattened(tuple(zip(values, strides, strict=True)), distinct)
+    return Flattened(tuple(zip(values, strides, strict=True)), injective)
 
 
 def _ratio(above: Product, below: Product) -> Product | None:
@@ -320,19 +308,19 @@ def _normalised(
     values: list[Any], ratios: list[Product | None], domain: Any, parameters: Sequence[str]
 ) -> tuple[list[Any], bool]:
     """Carry between axes so that each lower one lies in [0, ratio), and tell whether all do."""
-    distinct = True
+    injective = True
     # From the lowest axis up: what it carries moves the next one's range.
     for position in range(len(ratios) - 1, -1, -1):
         ratio = ratios[position] or ()
         # isl decides this for one parameter only; a product of them is no affine limit.
         carried = _carry(values[position + 1], ratio[0], domain, parameters) if len(ratio) == 1 else None
         if carried is None:
-            distinct = False
+            injective = False
             continue
         carry, values[position + 1] = carried
         everywhere = isl.Set.universe(values[position].domain().get_space())
         values[position] = values[position].add(isl.PwAff.val_on_domain(everywhere, isl.Val(carry)))
-    return values, distinct
+    return values, injective
 
 
 def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tuple[int, Any] | None:

@@ -47,11 +47,14 @@ def _check_parts(scop: Any) -> None:
     for array in scop.arrays:
         if reason := _array_fault(array):
             raise _refused(scop, f"array {array.name!r}", reason, array=array.name)
+    names = {statement.name for statement in scop.statements}
     for statement in scop.statements:
         what = f"statement {statement.name!r}"
         for access in statement.accesses:
             if reason := _access_fault(access, statement, arrays):
                 raise _refused(scop, what, reason, access=access.text)
+        if statement.test_of and statement.test_of not in names:
+            raise _refused(scop, what, f"test_of names {statement.test_of!r}, which is no statement")
         recurring = () if statement.recurrence is None else statement.recurrence.operations
         for operation in (*statement.operations, *recurring):
             if reason := unknown_operation(operation.kind) or _dtype_fault(operation.dtype):
@@ -109,8 +112,11 @@ def _domain_fault(scop: Any, scheduled: Any) -> str:
         return f"it belongs to launch {scheduled.launch}, but there are {len(scop.launches)}"
     launch = scop.launches[scheduled.launch]
     axes, loops = len(launch.groups) + len(launch.items), len(scheduled.loops)
-    if scheduled.domain.dim(_SET) < axes + loops:
-        return f"its domain needs a dimension for each of the {axes} axes and {loops} loops"
+    lanes = getattr(scheduled, "lanes", 1)
+    if scheduled.domain.dim(_SET) < axes + loops + (lanes > 1):
+        return (
+            f"its domain needs a dimension for each of the {axes} axes and {loops} loops{', and lanes' * (lanes > 1)}"
+        )
     return _name_fault(scheduled.domain.get_space())
 
 

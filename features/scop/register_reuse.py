@@ -142,11 +142,11 @@ class _Values:
         values = []
         for place, piece in self._pieces:
             statement = self._scop.statements[piece.number]
-            if any(operation.kind == "atomic" for operation in statement.operations):
+            if any(access.atomic for access in statement.accesses):
                 continue
             for position, access in enumerate(piece.accesses):
                 # What stands in for an unknown subscript is the same for different elements.
-                if access.axes and not statement.accesses[access.number].stated:
+                if access.axes and not statement.accesses[access.number].assumed:
                     values.append(self._value((place, position), piece, access))
         return sorted(values, key=lambda value: value.order)
 

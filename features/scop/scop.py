@@ -4,8 +4,8 @@ loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can 
 with isl strings (`scop_from_yaml`).
 
 Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
-of its launch, then all its local axes, then the sequential loops around it, outermost first; a last ``lane`` that
-is no loop stands for the elements of vectors. Access relations go from these instances to array elements.
+of its launch, then all its local axes, then the sequential loops around it, outermost first; last the
+element, of statements that work on vectors. Access relations go from these instances to array elements.
 
 All of it is data that msgspec writes and reads; isl's objects are kept as texts, and parsed when they are first read.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     _Kind: TypeAlias = str
 else:
     _Set, _Relation, _Averages = SetText, MapText, Averages
-    _Direction, _Kind = Literal["load", "store"], Literal["local", "global"]
+    _Direction, _Kind = Literal["load", "store"], Literal["local", "global", "sub_group"]
 # Of work-items and bytes: what devices can have.
 _Extent = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -108,7 +108,8 @@ class Array(_Part, frozen=True):
     name
         Its name in the kernel.
     space
-        ``"global"``, ``"local"``, ``"private"`` or ``"constant"``.
+        ``"global"``, ``"local"``, ``"private"``, ``"constant"``, or ``"texture"``: global memory that is read through
+        the texture cache.
     dtype
         numpy name of the element type.
     shape
@@ -133,6 +134,11 @@ class Array(_Part, frozen=True):
 
         return int(np.dtype(self.dtype).itemsize)
 
+    @property
+    def memory(self) -> str:
+        """The memory it lies in: its space, but for textures ``"global"``."""
+        return "global" if self.space == "texture" else self.space
+
 
 class Access(_OfIsl, frozen=True):
     """One access of a statement: which element each instance touches.
@@ -153,10 +159,14 @@ class Access(_OfIsl, frozen=True):
     strides
         Distance between neighbours along each axis of the relation's range, in elements, where that is not
         the array's own index tuple (a flattened subscript such as ``n*i + j`` has the axes ``i`` and ``j``).
-    distinct
+    injective
         Whether different images of the relation are certainly different elements.
-    stated
+    assumed
         What the user stated about it that the kernel cannot tell, for messages.
+    atomic
+        Whether it is part of an atomic update: a load and a store, or a store that loads as well.
+    line
+        Its line in the source, or ``header.h:12``; empty for its statement's.
     """
 
     array: str
@@ -165,8 +175,10 @@ class Access(_OfIsl, frozen=True):
     tag: str | None = None
     text: str = ""
     strides: tuple[QuasiPolynomial, ...] | None = None
-    distinct: bool = True
-    stated: str = ""
+    injective: bool = True
+    assumed: str = ""
+    atomic: bool = False
+    line: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,13 +261,19 @@ class Statement(_Scheduled, frozen=True):
         Whether a data-dependent condition may skip instances, which makes counts upper bounds.
     recurrence
         The private variable it updates from its own old value, if any.
-    assigns
+    resets
         The private variable it sets afresh, if any: there a recurrence begins again.
     averages
         Loops whose trip count depends on data, with how many executions one iteration of the domain stands
         for on average: a loop of 2.5 trips has the iterations 0, 1, 2 in the domain and the average 5/6.
-    stated
+    assumed
         What the user stated or the count assumes about it because the kernel cannot tell, for messages.
+    lanes
+        Elements of the vectors that it works on: with more than one, the domain's last dimension is the element.
+    test_of
+        The statement whose condition it tests, if it does only that: that one's domain shows the test as well.
+    line
+        Its line in the source, or ``header.h:12``.
     """
 
     name: str
@@ -266,25 +284,28 @@ class Statement(_Scheduled, frozen=True):
     schedule: _Schedule = ()
     guarded: bool = False
     recurrence: Recurrence | None = None
-    assigns: str = ""
+    resets: str = ""
     averages: _Averages = ()
-    stated: str = ""
+    assumed: str = ""
+    lanes: _Extent = 1
+    test_of: str = ""
+    line: str = ""
 
     @property
     def exact(self) -> bool:
-        """Whether its counts are exact, rather than upper bounds or what the user stated."""
-        return not self.guarded and not self.stated
+        """Whether its counts are exact, rather than upper bounds or what was assumed."""
+        return not self.guarded and not self.assumed
 
 
 class Barrier(_Scheduled, frozen=True):
-    """A barrier: ``kind`` is ``"local"`` or ``"global"``; the rest is as a statement's."""
+    """A barrier: ``kind`` is ``"local"``, ``"global"`` or ``"sub_group"``; the rest is as a statement's."""
 
     kind: _Kind
     domain: _Set
     launch: _Index = 0
     schedule: _Schedule = ()
     averages: _Averages = ()
-    stated: str = ""
+    assumed: str = ""
 
 
 class Launch(_Part, frozen=True):

@@ -27,7 +27,7 @@ from perflex.yaml_file import Section, parse_yaml
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMA = "perflex-scop/1"
+SCHEMA = "perflex-scop/2"
 
 # isl reads brackets by recursion, and powers by multiplying: a short text can end the process, or take for ever.
 _MAX_LENGTH = 500_000
@@ -103,7 +103,7 @@ def scop_from_yaml(text: str) -> Scop:
     Parameters
     ----------
     text
-        YAML with ``schema: perflex-scop/1``. Domains and relations are isl strings; extents, strides and
+        YAML with ``schema: perflex-scop/2``. Domains and relations are isl strings; extents, strides and
         repeats are numbers, isl strings, or expressions such as ``"16*n"`` or ``"floor(n/16)"``.
 
     Raises

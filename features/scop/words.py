@@ -11,7 +11,7 @@ from perflex.errors import UnknownFeatureError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SPACES = ("global", "local", "private", "constant")
+SPACES = ("global", "local", "private", "constant", "texture")
 DIRECTIONS = ("load", "store")
 
 DTYPES = (
@@ -31,8 +31,7 @@ OPERATIONS = (
 
 # A function that is none of the above, e.g. a user's own.
 _CALL = re.compile(r"call:[A-Za-z_]\w*")
-# Dimensions of work-groups and work-items; a last one called ``lane`` that is no loop is a vector's elements.
-LANE = "lane"
+# Dimensions of work-groups and work-items.
 _AXIS = re.compile(r"[gl]id\d+")
 
 
@@ -43,7 +42,7 @@ def is_axis(name: str) -> bool:
 
 def loop_name(name: str) -> str:
     """Return what a loop of that name is called in a Scop, where some names mean something else."""
-    return f"{name}_" if is_axis(name) or name == LANE else name
+    return f"{name}_" if is_axis(name) else name
 
 
 def operation_of_function(name: str) -> str:

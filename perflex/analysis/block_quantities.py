@@ -77,7 +77,7 @@ def read_grids(scop: Scop, sizes: Mapping[str, int]) -> GridStencil:
     with ISL_LOCK:
         for statement in scop.statements:
             for access in statement.accesses:
-                if scop.array(access.array).space != "global":
+                if scop.array(access.array).memory != "global":
                     continue
                 first, last = _ends(scop, statement, access, sizes)
                 array = scop.array(access.array)

@@ -148,7 +148,7 @@ def loading_waves(waves: float, scop: Scop, sizes: Mapping[str, Any]) -> float:
         (statement.launch, access.direction)
         for statement in scop.statements
         for access in statement.accesses
-        if scop.array(access.array).space == "global"
+        if scop.array(access.array).memory == "global"
     ]
     last = max((launch for launch, _ in accesses), default=0)
     loading = sorted({launch for launch, direction in accesses if direction == "load"})
@@ -405,7 +405,7 @@ def place_of(
     require_gpu(machine)
     given = scop.checked({one: sizes[one] for one in scop.parameters if one in sizes})
     spaces = [scop.array(access.array) for part in scop.statements for access in part.accesses]
-    widths = [array.itemsize for array in spaces if array.space == "global"]
+    widths = [array.itemsize for array in spaces if array.memory == "global"]
     lanes = int(machine.need("sub_group_size"))
     transactions = l1_transactions(scop, given, machine)
     absent = {}

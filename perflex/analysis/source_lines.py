@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from perflex.features import SourceKernel
     from perflex.features.scop.scop import Scop, Statement
     from perflex.machines.machine import Machine
-
-_LINE = re.compile(r"line(\d+)(?:_\d+)?(?:_x\d+)?")
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,7 @@ def source_lines(
     text = kernel.source.splitlines()
     by_line: dict[int, list[Statement]] = {}
     for statement in scop.statements:
-        found = _LINE.fullmatch(statement.name)
-        by_line.setdefault(int(found[1]) if found else 0, []).append(statement)
+        by_line.setdefault(int(statement.line) if statement.line.isdigit() else 0, []).append(statement)
     whole = _predicted(scop, sizes, calibration, machine)
     lines = []
     for line, own in sorted(by_line.items()):

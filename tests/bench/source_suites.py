@@ -196,17 +196,12 @@ def points(domain: Any, sizes: dict[str, int]) -> int:
 
 def counted(scop: Any, sizes: dict[str, int]) -> Job:
     """Return executed accesses, bytes and operations of a Scop, and the extents of its arrays in bytes."""
-    from perflex.isl import isl
-
     found: Counter[str] = Counter()
     for statement in scop.statements:
         times = points(statement.domain, sizes)
-        last = statement.domain.dim(isl.dim_type.set) - 1
-        vector = statement.domain.get_dim_name(isl.dim_type.set, last) == "lane"
-        lanes = int(statement.domain.dim_max_val(last).to_python()) + 1 if vector else 1
         for access in statement.accesses:
             array = scop.array(access.array)
-            found[f"{access.direction} {array.space}"] += times // lanes
+            found[f"{access.direction} {array.space}"] += times // statement.lanes
             found[f"{access.direction} {array.space} bytes"] += times * array.itemsize
         for operation in statement.operations:
             if operation.dtype.startswith("float") and operation.kind in {"add", "mul", "madd", "div"}:

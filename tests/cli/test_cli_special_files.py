@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCOP = """\
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: copy
 parameters: [n]
 launches:

@@ -109,14 +109,14 @@ def test_keys_are_accesses_as_written_or_as_messages_print_them(subscript):
     with pytest.raises(UnsupportedKernelError, match="is indirect") as caught:
         extract_scop(kernel)
     for key in (caught.value.context["access"], f"x[{subscript}]"):
-        assert of_array(annotate(kernel, accesses={key: "anywhere"}), "x").access.stated
+        assert of_array(annotate(kernel, accesses={key: "anywhere"}), "x").access.assumed
 
 
 @pytest.mark.parametrize("value", ["lid0 + 8*gid0", "i", "i_inner + 8*i_outer", "8*gid0 + i_inner"])
 def test_stand_ins_know_loops_before_and_after_splitting_and_hardware_axes(value):
     item = of_array(annotate(gathered(), accesses={"x": value}), "x")
     assert [str(stride) for stride in (*item.local_strides, *item.group_strides)] == ["1", "8"]
-    assert item.access.stated
+    assert item.access.assumed
 
 
 def test_anywhere_has_no_strides_and_the_whole_array_as_bound():

@@ -68,7 +68,7 @@ def distinct_bytes_of(kernel: Any, sizes: Mapping[str, int]) -> float:
     For scattered subscripts this takes long, and kernels are refused that have all other counts.
     """
     counts, checked = _counts_at(kernel, sizes)
-    arrays = {(item.array.name, item.access.direction) for item in counts.accesses if item.array.space == "global"}
+    arrays = {(item.array.name, item.access.direction) for item in counts.accesses if item.array.memory == "global"}
     moved = 0.0
     for name, direction in sorted(arrays):
         chosen = tuple(c for c in counts.accesses if (c.array.name, c.access.direction) == (name, direction))

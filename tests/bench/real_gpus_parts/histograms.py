@@ -1,7 +1,7 @@
 """Atomic updates of the data sets, described by hand: loopy has none of local memory.
 
 All elements are zero in the data, so that all of them are counted in the first bin. An atomic update is one access, a
-store, with the operation ``atomic``.
+store, and the operation ``atomic``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ def _scop(
             "domain": f"[{sizes}] -> {{ [{loops}] : {domain} }}",
             "schedule": schedule,
             "accesses": [
-                {"array": array, "direction": direction, "relation": f"[{sizes}] -> {{ [{loops}] -> [{place}] }}"}
+                {
+                    "array": array,
+                    "direction": direction,
+                    "relation": f"[{sizes}] -> {{ [{loops}] -> [{place}] }}",
+                    "atomic": "atomic" in operations and direction == "store",
+                }
                 for array, direction, place in accesses
             ],
             "operations": [{"kind": kind, "dtype": "uint32", "count": 1} for kind in operations],
@@ -47,7 +52,7 @@ def _scop(
 
     spaces = {array: "local" if array == "part" else "global" for array in arrays}
     document = {
-        "schema": "perflex-scop/1",
+        "schema": "perflex-scop/2",
         "name": name,
         "parameters": sizes.split(", "),
         "assumptions": f"[{sizes}] -> {{ : {' and '.join(f'{size} >= 1' for size in sizes.split(', '))} }}",

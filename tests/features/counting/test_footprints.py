@@ -76,7 +76,7 @@ def test_a_bound_covered_by_what_is_certain_is_exact():
 
 
 MIXED = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: mixed
 parameters: [n]
 assumptions: "[n] -> { : n >= 8 }"
@@ -97,7 +97,7 @@ statements:
 """
 
 
-@pytest.mark.parametrize(("stated", "relation"), [("", "="), (", stated: anywhere", "~")])
+@pytest.mark.parametrize(("stated", "relation"), [("", "="), (", assumed: anywhere", "~")])
 def test_elements_that_are_not_known(stated, relation):
     scop = scop_from_yaml(MIXED.replace("STATED", stated))
     y = footprint(scop, "array:y")
@@ -113,7 +113,7 @@ def test_elements_that_are_not_known(stated, relation):
 
 
 TWO_WAYS = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: two_ways
 parameters: [n]
 assumptions: "[n] -> { : n >= 2 }"
@@ -126,7 +126,7 @@ statements:
   domain: "[n] -> { [g, l, j] : 0 <= g, j < n and l = 0 }"
   accesses:
   - {array: x, direction: load, relation: "{ [g, l, j] -> [g] }"}
-  - {array: x, direction: load, relation: "{ [g, l, j] -> [g, j] }", strides: [n, 1], distinct: DISTINCT}
+  - {array: x, direction: load, relation: "{ [g, l, j] -> [g, j] }", strides: [n, 1], injective: DISTINCT}
 """
 
 

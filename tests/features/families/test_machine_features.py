@@ -113,7 +113,7 @@ def test_no_work_groups_are_refused():
     from perflex.features import scop_from_yaml
 
     text = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: empty
 parameters: [n]
 assumptions: "[n] -> { : n >= 0 }"

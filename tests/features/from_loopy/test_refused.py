@@ -124,7 +124,7 @@ def test_what_is_not_certain_is_refused(text):
 
 FEATURES = ["f_mem_access_global_float32_load"]
 COPY = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: copy
 parameters: [n]
 launches: [{{groups: [n], items: [1]}}]

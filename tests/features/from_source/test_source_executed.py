@@ -8,7 +8,6 @@ import pytest
 from oracles import oclgrind
 from oracles.points import rows_of
 from perflex.features import source_kernel
-from perflex.isl import isl
 from support.source_samples import SAMPLES
 
 
@@ -21,12 +20,9 @@ def counted(scop, sizes):
     found = Counter()
     for statement in scop.statements:
         times = number_of(statement.domain, sizes)
-        last = statement.domain.dim(isl.dim_type.set) - 1
-        vector = statement.domain.get_dim_name(isl.dim_type.set, last) == "lane"
-        lanes = int(statement.domain.dim_max_val(last).to_python()) + 1 if vector else 1
         for access in statement.accesses:
             array = scop.array(access.array)
-            found[access.direction, array.space] += times // lanes
+            found[access.direction, array.space] += times // statement.lanes
             found[access.direction, array.space, "bytes"] += times * array.itemsize
         for operation in statement.operations:
             if operation.dtype == "float32":

@@ -49,7 +49,7 @@ def test_box_stencils_on_hardware(reach, counted):
 
 
 TWICE = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: twice
 parameters: [n]
 launches:

@@ -86,7 +86,7 @@ def test_chunks_whose_values_fit_the_storage_follow_equation_8():
 
 # Two arrays: u with its six neighbours and itself, g at the point only (Su's 7PT-2 reads the like).
 SECOND = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: two
 parameters: [n]
 assumptions: "[n] -> { : n >= 32 and n mod 32 = 0 }"

@@ -34,7 +34,7 @@ IRREGULAR = {
 def test_irregular_footprints_equal_isl(name, guard):
     domain = f"0 <= g0 < 5 and 0 <= g1 < 4 and 0 <= l0 < 8 and 0 <= l1 < 8{guard}"
     scop = scop_from_yaml(f"""
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: irregular
 parameters: []
 assumptions: "{{ : }}"

@@ -48,7 +48,7 @@ def test_stated_trips_of_a_loop_with_such_a_name():
 
 
 FILE = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: sums
 parameters: [n]
 assumptions: "[n] -> {{ : n >= 64 and n mod 64 = 0 }}"
@@ -97,7 +97,7 @@ def test_loops_of_source_code_stand_in_their_order():
 
 
 HEAD = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: loops
 parameters: [n]
 assumptions: "[n] -> { : n >= 64 and n mod 64 = 0 }"
@@ -159,7 +159,7 @@ class Program:
         if choose.random() < 0.5:
             text += f"  recurrence: {{variable: {variable}, operations: [{{kind: {kind}, dtype: float32}}]}}\n"
         elif choose.random() < 0.4:
-            text += f"  assigns: {variable}\n"
+            text += f"  resets: {variable}\n"
         self.statements.append(text)
 
     def text(self):

@@ -6,7 +6,7 @@ from perflex.features import extract_scop, kernel_feature_values, scop_from_yaml
 from support.written_kernels import written as written_in_loopy
 
 SCOP = """
-schema: perflex-scop/1
+schema: perflex-scop/2
 name: written
 parameters: [n]
 assumptions: "[n] -> {{ : n >= 64 and n mod 64 = 0 }}"

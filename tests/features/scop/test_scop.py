@@ -10,9 +10,19 @@ import pytest
 
 from perflex.__main__ import main
 from perflex.errors import FileFormatError, UnsupportedKernelError
-from perflex.features import content_hash, count_features, counts_of, extract_scop, scop_from_yaml, scop_to_yaml
+from perflex.features import (
+    Target,
+    content_hash,
+    count_features,
+    counts_of,
+    extract_scop,
+    parse_feature,
+    scop_from_yaml,
+    scop_to_yaml,
+)
 from perflex.features.scop import scop as scops
 from sample_kernels import matmul
+from support.every_feature import everything
 from support.pages import TOP, blocks
 from support.written_kernels import written
 
@@ -98,7 +108,7 @@ class File:
     @property
     def text(self):
         launch = f"- {{groups: [n], items: [32]{self.launch}}}\n"
-        head = f"schema: perflex-scop/1\nname: sums\nparameters: [n]\nlaunches:\n{launch}arrays: []\nstatements:\n"
+        head = f"schema: perflex-scop/2\nname: sums\nparameters: [n]\nlaunches:\n{launch}arrays: []\nstatements:\n"
         operations = f'  operations: [{{kind: "{self.kind}", dtype: float32}}]\n'
         return head + entry("name: add", self.schedule, self.loops) + operations + self.statement + self.more
 
@@ -136,6 +146,8 @@ REFUSED = {
     "two loops": (File(more=entry("name: b", "[0, k, 1]", "k")), r"loop 'k' .* is \[0\], where loop 'i' stands"),
     "barrier": (File(more="barriers:\n" + entry("kind: local", "[0]")),
         r"barrier 0 .* is \[0\], where loop 'i' stands"),
+    "lanes": (File(statement="  lanes: 4\n"), "a dimension for each of the 2 axes and 2 loops, and lanes"),
+    "test of nothing": (File(statement="  test_of: sub\n"), "test_of names 'sub', which is no statement"),
     "averages": (File(statement="  averages: {m: 5/6}\n"), "averages name 'm'; name loops of its schedule, i, j"),
     "host loops": (File(launch=", host_loops: [j]"), "does not begin with the host_loops of its launch, j"),
     "unrolled": (File(launch=", unrolled: [k]"), "unrolled names 'k', which is no loop of its statements"),
@@ -197,6 +209,21 @@ def test_a_scop(tmp_path, capfd):
     assert [found[f"f_vol_l2_l1_{way}"] for way in ("load", "store")] == pytest.approx([4 * 4096**2] * 2)
 
 
+def test_textures_are_counted_like_global_memory():
+    texture = TRANSPOSE.replace("name: a, space: global", "name: a, space: texture")
+    one, other = (dict(everything(scop_from_yaml(text), {"n": 64})) for text in (TRANSPOSE, texture))
+    assert other == {name.replace("_global_float32_load", "_texture_float32_load"): one[name] for name in one} != one
+    counts = {"access_global_load": 0, "access_texture": 64 * 64, "access_texture_float32_load": 64 * 64}
+    for name, count in {**counts, "footprint_global_load": 0, "footprint_texture": 64 * 64}.items():
+        assert parse_feature(f"f_mem_{name}").value(scop_from_yaml(texture), {"n": 64}, Target()) == count
+
+
+def test_barriers_of_sub_groups():
+    both = TRANSPOSE + TRANSPOSE[TRANSPOSE.index("- kind: local") :].replace("local", "sub_group").replace("[1]", "[3]")
+    found = dict(everything(scop_from_yaml(both), {"n": 64}))
+    assert [found[f"32 f_sync_barrier_{kind}"] for kind in ("local", "sub_group")] == [1, 1]
+
+
 def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
     data = "a: float32[n, n]; sums: float32[n]"
     kernel = written("{[i, k]: 0 <= i, k < n}", "sums[i] = sum(k, a[i, k])", data, "i/64: g.0, l.0")
@@ -210,8 +237,8 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
 
 
 @pytest.mark.parametrize(("found", "instead", "message"), [
-    ("schema: perflex-scop/1\n", "", "there is no field 'schema'"),
-    ("scop/1", "scop/9", "version '9' of perflex-scop is not version 1"),
+    ("schema: perflex-scop/2\n", "", "there is no field 'schema'"),
+    ("scop/2", "scop/1", "version '1' of perflex-scop is not version 2"),
     ("launches:", "launched:", "field launched: there is no such field"),
     (TRANSPOSE[TRANSPOSE.index("barriers") :], "barriers: 3\n", "field barriers: a list must stand here, not 3"),
     ('"floor(n/16)"', '"n +"', "field launches[0].groups[0]: it is not isl notation"),
