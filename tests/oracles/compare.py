@@ -1,7 +1,4 @@
-"""Symbolic counts of a kernel against brute-force enumeration: one comparison for several tests.
-
-Branches count where their conditions hold.
-"""
+"""Symbolic counts of a kernel against brute-force enumeration: one comparison for several tests."""
 
 import re
 from collections import Counter, defaultdict
@@ -13,41 +10,29 @@ from perflex.features import Target, counts_of, extract_scop, parse_feature
 from perflex.features.families.memory_accesses import touched
 
 SUB_GROUP = 8
+ON = Target(SUB_GROUP)
 FEATURE_NAMES = {"fabs": "abs", "fmax": "max"}
-
-
-def operations(counted):
-    """Floating-point operations by kind; the type of a constant argument is loopy's affair."""
-    found = Counter()
-    for (dtype, name), number in counted.items():
-        if dtype.startswith("float"):
-            # loopy numbers the versions of a function: max, max_0.
-            kind = re.sub(r"_\d+$", "", name)
-            found[FEATURE_NAMES.get(kind, kind)] += number
-    return {kind: number for kind, number in found.items() if number}
-
-
-def symbolic(prefix, scop, sizes):
-    """The same by symbolic counts, of features with a prefix."""
-    kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
-    found = {
-        kind: sum(
-            parse_feature(f"{prefix}_{dtype}_{kind}").value(scop, sizes, Target(SUB_GROUP))
-            for dtype in ("float32", "float64")
-        )
-        for kind in kinds
-    }
-    return {kind: number for kind, number in found.items() if number}
 
 
 def check_counts(drawn):
     """Assert that operations, accesses, footprints and strides are what enumeration finds."""
     counted = brute.count(drawn.kernel, drawn.sizes, SUB_GROUP)
-    scop = extract_scop(drawn.kernel)
-    assert symbolic("f_op", scop, drawn.sizes) == operations(counted.operations_per_sub_group), drawn
-    check_accesses(counted, scop, drawn.sizes)
+    scop, sizes = extract_scop(drawn.kernel), drawn.sizes
+    expected = Counter()
+    for (dtype, name), number in counted.operations_per_sub_group.items():
+        if dtype.startswith("float"):
+            # loopy numbers the versions of a function: max, max_0. The type of a constant argument is its affair.
+            kind = re.sub(r"_\d+$", "", name)
+            expected[FEATURE_NAMES.get(kind, kind)] += number
+    kinds = {op.kind for s in scop.statements for op in s.operations if op.dtype.startswith("float")} - {"cmp"}
+    found = Counter()
+    for kind in kinds:
+        for dtype in ("float32", "float64"):
+            found[kind] += parse_feature(f"f_op_{dtype}_{kind}").value(scop, sizes, ON)
+    assert +found == +expected, drawn
+    check_accesses(counted, scop, sizes)
     check_footprints(scop, counted, drawn)
-    assert parse_feature("f_thread_groups").value(scop, drawn.sizes, Target(SUB_GROUP)) == counted.groups
+    assert parse_feature("f_thread_groups").value(scop, sizes, ON) == counted.groups
 
 
 def check_accesses(counted, scop, sizes):
@@ -63,45 +48,31 @@ def check_accesses(counted, scop, sizes):
     assert truth.keys() == found.keys()
     for key, accesses in truth.items():
         expected = sorted((a.per_work_item, a.per_sub_group, len(a.elements)) for a in accesses)
-        actual = sorted(
-            (
-                int(item.work_item_count.evaluate(sizes)),
-                int(counts.instances(item.statement, SUB_GROUP).evaluate(sizes)),
-                int(item.footprint.evaluate(sizes)),
-            )
-            for item in found[key]
-        )
-        assert actual == expected, key
+        actual = [
+            (item.work_item_count, counts.instances(item.statement, SUB_GROUP), item.footprint) for item in found[key]
+        ]
+        assert sorted(tuple(int(one.evaluate(sizes)) for one in row) for row in actual) == expected, key
         if len(accesses) == 1:
             check_strides(found[key][0], accesses[0], sizes)
 
 
 def check_footprints(scop, counted, drawn):
     """Distinct elements and accesses of every array and tag, by direction, are those that enumeration finds."""
-    accesses = counted.select(space="global")
-    for direction in (None, "load", "store"):
-        selected = [a for a in accesses if direction in {None, a.direction}]
-        groups = defaultdict(list)
-        for access in selected:
-            for name in (f"array:{access.array}", *(f"tag:{tag}" for tag in access.tags)):
-                groups[name].append(access)
-        groups["global"] = selected
-        for name, members in groups.items():
-            feature = parse_feature(f"f_mem_footprint_{name}{f'_{direction}' if direction else ''}")
-            found = touched(scop, drawn.sizes, feature.what)
-            elements = {(a.array, int(element)) for a in members for element in a.elements}
-            itemsizes = {a.array: np.dtype(a.dtype).itemsize for a in members}
-            expected = {
-                "elements": len(elements),
-                "bytes": sum(itemsizes[array] for array, _ in elements),
-                "accesses": sum(a.per_work_item for a in members),
-            }
-            actual = {what: int(getattr(found, what).evaluate(drawn.sizes)) for what in expected}
-            assert actual == expected, (name, direction, drawn)
-            assert feature.value(scop, drawn.sizes, Target(SUB_GROUP)) == expected["elements"]
-            if elements:
-                ratio = expected["accesses"] / expected["elements"]
-                assert found.afr(drawn.sizes) == ratio, (name, direction, drawn)
+    groups = defaultdict(list, {"global": [], "global_load": [], "global_store": []})
+    for access in counted.select(space="global"):
+        for name in ("global", f"array:{access.array}", *(f"tag:{tag}" for tag in access.tags)):
+            for direction in ("", f"_{access.direction}"):
+                groups[f"{name}{direction}"].append(access)
+    for name, members in groups.items():
+        feature = parse_feature(f"f_mem_footprint_{name}")
+        found = touched(scop, drawn.sizes, feature.what)
+        elements = {(a.array, int(element)): np.dtype(a.dtype).itemsize for a in members for element in a.elements}
+        expected = (len(elements), sum(elements.values()), sum(a.per_work_item for a in members))
+        actual = tuple(int(one.evaluate(drawn.sizes)) for one in (found.elements, found.bytes, found.accesses))
+        assert actual == expected, (name, drawn)
+        assert feature.value(scop, drawn.sizes, ON) == expected[0]
+        if elements:
+            assert found.afr(drawn.sizes) == expected[2] / expected[0], (name, drawn)
 
 
 def check_strides(item, access, sizes):

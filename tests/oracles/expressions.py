@@ -22,12 +22,13 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from loopy.symbolic import TypeCast
 from pymbolic import primitives as p
 from pymbolic.mapper import UnsupportedExpressionError
 from pymbolic.mapper.evaluator import EvaluationMapper, UnknownVariableError
 
-Guards = tuple[tuple[Any, bool], ...]
 _AGAIN = object()  # the second factor of a square: a factor that costs no evaluation
+_KINDS = {p.Quotient: "div", p.FloorDiv: "floordiv", p.Remainder: "mod", p.Power: "pow", p.Min: "min", p.Max: "max"}
 
 
 class NotEnumerableError(Exception):
@@ -35,147 +36,89 @@ class NotEnumerableError(Exception):
 
 
 @dataclass
-class Contents:
-    """What evaluating an expression once does."""
-
-    operations: Counter[tuple[Guards, str, str]] = field(default_factory=Counter)
-    accesses: list[tuple[Guards, Any]] = field(default_factory=list)
-
-
-@dataclass
 class ExpressionReader:
-    """Collects operations ``(guards, dtype, name)`` and accessed variables or subscripts.
+    """Collects operations ``(guards, dtype, name)``, and accesses: guards, with variables or subscripts.
 
-    Loop variables and sizes have no type; arrays and stored scalars are memory.
+    Guards are conditions, each with whether it holds. Loop variables and sizes have no type; arrays and stored scalars
+    are memory.
     """
 
     dtype_of: Callable[[str], np.dtype[Any] | None]
     is_memory: Callable[[str], bool]
     as_executed: bool = False
-    contents: Contents = field(default_factory=Contents)
+    operations: Counter = field(default_factory=Counter)
+    accesses: list = field(default_factory=list)
 
     def read(self, expr, guards=()):
+        parts = _parts(expr)
         if isinstance(expr, p.Sum):
-            self._sum(expr, guards)
-        elif isinstance(expr, p.Product):
-            self._product(expr, guards)
-        elif isinstance(expr, p.Subscript):
+            parts = self._sum(expr, guards)
+        elif isinstance(expr, p.Product) or _is_square(expr):
+            parts = self._factors(expr)
+            self._count(expr, "mul", len(parts) - 1, guards)
+        elif isinstance(expr, p.Subscript) or (isinstance(expr, p.Variable) and self.is_memory(expr.name)):
             self.access(expr, guards)
-        elif isinstance(expr, p.Variable):
-            if self.is_memory(expr.name):
-                self.access(expr, guards)
-        elif isinstance(expr, p.Power):
-            self._power(expr, guards)
-        elif isinstance(expr, p.Call):
-            self._count(expr, _function_name(expr), 1, guards)
-            self._all(expr.parameters, guards)
-        elif isinstance(expr, p.Min | p.Max):
-            self._count(expr, "min" if isinstance(expr, p.Min) else "max", len(expr.children) - 1, guards)
-            self._all(expr.children, guards)
         elif isinstance(expr, p.If):
-            self.read(expr.condition, guards)
-            self.read(expr.then, self._where(guards, expr.condition, holds=True))
-            self.read(expr.else_, self._where(guards, expr.condition, holds=False))
+            parts = (expr.condition,)
+            for branch, holds in ((expr.then, True), (expr.else_, False)):
+                self.read(branch, self._where(guards, expr.condition, holds))
         else:
-            self._others(expr, guards)
-
-    def _others(self, expr, guards):
-        if isinstance(expr, p.Quotient):
-            self._count(expr, "div", 1, guards)
-            self._all((expr.numerator, expr.denominator), guards)
-        elif isinstance(expr, p.FloorDiv | p.Remainder):
-            self._count(expr, "floordiv" if isinstance(expr, p.FloorDiv) else "mod", 1, guards)
-            self._all((expr.numerator, expr.denominator), guards)
-        elif isinstance(expr, p.Comparison):
-            self._all((expr.left, expr.right), guards)
-        elif isinstance(expr, p.LogicalAnd | p.LogicalOr):
-            for child in expr.children:
-                self.read(child, guards)
-                # What follows is evaluated only if this leaves the result open.
-                guards = self._where(guards, child, holds=isinstance(expr, p.LogicalAnd))
-        elif isinstance(expr, p.LogicalNot) or type(expr).__name__ == "TypeCast":
-            self.read(expr.child, guards)
-        elif not (_is_number(expr) or expr is _AGAIN):
-            msg = f"{type(expr).__name__} in {expr}"
-            raise NotEnumerableError(msg)
-
-    def _where(self, guards, condition, *, holds):
-        """Add a condition to some; one that depends on data is not known to hold or not."""
-        inner = ExpressionReader(self.dtype_of, self.is_memory)
-        inner.read(condition)
-        return (*guards, (condition, holds)) if not inner.contents.accesses else guards
-
-    def _all(self, parts, guards):
+            self._count(expr, *_operation(expr), guards)
         for part in parts:
             self.read(part, guards)
+            if isinstance(expr, p.LogicalAnd | p.LogicalOr):
+                # What follows is evaluated only if this leaves the result open.
+                guards = self._where(guards, part, isinstance(expr, p.LogicalAnd))
 
-    def access(self, expr, guards):
-        if isinstance(expr, p.Subscript):
-            inner = ExpressionReader(self.dtype_of, self.is_memory)
-            inner._all(expr.index_tuple, ())
-            if inner.contents.accesses:
-                msg = f"indirect access {expr}"
-                raise NotEnumerableError(msg)
-        self.contents.accesses.append((guards, expr))
+    def access(self, expr, guards=()):
+        if isinstance(expr, p.Subscript) and any(map(self._loads, expr.index_tuple)):
+            msg = f"indirect access {expr}"
+            raise NotEnumerableError(msg)
+        self.accesses.append((guards, expr))
+
+    def _loads(self, expr):
+        inner = ExpressionReader(self.dtype_of, self.is_memory)
+        inner.read(expr)
+        return bool(inner.accesses)
+
+    def _where(self, guards, condition, holds):
+        """Add a condition to some; one that depends on data is not known to hold or not."""
+        return guards if self._loads(condition) else (*guards, (condition, holds))
 
     def _count(self, expr, name, count, guards):
         if count:
-            self.contents.operations[guards, self.dtype(expr), name] += count
-
-    def _power(self, expr, guards):
-        if _is_square(expr):
-            self._product(expr, guards)
-        elif _is_number(expr.exponent) and expr.exponent in {0, 1}:
-            self._all((expr.base,) if expr.exponent else (), guards)
-        else:
-            self._count(expr, "pow", 1, guards)
-            self._all((expr.base, expr.exponent), guards)
-
-    def _product(self, expr, guards):
-        factors = self._factors(expr)
-        self._count(expr, "mul", len(factors) - 1, guards)
-        self._all(factors, guards)
+            self.operations[guards, self._dtype(expr), name] += count
 
     def _sum(self, expr, guards):
+        """Count a sum and the products in it; return the factors."""
         terms = [self._factors(term) for term in _flattened(expr, p.Sum)]
-        counts = Counter(mul=sum(len(factors) - 1 for factors in terms))
-        left_is_product = len(terms[0]) > 1
-        for factors in terms[1:]:
-            if len(factors) > 1 or left_is_product:
-                counts["madd"] += 1
-                counts["mul"] -= 1
-            else:
-                counts["add"] += 1
-            left_is_product = False
-        for name, count in counts.items():
-            self._count(expr, name, count, guards)
-        for factors in terms:
-            self._all(factors, guards)
+        products = [len(factors) > 1 for factors in terms]
+        fused = sum(products[1:]) + (products[:2] == [True, False])
+        self._count(expr, "madd", fused, guards)
+        self._count(expr, "mul", sum(len(factors) - 1 for factors in terms) - fused, guards)
+        self._count(expr, "add", len(terms) - 1 - fused, guards)
+        return [factor for factors in terms for factor in factors]
 
     def _factors(self, expr):
         """Return the factors that count, one for anything that is not a product of several."""
         factors = []
         for factor in _flattened(expr, p.Product):
-            if _is_square(factor):
-                factors += [factor.base, factor.base if self.as_executed else _AGAIN]
-            else:
-                factors.append(factor)
+            again = (factor.base if self.as_executed else _AGAIN) if _is_square(factor) else None
+            factors += [factor] if again is None else [factor.base, again]
         if not self.as_executed:
             factors = [f for f in factors if not (_is_number(f) and abs(f) == 1)] or [1]
         while len(factors) > 1 and _is_number(factors[0]) and _is_number(factors[1]):
             factors = [factors[0] * factors[1], *factors[2:]]
         return factors
 
-    def dtype(self, expr):
+    def _dtype(self, expr):
         """Return the widest type among the values an expression reads.
 
         loopy widens ``fmax(a, 3)`` of a float32 to float64 because of the literal; this does not.
         """
         found = [d for d in map(self.dtype_of, sorted(_names(expr))) if d is not None]
         floating = [d for d in found if d.kind in "fc"]
-        if not found:
-            return "int32"
-        return str(np.result_type(*(floating or found)))
+        return str(np.result_type(*(floating or found))) if found else "int32"
 
 
 def _is_number(expr):
@@ -192,61 +135,65 @@ def _flattened(expr, kind):
     return [part for child in expr.children for part in _flattened(child, kind)]
 
 
-def _function_name(expr):
-    function = expr.function
-    return str(getattr(function, "name", function))
+def _operation(expr):
+    """Return what computes an expression from its parts, and how often."""
+    if isinstance(expr, p.Call):
+        return str(getattr(expr.function, "name", expr.function)), 1
+    if not (isinstance(expr, p.Variable | p.Power) or _parts(expr) or p.is_constant(expr) or expr is _AGAIN):
+        msg = f"{type(expr).__name__} in {expr}"
+        raise NotEnumerableError(msg)
+    kind = _KINDS.get(type(expr), "")
+    return kind, max(0, len(_parts(expr)) - 1) if kind else 0
+
+
+def _parts(expr):
+    """Return the expressions from which one is computed, whatever decides among them."""
+    match expr:
+        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
+            return expr.children
+        case p.Call():
+            return expr.parameters
+        case p.Power(base, exponent) if _is_number(exponent) and exponent in {0, 1}:
+            return (base,) * bool(exponent)
+        case (
+            p.If(_, one, other) | p.Comparison(one, _, other) | p.Power(one, other)
+            | p.Quotient(one, other) | p.FloorDiv(one, other) | p.Remainder(one, other)
+        ):  # fmt: skip
+            return (one, other)
+        case p.LogicalNot(child) | TypeCast(child=child):
+            return (child,)
+        case _:
+            return ()
 
 
 def _names(expr):
     """Names of the values an expression is computed from, those in subscripts excluded."""
-    if isinstance(expr, p.Subscript):
-        return {expr.aggregate.name}
-    if isinstance(expr, p.Variable):
-        return {expr.name}
-    if isinstance(expr, p.Call):
-        parts = expr.parameters
-    elif isinstance(expr, p.If):
-        parts = (expr.then, expr.else_)
-    elif isinstance(expr, p.Quotient | p.FloorDiv | p.Remainder):
-        parts = (expr.numerator, expr.denominator)
-    elif isinstance(expr, p.Power):
-        parts = (expr.base, expr.exponent)
-    else:
-        child = getattr(expr, "child", None)
-        parts = getattr(expr, "children", () if child is None else (child,))
-    return set().union(*map(_names, parts))
+    if isinstance(expr, p.Subscript | p.Variable):
+        return {getattr(expr, "aggregate", expr).name}
+    return set().union(*map(_names, _parts(expr)))
+
+
+def _folded(function):
+    return lambda mapper, expr: reduce(function, map(mapper.rec, expr.children))
 
 
 class _AtAllPoints(EvaluationMapper):
     """Evaluates at many points at once what Python's own logic decides at one."""
 
-    def _folded(self, function, expr):
-        return reduce(function, map(self.rec, expr.children))
-
-    def map_logical_and(self, expr):
-        return self._folded(np.logical_and, expr)
-
-    def map_logical_or(self, expr):
-        return self._folded(np.logical_or, expr)
+    map_logical_and, map_logical_or = _folded(np.logical_and), _folded(np.logical_or)
+    map_min, map_max = _folded(np.minimum), _folded(np.maximum)
 
     def map_logical_not(self, expr):
         return np.logical_not(self.rec(expr.child))
-
-    def map_min(self, expr):
-        return self._folded(np.minimum, expr)
-
-    def map_max(self, expr):
-        return self._folded(np.maximum, expr)
 
     def map_if(self, expr):
         return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
 
 
 def evaluate_at(expr, values):
-    """Evaluate an integer or logical expression, one result per point."""
-    length = len(next(iter(values.values()))) if values else 1
+    """Evaluate an integer or logical expression at values of its variables, some of them by point."""
     try:
-        return np.broadcast_to(_AtAllPoints(values)(expr), length)
+        return _AtAllPoints(values)(expr)
     except (UnknownVariableError, UnsupportedExpressionError) as error:
         msg = f"cannot evaluate {expr}: {error}"
         raise NotEnumerableError(msg) from None

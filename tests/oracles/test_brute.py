@@ -15,6 +15,7 @@ from .points import integer_points
 from .random_kernels import make_random_kernel
 
 FLOATS = ("float32", "float64")
+MOVES = [(space, direction) for space in ("global", "local") for direction in ("load", "store")]
 # n*(n+1)/2 multiply-adds, one work-item per row.
 TRIANGLE = written(
     "{[i, j]: 0 <= j <= i < n}", "y[i] = sum(j, a[i, j]*x[j])", "x, y: float32[n]; a: float32[n, n]", "i/8: g.0, l.0"
@@ -66,10 +67,10 @@ def test_matmul_without_prefetch():
     (a,) = counts.select(array="a")
     (b,) = counts.select(array="b")
     (c,) = counts.select(array="c")
-    assert (a.direction, a.per_work_item, a.per_sub_group, a.uniform) == ("load", n**3, n**3 // 32, True)
+    assert (a.direction, a.per_work_item, a.per_sub_group) == ("load", n**3, n**3 // 32)
     assert (a.local_strides, a.group_strides) == ({0: 0, 1: n}, {0: 0, 1: 16 * n})
     assert (b.local_strides, b.group_strides) == ({0: 1, 1: 0}, {0: 16, 1: 0})
-    assert (b.uniform, len(b.elements), counts.footprint("b")) == (False, n**2, n**2)
+    assert (len(b.elements), counts.footprint("b")) == (n**2, n**2)
     assert (c.direction, c.per_work_item, c.local_strides) == ("store", n**2, {0: 1, 1: n})
     assert a.tags == {"aLD"}
 
@@ -93,21 +94,14 @@ def summary_of_counts(counts):
     names = ("madd", "add", "mul", "div", "exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")
     floats = {name: sum(counts.operations(name, dtype) for dtype in FLOATS) for name in names}
     floats["fmax"] += sum(counts.operations("max", dtype) for dtype in FLOATS)
-    moved = {
-        f"{space} {direction}": counts.accessed(space, direction)
-        for space in ("global", "local")
-        for direction in ("load", "store")
-    }
+    moved = {way: sum(a.per_work_item for a in counts.select(space=way[0], direction=way[1])) for way in MOVES}
     return floats | moved | {"barriers": counts.barriers}
 
 
 def summary_of_executed(executed):
     called = {name: executed.called(name) for name in ("exp", "sqrt", "fabs", "sin", "cos", "log", "fmax")}
-    plain = {
-        "madd": executed.madds(), "add": executed.adds, "mul": executed.muls, "div": executed.divs,
-    }  # fmt: skip
-    moved = {f"{space} load": executed.load(space).count for space in ("global", "local")}
-    moved |= {f"{space} store": executed.store(space).count for space in ("global", "local")}
+    plain = {"madd": executed.madds(), "add": executed.adds, "mul": executed.muls, "div": executed.divs}
+    moved = {(s, d): (executed.load(s) if d == "load" else executed.store(s)).count for s, d in MOVES}
     return called | plain | moved | {"barriers": executed.barriers}
 
 
