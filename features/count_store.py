@@ -1,7 +1,6 @@
 """Scops and counts in the store: by the kernel they were made from, and by what the Scop says.
 
-Every row belongs to one state of this package's sources and of the packages that count with it: whoever edits them
-reads nothing that was counted before.
+Every row belongs to one state of this package's sources and of the packages that count with it.
 """
 
 from __future__ import annotations
@@ -14,23 +13,22 @@ from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 import numpy as np
 
 import perflex.isl
+from perflex.features.scop.scop import Scop
 from perflex.features.scop.scop_file import content_hash, scop_from_text, scop_to_text
 from perflex.isl import align_parameters, isl
 from perflex.store.records import insert
 from perflex.store.store import current_store
 from perflex.version import __version__
 
-if TYPE_CHECKING:
-    import sqlite3
-
-    from perflex.features.scop.scop import Scop
-
 _Writer = Callable[[Any], str]
+# Counts of so many states of the package stay in the store.
+_KEPT_VERSIONS = 8
 
 
 def kernel_key(kernel: Any, options: str = "") -> str:
@@ -46,32 +44,40 @@ def kernel_key(kernel: Any, options: str = "") -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class _Writers(dict[type, _Writer]):
+    """How objects of each class are written: equal values as equal texts, and no others."""
+
+    def __missing__(self, kind: type) -> _Writer:
+        if is_dataclass(kind):
+            self[kind] = _fields_writer(kind, frozenset(field.name for field in fields(kind)))
+        else:
+            by_base = _writers_by_base()
+            self[kind] = next((by_base[base] for base in kind.__mro__ if base in by_base), by_base[object])
+        return self[kind]
+
+
 def _text(value: Any) -> str:
-    """Return a text that is equal for equal values and for no others."""
     return _WRITERS[type(value)](value)
 
 
 def _sequence_text(value: Any) -> str:
-    return f"({','.join([_WRITERS[type(item)](item) for item in value])})" if value else "()"
+    return f"({','.join([_WRITERS[type(item)](item) for item in value])})"
 
 
-class _Writers(dict[type, _Writer]):
-    """How objects of each class are written."""
+def _mapping_text(value: Any) -> str:
+    return f"{{:{','.join(sorted([f'{_text(key)}:{_text(item)}' for key, item in value.items()]))}}}"
 
-    def __missing__(self, kind: type) -> _Writer:
-        by_base = _writers_by_base()
-        if is_dataclass(kind):
-            writer = _fields_writer(kind, frozenset(field.name for field in fields(kind)))
-        else:
-            writer = next((by_base[base] for base in kind.__mro__ if base in by_base), _text_by_loopy)
-        self[kind] = writer
-        return writer
+
+_WRITERS = _Writers(dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr))
+_WRITERS.update(dict.fromkeys((tuple, list), _sequence_text))
+# Sets come in another order in each process.
+_WRITERS.update(dict.fromkeys((set, frozenset), lambda value: f"{{{','.join(sorted(map(_text, value)))}}}"))
 
 
 @lru_cache(maxsize=1)
 def _writers_by_base() -> dict[Any, _Writer]:
     from loopy.target import TargetBase
-    from loopy.tools import Optional
+    from loopy.tools import LoopyKeyBuilder, Optional
     from loopy.types import NumpyType
     from pytools import RecordWithoutPickling
 
@@ -88,16 +94,14 @@ def _writers_by_base() -> dict[Any, _Writer]:
         isl.BasicSet: _points_text,
         isl.Set: _points_text,
         Optional: lambda value: f"<some {_text(value.value)}>" if value.has_value else "<none>",
-        RecordWithoutPickling: _record_text,
+        # Records of one class may differ in their fields, and a class lists those of all of them.
+        RecordWithoutPickling: lambda value: _fields_writer(type(value), frozenset(vars(value).keys() & value.fields))(
+            value
+        ),
         TargetBase: _attributes_text,
         NumpyType: _attributes_text,
+        object: lambda value: f"<{type(value).__qualname__} {LoopyKeyBuilder()(value)}>",
     }
-
-
-def _record_text(value: Any) -> str:
-    kind: Any = type(value)
-    # Records of one class may differ in their fields, and a class lists those of all of them.
-    return _fields_writer(kind, frozenset(value.__dict__.keys() & value.fields))(value)
 
 
 @lru_cache(maxsize=1024)
@@ -107,12 +111,6 @@ def _fields_writer(kind: Any, there: frozenset[str]) -> _Writer:
     # Of one name, attrgetter returns no tuple.
     values = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
     return lambda value: f"{opening}{','.join([_WRITERS[type(item)](item) for item in values(value)])}>"
-
-
-def _mapping_text(value: Any) -> str:
-    if not value:
-        return "{:}"
-    return f"{{:{','.join(sorted([f'{_text(key)}:{_text(item)}' for key, item in value.items()]))}}}"
 
 
 def _points_text(value: Any) -> str:
@@ -131,23 +129,6 @@ def _attributes_text(value: Any) -> str:
     return f"<{type(value).__qualname__} {_mapping_text({k: v for k, v in vars(value).items() if k[:1] != '_'})}>"
 
 
-def _text_by_loopy(value: Any) -> str:
-    from loopy.tools import LoopyKeyBuilder
-
-    return f"<{type(value).__qualname__} {LoopyKeyBuilder()(value)}>"
-
-
-_WRITERS = _Writers()
-_WRITERS.update(dict.fromkeys((str, int, float, bool, complex, bytes, type(None)), repr))
-_WRITERS.update(dict.fromkeys((tuple, list), _sequence_text))
-# Sets come in another order in each process.
-_WRITERS.update(dict.fromkeys((set, frozenset), lambda value: f"{{{','.join(sorted(map(_text, value)))}}}"))
-
-
-# Counts of so many states of the package stay in the store.
-_KEPT_VERSIONS = 8
-
-
 @lru_cache(maxsize=1)
 def counting_version() -> str:
     """Return a digest of everything but the kernel that counts depend on: sources and versions."""
@@ -164,46 +145,31 @@ def counting_version() -> str:
     return digest.hexdigest()
 
 
-def scop_key(kernel: Any, options: str = "") -> str | None:
-    """Return the key under which the store has the Scop of a loopy kernel counted so; None where it can have none."""
-    from loopy import TranslationUnit
-
-    # Of anything else, extraction says what is wrong.
-    if current_store() is None or not isinstance(kernel, TranslationUnit):
-        return None
+def stored_scop(kernel: Any, options: str, describe: Callable[[], Scop]) -> Scop:
+    """Return the Scop of a loopy kernel that is counted so: from the store, or described and put into it."""
+    if (store := current_store()) is None:
+        return describe()
     try:
-        return kernel_key(kernel, f"{counting_version()} {options}")
+        key = kernel_key(kernel, f"{counting_version()} {options}")
     except (TypeError, AttributeError):  # something in it has no persistent hash: not a kernel to find again
-        return None
-
-
-def kept_scop(key: str) -> Scop | None:
-    """Return the Scop that the store has under a key (`scop_key`), if any."""
-    store = current_store()
-    if store is None:
-        return None
+        return describe()
     for _, digest, _, _ in store.read_counts("kernels", "WHERE key = ?", (key,)):
         for _, text, _ in store.read_counts("scops", "WHERE digest = ?", (digest,)):
             return scop_from_text(str(text))
-    return None
-
-
-def keep_scop(key: str, scop: Scop) -> None:
-    """Put a Scop into the store under a key (`scop_key`)."""
+    scop = describe()
     digest = content_hash(scop)
     _write({"scops": (digest, scop_to_text(scop)), "kernels": (key, digest, counting_version())})
+    return scop
 
 
 def kept_counts(scop: Scop) -> dict[str, Any]:
     """Return the records of all that was counted of a Scop before, by name."""
-    store = current_store()
-    if store is None:
-        return {}
     records: dict[str, Any] = {}
-    # Every run adds a portion with what it counted anew.
-    where = "WHERE scop = ? AND version = ? ORDER BY rowid"
-    for _, _, text, _ in store.read_counts("counts", where, (content_hash(scop), counting_version())):
-        records.update(json.loads(text))
+    if (store := current_store()) is not None:
+        # Every run adds a portion with what it counted anew.
+        where = "WHERE scop = ? AND version = ? ORDER BY rowid"
+        for _, _, text, _ in store.read_counts("counts", where, (content_hash(scop), counting_version())):
+            records.update(json.loads(text))
     return records
 
 
@@ -214,19 +180,18 @@ def keep_counts(scop: Scop, records: dict[str, Any]) -> None:
 
 def _write(rows: dict[str, tuple[str, ...]]) -> None:
     """Add a row to each of some tables."""
-    store = current_store()
-    if store is None:
+    if (store := current_store()) is None:
         return
     version, first = counting_version(), store.first_time("counts")
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: Connection) -> None:
         if first:
             # A process says that its version is in use before it writes, lest others delete its rows.
             newest = "SELECT version FROM versions ORDER BY used DESC LIMIT ?"
             connection.execute("INSERT OR REPLACE INTO versions VALUES (?, julianday('now'))", (version,))
             connection.execute(f"DELETE FROM versions WHERE version NOT IN ({newest})", (_KEPT_VERSIONS,))  # noqa: S608
-            connection.execute("DELETE FROM kernels WHERE version NOT IN (SELECT version FROM versions)")
-            connection.execute("DELETE FROM counts WHERE version NOT IN (SELECT version FROM versions)")
+            for table in ("kernels", "counts"):
+                connection.execute(f"DELETE FROM {table} WHERE version NOT IN (SELECT version FROM versions)")  # noqa: S608
             # After the kernels: a description stays as long as one kernel refers to it.
             connection.execute("DELETE FROM scops WHERE digest NOT IN (SELECT scop FROM kernels)")
         for table, row in rows.items():

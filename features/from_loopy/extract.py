@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any
 from weakref import finalize
 
 from perflex.features.annotation import AnnotatedKernel, CountingOptions
-from perflex.features.count_store import keep_scop, kept_scop, scop_key
+from perflex.features.count_store import stored_scop
 from perflex.features.scop.scop import Scop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # By identity, as long as the kernel lives: comparing kernels by value is slow.
 _scops: dict[tuple[int, CountingOptions], Scop] = {}
-_DEFAULT_OPTIONS = CountingOptions()
-
-
-@runtime_checkable
-class Described(Protocol):
-    """A kernel that describes itself, such as one in OpenCL C."""
-
-    def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
-        """Return its description, which may hold for some sizes only."""
-        ...
 
 
 def extract_scop(kernel: Any, sizes: Mapping[str, Any] | None = None) -> Scop:
@@ -51,28 +39,23 @@ def extract_scop(kernel: Any, sizes: Mapping[str, Any] | None = None) -> Scop:
     kernel = getattr(kernel, "kernel", kernel)  # of a measurement kernel
     if isinstance(kernel, Scop):
         return kernel
-    if isinstance(kernel, Described):
-        return kernel.scop(sizes)
-    options = _DEFAULT_OPTIONS
+    if hasattr(kernel, "scop"):  # one that describes itself, such as one in OpenCL C, perhaps for these sizes only
+        described: Scop = kernel.scop(sizes)
+        return described
+    options = CountingOptions()
     if isinstance(kernel, AnnotatedKernel):
         kernel, options = kernel.translation_unit, kernel.options
-    key = id(kernel), options
-    if key not in _scops:
-        _scops[key] = _from_store_or_extracted(kernel, options)
-        # A later kernel may get the same id: the entry goes with this one.
-        finalize(kernel, _scops.pop, key, None)
-    return _scops[key]
 
-
-def _from_store_or_extracted(kernel: Any, options: CountingOptions) -> Scop:
-    # The options' repr is the same in every process; their hash is not, since Python salts the hashes of strings.
-    key = scop_key(kernel, repr(options))
-    scop = None if key is None else kept_scop(key)
-    if scop is None:
+    def describe() -> Scop:
         # It imports loopy, which kernels of other kinds do without.
         from perflex.features.from_loopy import extraction
 
-        scop = extraction.described(kernel, options)
-        if key is not None:
-            keep_scop(key, scop)
-    return scop
+        return extraction.described(kernel, options)
+
+    key = id(kernel), options
+    if key not in _scops:
+        # The options' repr is the same in every process; their hash is not, since Python salts the hashes of strings.
+        _scops[key] = stored_scop(kernel, repr(options), describe)
+        # A later kernel may get the same id: the entry goes with this one.
+        finalize(kernel, _scops.pop, key, None)
+    return _scops[key]

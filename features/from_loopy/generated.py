@@ -2,15 +2,15 @@
 
 loopy infers one type for an expression and writes code that may have another: a number takes the type of what it is
 assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``), and casts stand only
-where inferred types differ. Both is asked of loopy's own code generation here; what follows from it is C's business.
+where inferred types differ. Its own code generation is asked for both.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from loopy.diagnostic import LoopyError
@@ -27,20 +27,15 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.scop.words import DTYPES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 _FLOATS = {"h": np.float16, "f": np.float32, "d": np.float64}
 # Whether a type is unsigned, and holds more than int -> the type of its literals, of which int and long have none.
 _LITERALS = {(False, False): int, (True, False): np.uint32, (False, True): np.int64, (True, True): np.uint64}
 
 
 class _ByIdentity:
-    """Remembers by the identity of expressions: ``x*2`` and ``x*np.float32(2)`` are equal, their types may differ."""
-
+    # ``x*2`` and ``x*np.float32(2)`` are equal, but may differ in type.
     def get_cache_key(self, expr: Any, *args: Any, **kwargs: Any) -> tuple[object, ...]:
-        """Return the key of an expression, which is kept, so that no other gets its identity."""
-        self.__dict__.setdefault("_kept", {})[id(expr)] = expr
+        self.__dict__.setdefault("_kept", {})[id(expr)] = expr  # so that no other gets its identity
         return id(expr), args, tuple(kwargs.items())
 
 
@@ -48,7 +43,7 @@ class _Inferred(_ByIdentity, TypeReader):  # type: ignore[misc]  # loopy has no 
     pass
 
 
-class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[misc]
+class _AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[misc]
     """Rewrite expressions as loopy generates code of them: numbers have types, and each cast stands there.
 
     Names, subscripts and calls stay loopy's. The second argument of each method is loopy's type context: ``"i"``,
@@ -64,18 +59,16 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         )  # fmt: skip
         super().__init__(state, type_inf_mapper=_Inferred(kernel, callables))
 
-    def context_of(self, dtype: Any) -> str | None:
-        """Return the context in which numbers are written for a value of a loopy type; None where that is not known."""
+    def _context_of(self, dtype: Any) -> str | None:
         if isinstance(dtype, NumpyType) and dtype.numpy_dtype == np.float16:
             return "h"
         context: str | None = None if dtype is None else dtype_to_type_context(self.kernel.target, dtype)
         return context
 
     def assigned(self, insn: Any) -> Any:
-        """Return the expression of an assignment or call instruction as it is generated."""
         targets = [self.kernel.get_var_descriptor(name).dtype for name in insn.assignee_var_names()]
         if len(targets) == 1 and not isinstance(insn, CallInstruction):
-            return self.rec(insn.expression, self.context_of(targets[0]), self.infer_type(insn.assignee))
+            return self.rec(insn.expression, self._context_of(targets[0]), self.infer_type(insn.assignee))
         function = self.codegen_state.callables_table[insn.expression.function.name]
         # A tuple is assigned part by part; the parameters of other functions have the types that these declare.
         return self._call(insn.expression, function, targets if function.name == "make_tuple" else None)
@@ -83,23 +76,20 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
     def _call(self, call: Any, function: Any, needed: list[Any] | None = None) -> Any:
         types = needed or [function.arg_id_to_dtype[position] for position in range(len(call.parameters))]
         written = zip(call.parameters, types, strict=True)
-        return type(call)(call.function, tuple(self.rec(one, self.context_of(dtype), dtype) for one, dtype in written))
+        return type(call)(call.function, tuple(self.rec(one, self._context_of(dtype), dtype) for one, dtype in written))
 
     def wrap_in_typecast(self, actual_type: Any, needed_type: Any, s: Any) -> Any:
-        """Return a cast where loopy writes one."""
         # loopy has no node for a cast to bool; of that nothing is counted.
         number = isinstance(needed_type, NumpyType) and issubclass(needed_type.numpy_dtype.type, np.number)
         return TypeCast(needed_type, s) if number and actual_type != needed_type else s
 
     def map_variable(self, expr: Any, _context: str | None) -> Any:
-        """Return the name as it is: neither names nor subscripts are rewritten."""
         return expr
 
     map_tagged_variable = map_subscript = map_linear_subscript = map_sub_array_ref = map_variable
     map_lookup = map_nan = map_group_hw_index = map_local_hw_index = map_variable
 
     def map_constant(self, expr: Any, type_context: str | None) -> Any:
-        """Return a number with the type of its literal in the code."""
         if isinstance(expr, (complex, np.complexfloating)):
             # loopy writes complex numbers without a type in single precision (COMPLEX_GUESS_LOGIC in its sources).
             return expr if isinstance(expr, np.generic) else np.complex64(expr)
@@ -115,7 +105,6 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         return super().map_constant(expr, type_context)
 
     def map_floor_div(self, expr: Any, _context: str | None) -> Any:
-        """Return an integer division; its operands are indices."""
         return type(expr)(self.rec(expr.numerator, "i"), self.rec(expr.denominator, "i"))
 
     map_remainder = map_floor_div
@@ -130,34 +119,28 @@ class AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[m
         )
 
     def map_sum(self, expr: Any, type_context: str | None) -> Any:
-        """Return a sum or product."""
         return type(expr)(self._operands(expr, expr.children, type_context))
 
     map_product = map_sum
 
     def map_quotient(self, expr: Any, type_context: str | None) -> Any:
-        """Return a division; that of integers is one of floating-point numbers where such a number is needed."""
         parts = expr.numerator, expr.denominator
         written = self._operands(expr, parts, type_context)
+        # That of integers is one of floating-point numbers where such a number is needed.
         if type_context in _FLOATS and not any(self.infer_type(part).numpy_dtype.kind in "fc" for part in parts):
             written = tuple(TypeCast(_FLOATS[type_context], part) for part in written)
         return type(expr)(*written)
 
     def map_power(self, expr: Any, type_context: str | None) -> Any:
-        """Return a power; one that is generated as a call converts its base to the type of the function."""
         base, exponent = self.rec(expr.base, type_context), self.rec(expr.exponent, type_context)
-        # The others are generated as 1, as the base, and as base*base.
-        if exponent not in {0, 1, 2}:
-            base = TypeCast(self.infer_type(expr), base)
-        return type(expr)(base, exponent)
+        # Generated as 1, as the base, as base*base, or as a call, which converts its base to the function's type.
+        return type(expr)(base if exponent in {0, 1, 2} else TypeCast(self.infer_type(expr), base), exponent)
 
     def map_comparison(self, expr: Any, _context: str | None) -> Any:
-        """Return a comparison, whose numbers have the type of what they are compared with."""
-        context = self.context_of(self.infer_type(expr.left - expr.right))
+        context = self._context_of(self.infer_type(expr.left - expr.right))
         return type(expr)(self.rec(expr.left, context), expr.operator, self.rec(expr.right, context))
 
     def map_call(self, expr: Any, type_context: str | None) -> Any:
-        """Return a call whose parameters have the types that the function declares."""
         function = self.codegen_state.callables_table.get(getattr(expr.function, "name", None))
         if function is None or function.arg_id_to_dtype is None:
             return super(ExpressionToCExpressionMapper, self).map_call(expr, type_context)
@@ -169,11 +152,10 @@ def _common(*names: str) -> Callable[[Any, Any], Any]:
     return lambda reader, expr: reader.combine([reader.rec(getattr(expr, name)) for name in names])
 
 
-class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
-    """Types in which C computes expressions that `AsGenerated` returned."""
+class _CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
+    """Types in which C computes expressions that `_AsGenerated` returned."""
 
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the common type of an operation's operands by C's usual arithmetic conversions."""
         dtypes = [dtype for dtype_set in values for dtype in dtype_set]
         if not all(isinstance(dtype, NumpyType) for dtype in dtypes):
             return super().combine([[dtype] for dtype in dtypes])
@@ -184,7 +166,6 @@ class CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
         return [NumpyType(np.dtype(common_type(*(str(dtype.numpy_dtype) for dtype in dtypes))))]
 
     def map_sum(self, expr: Any) -> Any:
-        """Return the common type of the operands: all numbers have one here."""
         return self.combine([self.rec(child) for child in expr.children])
 
     map_product = map_bitwise_or = map_bitwise_xor = map_bitwise_and = map_sum
@@ -204,29 +185,24 @@ class ElementType:
 
 
 class KernelTypes:
-    """Types of a preprocessed kernel's expressions and kinds of its names; the same for all its instructions."""
+    """Types of a preprocessed kernel's expressions and kinds of its names."""
 
     def __init__(self, kernel: Any, callables: Any) -> None:
-        self._kernel = kernel
-        self._callables = callables
-        self._generated = AsGenerated(kernel, callables)
-        self._reader = CTypes(kernel, callables)
+        self._kernel, self._callables = kernel, callables
+        self._generated, self._reader = _AsGenerated(kernel, callables), _CTypes(kernel, callables)
         self._of_dtype: dict[Any, ElementType] = {}
 
     def assigned(self, insn: Any) -> Any:
         """Return what an instruction assigns as the generated code has it: numbers with types, and casts."""
-        with self._generating(insn.expression):
-            return self._generated.assigned(insn)
+        return self._written(insn.expression, lambda: self._generated.assigned(insn))
 
     def generated(self, expr: Any, context: str | None = None) -> Any:
         """Return a condition as the generated code has it, or (context ``"i"``) a subscript."""
-        with self._generating(expr):
-            return self._generated.rec(expr, context)
+        return self._written(expr, lambda: self._generated.rec(expr, context))
 
-    @contextmanager
-    def _generating(self, expr: Any) -> Iterator[None]:
+    def _written(self, expr: Any, write: Callable[[], Any]) -> Any:
         try:
-            yield
+            return write()
         except (LoopyError, RuntimeError, AttributeError) as error:
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
             msg = (
@@ -250,11 +226,11 @@ class KernelTypes:
         return found.name, found.lanes
 
     def element(self, dtype: Any, what: str) -> ElementType:
-        """Return the element type of a numpy dtype; vectors have equal, unpadded fields ``s0, s1, ...``."""
+        """Return the element type of a numpy dtype."""
         if dtype not in self._of_dtype:
             found, problem = ElementType(str(dtype)), ""
             if dtype.fields is not None:
-                # loopy's vectors are structures whose fields have one type; some are padded to four components.
+                # loopy's vectors are structures whose fields s0, s1, ... have one type; some are padded to four.
                 kind, *others = {field[0] for field in dtype.fields.values()}
                 names = [name for name in dtype.names if not name.startswith("padding")]
                 if others or kind.fields is not None or not {"s0", names[0]} <= set(dtype.fields):
