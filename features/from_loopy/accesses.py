@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from loopy.kernel.data import AddressSpace
 from loopy.kernel.instruction import Assignment
@@ -14,7 +15,9 @@ from pytools.lex import ParseError
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
-from perflex.features.from_loopy.facts import strides_of
+from perflex.features.from_loopy.domains import Instances
+from perflex.features.from_loopy.expression import RawAccess
+from perflex.features.from_loopy.facts import KernelFacts, strides_of
 from perflex.features.from_loopy.terms import (
     below,
     flat,
@@ -28,13 +31,6 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import Flattened, Product, flattened
 from perflex.features.scop.scop import Access
 from perflex.isl import align_parameters, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perflex.features.from_loopy.domains import Instances
-    from perflex.features.from_loopy.expression import RawAccess
-    from perflex.features.from_loopy.facts import KernelFacts
 
 _IN, _SET = isl.dim_type.in_, isl.dim_type.set
 
@@ -68,12 +64,13 @@ class AccessMaker:
     """Makes the accesses of a kernel's statements."""
 
     def __init__(self, facts: KernelFacts) -> None:
-        self._facts = facts
-        self._kernel = facts.kernel
-        self._parameters = facts.parameters
+        self._facts, self._kernel, self._parameters = facts, facts.kernel, facts.parameters
         self._index_variables = _index_variables(facts.kernel)
         # What the user stated by access, array or tag: the key as it was written, and the subscript.
-        self._stated = {self._key(key): (key, value) for key, value in facts.options.accesses}
+        self._stated = {
+            _plain(self._read(key, f"access {key!r}")) if "[" in key else key: (key, value)
+            for key, value in facts.options.accesses
+        }
         self._used: set[str] = set()
 
     def access(self, raw: RawAccess, instances: Instances, insn_id: str) -> Access:
@@ -112,7 +109,7 @@ class AccessMaker:
             for name, (writer, value) in self._index_variables.items()
             if name in names and writer.id in before and writer.within_inames <= reader.within_inames
         }
-        return [substituted(index, values) for index in raw.indices] if values else list(raw.indices)
+        return [substituted(index, values) if values else index for index in raw.indices]
 
     def _of_indices(
         self, indices: Sequence[Any], variable: Any, instances: Instances
@@ -124,7 +121,7 @@ class AccessMaker:
         found = [quasi_affine(index, instances.space) for index in indices]
         # Accesses in the array's own axes number its elements alike, so that their footprints can be united.
         if all(affine is not None for affine in found):
-            return self._relation(found, instances), None, True
+            return _relation(found, instances), None, True
         # A component of a vector has no axis of its own in loopy.
         one = QuasiPolynomial.constant(1)
         scales = [polynomial_in_parameters(axis, self._parameters) for axis in strides_of(variable, self._kernel.name)]
@@ -136,13 +133,7 @@ class AccessMaker:
                 return None
             axes += [(affine, scale)] if split is None else [(axis, stride * scale) for axis, stride in split.axes]
             injective = injective and (split is None or split.injective)
-        return self._relation([axis for axis, _ in axes], instances), tuple(stride for _, stride in axes), injective
-
-    def _relation(self, axes: Sequence[Any], instances: Instances) -> Any:
-        relation = isl.Map.from_domain(isl.Set.universe(instances.space))
-        for axis in axes:
-            relation = relation.flat_range_product(isl.Map.from_pw_aff(axis))
-        return relation
+        return _relation([axis for axis, _ in axes], instances), tuple(stride for _, stride in axes), injective
 
     def _flattened(self, index: Any, instances: Instances) -> Flattened | None:
         """Split a subscript into axes by the products of size parameters in its terms.
@@ -181,12 +172,8 @@ class AccessMaker:
 
     # What the user stated
 
-    def _key(self, key: str) -> str:
-        """Return a key as the transformed kernel writes the access."""
-        return _plain(self._read(key, f"access {key!r}")) if "[" in key else key
-
     def _read(self, text: str, what: str) -> Any:
-        """Return a user's text as an expression of the loop variables that transformations made."""
+        """Return a user's text as an expression of the transformed kernel."""
         try:
             expr = parse(text)
         except ParseError:
@@ -234,10 +221,11 @@ class AccessMaker:
                 f"{', '.join(name for name in dict.fromkeys(known) if not name.startswith('_'))}"
             )
             raise self._facts.refuse(msg, access=raw.text)
-        return self._relation(found, instances)
+        return _relation(found, instances)
 
     def _any_element(self, raw: RawAccess, shape: Sequence[Any], instances: Instances) -> Any:
-        relation = isl.Map.from_domain(isl.Set.universe(instances.space))
+        everywhere = isl.Set.universe(instances.space)
+        relation = isl.Map.from_domain(everywhere)
         for extent in shape:
             try:
                 elements = below(isl.Set("{ [e] }"), 0, extent, self._parameters)
@@ -247,7 +235,7 @@ class AccessMaker:
                     "in the sizes; state a subscript"
                 )
                 raise self._facts.refuse(msg, access=raw.text) from None
-            every = isl.Map.from_domain_and_range(isl.Set.universe(instances.space), elements)
+            every = isl.Map.from_domain_and_range(everywhere, elements)
             relation = relation.align_params(every.get_space()).flat_range_product(every)
         return relation
 
@@ -259,6 +247,13 @@ class AccessMaker:
                 "leave it out, or write the access as the kernel does"
             )
             raise self._facts.refuse(msg, access=written)
+
+
+def _relation(axes: Sequence[Any], instances: Instances) -> Any:
+    relation = isl.Map.from_domain(isl.Set.universe(instances.space))
+    for axis in axes:
+        relation = relation.flat_range_product(isl.Map.from_pw_aff(axis))
+    return relation
 
 
 def _plain(access: Any) -> str:

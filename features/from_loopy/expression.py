@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pymbolic.primitives import Sum
 
-from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.facts import Mask
+from perflex.features.from_loopy.facts import KernelFacts, Mask
 from perflex.features.from_loopy.terms import is_constant, is_product, is_square, method_of, parts_of
 from perflex.features.scop.words import operation_of_function
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from perflex.features.from_loopy.facts import KernelFacts
-
-# Kind of a node -> the operation on its operands, on numbers of the node's type; empty where none is counted.
-# Conversions count in Scops written by hand only (`convert`); of a cast or negation, its operand counts.
+# Kind of a node -> the operation on its operands, on numbers of the node's type. Of a cast or negation, its operand
+# counts.
 _OPERATIONS = {
     "map_product": "mul", "map_quotient": "div", "map_floor_div": "floordiv", "map_remainder": "mod",
     "map_min": "min", "map_max": "max", "map_left_shift": "shift", "map_right_shift": "shift",
     **dict.fromkeys(("map_bitwise_and", "map_bitwise_or", "map_bitwise_xor", "map_bitwise_not"), "bit"),
     **dict.fromkeys(("map_type_cast", "map_type_annotation", "map_logical_not", "map_nan"), ""),
 }  # fmt: skip
-# Library functions under the names that OpenCL and C give them -> the operation's name in features.
+# Library functions -> the operation's name in features.
 _FUNCTION_NAMES = {
     "fabs": "abs", "fmin": "min", "fmax": "max", "isnan": "cmp", "real": "", "imag": "", "make_tuple": "",
 }  # fmt: skip
@@ -47,7 +42,7 @@ class RawAccess:
     tag: str | None
     text: str
     indirect: str  # What its subscripts read, if anything
-    direction: str = "load"
+    direction: str
 
 
 @dataclass
@@ -59,40 +54,38 @@ class Work:
 
 
 class ExpressionReader:
-    """Walk expressions as the generated code has them (`KernelTypes.assigned`).
+    """Walks expressions as the generated code has them, and collects operations and array accesses in `work`.
 
-    Operations and array accesses are collected in `work`, by the instances that do them. A multiply-add is recognised
-    wherever a product feeds a sum of the same type (paper Section 5): ``a*b + c`` is one, ``a*b + c*d`` is one and a
-    multiplication. A factor of 1 or -1 is a sign, not a multiplication.
+    A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5): ``a*b + c`` is one,
+    ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is a sign, not a multiplication.
     """
 
-    def __init__(self, facts: KernelFacts, space: Any, insn_id: str, mask: Mask | None = None) -> None:
-        self.facts = facts
-        self.types = facts.types
-        self.space = space
-        self.insn_id = insn_id
-        self.mask = mask or Mask()
-        self.work: dict[Mask, Work] = {self.mask: Work()}
+    def __init__(self, facts: KernelFacts, space: Any, insn_id: str) -> None:
+        self.facts, self.types, self.space, self.insn_id = facts, facts.types, space, insn_id
+        self.mask = Mask()  # Instances that do what is read
+        self.work: dict[Mask, Work] = defaultdict(Work, {self.mask: Work()})
 
     def _at(self, lanes: int) -> Work:
-        mask = self.mask if lanes == self.mask.lanes else replace(self.mask, lanes=lanes)
-        return self.work.setdefault(mask, Work())
+        return self.work[replace(self.mask, lanes=lanes)]
+
+    def _apart(self, expr: Any) -> dict[Mask, Work]:
+        """Return what `expr` does by itself; nothing is added to `work`."""
+        outside, self.work = self.work, defaultdict(Work)
+        self.read(expr)
+        found, self.work = self.work, outside
+        return found
 
     def operations_of(self, expr: Any) -> Counter[tuple[str, str]]:
-        """Return the operations of an expression by itself; nothing is added to `work`."""
-        apart = ExpressionReader(self.facts, self.space, self.insn_id)
-        apart.read(expr)
-        return sum((work.operations for work in apart.work.values()), start=Counter())
+        """Return the operations of an expression by itself."""
+        return sum((work.operations for work in self._apart(expr).values()), start=Counter())
 
     @contextmanager
     def only(self, branch: Mask) -> Iterator[None]:
         """Read what only some instances do."""
         outside, self.mask = self.mask, self.mask.within(branch)
         self.work.setdefault(self.mask, Work())
-        try:
-            yield
-        finally:
-            self.mask = outside
+        yield
+        self.mask = outside
 
     def read(self, expr: Any) -> None:
         """Add what `expr` does."""
@@ -119,13 +112,14 @@ class ExpressionReader:
         """Add operations of one kind on values of an expression's type."""
         if kind and times:
             dtype, lanes = self.types.dtype_of(expr)
-            self._at(lanes).operations[kind, dtype] += times
+            operations = self._at(lanes).operations
+            operations[kind, dtype] += times
+            if not operations[kind, dtype]:
+                del operations[kind, dtype]
 
     def _refuse(self, what: str) -> NoReturn:
-        name = self.facts.kernel.name
-        remedy = "rewrite it with arithmetic, calls and subscripts"
-        msg = f"instruction {self.insn_id!r} of kernel {name!r} {what}, which cannot be counted; {remedy}"
-        raise UnsupportedKernelError(msg, kernel=name, instruction=self.insn_id)
+        msg = f"instruction {self.insn_id!r} {what}, which cannot be counted; use arithmetic, calls and subscripts"
+        raise self.facts.refuse(msg, instruction=self.insn_id)
 
     # Accesses
 
@@ -139,17 +133,17 @@ class ExpressionReader:
         """Add an access, unless the expression is a scalar or a loop variable."""
         if method_of(expr) == "map_variable" and not self.types.is_array(expr.name):
             return
-        access = replace(self._raw(expr), direction=direction)
+        access = self._raw(expr, direction)
         lanes = 1 if method_of(expr) == "map_lookup" else self.types.dtype_of(expr)[1]
         self._at(lanes).accesses.append(access)
 
-    def _raw(self, expr: Any) -> RawAccess:
+    def _raw(self, expr: Any, direction: str) -> RawAccess:
         if method_of(expr) == "map_lookup":
             # One component of a vector, as in ``x[i].s0``.
             self.types.dtype_of(expr.aggregate)  # a vector, no structure
             if method_of(expr.aggregate) != "map_subscript" or expr.name not in _COMPONENTS:
                 self._refuse(f"looks up {expr}")
-            whole = self._raw(expr.aggregate)
+            whole = self._raw(expr.aggregate, direction)
             return replace(whole, indices=(*whole.indices, _COMPONENTS[expr.name]), text=f"{whole.text}.{expr.name}")
         array, indices = (expr.aggregate, expr.index_tuple) if method_of(expr) == "map_subscript" else (expr, ())
         name = getattr(array, "name", None)
@@ -160,14 +154,12 @@ class ExpressionReader:
         text = text.replace("\N{COMBINING LOW LINE}", "")  # loopy underlines some functions' names
         read: list[RawAccess] = []
         for index in indices:
-            inner = ExpressionReader(self.facts, self.space, self.insn_id, self.mask)
-            inner.read(self.types.generated(index, "i"))
             # What an index reads is read. Its arithmetic is not counted, as that of no subscript is: common
             # subexpression elimination makes this cost negligible (paper Section 6.1.2).
-            for mask, work in inner.work.items():
-                self.work.setdefault(mask, Work()).accesses.extend(work.accesses)
+            for mask, work in self._apart(self.types.generated(index, "i")).items():
+                self.work[mask].accesses += work.accesses
                 read += work.accesses
-        return RawAccess(str(name), tuple(indices), tag, text, read[0].text if read else "")
+        return RawAccess(str(name), tuple(indices), tag, text, read[0].text if read else "", direction)
 
     # Operations
 
@@ -176,14 +168,10 @@ class ExpressionReader:
         self._all(expr)
         if len(terms) <= 1:
             return
-        dtype, lanes = self.types.dtype_of(expr)
         feeds = self.feeds(expr, terms)
         # The generated code adds from left to right: of the first two terms one product at most is fused.
         fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
-        operations = self._at(lanes).operations
-        operations["mul", dtype] -= fused
-        if not operations["mul", dtype]:
-            del operations["mul", dtype]
+        self.count("mul", expr, -fused)
         self.count("madd", expr, fused)
         self.count("add", expr, len(terms) - 1 - fused)
 

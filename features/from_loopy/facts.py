@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loopy.kernel.array import SeparateArrayArrayDimTag, get_strides
 from loopy.kernel.data import HardwareConcurrentTag, ValueArg
 from loopy.symbolic import condition_to_set, get_dependencies, parse
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.annotation import CountingOptions
+from perflex.features.from_loopy.generated import KernelTypes
 from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, below, method_of
 from perflex.features.scop.words import loop_name
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.generated import KernelTypes
 
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
@@ -87,16 +84,15 @@ class KernelFacts:
 class TripCounts:
     """Replaces data-dependent loop bounds by stated trip counts.
 
-    `data` are values computed in the kernel that bound loops; `displaced` loops whose first iteration depends on data,
-    which are described as starting at 0, and loops inside that start with them.
+    `displaced` are loops whose first iteration depends on data, which are described as starting at 0, and loops inside
+    that start with them.
     """
 
     def __init__(self, kernel: Any, parameters: Sequence[str], options: CountingOptions) -> None:
-        self._kernel = kernel
-        self._parameters = tuple(parameters)
-        self._stated = dict(options.trip_counts)
+        self._kernel, self._parameters, self._stated = kernel, tuple(parameters), dict(options.trip_counts)
         names = {name for domain in kernel.domains for name in domain.get_var_names(_PARAM)} - set(kernel.inames)
-        self.data = frozenset(name for name in names if not isinstance(kernel.arg_dict.get(name), ValueArg))
+        # Values computed in the kernel that bound loops.
+        self._data = frozenset(name for name in names if not isinstance(kernel.arg_dict.get(name), ValueArg))
         self.displaced: frozenset[str] = frozenset()
         dependent = {loop for domain in kernel.domains for loop in self._check(domain)}
         # Outer domains come before those that they are parameters of.
@@ -105,17 +101,16 @@ class TripCounts:
         for loop, count in self._stated.items():
             if loop not in dependent:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
-                what = f"has no loop {loop!r} whose bounds depend on data; {others}"
-                raise self._refuse(what, loop)
+                raise self._refuse(loop, f"has no loop {loop!r} whose bounds depend on data; {others}")
             # Whoever states nonsense shall learn it now, not at the first loop that needs it.
             affine_in_parameters(_whole(count), self._parameters)
 
-    def _refuse(self, what: str, loop: str) -> UnsupportedKernelError:
+    def _refuse(self, loop: str, what: str) -> UnsupportedKernelError:
         return UnsupportedKernelError(f"kernel {self._kernel.name!r} {what}", kernel=self._kernel.name, loop=loop)
 
     def _check(self, domain: Any) -> set[str]:
         """Return the loops of a domain that depend on data; all that need it have stated trip counts."""
-        names = set(domain.get_var_names(_PARAM)) & self.data
+        names = sorted(set(domain.get_var_names(_PARAM)) & self._data)
         if not names:
             return set()
         loops = domain.get_var_names(_SET)
@@ -133,24 +128,31 @@ class TripCounts:
         # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
         for loop in (loop for loop in loops if loop in endless - involved):
             other = f"{', '.join(sorted(involved))}, whose trip count depends on the data"
-            what = f"bounds loop {loop!r} by {other}; give {loop!r} a domain of its own"
-            raise self._refuse(what, loop)
+            raise self._refuse(loop, f"bounds loop {loop!r} by {other}; give {loop!r} a domain of its own")
         needed = sorted((endless | displaced) & involved)
         # If sizes bound all loops as well, one stated count among those involved is enough.
         for loop in needed or sorted(involved)[: not involved & set(self._stated)]:
             if loop not in self._stated:
-                self._require_declared(names, loop)
-                what = (
-                    f"has a loop {loop!r} whose trip count depends on the data ({', '.join(sorted(names))} is computed "
-                    f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
-                )
-                raise self._refuse(what, loop)
+                raise self._refuse(loop, self._remedy(loop, names))
             # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
             if self._kernel.inames[loop].tags_of_type(HardwareConcurrentTag):
-                what = f"has a parallel loop {loop!r} whose extent depends on the data"
-                raise self._refuse(what, loop)
+                raise self._refuse(loop, f"has a parallel loop {loop!r} whose extent depends on the data")
         self.displaced |= displaced & involved
         return involved
+
+    def _remedy(self, loop: str, names: Sequence[str]) -> str:
+        """Return what to do about a loop that is bounded by names that are no arguments."""
+        for name in names:
+            # A list of arguments without ``...``.
+            if name not in {*self._kernel.temporary_variables, *self._kernel.arg_dict}:
+                return (
+                    f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list "
+                    f"of arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
+                )
+        return (
+            f"has a loop {loop!r} whose trip count depends on the data ({', '.join(names)} is computed "
+            f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
+        )
 
     def _check_inside(self, domain: Any) -> None:
         """Find loops of a domain that begin with a displaced one; refuse those whose trip count depends on it."""
@@ -168,21 +170,12 @@ class TripCounts:
                         f"where the data say; bound {loop!r} by a value that the kernel computes "
                         f"(<int32> limit = {outer}), and state its trip count"
                     )
-                    raise self._refuse(what, loop)
+                    raise self._refuse(loop, what)
                 if first.gist(first.domain()).involves_dims(_PARAM, place, 1):
                     self.displaced |= {loop}
 
-    def _require_declared(self, names: set[str], loop: str) -> None:
-        """Refuse a bound that is neither an argument nor computed: a list of arguments without ``...``."""
-        for name in sorted(names - {*self._kernel.temporary_variables, *self._kernel.arg_dict}):
-            what = (
-                f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list of "
-                f"arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
-            )
-            raise self._refuse(what, loop)
-
     def _without_data(self, domain: Any) -> Any:
-        for name in self.data & set(domain.get_var_names(_PARAM)):
+        for name in self._data & set(domain.get_var_names(_PARAM)):
             position = domain.find_dim_by_name(_PARAM, name)
             # Projecting it out alone would leave what isl concludes from the constraints: a range for the loop.
             domain = domain.drop_constraints_involving_dims(_PARAM, position, 1).project_out(_PARAM, position, 1)
@@ -200,13 +193,9 @@ class TripCounts:
         """Restrict a loop to ``first <= loop < first + ceil(count)``."""
         names = domain.get_var_names(_SET)
         # The first iteration depends on the loops around it, not on those inside, whose bounds refer to it.
-        inside = {
-            name
-            for each in self._kernel.domains
-            if loop in each.get_var_names(_PARAM)
-            for name in each.get_var_names(_SET)
-        }
-        outer = ", ".join(name for name in names if name != loop and name not in inside)
+        within = (each for each in self._kernel.domains if loop in each.get_var_names(_PARAM))
+        inside = {loop}.union(*(each.get_var_names(_SET) for each in within))
+        outer = ", ".join(name for name in names if name not in inside)
         to_map = isl.Map(f"{{ [{', '.join(names)}] -> [[{outer}] -> [{loop}]] }}")
         iterations = domain.apply(to_map).unwrap()
         around = iterations.domain()

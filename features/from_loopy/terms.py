@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from loopy.diagnostic import ExpressionToAffineConversionError
@@ -16,9 +17,6 @@ from pymbolic.mapper.substitutor import make_subst_func
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl, parameter_space
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 # No address has more than 64 bits.
 _MOST = 2**63
@@ -34,19 +32,11 @@ def method_of(expr: Any) -> str:
     return getattr(expr, "mapper_method", "")
 
 
-def is_number(expr: Any) -> bool:
-    """Whether an expression is a plain number."""
-    return not method_of(expr)
-
-
 def operands(expr: Any) -> list[Any]:
     """Return the operands of an expression node; of a subscript, the array only."""
-    found: list[Any] = []
-    for name in _OPERANDS if method_of(expr) else ():  # a Python number has a numerator, too
-        value = getattr(expr, name, None)
-        if value is not None:
-            found += value if isinstance(value, tuple) else [value]
-    return found
+    # A Python number has a numerator, too.
+    values = [getattr(expr, name, None) for name in _OPERANDS if method_of(expr)]
+    return [one for value in values if value is not None for one in (value if isinstance(value, tuple) else [value])]
 
 
 def flat(expr: Any, method: str) -> list[Any]:
@@ -61,7 +51,7 @@ def parts_of(expr: Any) -> list[Any]:
     method = method_of(expr)
     if method not in _NEUTRAL:
         return operands(expr)
-    found = [part for part in flat(expr, method) if not (is_number(part) and part in _NEUTRAL[method])]
+    found = [part for part in flat(expr, method) if method_of(part) or part not in _NEUTRAL[method]]
     # Compilers fold the numbers that come first into one; floating-point arithmetic is not associative.
     numbers = next((i for i, part in enumerate(found) if not is_constant(part)), len(found))
     return found[max(0, numbers - 1) :]
@@ -69,14 +59,12 @@ def parts_of(expr: Any) -> list[Any]:
 
 def is_constant(expr: Any) -> bool:
     """Whether an expression is a number, or sums, products and quotients of numbers only."""
-    if method_of(expr) in {"map_sum", "map_product", "map_quotient"}:
-        return all(map(is_constant, operands(expr)))
-    return is_number(expr)
+    return method_of(expr) in {"", "map_sum", "map_product", "map_quotient"} and all(map(is_constant, operands(expr)))
 
 
 def is_square(expr: Any) -> bool:
     """Whether a power has the exponent 2."""
-    return is_number(expr.exponent) and bool(expr.exponent == 2)
+    return not method_of(expr.exponent) and bool(expr.exponent == 2)
 
 
 def is_product(expr: Any) -> bool:
@@ -94,7 +82,7 @@ def substituted(expr: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _numbers_in(expr: Any) -> Iterator[Any]:
-    if is_number(expr):
+    if not method_of(expr):
         yield expr
     for operand in operands(expr):
         yield from _numbers_in(operand)
@@ -125,11 +113,9 @@ class _PwAffReader(PwAffEvaluationMapper):  # type: ignore[misc]  # loopy has no
         self._space = space
 
     def map_if(self, expr: Any) -> Any:
-        """Return one value where the condition holds, and the other elsewhere."""
         holds = condition_to_set(self._space, expr.condition)
         if holds is None:
-            msg = "no affine condition"
-            raise ExpressionToAffineConversionError(msg)
+            raise ExpressionToAffineConversionError
         fails = isl.Set.universe(self._space).subtract(holds)
         return self.rec(expr.then).intersect_domain(holds).union_add(self.rec(expr.else_).intersect_domain(fails))
 
