@@ -95,13 +95,16 @@ def _writers_by_base() -> dict[Any, _Writer]:
         isl.Set: _points_text,
         Optional: lambda value: f"<some {_text(value.value)}>" if value.has_value else "<none>",
         # Records of one class may differ in their fields, and a class lists those of all of them.
-        RecordWithoutPickling: lambda value: _fields_writer(type(value), frozenset(vars(value).keys() & value.fields))(
-            value
-        ),
+        RecordWithoutPickling: _record_text,
         TargetBase: _attributes_text,
         NumpyType: _attributes_text,
         object: lambda value: f"<{type(value).__qualname__} {LoopyKeyBuilder()(value)}>",
     }
+
+
+def _record_text(value: Any) -> str:
+    kind: type = type(value)
+    return _fields_writer(kind, frozenset(vars(value).keys() & value.fields))(value)
 
 
 @lru_cache(maxsize=1024)
