@@ -10,6 +10,8 @@ import os
 import pickle
 import sys
 import tempfile
+import uuid
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,20 +28,20 @@ def _input_array(name, shape, dtype):
     return (values if dtype.kind in "iu" else values / 8).astype(dtype).reshape(shape)
 
 
-def _arguments(queue, t_unit, sizes):
+def _run_loopy(queue, job):
     import loopy as lp
     from pymbolic import evaluate
 
-    arguments = {}
+    sizes, arguments = dict(job["sizes"]), {}
+    t_unit = lp.set_options(lp.preprocess_program(job["kernel"]), build_options=job["options"], no_numpy=True)
     for arg in t_unit.default_entrypoint.args:
+        dtype = arg.dtype.numpy_dtype
         if isinstance(arg, lp.ValueArg):
-            default = OFFSET if arg.dtype.numpy_dtype.kind in "iu" else 0.5
-            arguments[arg.name] = arg.dtype.numpy_dtype.type(sizes.get(arg.name, default))
+            arguments[arg.name] = dtype.type(sizes.get(arg.name, OFFSET if dtype.kind in "iu" else 0.5))
         elif isinstance(arg, lp.ArrayArg):
-            shape = tuple(int(evaluate(extent, dict(sizes))) for extent in arg.shape)
-            dtype = arg.dtype.numpy_dtype
+            shape = tuple(int(evaluate(extent, sizes)) for extent in arg.shape)
             arguments[arg.name] = _device_array(queue, arg, shape, dtype, sizes)
-    return arguments
+    t_unit(queue, **arguments)
 
 
 def _device_array(queue, arg, shape, dtype, sizes):
@@ -48,96 +50,72 @@ def _device_array(queue, arg, shape, dtype, sizes):
     from loopy.kernel.array import get_strides
     from pymbolic import evaluate
 
-    order = "F" if _is_column_major(arg) else "C"
-    host = np.asarray(_input_array(arg.name, shape, dtype), order=order)
-    strides = tuple(int(evaluate(stride, dict(sizes))) * dtype.itemsize for stride in get_strides(arg))
+    nesting = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
+    column_major = len(nesting) > 1 and nesting == list(range(len(nesting)))
+    host = np.asarray(_input_array(arg.name, shape, dtype), order="F" if column_major else "C")
+    steps = [int(evaluate(stride, sizes)) for stride in get_strides(arg)]
+    strides = tuple(step * dtype.itemsize for step in steps)
     if (strides == host.strides and arg.offset in {None, 0}) or 0 in shape:
         return cla.to_device(queue, host)
-    extent = (
-        OFFSET + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) // dtype.itemsize
-    )
+    extent = OFFSET + 1 + sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     flat = cla.to_device(queue, _input_array(arg.name, (extent,), dtype))
     return cla.Array(queue, shape, dtype, strides=strides, data=flat.data)
 
 
-def _is_column_major(arg):
-    nesting = [getattr(tag, "layout_nesting_level", None) for tag in arg.dim_tags or ()]
-    return len(nesting) > 1 and nesting == list(range(len(nesting)))
-
-
-class _Capture:
-    """Everything that the process writes to one file descriptor while the block runs."""
-
-    def __init__(self, descriptor):
-        self.descriptor = descriptor
-        self.text = ""
-
-    def __enter__(self):
-        ctypes.CDLL(None).fflush(None)
-        self.file = tempfile.TemporaryFile()
-        self.saved = os.dup(self.descriptor)
-        os.dup2(self.file.fileno(), self.descriptor)
-        return self
-
-    def __exit__(self, *details):
-        ctypes.CDLL(None).fflush(None)
-        os.dup2(self.saved, self.descriptor)
-        os.close(self.saved)
-        self.file.seek(0)
-        self.text = self.file.read().decode(errors="replace")
-        self.file.close()
-
-
-def _run_loopy(queue, t_unit, sizes, options):
-    import loopy as lp
-
-    t_unit = lp.set_options(lp.preprocess_program(t_unit), build_options=options, no_numpy=True)
-    t_unit(queue, **_arguments(queue, t_unit, sizes))
-
-
-def _compiled(queue, source, options):
-    """Return what Oclgrind compiles a source to, in LLVM's language; it writes both under a name that nobody knows."""
-    import pyopencl as cl
-
-    cl.Program(queue.context, source).build(options=options)
-    found = ""
-    for path in Path("/tmp").glob("oclgrind_*.cl"):  # noqa: S108 - where Oclgrind writes
-        if path.read_text(encoding="utf-8", errors="replace").strip().rstrip("\0") == source.strip():
-            found = path.with_suffix(".ll").read_text(encoding="utf-8")
-            for suffix in (".cl", ".ll", ".bc"):
-                path.with_suffix(suffix).unlink(missing_ok=True)
-    return found
-
-
-def _run_source(queue, source, job, options):
+def _run_source(queue, job):
     import pyopencl as cl
     import pyopencl.array as cla
 
-    program = cl.Program(queue.context, source).build(options=options)
-    kernel = program.all_kernels()[0]
-    buffers = [
-        cla.to_device(queue, _input_array(f"a{k}", (job["elements"],), np.dtype(dtype)))
-        for k, dtype in enumerate(job["dtypes"])
-    ]
+    kernel = cl.Program(queue.context, job["source"]).build(options=job["options"]).all_kernels()[0]
+    arrays = [_input_array(f"a{k}", (job["elements"],), np.dtype(name)) for k, name in enumerate(job["dtypes"])]
+    buffers = [cla.to_device(queue, array) for array in arrays]
     local = [cl.LocalMemory(count) for count in job["local_bytes"]]
     scalars = [np.int32(value) for value in job["scalars"]]
     kernel(queue, job["global_size"], job["local_size"], *[b.data for b in buffers], *local, *scalars)
 
 
+def _compiled(queue, job):
+    """Return what Oclgrind compiles a source to, in LLVM's language; it writes both under a name that nobody knows."""
+    import pyopencl as cl
+
+    # Of other processes, even with the same source, nothing may be taken or deleted.
+    mark = f"// {uuid.uuid4()}"
+    cl.Program(queue.context, f"{job['compiled']}\n{mark}\n").build(options=job["options"])
+    for path in Path("/tmp").glob("oclgrind_*.cl"):  # noqa: S108 - where Oclgrind writes
+        with suppress(FileNotFoundError):  # of one that another process has deleted since
+            if mark in path.read_text(encoding="utf-8", errors="replace"):
+                code = path.with_suffix(".ll").read_text(encoding="utf-8")
+                for suffix in (".cl", ".ll", ".bc"):
+                    path.with_suffix(suffix).unlink()
+                return code
+    return ""
+
+
+@contextmanager
+def _captured(descriptor, result, name):
+    """Put what the process writes to a file descriptor while the block runs into a result."""
+    flush, saved = ctypes.CDLL(None).fflush, os.dup(descriptor)
+    flush(None)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), descriptor)
+        yield
+        flush(None)
+        os.dup2(saved, descriptor)
+        os.close(saved)
+        file.seek(0)
+        result[name] = file.read().decode(errors="replace")
+
+
 def _run_job(queue, job):
-    error = code = ""
-    with _Capture(1) as out, _Capture(2) as err:
+    result = {"error": "", "code": ""}
+    with _captured(1, result, "stdout"), _captured(2, result, "stderr"):
         try:
-            if "compiled" in job:
-                code = _compiled(queue, job["compiled"], job["options"])
-            elif "source" in job:
-                _run_source(queue, job["source"], job, job["options"])
-            else:
-                _run_loopy(queue, job["kernel"], job["sizes"], job["options"])
+            run = _compiled if "compiled" in job else _run_source if "source" in job else _run_loopy
+            result["code"] = run(queue, job)
             queue.finish()
         except Exception as failure:  # noqa: BLE001 - whatever it is, the parent raises it
-            error = f"{type(failure).__name__}: {failure}"
-    return {"stdout": out.text, "stderr": err.text, "error": error, "code": code}
+            result["error"] = f"{type(failure).__name__}: {failure}"
+    return result
 
 
 def main(jobs_path, results_path):
@@ -145,8 +123,7 @@ def main(jobs_path, results_path):
     from mended_loopy import mend
 
     mend()
-    with Path(jobs_path).open("rb") as file:
-        jobs = pickle.load(file)  # written by the parent a moment ago
+    jobs = pickle.loads(Path(jobs_path).read_bytes())
     platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")
     queue = cl.CommandQueue(cl.Context(platform.get_devices()))
     results = [_run_job(queue, job) for job in jobs]

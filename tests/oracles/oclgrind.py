@@ -10,8 +10,7 @@ Systematic differences between what a kernel says and what Oclgrind counts, each
   invariants and removes dead work. `UNOPTIMISED` is therefore the default here: each access in the
   source is one load or store.
 * *Private memory.* Without optimisation every variable, loop counter and kernel argument lives in private
-  memory, so private loads and stores say nothing about a kernel's private arrays; they are reported but
-  of no use.
+  memory, so private loads and stores say nothing about a kernel's private arrays.
 * *Multiply-adds.* A product that is directly an operand of a sum becomes one ``llvm.fmuladd`` and no
   ``fmul`` or ``fadd`` (`Executed.madds`); sums are taken from left to right, so ``a*b + c*d + e`` is one
   multiply-add, one multiplication and one addition. An explicit ``fma(a, b, c)`` or ``mad`` is a call.
@@ -34,23 +33,19 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 UNOPTIMISED = ("-cl-opt-disable",)
-ICD_PATHS = (
-    "/usr/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/lib64/oclgrind/liboclgrind-rt-icd.so",
-    "/usr/local/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/local/lib/liboclgrind-rt-icd.so",
-    "/usr/lib/x86_64-linux-gnu/liboclgrind-rt-icd.so", "/opt/homebrew/lib/liboclgrind-rt-icd.so",
-)  # fmt: skip
+_FOLDERS = ("lib/oclgrind", "lib64/oclgrind", "local/lib/oclgrind", "local/lib", "lib/x86_64-linux-gnu")
+ICD_PATHS = [f"{folder}/liboclgrind-rt-icd.so" for folder in (*(f"/usr/{f}" for f in _FOLDERS), "/opt/homebrew/lib")]
 CALL_NAME = re.compile(r"_Z(\d+)(.*)")
-_HEADER = re.compile(r"Instructions executed for kernel '(.*)':")
-_LINE = re.compile(r"\s*(\d+) - (.*?)(?: \((\d+) bytes\))?\s*")
+_LINE = re.compile(r"\s*(\d+) - (\w+) ?(.*?)(?: \((\d+) bytes\))?\s*|Instructions executed for kernel '(.*)':")
 _MADD_SUFFIX = {"float16": "f16", "float32": "f32", "float64": "f64"}
-_TYPE_LETTERS = {"float16": "Dh", "float32": "f", "float64": "d"}
+_TYPE_LETTERS = {"float16": "Dh", "float32": "f", "float64": "d", None: ""}
 
 
 class OclgrindError(AssertionError):
@@ -70,59 +65,36 @@ class Executed:
     """What Oclgrind counted for one job, all launches together.
 
     LLVM instructions are by opcode, without memory accesses and calls; calls by (mangled) name, as ``"_Z3expf"`` or
-    ``"llvm.fmuladd.f32"``; loads and stores by address space.
+    ``"llvm.fmuladd.f32"``; traffic by opcode and address space.
     """
 
-    launches: tuple[str, ...] = ()
-    instructions: Mapping[str, int] = field(default_factory=dict)
-    calls: Mapping[str, int] = field(default_factory=dict)
-    loads: Mapping[str, Traffic] = field(default_factory=dict)
-    stores: Mapping[str, Traffic] = field(default_factory=dict)
+    launches: tuple[str, ...]
+    instructions: Mapping[str, int]
+    calls: Mapping[str, int]
+    traffic: Mapping[tuple[str, str], Traffic]
 
     def load(self, space):
-        return self.loads.get(space, Traffic())
+        return self.traffic.get(("load", space), Traffic())
 
     def store(self, space):
-        return self.stores.get(space, Traffic())
+        return self.traffic.get(("store", space), Traffic())
 
     def madds(self, dtype=None):
         """Multiply-adds of one dtype, or of all."""
         dtypes = _MADD_SUFFIX if dtype is None else (dtype,)
         return sum(self.calls.get(f"llvm.fmuladd.{_MADD_SUFFIX[name]}", 0) for name in dtypes)
 
-    @property
-    def adds(self):
-        """Floating-point additions and subtractions of any width."""
-        return self.instructions.get("fadd", 0) + self.instructions.get("fsub", 0)
-
-    @property
-    def muls(self):
-        """Floating-point multiplications of any width."""
-        return self.instructions.get("fmul", 0)
-
-    @property
-    def divs(self):
-        """Floating-point divisions of any width."""
-        return self.instructions.get("fdiv", 0)
-
-    @property
-    def barriers(self):
-        """Barriers passed, summed over work-items."""
-        return self.called("barrier")
+    # Floating-point operations of any width, subtractions as additions.
+    adds = property(lambda self: self.instructions.get("fadd", 0) + self.instructions.get("fsub", 0))
+    muls = property(lambda self: self.instructions.get("fmul", 0))
+    divs = property(lambda self: self.instructions.get("fdiv", 0))
+    # Summed over work-items.
+    barriers = property(lambda self: self.called("barrier"))
 
     def called(self, function, dtype=None):
         """Calls of a built-in function, optionally only those whose first argument has a dtype."""
-        total = 0
-        for mangled, count in self.calls.items():
-            found = CALL_NAME.fullmatch(mangled)
-            if found is None:
-                continue
-            length, rest = int(found[1]), found[2]
-            if rest[:length] != function:
-                continue
-            if dtype is None or rest[length:].startswith(_TYPE_LETTERS[dtype]):
-                total += count
-        return total
+        mangled = f"_Z{len(function)}{function}{_TYPE_LETTERS[dtype]}"
+        return sum(count for name, count in self.calls.items() if name.startswith(mangled))
 
 
 @dataclass(frozen=True)
@@ -149,37 +121,26 @@ needs_oclgrind = pytest.mark.skipif(
     find_icd() is None, reason="Oclgrind is not installed (Debian package oclgrind, or OCLGRIND_ICD=path of its ICD)"
 )
 
-Job = "tuple[lp.TranslationUnit, Mapping[str, int]] | SourceJob"
-
 
 def run(kernel, sizes, options=UNOPTIMISED):
-    """Run one kernel once; see `run_jobs`."""
     return run_jobs([(kernel, sizes)], options)[0]
 
 
 def run_jobs(jobs, options=UNOPTIMISED, timeout=300.0):
-    """Run all jobs in one process and return what each executed."""
-    results = run_each(jobs, options, timeout)
-    for result in results:
-        if isinstance(result, OclgrindError):
-            raise result
-    return [result for result in results if isinstance(result, Executed)]
-
-
-def run_each(jobs, options=UNOPTIMISED, timeout=300.0):
-    """Run all jobs in one process; an error takes the place of the counts of a job that failed."""
+    """Run all jobs, kernels with sizes or `SourceJob`, in one process and return what each executed."""
     described = [vars(job) if isinstance(job, SourceJob) else {"kernel": job[0], "sizes": dict(job[1])} for job in jobs]
-    found = []
-    for number, result in enumerate(_in_a_child([job | {"options": list(options)} for job in described], timeout)):
-        complaint = result["error"] or _complaint(result["stderr"])
-        error = OclgrindError(f"job {number} on Oclgrind: {complaint}")
-        found.append(error if complaint else parse_counts(result["stdout"]))
-    return found
+    results = _in_a_child(described, options, timeout)
+    for number, result in enumerate(results):
+        complains = re.search(r"(Invalid|Error|error|divergence|race|Unaligned)", result["stderr"])
+        if complaint := result["error"] or (complains and result["stderr"].strip()):
+            msg = f"job {number} on Oclgrind: {complaint}"
+            raise OclgrindError(msg)
+    return [parse_counts(result["stdout"]) for result in results]
 
 
 def compiled(sources, options=UNOPTIMISED, timeout=300.0):
     """Return what Oclgrind compiles OpenCL C to, in LLVM's language."""
-    results = _in_a_child([{"compiled": source, "options": list(options)} for source in sources], timeout)
+    results = _in_a_child([{"compiled": source} for source in sources], options, timeout)
     for source, result in zip(sources, results, strict=True):
         if result["error"] or not result["code"]:
             msg = f"Oclgrind does not compile {source}: {result['error']}{result['stderr']}"
@@ -187,24 +148,19 @@ def compiled(sources, options=UNOPTIMISED, timeout=300.0):
     return [result["code"] for result in results]
 
 
-def _in_a_child(jobs, timeout):
+def _in_a_child(jobs, options, timeout):
     icd = find_icd()
     assert icd is not None, "Oclgrind is not installed; install the Debian package oclgrind"
     with tempfile.TemporaryDirectory(prefix="oclgrind") as name:
         folder = Path(name)
         (folder / "oclgrind.icd").write_text(icd + "\n", encoding="utf-8")
         jobs_path, results_path = folder / "jobs", folder / "results"
-        jobs_path.write_bytes(pickle.dumps(jobs))
-        environment = os.environ | {
-            "OCL_ICD_VENDORS": str(folder),
-            "OCL_ICD_FILENAMES": "",
-            "OCLGRIND_INST_COUNTS": "1",
-            **({"OCLGRIND_DUMP_SPIR": "1"} if any("compiled" in job for job in jobs) else {}),
-            # Work-groups one after the other: an atomic update is never repeated because another one came between.
-            "OCLGRIND_NUM_THREADS": "1",
-            **dict.fromkeys(("PYOPENCL_NO_CACHE", "LOOPY_NO_CACHE"), "1"),
-            "PYTHONWARNINGS": "ignore",
-        }
+        jobs_path.write_bytes(pickle.dumps([job | {"options": list(options)} for job in jobs]))
+        # Work-groups one after the other: an atomic update is never repeated because another one came between.
+        ones = ["OCLGRIND_INST_COUNTS", "OCLGRIND_NUM_THREADS", "PYOPENCL_NO_CACHE", "LOOPY_NO_CACHE"]
+        ones += ["OCLGRIND_DUMP_SPIR"] * any("compiled" in job for job in jobs)
+        icds = {"OCL_ICD_VENDORS": str(folder), "OCL_ICD_FILENAMES": ""}
+        environment = os.environ | dict.fromkeys(ones, "1") | icds | {"PYTHONWARNINGS": "ignore"}
         command = [sys.executable, str(Path(__file__).with_name("_oclgrind_child.py")), jobs_path, results_path]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
         if done.returncode != 0 or not results_path.exists():
@@ -213,32 +169,18 @@ def _in_a_child(jobs, timeout):
         return json.loads(results_path.read_text(encoding="utf-8"))
 
 
-def _complaint(text):
-    found = re.search(r"(Invalid|Error|error|divergence|race|Unaligned)", text)
-    return text.strip() if found else ""
-
-
 def parse_counts(text):
     """Read the instruction histograms that Oclgrind prints, one per launch, and add them up."""
-    launches = []
-    plain = Counter()
-    calls = Counter()
-    traffic = {"load": {}, "store": {}}
-    for line in text.splitlines():
-        header = _HEADER.fullmatch(line)
-        if header is not None:
-            launches.append(header[1])
-            continue
-        entry = _LINE.fullmatch(line)
-        if entry is None:
-            continue
-        count, name, size = int(entry[1].replace(",", "")), entry[2], entry[3]
-        opcode, _, detail = name.partition(" ")
-        if opcode in traffic and size is not None:
-            before = traffic[opcode].get(detail, Traffic())
-            traffic[opcode][detail] = Traffic(before.count + count, before.bytes + int(size))
+    launches, plain, calls, traffic = [], Counter(), Counter(), {}
+    for found in filter(None, map(_LINE.fullmatch, text.splitlines())):
+        count, opcode, detail, size, launched = found.groups()
+        if launched is not None:
+            launches.append(launched)
+        elif size is not None and opcode in {"load", "store"}:
+            before = traffic.get((opcode, detail), Traffic())
+            traffic[opcode, detail] = Traffic(before.count + int(count), before.bytes + int(size))
         elif opcode == "call":
-            calls[detail.removesuffix("()")] += count
+            calls[detail.removesuffix("()")] += int(count)
         else:
-            plain[name] += count
-    return Executed(tuple(launches), dict(plain), dict(calls), traffic["load"], traffic["store"])
+            plain[f"{opcode} {detail}".strip()] += int(count)
+    return Executed(tuple(launches), dict(plain), dict(calls), traffic)

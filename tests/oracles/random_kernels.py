@@ -8,11 +8,12 @@ quasi-affine subscripts with ``//`` and ``%``; prefetches; row- and column-major
 `make_random_kernel` draws from a seed.
 """
 
-import contextlib
 import io
 import random
 import re
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import loopy as lp
 import numpy as np
@@ -49,20 +50,6 @@ class RandomKernel:
         return f"{self.text}\nat {self.sizes}"
 
 
-def _single(text):
-    """With its inexact numbers in single precision.
-
-    loopy takes a reduction or a function of a number that is not exact in double precision, and so products in them
-    feed sums of another type: no multiply-adds, but `brute` knows nothing of the types of numbers.
-    """
-    return re.sub(r"\b(0\.2|0\.3333333333333333|1e-3|1\.7)\b", r"\1f", text)
-
-
-def _floating(text):
-    """With an integer, loopy takes the maximum in double precision, whatever the kernel's type."""
-    return f"{text}.0" if text.isdecimal() else text
-
-
 @dataclass
 class _Draft:
     """A kernel being put together."""
@@ -87,13 +74,10 @@ class _Draft:
         return self.choices.randint(1, 100) <= percent
 
     def subscript(self, loops):
-        x = self.one_of(loops)
-        y = self.one_of(loops)
+        x, y = self.one_of(loops), self.one_of(loops)
         forms = (x, x, x, f"{x} + 1", f"2*{x}", f"{x} // 2", f"{x} % 4", f"{x} + {y}", f"3*{x} + {y} + 2")
-        rare = (
-            "0", f"({x} + {y}) // 3", f"({x} + 1) % 3", f"2*({x} // 2) + {y}", f"n + m - {x}", f"4*({x} % 2)",
-        )  # fmt: skip
-        return self.one_of(rare) if self.chance(20) else self.one_of(forms)
+        rare = ("0", f"({x} + {y}) // 3", f"({x} + 1) % 3", f"2*({x} // 2) + {y}", f"n + m - {x}", f"4*({x} % 2)")
+        return self.one_of(rare if self.chance(20) else forms)
 
     def leaf(self, loops):
         kind = self.choices.randint(0, 9)
@@ -102,47 +86,46 @@ class _Draft:
         if kind == 1:
             return self.one_of(_NUMBERS)
         if kind <= 5:
-            return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
+            return self.access(loops)
         tag = self.one_of(("", "$first", "$second"))
         return f"{self.one_of(('u', 'v'))}{tag}[{self.subscript(loops)}, {self.subscript(loops)}]"
+
+    def guard(self, loops):
+        return self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
 
     def access(self, loops):
         return f"{self.one_of(('a', 'b'))}[{self.subscript(loops)}]"
 
     def expression(self, loops, depth=2):
         kind = self.choices.randint(0, 9) if depth else 0
-        first = self.access(loops) if depth == 0 or kind == 0 else self.expression(loops, depth - 1)
+        first = self.expression(loops, depth - 1) if kind else self.access(loops)
         second = self.leaf(loops)
-        if kind == 0:
-            return self.one_of((first, f"{first}*{second}", f"({first} + {second})", f"{first}"))
-        if kind <= 2:
-            return f"({first} + {second}*{self.leaf(loops)})"
-        if kind == 3:
-            return f"({second} - {first})"
-        if kind == 4:
-            return f"({first} - {second}*{self.access(loops)} + {self.leaf(loops)})"
-        return self._nonlinear(kind, first, second, loops)
+        leaf, access = partial(self.leaf, loops), partial(self.access, loops)
+        guard = self.guard(loops) if kind == 9 else ""
+        maximum = f"fmax({first}, {second}.0)" if second.isdecimal() else f"fmax({first}, {second})"
+        forms = (
+            lambda: self.one_of((first, f"{first}*{second}", f"({first} + {second})", first)),
+            lambda: f"({first} + {second}*{leaf()})",
+            lambda: f"({first} + {second}*{leaf()})",
+            lambda: f"({second} - {first})",
+            lambda: f"({first} - {second}*{access()} + {leaf()})",
+            lambda: f"{second}*{first}",
+            lambda: f"({access()}*{second} + {first}*{leaf()} + {access()})",
+            lambda: f"{self.one_of(_FUNCTIONS)}({first})",
+            # With an integer, loopy takes the maximum in double precision, whatever the kernel's type.
+            lambda: self.one_of((f"({first})**2", f"({first} / {access()})", self.typed(maximum))),
+            lambda: f"({access()} if {guard} else {first})",
+        )
+        return forms[kind]()
 
-    def _nonlinear(self, kind, first, second, loops):
-        if kind == 5:
-            return f"{second}*{first}"
-        if kind == 6:
-            return f"({self.access(loops)}*{second} + {first}*{self.leaf(loops)} + {self.access(loops)})"
-        if kind == 7:
-            return f"{self.one_of(_FUNCTIONS)}({first})"
-        if kind == 8:
-            return self.one_of(
-                (
-                    f"({first})**2",
-                    f"({first} / {self.access(loops)})",
-                    self._typed(f"fmax({first}, {_floating(second)})"),
-                )
-            )
-        guard = self.one_of(_NESTED_GUARDS if "j" in loops else _GUARDS)
-        return f"({self.access(loops)} if {guard} else {first})"
+    def typed(self, text):
+        """Put inexact numbers in single precision in a kernel of single precision.
 
-    def _typed(self, text):
-        return text if self.dtype == "float64" else _single(text)
+        loopy takes a reduction or a function of a number that is not exact in double precision, and so products in them
+        feed sums of another type: no multiply-adds, but `brute` knows nothing of the types of numbers.
+        """
+        inexact = r"\b(0\.2|0\.3333333333333333|1e-3|1\.7)\b"
+        return text if self.dtype == "float64" else re.sub(inexact, r"\1f", text)
 
     def add(self, line, loops, options=""):
         number = len([entry for entry in self.lines if "{id=" in entry])
@@ -151,28 +134,20 @@ class _Draft:
 
     def statement(self):
         deep = self.nested and (self.inner_parallel or self.chance(60))
-        loops = ["i", "j"] if deep else ["i"]
-        kind = self.choices.randint(0, 9)
-        if kind <= 1:
-            self._scalar(loops)
-        elif kind <= 4:
-            self._reduction(loops)
-        elif kind == 5:
-            self._private_array(loops)
-        else:
-            self._plain(loops)
+        kinds = (*2 * [self._scalar], *3 * [self._reduction], self._private_array, *4 * [self.plain])
+        kinds[self.choices.randint(0, 9)](["i", "j"] if deep else ["i"])
 
     def output(self, loops):
         name = f"out{len(self.outputs)}"
         self.outputs[name] = len(loops)
         return f"{name}[{', '.join(loops)}]"
 
-    def _plain(self, loops):
+    def plain(self, loops):
         target = self.output(loops)
         value = self.expression(loops)
         if self.chance(30):
             # Braces of the guard: statements inside are ordinary lines.
-            self.lines.append(f"if {self.one_of(_NESTED_GUARDS if 'j' in loops else _GUARDS)}")
+            self.lines.append(f"if {self.guard(loops)}")
             self.add(f"    {target} = {value}", loops)
             self.lines.append("end")
             return
@@ -186,9 +161,9 @@ class _Draft:
             # A scalar set inside a sequential loop is used at once, in the same loop.
             self.add(f"<{self.dtype}> {name}x = {self.expression(loops, 1)}", loops)
             self.add(f"{self.output(loops)} = {name}x*{self.access(loops)} + {name}x", loops)
-            return
-        self.add(f"<{self.dtype}> {name} = {self.expression(loops, 1)}", loops)
-        self.scalars.append(name)
+        else:
+            self.add(f"<{self.dtype}> {name} = {self.expression(loops, 1)}", loops)
+            self.scalars.append(name)
 
     def _reduction(self, loops):
         k = f"k{len(self.loops)}"
@@ -196,15 +171,9 @@ class _Draft:
         if "j" in loops:
             self.below_inner.add(k)
         inside = [*loops, k]
-        body = self.one_of(
-            (
-                f"u[i, {k}]*v[{k}, {loops[-1]}]",
-                f"{self.access(inside)}*{self.access(inside)}",
-                self.expression(inside, 1),
-            )
-        )
-        operation = self.one_of(("sum", "sum", "sum", "product", "max"))
-        reduced = f"reduce({operation}, {k}, {self._typed(body)})"
+        product = f"{self.access(inside)}*{self.access(inside)}"
+        body = self.one_of((f"u[i, {k}]*v[{k}, {loops[-1]}]", product, self.expression(inside, 1)))
+        reduced = f"reduce({self.one_of(('sum', 'sum', 'sum', 'product', 'max'))}, {k}, {self.typed(body)})"
         self.add(f"{self.output(loops)} = {reduced}{self.one_of(('', ' + ' + self.leaf(loops)))}", loops)
 
     def _private_array(self, loops):
@@ -221,42 +190,37 @@ class _Draft:
         self.add(f"{self.output(loops)} = {' + '.join(terms)} + {self.access(loops)}", loops)
         self.prefetched = True
 
+    def choose_steps(self):
+        size, inner_size = self.one_of(("2", "3", "4", "8")), self.one_of(("2", "3", "4"))
+        if self.inner_parallel:
+            taken = self.one_of(("g.0+l.0", "g.1+l.1", "g.0+l.1"))
+            # The other axes.
+            self.steps += [f"i:{taken}:{size}", f"j:{taken.translate(str.maketrans('01', '10'))}:{inner_size}"]
+        else:
+            self.steps.append(f"i:{self.one_of(('g.0+l.0', 'g.0+l.0', '+l.0', 'g.0+', 'g.0', '+', ''))}:{size}")
+            if self.nested and self.chance(30):
+                self.steps.append(f"j:+:{inner_size}")
+
 
 def _draft(choices):
     draft = _Draft(choices)
     draft.dtype = draft.one_of(("float32", "float64"))
     draft.nested = draft.chance(70)
-    outer = draft.one_of(_OUTER_BOUNDS)
-    draft.loops.append(("i", outer))
+    draft.loops.append(("i", draft.one_of(_OUTER_BOUNDS)))
     if draft.nested:
         draft.loops.append(("j", draft.one_of(_INNER_BOUNDS)))
         draft.inner_parallel = draft.chance(35)
     for _ in range(choices.randint(1, 4)):
         draft.statement()
-    _choose_steps(draft)
+    draft.choose_steps()
     if any(step.startswith("i:g.0+l.0") for step in draft.steps) and draft.chance(50):
         draft.prefetched_statement()
     if not draft.outputs:
-        draft._plain(["i", "j"] if draft.inner_parallel else ["i"])
+        draft.plain(["i", "j"] if draft.inner_parallel else ["i"])
     if not any("inames=i:j" in line for line in draft.lines):
         draft.loops = [loop for loop in draft.loops if loop[0] != "j"]
         draft.steps = [step for step in draft.steps if not step.startswith("j:")]
     return draft
-
-
-def _choose_steps(draft):
-    size = draft.one_of(("2", "3", "4", "8"))
-    inner_size = draft.one_of(("2", "3", "4"))
-    if draft.inner_parallel:
-        draft.steps.append(f"i:{draft.one_of(('g.0+l.0', 'g.1+l.1', 'g.0+l.1'))}:{size}")
-        taken = draft.steps[0]
-        group = "g.1" if "g.0" in taken else "g.0"
-        local = "l.1" if "l.0" in taken else "l.0"
-        draft.steps.append(f"j:{group}+{local}:{inner_size}")
-        return
-    draft.steps.append(f"i:{draft.one_of(('g.0+l.0', 'g.0+l.0', '+l.0', 'g.0+', 'g.0', '+', ''))}:{size}")
-    if draft.nested and draft.chance(30):
-        draft.steps.append(f"j:+:{inner_size}")
 
 
 def _apply(kernel, draft):
@@ -284,18 +248,14 @@ def _domain(iname, bounds, below_inner):
 
 
 def _build(draft):
-    text = "\n".join(draft.lines)
-    dtype = np.dtype(draft.dtype)
-    extent = "4*n + 4*m + 16"
+    text, dtype, extent = "\n".join(draft.lines), np.dtype(draft.dtype), "4*n + 4*m + 16"
     order = draft.one_of(("C", "C", "F"))
+    private = {"shape": (4,), "address_space": lp.AddressSpace.PRIVATE}
     arrays = [
         *(lp.GlobalArg(name, dtype, shape=(extent,)) for name in "abf"),
         *(lp.GlobalArg(name, dtype, shape=(extent, extent), order=order) for name in "uv"),
         *(lp.GlobalArg(name, dtype, shape=("n + m + 4",) * rank) for name, rank in draft.outputs.items()),
-        *(
-            lp.TemporaryVariable(name, dtype, shape=(4,), address_space=lp.AddressSpace.PRIVATE)
-            for name in draft.private_arrays
-        ),
+        *(lp.TemporaryVariable(name, dtype, **private) for name in draft.private_arrays),
     ]
     used = [array for array in arrays if re.search(rf"\b{array.name}\b", text)]
     domains = [_domain(inames, bounds, inames in draft.below_inner) for inames, bounds in draft.loops]
@@ -308,23 +268,13 @@ def _build(draft):
     return RandomKernel(kernel, sizes, "\n".join([*domains, text, *draft.steps]))
 
 
-def _attempt(choices):
-    """Draw a kernel; None when loopy cannot put it in order, which is not our subject."""
-    draft = _draft(choices)
-    try:
+def make_random_kernel(seed):
+    """Return the kernel of a seed, drawing again (deterministically) while loopy cannot put it in order."""
+    choices = random.Random(seed)  # noqa: S311 - not for secrets
+    while True:
+        draft = _draft(choices)
         # loopy prints a kernel that it refuses.
-        with contextlib.redirect_stdout(io.StringIO()):
+        with suppress(LoopyError, CannotBranchDomainTree, CycleError), redirect_stdout(io.StringIO()):
             drawn = _build(draft)
             pre_codegen_checks(lp.linearize(lp.preprocess_program(drawn.kernel)))
-    except (LoopyError, CannotBranchDomainTree, CycleError):
-        return None
-    return drawn
-
-
-def make_random_kernel(seed):
-    """Return the kernel of a seed, drawing again (deterministically) while loopy refuses."""
-    choices = random.Random(seed)  # noqa: S311 - not for secrets
-    drawn = None
-    while drawn is None:
-        drawn = _attempt(choices)
-    return drawn
+            return drawn

@@ -69,17 +69,14 @@ def _draw(choices):
     ]
     element = " + ".join(f"{factor}*{axis}" for factor, axis in zip((1, 64), axes, strict=False))
     conditional = choices.random() < 0.3
+    text = f"y[{element}] = sum(({', '.join(loops)}), x[{subscripts[0]}]*w[{subscripts[1]}])"
     if conditional:
         condition = choices.choice(_CONDITIONS).format(v=innermost, o=choices.choice(names[:-1]))
-        inames = ":".join(names)
-        text = (
-            f"y[{element}] = y[{element}] + u[{subscripts[0]}] {{id=first, inames={inames}}}\n"
-            f"if {condition}\n"
-            f"    z[{element}] = z[{element}] + x[{subscripts[1]}]*w[{subscripts[0]}] {{dep=first, inames={inames}}}\n"
-            "end"
-        )
-    else:
-        text = f"y[{element}] = sum(({', '.join(loops)}), x[{subscripts[0]}]*w[{subscripts[1]}])"
+        inames = f"inames={':'.join(names)}"
+        text = f"""y[{element}] = y[{element}] + u[{subscripts[0]}] {{id=first, {inames}}}
+if {condition}
+    z[{element}] = z[{element}] + x[{subscripts[1]}]*w[{subscripts[0]}] {{dep=first, {inames}}}
+end"""
     domain = f"{{[{', '.join(names)}]: {' and '.join(bounds)}}}"
     arrays = [lp.GlobalArg(name, np.float32, shape=(1_000_000,)) for name in "yzuxw" if f"{name}[" in text]
     kernel = lp.make_kernel(

@@ -1,8 +1,11 @@
 """Each systematic difference named in `oracles.oclgrind`, proved on a small hand-written kernel."""
 
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
 import pytest
 
-from .oclgrind import OclgrindError, SourceJob, Traffic, needs_oclgrind, parse_counts, run_jobs
+from .oclgrind import OclgrindError, SourceJob, Traffic, compiled, needs_oclgrind, parse_counts, run_jobs
 
 ITEMS = 16
 
@@ -94,3 +97,13 @@ def test_barriers_count_per_work_item_and_local_memory_is_apart():
 def test_an_invalid_access_and_a_build_failure_are_errors(body, words):
     with pytest.raises(OclgrindError, match=words):
         executed(body)
+
+
+@needs_oclgrind
+def test_files_of_other_processes_stay():
+    source = "__kernel void tested(__global float *a) { a[0] = 1; }"
+    with NamedTemporaryFile("w", prefix="oclgrind_", suffix=".cl", dir="/tmp") as other:
+        other.write(source)
+        other.flush()
+        assert "@tested" in compiled([source])[0]
+        assert Path(other.name).exists()
