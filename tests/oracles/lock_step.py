@@ -20,6 +20,7 @@ from pycparser import c_ast, c_parser
 from .mended_loopy import mend
 
 SECTOR = 32
+_SUFFIX = re.compile(r"loopy_|_?(pos_b)?_?u?int\d+$")
 _QUALIFIERS = re.compile(r"__kernel|__global|__local|__restrict__|__attribute__ \(\(.*?\)\)\)")
 
 
@@ -52,7 +53,7 @@ def execute(kernel, sizes, groups, lanes):
     for group in itertools.product(*map(range, groups)):
         for first in range(0, local.shape[1], lanes):
             part = local[:, first : first + lanes]
-            _SubGroup(done, arrays, dict(sizes), group, part).run(parsed.body)
+            _SubGroup(done, arrays, dict(sizes), group, part).execute(parsed.body, np.ones(part.shape[1], bool))
     return done
 
 
@@ -69,35 +70,28 @@ class _SubGroup:
     group: tuple[int, ...]
     local: np.ndarray
 
-    def run(self, body):
-        everyone = np.ones(self.local.shape[1], bool)
-        self._execute(body, everyone)
-
-    def _execute(self, node, active):
+    def execute(self, node, active):
         if node is None or isinstance(node, c_ast.EmptyStatement) or not active.any():
+            return
+        if isinstance(node, c_ast.Decl) and node.init is None:
             return
         if isinstance(node, c_ast.Compound):
             for item in node.block_items or ():
-                self._execute(item, active)
+                self.execute(item, active)
         elif isinstance(node, c_ast.For):
             self._loop(node, active)
         elif isinstance(node, c_ast.If):
             holds = np.broadcast_to(self._value(node.cond), active.shape).astype(bool)
-            self._execute(node.iftrue, active & holds)
-            self._execute(node.iffalse, active & ~holds)
+            self.execute(node.iftrue, active & holds)
+            self.execute(node.iffalse, active & ~holds)
+        elif isinstance(node, c_ast.Decl) and node.type.type.names == ["int"]:
+            self.values[node.name] = self._value(node.init)
         elif isinstance(node, c_ast.Decl):
-            if node.init is not None:
-                self._assign(node.name, node.type.type.names, node.init, active)
+            self._statement(c_ast.ID(node.name), node.init, active)
         elif isinstance(node, c_ast.Assignment):
             self._statement(node.lvalue, node.rvalue, active)
         else:
             raise NotImplementedError(type(node).__name__)
-
-    def _assign(self, name, kind, value, active):
-        if kind == ["int"]:
-            self.values[name] = self._value(value)
-        else:
-            self._statement(c_ast.ID(name), value, active)
 
     def _loop(self, node, active):
         (declared,) = node.init.decls
@@ -107,7 +101,7 @@ class _SubGroup:
             active = active & np.broadcast_to(self._value(node.cond), active.shape)
             if not active.any():
                 return
-            self._execute(node.stmt, active)
+            self.execute(node.stmt, active)
             counter = counter + 1
 
     def _statement(self, target, value, active):
@@ -151,16 +145,13 @@ class _SubGroup:
         elif isinstance(node, c_ast.TernaryOp):
             found = np.where(self._value(node.cond), self._value(node.iftrue), self._value(node.iffalse))
         elif isinstance(node, c_ast.FuncCall):
-            found = self._called(node.name.name, [self._value(each) for each in node.args.exprs])
+            name, arguments = node.name.name, [self._value(each) for each in node.args.exprs]
+            places = {"lid": self.local, "gid": self.group}
+            called = places[name].__getitem__ if name in places else _FUNCTIONS[_SUFFIX.sub("", name)]
+            found = called(*arguments)
         else:
             found = _OPERATORS[node.op](self._value(node.left), self._value(node.right))
         return found
-
-    def _called(self, name, arguments):
-        if name in {"lid", "gid"}:
-            axis = int(arguments[0])
-            return self.local[axis] if name == "lid" else np.int64(self.group[axis])
-        return _FUNCTIONS[re.sub(r"loopy_|_?(pos_b)?_?u?int\d+$", "", name)](*arguments)
 
 
 def _quotient(left, right):

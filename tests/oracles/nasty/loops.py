@@ -2,6 +2,8 @@
 
 import loopy as lp
 
+from support.written_kernels import stepped
+
 from .collection import ELEMENTS, nasty
 
 X1 = "x, y: float32[4*n + 40]"
@@ -20,16 +22,11 @@ nasty("empty_domain", "{[i]: m<=i<n}", "y[i] = x[i]", X1, ELEMENTS, assume=BOTH,
     differs={"kernel_launch": (1, 0)}, why="empty")  # fmt: skip
 nasty("empty_inner_loop", ["{[i]: 0<=i<n}", "{[j]: m<=j<n}"], "y[i] = x[i] {id=a}\ny[i] = y[i] + sum(j, x[j]) {dep=a}",
     X1, ELEMENTS, assume=BOTH, at={"n": 5, "m": 9})  # fmt: skip
-nasty(
-    "joined", "{[i,j]: 0<=i<5 and 0<=j<7}", "a[i,j] = b[j,i]*b[j,i] + 1", "a: float32[5,7]; b: float32[7,5]",
-    assume="", at={},
-    then=lambda t: lp.split_iname(lp.join_inames(t, ["i", "j"], "ij"), "ij", 8, outer_tag="g.0", inner_tag="l.0"),
-)  # fmt: skip
-nasty(
-    "renamed_and_duplicated", "{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\nz[i] = x[i]*x[i] {id=b,dep=a}",
+nasty("joined", "{[i,j]: 0<=i<5 and 0<=j<7}", "a[i,j] = b[j,i]*b[j,i] + 1", "a: float32[5,7]; b: float32[7,5]",
+    assume="", at={}, then=lambda t: stepped(lp.join_inames(t, ["i", "j"], "ij"), "ij/8: g.0, l.0"))  # fmt: skip
+nasty("renamed_and_duplicated", "{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\nz[i] = x[i]*x[i] {id=b,dep=a}",
     f"{X1}; z: float32[n]", at={"n": 21},
-    then=lambda t: lp.split_iname(lp.rename_iname(lp.duplicate_inames(t, "i", "id:b", "k"), "i", "first"), "first", 8),
-)  # fmt: skip
+    then=lambda t: stepped(lp.rename_iname(lp.duplicate_inames(t, "i", "id:b", "k"), "i", "p"), "p/8"))  # fmt: skip
 nasty("floor_of_sum", "{[i,j]: 0<=i<n and 0<=j<m}", "y[i] = x[(2*i+j)//3]*x[(i+j) % 5] + y[i]",
     "x, y: float32[n + m + 8]", "i: g.0", assume=BOTH, at={"n": 11, "m": 8}, seq_dependencies=True)  # fmt: skip
 nasty("lower_bound_with_floor", "{[i,j]: 0<=i<n and i//2<=j<i}", "y[i] = sum(j, x[j])", X1, ELEMENTS)
@@ -65,17 +62,9 @@ nasty("split_within_one_statement", "{[i]: 0<=i<n}", "y[i] = x[i] {id=a}\nz[i] =
     then=lambda t: lp.split_iname(t, "i", 4, within="id:a"))  # fmt: skip
 nasty("sub_group_odd", "{[i,j,k]: 0<=i<n and 0<=j<3 and 0<=k<5}", "z[i,j,k] = x[i+j+k]*2", f"{X2}; z: float32[n,3,5]",
     "i: g.0; j: l.1; k: l.0", at={"n": 24})  # fmt: skip
-nasty(
-    "skewed_parallel",
-    "{[i,j]: 0<=i<n and 0<=j<m}",
-    "a[i,j] = b[i,j] + b[i+1,j]",
-    "a: float32[n,m]; b: float32[n+1,m]",
-    assume=BOTH,
-    at={"n": 9, "m": 6},
-    then=lambda t: lp.split_iname(
-        lp.affine_map_inames(t, "i,j", "d,k", ["d = i + 2*j", "k = j"]), "d", 4, outer_tag="g.0", inner_tag="l.0"
-    ),
-)
+nasty("skewed_parallel", "{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = b[i,j] + b[i+1,j]",
+    "a: float32[n,m]; b: float32[n+1,m]", assume=BOTH, at={"n": 9, "m": 6},
+    then=lambda t: stepped(lp.affine_map_inames(t, "i,j", "d,k", ["d = i+2*j", "k = j"]), "d/4: g.0, l.0"))  # fmt: skip
 nasty("group_bound_triangular", "{[i,j]: 0<=i<n and 0<=j<=i}", "a[i,j] = x[i]*x[j]", f"{X1}; a: float32[n,n]",
     "i/8: g.0, l.0; j/4: g.1, l.1", at={"n": 20})  # fmt: skip
 nasty("no_first_group_axis", "{[i,j]: 0<=i,j<n}", "y[i] = x[j] + y[i]", X1, "i: g.1", refused="global axis 0|axis g.0")

@@ -28,12 +28,9 @@ in_b("nesting_levels", "a[i,j] = b[i,j,1] + b[j,i,0]", shape=("n", "n", 3), dim_
 in_b("padded_rows", strides=("n + 3", 1))
 in_b("transposed_strides", dtype=np.float64, strides=(2, "2*n"))
 in_b("automatic_strides", strides=lp.auto)
-for name, offset, data in (
-    ("automatic", lp.auto, "y: float32[n]"),
-    ("explicit", "start", "y: float32[n]; start: int32"),
-):
+for name, offset, data in (("automatic", lp.auto, ""), ("explicit", "start", "; start: int32")):
     source = lp.GlobalArg("x", np.float32, shape=("n + 1",), offset=offset)
-    in_x(f"{name}_offset", "y[i] = x[i]*x[i+1]", data, more=[source])
+    in_x(f"{name}_offset", "y[i] = x[i]*x[i+1]", f"y: float32[n]{data}", more=[source])
 
 
 def split_and_reordered(t):
@@ -95,22 +92,14 @@ def fetched(array, sweep, outer, **options):
 nasty("prefetched_halo_clipped", PLANE, "b[i,j] = a[i,j] + a[i+1,j] + a[i,j+1] + a[i+1,j+1]*a[i+2,j+2]",
     "a: float32[n+2,n+2]; b: float32[n,n]", TILES, assume="n>=4", at={"n": 19},
     then=fetched("a", "i_inner,j_inner", "i_outer,j_outer", fetch_bounding_box=True))  # fmt: skip
-nasty(
-    "prefetched_by_each_work_item", "{[i,j,k]: 0<=i<n and 0<=j<3 and 0<=k<2}",
+nasty("prefetched_by_each_work_item", "{[i,j,k]: 0<=i<n and 0<=j<3 and 0<=k<2}",
     "y[i] = sum(j, sum(k, x[i+j+k]*w[j]))", f"{XY}; w: float32[3]", ELEMENTS, assume="n>=8", at={"n": 16},
-    then=fetched(
-        "x", "j,k", "i_outer,i_inner", default_tag=None, temporary_address_space=lp.AddressSpace.PRIVATE,
-        fetch_bounding_box=True,
-    ),
-)  # fmt: skip
-for name, domain, n in (
-    ("prefetched_row_clipped", PLANE, 21),
-    ("prefetch_in_a_triangle", "{[i,j]: 0<=i<n and 0<=j<=i}", 17),
-):
-    nasty(
-        name, domain, "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", f"{ELEMENTS}; j/8", assume="n>=8",
-        at={"n": n}, then=fetched("x", "j_inner", "i_outer,j_outer"),
-    )  # fmt: skip
+    then=fetched("x", "j,k", "i_outer,i_inner", default_tag=None, fetch_bounding_box=True,
+        temporary_address_space=lp.AddressSpace.PRIVATE))  # fmt: skip
+TRIANGLE = "{[i,j]: 0<=i<n and 0<=j<=i}"
+for name, domain, n in (("prefetched_row_clipped", PLANE, 21), ("prefetch_in_a_triangle", TRIANGLE, 17)):
+    nasty(name, domain, "y[i] = sum(j, a[i,j]*x[j])", f"{XY}; a: float32[n,n]", f"{ELEMENTS}; j/8", assume="n>=8",
+        at={"n": n}, then=fetched("x", "j_inner", "i_outer,j_outer"))  # fmt: skip
 nasty("transposed_clipped", PLANE, "b[i,j] = a[j,i]", "a, b: float32[n,n]", "i/8: g.1, l.1; j/8: g.0, l.0",
     assume="n>=8", at={"n": 19}, then=fetched("a", "i_inner,j_inner", "i_outer,j_outer"))  # fmt: skip
 PRODUCT = ("{[i,j,k]: 0<=i,j,k<n}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
@@ -121,18 +110,11 @@ nasty("matmul_clipped", *PRODUCT, "a, b, c: float32[n,n]", "i/4: g.1, l.1; j/4: 
 nasty("matmul_register_tiled", *PRODUCT, "a, b, c: float64[n,n]",
     "i/8: g.1; i_inner/4: ilp.unr, l.1; j/4: g.0, l.0; k/4", assume="n>=8 and n mod 8=0", at={"n": 24},
     then=fetched("a", "i_inner_outer,i_inner_inner,k_inner", ROUND))  # fmt: skip
-nasty(
-    "precomputed_substitution", LINE, "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1) + f(i+2)", XY, ELEMENTS,
+nasty("precomputed_substitution", LINE, "f(a) := x[a]*x[a] + 1\ny[i] = f(i) + f(i+1) + f(i+2)", XY, ELEMENTS,
     assume="n>=8", at={"n": 18},
-    then=lambda t: lp.precompute(
-        t, "f", ["i_inner"], default_tag="l.auto", precompute_outer_inames=frozenset({"i_outer"}),
-        temporary_address_space=lp.AddressSpace.LOCAL,
-    ),
-)  # fmt: skip
-nasty(
-    "buffered_array", "{[i,k]: 0<=i<n and 0<=k<5}", "y[i] = y[i] + x[i+k]*x[k]", XY, ELEMENTS,
+    then=lambda t: lp.precompute(t, "f", ["i_inner"], default_tag="l.auto", precompute_outer_inames="i_outer",
+        temporary_address_space=lp.AddressSpace.LOCAL))  # fmt: skip
+nasty("buffered_array", "{[i,k]: 0<=i<n and 0<=k<5}", "y[i] = y[i] + x[i+k]*x[k]", XY, ELEMENTS,
     seq_dependencies=True, **EIGHTS,
-    then=lambda t: lp.buffer_array(
-        t, "y", ["i_inner"], default_tag="l.auto", temporary_scope=lp.AddressSpace.LOCAL, fetch_bounding_box=True
-    ),
-)  # fmt: skip
+    then=lambda t: lp.buffer_array(t, "y", ["i_inner"], default_tag="l.auto", fetch_bounding_box=True,
+        temporary_scope=lp.AddressSpace.LOCAL))  # fmt: skip

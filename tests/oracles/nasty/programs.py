@@ -17,18 +17,14 @@ nasty("private_array_indexed", "{[i,j,k]: 0<=i<n and 0<=j,k<4}",
     more=[lp.TemporaryVariable("w", np.float32, shape=(4,))])  # fmt: skip
 nasty("local_scalar", GROUPS, "t = x[g]*2 {id=a,inames=g}\nz[g,i] = t*x[i] {dep=a}", XY + Z, "g: g.0; i: l.0", at=AT,
     more=[local("t")], then=lp.add_inames_for_unused_hw_axes)  # fmt: skip
-TABLE = lp.TemporaryVariable(
-    "w", np.float32, shape=(4,), address_space=lp.AddressSpace.GLOBAL, read_only=True,
-    initializer=np.arange(4, dtype=np.float32),
-)  # fmt: skip
+TABLE = lp.TemporaryVariable("w", np.float32, shape=(4,), address_space=lp.AddressSpace.GLOBAL, read_only=True,
+    initializer=np.arange(4, dtype=np.float32))  # fmt: skip
 nasty("constant_table", "{[i,j]: 0<=i<n and 0<=j<4}", "y[i] = sum(j, w[j]*x[i+j])", XY, ELEMENTS, at=AT, more=[TABLE])
-nasty(
-    "aliased_temporaries", "{[g,i,j]: 0<=g<n and 0<=i,j<8}",
+nasty("aliased_temporaries", "{[g,i,j]: 0<=g<n and 0<=i,j<8}",
     "t[i] = x[i+g]*2 {id=a,inames=g:i}\nz[g,i] = t[7-i] {id=b,dep=a}\n"
     "u[j] = x[j]+1 {id=c,dep=b,inames=g:j}\nz2[g,j] = u[7-j] {dep=c}",
     "x: float32[n+16]; z, z2: float32[n,8]", "g: g.0; i: l.0; j: l.0", at=AT,
-    more=[local(name, 8, base_storage="mem") for name in "tu"], then=lp.allocate_temporaries_for_base_storage,
-)  # fmt: skip
+    more=[local(t, 8, base_storage="m") for t in "tu"], then=lp.allocate_temporaries_for_base_storage)  # fmt: skip
 
 
 def with_callees(caller):
@@ -55,19 +51,15 @@ nasty("saved_and_reloaded", [LINE],
     "<> t = x[i]*2 {id=a}\ny[i] = t {id=b,dep=a}\n... gbarrier {id=bar,dep=b}\nz[i] = y[n-1-i] + t {dep=bar}",
     f"{XY}; z: float32[n]", ELEMENTS, assume="n>=8 and n mod 8 = 0", at={"n": 24}, then=reloaded)  # fmt: skip
 STEPS = ["{[s]: 0<=s<5}", LINE, "{[k]: 0<=k<n}"]
-nasty(
-    "launches_in_a_host_loop", STEPS,
+nasty("launches_in_a_host_loop", STEPS,
     "for s\n for i\n  y[i, s] = x[i]*2 {id=a}\n end\n ... gbarrier {id=bar, dep=a}\n"
     " for k\n  z[k] = z[k] + y[n-1-k, s] {id=c, dep=bar}\n end\n ... gbarrier {id=again, dep=c}\nend",
-    "x, z: float32[n]; y: float32[n, 5]", f"{ELEMENTS}; k/4: g.0, l.0", at=AT,
-)  # fmt: skip
+    "x, z: float32[n]; y: float32[n, 5]", f"{ELEMENTS}; k/4: g.0, l.0", at=AT)  # fmt: skip
 # loopy's own order of the barriers goes round in a circle.
-nasty(
-    "circle_of_barriers", STEPS,
+nasty("circle_of_barriers", STEPS,
     "for s\n for i\n  y[i] = x[i]*2 {id=a}\n end\n ... gbarrier {id=bar, dep=a}\n"
     " for k\n  x[k] = y[n-1-k] + 1 {id=c, dep=bar}\n end\nend",
-    XY, f"{ELEMENTS}; k/4: g.0, l.0", refused="cannot schedule", at=AT,
-)  # fmt: skip
+    XY, f"{ELEMENTS}; k/4: g.0, l.0", refused="cannot schedule", at=AT)  # fmt: skip
 nasty("atomic_update", "{[i,j]: 0<=i<n and 0<=j<3}", "y[(i+j) % 7] = y[(i+j) % 7] + x[i] {atomic}", "x: float32[n]",
     ELEMENTS, more=[lp.GlobalArg("y", np.float32, shape=(7,), for_atomic=True)], at=AT)  # fmt: skip
 nasty("several_statements_write_one_array", [LINE, "{[j]: 0<=j<n}"], "y[2*i] = x[i]\ny[2*j+1] = x[j]*2 {nosync=insn}",
@@ -82,11 +74,9 @@ nasty("extracted_rule", LINE, "y[i] = x[i]*x[i+1] + x[i]*x[i+2]", XY, ELEMENTS,
 nasty("barrier_in_group_dependent_loop", "{[g,s,i]: 0<=g<n and 0<=s<=g and 0<=i<8}",
     "for g,s\n for i\n  t[i] = x[i+s] {id=a}\n end\n for i\n  z[g,i] = z[g,i] + t[7-i] {id=b,dep=a}\n end\nend", XY + Z,
     "g: g.0; i: l.0", more=[local("t", 8)], at={"n": 9})  # fmt: skip
-nasty(
-    "three_launches_of_different_sizes", [LINE, "{[k,l]: 0<=k<n and 0<=l<=k}", "{[q]: 0<=q<n}"],
+nasty("three_launches_of_different_sizes", [LINE, "{[k,l]: 0<=k<n and 0<=l<=k}", "{[q]: 0<=q<n}"],
     "y[i] = x[i]*2 {id=a}\n... gbarrier {id=b1, dep=a}\nz[k] = sum(l, y[l]) {id=c, dep=b1}\n"
     "... gbarrier {id=b2, dep=c}\nw[q] = z[q]*y[q] + w[q] {dep=b2}",
-    f"{XY}; z, w: float32[n]", f"{ELEMENTS}; k/16: g.0, l.0; q: g.0", at={"n": 40},
-)  # fmt: skip
+    f"{XY}; z, w: float32[n]", f"{ELEMENTS}; k/16: g.0, l.0; q: g.0", at={"n": 40})  # fmt: skip
 nasty("temporaries_in_ilp", "{[i,j]: 0<=i<n and 0<=j<4}", "<> s = x[i]*x[i+1] {id=a}\na[i,j] = s*x[j] {dep=a}",
     f"{XY}; a: float32[n,4]", "i/8: g.0; i_inner/4: ilp, l.0")  # fmt: skip

@@ -62,17 +62,9 @@ pointwise("mixed_precision", "y[i] = x[i]*d[i] + x[i+1]*x[i+2]\nd[i] = x[i]*x[i+
 pointwise("mixed_integers_and_floats", "y[i] = p[i]*x[i] + p[i]\nz[i] = (p[i] + 1)*x[i]", f"{F4}; p: int32[n]")
 pointwise("wide_integers", "a[i] = a[i]*b[i] + 7\nb[i] = a[i] + 1", "a: int64[n]; b: uint32[n]")
 x, d, p, i = map(var, "xdpi")
-nasty(
-    "casts",
-    "{[i]: 0<=i<n}",
-    [
-        lp.Assignment("y[i]", TypeCast(np.float32, p[i]) * x[i], id="s0"),
-        lp.Assignment("d[i]", TypeCast(np.float64, x[i]) + d[i], id="s1", depends_on=frozenset({"s0"})),
-        lp.Assignment("q[i]", TypeCast(np.int32, x[i + 1]), id="s2", depends_on=frozenset({"s1"})),
-    ],
-    f"{F4}; p, q: int32[n]; d: float64[n]",
-    ELEMENTS,
-)
+CASTS = {"y[i]": TypeCast(np.float32, p[i]) * x[i], "d[i]": TypeCast(np.float64, x[i]) + d[i],
+    "q[i]": TypeCast(np.int32, x[i + 1])}  # fmt: skip
+pointwise("casts", [lp.Assignment(*line) for line in CASTS.items()], f"{F4}; p, q: int32[n]; d: float64[n]")
 pointwise("loop_variable_as_value", "y[i] = i*2.0\nz[i] = x[i]*i + n")
 pointwise("integer_division_of_data", "out[i] = p[i]//q[i] + p[i] % q[i]", I4)
 pointwise("true_division_of_integers", "y[i] = p[i]/q[i] + p[i]/2", "p, q: int32[n]; y: float64[n]")
@@ -99,10 +91,8 @@ pointwise("complex_double_and_reals", "c[i] = c[i]*x[i] + d[i]", "c, d: complex1
 pointwise("complex_parts", "x[i] = real(c[i]) + imag(c[i])\nd[i] = conj(c[i])\ny[i] = abs(d[i])",
     "c, d: complex64[n]; x, y: float32[n]",
     **differing("complex", complex_abs=(13, 0), hypot=(0, 13), complex_conj=(13, 0)))  # fmt: skip
-pointwise(
-    "complex_division", "c[i] = c[i]/d[i]", "c, d: complex64[n]",
-    **differing("complex", complex_div=(13, 0), div=(0, 39), mul=(0, 13), madd=(0, 39), abs=(0, 26), cmp=(0, 13)),
-)  # fmt: skip
+DIVISION = {"complex_div": (13, 0), "div": (0, 39), "mul": (0, 13), "madd": (0, 39), "abs": (0, 26), "cmp": (0, 13)}
+pointwise("complex_division", "c[i] = c[i]/d[i]", "c, d: complex64[n]", **differing("complex", **DIVISION))
 pointwise("complex_literal", "c[i] = c[i]*2.0j + 1", "c: complex64[n]",
     **differing("complex", mul=(26, 52), madd=(26, 52), global_load=(0, 52)))  # fmt: skip
 
@@ -123,11 +113,9 @@ pointwise("nested_ifs",
 pointwise("scalar_argument_decides", "if alpha > 0.25\n y[i] = x[i]*alpha\nend\nz[i] = x[i]", f"{F4}; alpha: float32")
 pointwise("size_decides", "if n > 20\n y[i] = x[i]*x[i]\nend\nz[i] = x[i]")
 pointwise("boolean_arrays", "f[i] = x[i] > 0.25 {id=a}\ny[i] = x[i]*x[i] if f[i] else 0.0 {dep=a}", f"{F4}; f: int8[n]")
-pointwise(
-    "conditions_joined",
+pointwise("conditions_joined",
     "if i > 3 and (i < 9 or i % 2 == 0)\n y[i] = x[i]*x[i]\nelse\n y[i] = x[i] + 1\nend\n"
-    "if not (i == 5)\n z[i] = x[i]/2\nend\nif i != 7\n z[i] = z[i] + y[i]*x[i]\nend",
-)
+    "if not (i == 5)\n z[i] = x[i]/2\nend\nif i != 7\n z[i] = z[i] + y[i]*x[i]\nend")  # fmt: skip
 INNER = "x[i]*x[i+1] if i > 7 else x[i] + x[i+1]/x[i+2]"
 pointwise("ternaries_nested", f"y[i] = (x[i] if i < 2 else ({INNER})) + (x[i] if i//3 == 2 else 1)")
 pointwise("mixed_conditions", "y[i] = x[i]*x[i+1] if i < 7 and x[i] > 0.3 else x[i]/x[i+1]")
