@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.scop.whole_sizes import read_fraction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from fractions import Fraction
 
 # The stand-in of an access that may touch any element of its array.
 ANYWHERE = "anywhere"
@@ -98,10 +96,10 @@ def annotate(
     if not hasattr(kernel, "entrypoints"):
         msg = f"only a loopy kernel can be annotated, not a {type(kernel).__name__}"
         raise UnsupportedKernelError(msg)
-    options = CountingOptions(
-        trip_counts=_merged(before.trip_counts, {loop: _trips(loop, n) for loop, n in (trip_counts or {}).items()}),
-        accesses=_merged(before.accesses, {_plain(key): str(value) for key, value in (accesses or {}).items()}),
-    )
+    trips = {loop: _trips(loop, count) for loop, count in (trip_counts or {}).items()}
+    # Blanks between words stay: ``x[i if i > 3 else 0]``.
+    stand_ins = {re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", key): str(value) for key, value in (accesses or {}).items()}
+    options = CountingOptions(_merged(before.trip_counts, trips), _merged(before.accesses, stand_ins))
     return AnnotatedKernel(kernel, options)
 
 
@@ -110,24 +108,14 @@ def _merged(before: tuple[tuple[str, Any], ...], new: Mapping[str, Any]) -> tupl
     return tuple(sorted((dict(before) | dict(new)).items()))
 
 
-def _plain(key: str) -> str:
-    # Blanks between words stay: ``x[i if i > 3 else 0]``.
-    return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", key)
-
-
 def _trips(loop: str, count: float | Fraction | str) -> Fraction | str:
     number = read_fraction(str(count))
     if number is not None:
         return number
-    if isinstance(count, str) and not _is_number(count):
-        return count
+    if isinstance(count, str):
+        try:
+            float(count)
+        except ValueError:  # an expression
+            return count
     msg = f"the trip count of loop {loop!r} must be a number or an expression in sizes, and above zero, not {count!r}"
     raise UnsupportedKernelError(msg, loop=loop)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -1,34 +1,25 @@
-"""Everything a kernel contains, as features: identifier, symbolic count, value, exact, bound or as stated.
-
-And what a model has no feature for: a cost that a prediction would silently miss.
-"""
+"""Everything a kernel contains, as features; and what a model has no feature for, which a prediction would miss."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counting.scop_counts import counts_of
+from perflex.features.counting.scop_counts import AccessCounts, counts_of
+from perflex.features.counting.touched import Certainty
+from perflex.features.families.feature import Feature
 from perflex.features.families.machine_code import examples_for
 from perflex.features.families.memory_accesses import describe_access
 from perflex.features.families.on_machine import RESIDENCY_FEATURES
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
-from perflex.features.scop.scop import Operation
-from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, resolve_target
+from perflex.features.scop.scop import Operation, Scop
+from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
 from perflex.html import shown_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from perflex.features.counting.scop_counts import AccessCounts
-    from perflex.features.counting.touched import Certainty
-    from perflex.features.families.feature import Feature
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
 
 
 @dataclass(frozen=True)
@@ -120,8 +111,8 @@ def count_features(
 
 
 def _contained(scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> list[str]:
-    """Return all features that a kernel has, and at given sizes those of the machine and of the code that is known."""
-    accesses = [access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
+    """Return all features that a kernel has, at given sizes with those of the machine and of the code that is known."""
+    accesses = [_access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
     # An inventory is that of the family: any identifier of it will do to ask.
     operations, chains, launches, footprints = (
         parse_feature(one).inventory(scop)
@@ -136,20 +127,19 @@ def _contained(scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> l
 
 def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
     """Return the features of the machine code that can be told, with a warning where some cannot."""
-    found, refused = [], ""
+    found, refused = [], []
     for identifier in () if target.code is None else examples_for(target.code):
         try:
             parse_feature(identifier).value(scop, sizes, target)
-        except FeatureError as error:
-            refused = refused or error.message
-        else:
             found.append(identifier)
+        except FeatureError as error:
+            refused.append(error.message)
     if refused:
-        warnings.warn(refused, PerflexWarning, stacklevel=4)
+        warnings.warn(refused[0], PerflexWarning, stacklevel=4)
     return found
 
 
-def access_identifier(item: AccessCounts) -> str:
+def _access_identifier(item: AccessCounts) -> str:
     """Return the identifier that fits an access and those with its tag, type and strides."""
     # Where a stride is missing, the identifier would fit any access of the type.
     parts = [f"array:{item.array.name}"] if None in (*item.local_strides, *item.group_strides) else []
@@ -191,8 +181,7 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
 
 def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
     """Warn of what `uncounted` finds; arguments as there, the kernel may also be a measurement kernel."""
-    missed = uncounted(features, kernel, sizes)
-    if missed:
+    if missed := uncounted(features, kernel, sizes):
         name = extract_scop(kernel, sizes).name
         msg = f"{name}: the model has no feature for {'; '.join(missed[:_MISSED])}; the prediction leaves it out"
         warnings.warn(msg, PerflexWarning, stacklevel=4)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain, count
+from typing import Any
 
 from perflex.errors import CalibrationError, MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -76,28 +75,18 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
         if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
             row = SizedKernel(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
         else:
-            kernel, sizes = _pair(entry)
-            name = _name_of(kernel)
+            if not (isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items")):
+                msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
+                raise CalibrationError(msg)
+            kernel, sizes = entry
+            names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
+            name = str(names or type(kernel).__name__)
             shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
             row = SizedKernel(kernel, sizes, f"{name}({shown})", name)
         # Tables and messages name a row by its label alone.
-        label, number = row.label, 1
-        while label in taken:
-            number += 1
-            label = f"{row.label} #{number}"
+        label = next(
+            name for name in chain([row.label], map(f"{row.label} #{{}}".format, count(2))) if name not in taken
+        )
         taken.add(label)
         rows.append(replace(row, label=label))
     return rows
-
-
-def _pair(entry: Any) -> tuple[Any, Mapping[str, Any]]:
-    if isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items"):
-        return entry
-    msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
-    raise CalibrationError(msg)
-
-
-def _name_of(kernel: Any) -> str:
-    name = getattr(kernel, "name", None)
-    entrypoints = getattr(kernel, "entrypoints", None)
-    return str(name or (",".join(sorted(entrypoints)) if entrypoints else type(kernel).__name__))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import kernel_facts
 from perflex.errors import MachineError
 from perflex.machines.files import load_machine, machine_names
+from perflex.machines.machine import Machine
 from perflex.machines.residency import Resources, most_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from perflex.compiled.program import CompiledProgram
-    from perflex.machines.machine import Machine
 
 # Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
 DEFAULT_SUB_GROUP_SIZE = 32
@@ -51,7 +50,7 @@ class Target:
     def registers_per_item(self) -> int | None:
         """32-bit registers per work-item, as stated, else as built; None where they limit nothing."""
         built = self.built
-        return self.registers if self.registers is not None or built is None else built.registers
+        return built.registers if self.registers is None and built is not None else self.registers
 
     @property
     def built(self) -> Resources | None:
@@ -87,8 +86,9 @@ class Target:
 _chosen: ContextVar[Target | None] = ContextVar("perflex_machine", default=None)
 
 
-@contextmanager
-def using_machine(place: str | Path | Machine | None, *, registers: int | None = None) -> Iterator[Machine | None]:
+def using_machine(
+    place: str | Path | Machine | None, *, registers: int | None = None
+) -> AbstractContextManager[Machine | None]:
     """Compute features that need a machine for this one, in the block and this thread.
 
     Parameters
@@ -103,34 +103,26 @@ def using_machine(place: str | Path | Machine | None, *, registers: int | None =
     MachineError, FileFormatError
         There is no such machine, or its file is wrong.
     """
-    if place is None:
-        yield None
-        return
-    machine = load_machine(place)
-    token = _chosen.set(Target(machine=machine, registers=registers))
-    try:
-        yield machine
-    finally:
-        _chosen.reset(token)
+    return _using(None if place is None else Target(machine=load_machine(place), registers=registers))
+
+
+def using_code(code: tuple[CompiledProgram, ...] | None) -> AbstractContextManager[Machine | None]:
+    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are."""
+    return _using(None if code is None else replace(_chosen.get() or Target(), code=code))
 
 
 @contextmanager
-def using_code(code: tuple[CompiledProgram, ...] | None) -> Iterator[None]:
-    """Compute features of machine code for this code, in the block and this thread; None leaves things as they are."""
-    if code is None:
-        yield
-        return
-    token = _chosen.set(replace(_chosen.get() or Target(), code=code))
+def _using(target: Target | None) -> Iterator[Machine | None]:
+    token = _chosen.set(target or _chosen.get())
     try:
-        yield
+        yield None if target is None else target.machine
     finally:
         _chosen.reset(token)
 
 
 def machine_in_use() -> Machine | None:
     """Return the machine of `using_machine`; None outside of such a block."""
-    chosen = _chosen.get()
-    return None if chosen is None else chosen.machine
+    return (_chosen.get() or Target()).machine
 
 
 def resolve_target(
@@ -140,11 +132,9 @@ def resolve_target(
     otherwise: str | Machine = "",
 ) -> Target:
     """Return the target that an entry point counts for; what it calls takes the target and looks nothing up."""
+    if machine is None:
+        if (chosen := _chosen.get()) is not None:
+            return replace(chosen, sub_group_size=sub_group_size)
+        machine = otherwise or None
     # Registers stated for another machine say nothing about this one.
-    if machine is not None:
-        return Target(sub_group_size, load_machine(machine))
-    chosen = _chosen.get()
-    if chosen is not None:
-        # All but the sub-group size is the chosen one's.
-        return replace(chosen, sub_group_size=sub_group_size)
-    return Target(sub_group_size, load_machine(otherwise) if otherwise else None)
+    return Target(sub_group_size, None if machine is None else load_machine(machine))

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from os import cpu_count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
+from perflex.machines.machine import Machine
+from perflex.machines.residency import Resources
 from perflex.store.store import current_store, using_store
 from perflex.workers import made_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
-
     from perflex.compiled.program import CompiledProgram
     from perflex.features import Amount, Feature
-    from perflex.features.sized_kernel import SizedKernel
-    from perflex.machines.machine import Machine
-    from perflex.machines.residency import Resources
     from perflex.progress import Progress
-
-    _Task = tuple[Any, Mapping[str, Any], Target]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -79,9 +76,7 @@ def kernel_feature_values(
 
 def feature_values(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
     """Return the values of counted features for one kernel on a target; see `kernel_feature_values`."""
-    from perflex.features.counting.scop_counts import counts_of
-    from perflex.features.families.registry import parse_feature
-    from perflex.features.from_loopy.extract import extract_scop
+    from perflex.features import counts_of, extract_scop, parse_feature
 
     scop = extract_scop(kernel, sizes)
     checked = scop.checked(sizes)
@@ -98,7 +93,7 @@ def target_of(
     otherwise: str | Machine = "",
 ) -> Target:
     """Return the target, as `resolve_target`; a machine called `otherwise` is looked up only if a feature needs one."""
-    from perflex.features.families.registry import parse_feature
+    from perflex.features import parse_feature
 
     if otherwise and not any(parse_feature(name).family.needs == "machine" for name in features):
         otherwise = ""
@@ -113,7 +108,7 @@ class CountedRow:
     matched: tuple[bool, ...] = ()  # Whether the kernel has anything that the feature counts
     # What one unit of each feature amounts to, None where that is not one number.
     amounts: tuple[Amount | None, ...] = ()
-    refusal: str | None = None  # Why the kernel cannot be counted; the other fields are empty then
+    refusal: str | None = None  # Why it cannot be counted
 
 
 def count_rows(
@@ -129,10 +124,10 @@ def count_rows(
     nothing = [None] * len(rows)
     known = zip(rows, resources or nothing, code or nothing, strict=True)
     tasks = [(row.kernel, dict(row.sizes), replace(target, resources=taken, code=read)) for row, taken, read in known]
-    # The rows of one kernel go to one worker, which then describes the kernel only once.
+    # The rows of one kernel go to one worker, which then describes the kernel only once. By identity: comparing loopy
+    # kernels by value is slow.
     by_kernel: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
-        # By identity: comparing loopy kernels by value is slow.
         by_kernel.setdefault(number if executor is None else id(row.kernel), []).append(number)
     groups = list(by_kernel.values())
 
@@ -152,7 +147,7 @@ def count_rows(
     return [by_number[number] for number in range(len(rows))]
 
 
-def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[_Task]], store: str) -> list[list[CountedRow]]:
+def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[Any]], store: str) -> list[list[CountedRow]]:
     """Count in a worker, which may be another process; of each kernel all its rows."""
     with using_store(store):
         return [[_count(features, *task) for task in tasks] for tasks in kernels]

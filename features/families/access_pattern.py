@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
+from perflex.features.counting.scop_counts import AccessCounts
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.words import DIRECTIONS, DTYPES, SPACES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features.counting.scop_counts import AccessCounts
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 # So many digits are beyond any address, and far from what Python refuses to convert.
 _FACTOR = r"(?:[A-Za-z_]\w*|[0-9]{1,18}(?:\.[0-9]+)?)"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from perflex.features.counting.scop_counts import AccessCounts
 from perflex.features.counting.touched import Certainty
-
-if TYPE_CHECKING:
-    from perflex.features.counting.scop_counts import AccessCounts
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-    from perflex.features.scop.scop import Operation, Scop
-    from perflex.features.target import Target
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Operation, Scop
+from perflex.features.target import Target
 
 # Either one number per size parameter, or one array of a common shape per size parameter.
 Sizes = Mapping[str, Any]

@@ -6,19 +6,16 @@ work-groups, of which all do the same as a rule. Times ``f_thread_groups`` it is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
-from perflex.features.families.feature import Family, Remarks, any_of
-
-if TYPE_CHECKING:
-    from perflex.features.families.feature import Sizes
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
+from perflex.features.families.feature import Family, Remarks, Sizes, any_of
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Scop
+from perflex.features.target import Target
 
 _BARRIER = "f_sync_barrier_"
 _UNITS = {

@@ -13,7 +13,7 @@ several device programs.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,18 +21,13 @@ from perflex.compiled.code_values import KINDS, CodeValues, group_values
 from perflex.compiled.control_flow import Totals
 from perflex.compiled.nvidia.counts import CLASSES, launch_counts
 from perflex.compiled.nvidia.flow import UnknownFlowError
+from perflex.compiled.program import CompiledProgram
 from perflex.errors import FeatureError
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
-from perflex.features.families.feature import Family, Remarks, any_of, kept
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.compiled.program import CompiledProgram
-    from perflex.features.families.feature import Sizes
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
+from perflex.features.families.feature import Family, Remarks, Sizes, any_of, kept
+from perflex.features.scop.scop import Scop
+from perflex.features.target import Target
 
 # Of CPUs and GPUs.
 _COMMON = {"instructions": "instruction", "loads": "access", "stores": "access", "spills": "access"}

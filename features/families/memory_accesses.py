@@ -8,28 +8,21 @@ local and private ones exist once per work-group or work-item.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
 from perflex.errors import UnknownFeatureError
-from perflex.features.counting.scop_counts import counts_of
+from perflex.features.counting.scop_counts import AccessCounts, Footprint, counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.access_pattern import AccessPattern, read_pattern
-from perflex.features.families.feature import Amount, Cost, Family, Remarks
-from perflex.features.scop.scop import Operation
+from perflex.features.families.feature import Amount, Cost, Family, Remarks, Sizes
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Operation, Scop
 from perflex.features.scop.words import DIRECTIONS
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable, Sequence
-
-    from perflex.features.counting.scop_counts import AccessCounts, Footprint
-    from perflex.features.families.feature import Sizes
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
+from perflex.features.target import Target
 
 # Accesses of a note that are shown.
 _LISTED = 4

@@ -10,28 +10,24 @@ has forgotten when they are touched again.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import MachineError, PerflexWarning
-from perflex.features.families.feature import Family, any_of, kept, touches_memory
+from perflex.features.families.feature import Cost, Family, Sizes, any_of, kept, touches_memory
 from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
 from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions
 from perflex.features.gpu.waves import wave_values
+from perflex.features.scop.scop import Scop
+from perflex.features.target import Target
+from perflex.machines.machine import Machine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from perflex.features.families.feature import Cost, Sizes
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
-    from perflex.machines.machine import Machine
-
-    # Values by identifier, of a Scop at integer sizes on a machine, with registers per work-item.
-    _Compute = Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
+# Values by identifier, of a Scop at integer sizes on a machine, with registers per work-item.
+_Compute = Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
 VOLUME_FEATURES = {

@@ -5,25 +5,21 @@ from __future__ import annotations
 import copyreg
 import difflib
 import re
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.errors import FeatureError, UnknownFeatureError
 from perflex.features.families.arithmetic import CHAINS, INSTRUCTIONS, OPERATIONS
-from perflex.features.families.feature import Family, Feature
+from perflex.features.families.feature import Family, Feature, Sizes
 from perflex.features.families.launch_counts import LAUNCH_COUNTS
 from perflex.features.families.machine_code import BUILT, MACHINE_CODE
 from perflex.features.families.memory_accesses import ACCESSES, ARRAY_ACCESSES, FOOTPRINTS
 from perflex.features.families.on_machine import ON_MACHINE
 from perflex.features.families.peaks import PEAKS
 from perflex.features.families.simd import SIMD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from perflex.features.families.feature import Sizes
-    from perflex.features.scop.scop import Scop
-    from perflex.features.target import Target
+from perflex.features.scop.scop import Scop
+from perflex.features.target import Target
 
 # The first whose pattern fits an identifier has it.
 _WITH_PERFLEX = (

@@ -18,8 +18,8 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import require_short_numbers
 from perflex.isl import isl
 
-# What loopy lets through besides its own errors, for kernels that cannot be scheduled.
-_SCHEDULING_FAILURES = (RuntimeError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
+# What loopy raises for kernels that cannot be scheduled, besides its own errors, which are the first.
+_FAILURES = (RuntimeError, CycleError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 # What loopy says of a maximum or minimum of a type of 8 or 16 bits.
 _NO_START = re.compile(r"neutral element for (.)= and .*?(\w+)'\)")
 
@@ -47,9 +47,9 @@ def linearized(t_unit: Any) -> tuple[Any, Any]:
         callables = _Callables(t_unit.callables_table)
         with MinRecursionLimitForScheduling(kernel):
             kernel = next(iter(generate_loop_schedules(kernel, callables)))
-    except (lp.diagnostic.LoopyError, CycleError, *_SCHEDULING_FAILURES) as error:
+    except _FAILURES as error:
         for array, variable in {**t_unit[name].arg_dict, **t_unit[name].temporary_variables}.items():
-            strides = [tag.stride for tag in getattr(variable, "dim_tags", None) or () if hasattr(tag, "stride")]
+            strides = (getattr(tag, "stride", 1) for tag in getattr(variable, "dim_tags", None) or ())
             for expr in (*(getattr(variable, "shape", None) or ()), *strides):
                 require_short_numbers(expr, f"the shape or a stride of array {array!r}")
         # Names of the kernel as its author knows it come first.
@@ -65,7 +65,6 @@ class _Callables(dict[Any, Any]):
 
 
 def _only_entry(t_unit: Any) -> str:
-    """Return the name of a translation unit's single entry point."""
     if not isinstance(t_unit, lp.TranslationUnit):
         msg = f"expected a loopy TranslationUnit or a Scop, got {type(t_unit).__name__}"
         if isinstance(t_unit, lp.LoopKernel):
@@ -132,12 +131,12 @@ def _shortest_cycle(graph: dict[str, list[str]]) -> list[str]:
     """Return a shortest cycle, its first name again at its end; empty if there is none."""
     cycles = []
     for start in sorted(graph):
-        paths = {start: [start]}
-        for name in (reached := [start]):
-            for other in graph.get(name, ()):
+        reached, paths = {start}, [[start]]
+        for path in paths:
+            for other in graph.get(path[-1], ()):
                 if other == start:
-                    cycles.append([*paths[name], start])
-                elif other not in paths:
-                    paths[other] = [*paths[name], other]
-                    reached.append(other)
+                    cycles.append([*path, start])
+                elif other not in reached:
+                    reached.add(other)
+                    paths.append([*path, other])
     return min(cycles, key=len, default=[])

@@ -12,20 +12,18 @@ from __future__ import annotations
 import atexit
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from math import comb
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.child_process import AskedProcess, ChildLostError
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 # Processor time after which a count ends in an error. The operations allowed take a few seconds of it.
 _NET_S = 60.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import lcm, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Affine(Struct, frozen=True, array_like=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,9 +13,6 @@ from perflex.errors import MissingSizeError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.features.polynomials.pieces import Piece, read_piece
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # A polynomial and sets.
 _Product = tuple["QuasiPolynomial", tuple[SetText, ...]]
