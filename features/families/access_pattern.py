@@ -27,8 +27,8 @@ _FIELDS = re.compile(
     (?: _           (?P<space> {"|".join(SPACES)}) )?
     (?: _           (?P<dtype> {"|".join(DTYPES)}) )?
     (?: _           (?P<direction> {"|".join(DIRECTIONS)}) )?
-    (?: _lstrides:  (?P<local_strides> {_STRIDES}) )?
-    (?: _gstrides:  (?P<group_strides> {_STRIDES}) )?
+    (?: _lstrides:  (?P<local> {_STRIDES}) )?
+    (?: _gstrides:  (?P<group> {_STRIDES}) )?
     (?: _afr:       (?P<afr> {_CONSTRAINT}) )?
     """,
     re.VERBOSE,
@@ -38,56 +38,44 @@ lstrides:{{axis:constraint;...}}, gstrides:{{axis:constraint;...}}, afr:constrai
 _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
 
 
-@dataclass(frozen=True)
-class PatternConstraint:
-    """A comparison with a number or a product of numbers and size parameters, e.g. ``>15``, ``=16*n`` or ``=-1``."""
+def _parts(constraint: str) -> tuple[str, str, list[str]]:
+    """Return the relation of a constraint such as ``>15``, ``16*n`` or ``-1``, its bound, and what that multiplies."""
+    bound = constraint.lstrip("<>=")
+    return constraint.removesuffix(bound) or "=", bound, bound.removeprefix("-").split("*")
 
-    relation: str
-    bound: str
 
-    @staticmethod
-    def of(text: str) -> PatternConstraint:
-        """Return the constraint that a text of the right form stands for."""
-        bound = text.lstrip("<>=")
-        return PatternConstraint(text.removesuffix(bound) or "=", bound)
+def _holds(constraint: str, value: Any, sizes: Mapping[str, Any]) -> bool:
+    """Return whether a value, a number or an array of them, fulfils a constraint."""
+    relation, text, factors = _parts(constraint)
+    bound: Any = -1 if text.startswith("-") else 1
+    for factor in factors:
+        if factor[0].isdigit():
+            bound = bound * (float(factor) if "." in factor else int(factor))
+        elif factor in sizes:
+            # Of Python's integers: products of numpy's may exceed 64 bits.
+            bound = bound * np.asarray(sizes[factor]).astype(object)
+        else:
+            known = ", ".join(sizes)
+            msg = f"the constraint {constraint} names size {factor!r}, which has no value; the sizes are {known}"
+            raise MissingSizeError(msg, parameters=(factor,))
+    outcome = np.asarray(_RELATIONS[relation](value, bound))
+    if outcome.any() and not outcome.all():
+        msg = f"the constraint {constraint} holds for some of the sizes given and not for others; pass them separately"
+        raise MissingSizeError(msg)
+    return bool(outcome.all())
 
-    @property
-    def factors(self) -> list[str]:
-        """What the bound is the product of, but for its sign."""
-        return self.bound.removeprefix("-").split("*")
 
-    def holds(self, value: Any, sizes: Mapping[str, Any]) -> bool:
-        """Return whether `value` (a number or an array of them) fulfils the constraint."""
-        bound: Any = -1 if self.bound.startswith("-") else 1
-        for factor in self.factors:
-            if factor[0].isdigit():
-                bound = bound * (float(factor) if "." in factor else int(factor))
-            elif factor in sizes:
-                # Of Python's integers: products of numpy's may exceed 64 bits.
-                bound = bound * np.asarray(sizes[factor]).astype(object)
-            else:
-                known = ", ".join(sizes)
-                msg = f"the constraint {self} names size {factor!r}, which has no value; the sizes are {known}"
-                raise MissingSizeError(msg, parameters=(factor,))
-        outcome = np.asarray(_RELATIONS[self.relation](value, bound))
-        if outcome.any() and not outcome.all():
-            msg = f"the constraint {self} holds for some of the sizes given and not for others; pass them separately"
-            raise MissingSizeError(msg)
-        return bool(outcome.all())
-
-    def fits(self, stride: QuasiPolynomial | int | None, sizes: Mapping[str, Any]) -> bool:
-        """Return whether a stride fulfils the constraint; without any sizes, whether it reads the same."""
-        if stride is None:  # Not affine in that index: no number fits.
-            return False
-        if isinstance(stride, int):
-            return self.holds(stride, sizes)
-        names = {*stride.parameters, *(factor for factor in self.factors if not factor[0].isdigit())}
-        if self.relation == "=" and names and not sizes:
-            return str(stride).replace(" ", "") == self.bound
-        return self.holds(stride.evaluate(sizes), sizes)
-
-    def __str__(self) -> str:
-        return (self.relation if self.relation != "=" else "") + self.bound
+def _fits(constraint: str, stride: QuasiPolynomial | int | None, sizes: Mapping[str, Any]) -> bool:
+    """Return whether a stride fulfils a constraint; without any sizes, whether it reads the same."""
+    if stride is None:  # Not affine in that index: no number fits.
+        return False
+    if isinstance(stride, int):
+        return _holds(constraint, stride, sizes)
+    relation, bound, factors = _parts(constraint)
+    symbolic = stride.parameters or not all(factor[0].isdigit() for factor in factors)
+    if relation == "=" and symbolic and not sizes:
+        return str(stride).replace(" ", "") == bound
+    return _holds(constraint, stride.evaluate(sizes), sizes)
 
 
 @dataclass(frozen=True)
@@ -103,9 +91,8 @@ class AccessPattern:
     space: str | None = None
     dtype: str | None = None
     direction: str | None = None
-    local_strides: tuple[tuple[int, PatternConstraint], ...] = ()
-    group_strides: tuple[tuple[int, PatternConstraint], ...] = ()
-    afr: PatternConstraint | None = None
+    strides: tuple[tuple[str, int, str], ...] = ()  # "local" or "group", axis, constraint
+    afr: str | None = None
 
     def _for_names(self, names: Mapping[str, frozenset[str]]) -> AccessPattern:
         """Return the pattern with as many words in the name of the array or tag as make a name there is."""
@@ -127,30 +114,20 @@ class AccessPattern:
         there = (array.name, access.tag, array.space, array.dtype, access.direction)
         if any(want not in {None, found} for want, found in zip(wanted, there, strict=True)):
             return False
-        for constraints, strides in (
-            (self.local_strides, item.local_strides),
-            (self.group_strides, item.group_strides),
-        ):
-            for axis, constraint in constraints:
-                # An axis the kernel does not have cannot move the address.
-                if not constraint.fits(strides[axis] if axis < len(strides) else 0, sizes):
-                    return False
-        return self.afr is None or self._afr_fits(item, sizes, self.afr)
-
-    def _afr_fits(self, item: AccessCounts, sizes: Mapping[str, Any], afr: PatternConstraint) -> bool:
+        for which, axis, constraint in self.strides:
+            strides = item.local_strides if which == "local" else item.group_strides
+            # An axis the kernel does not have cannot move the address.
+            if not _fits(constraint, strides[axis] if axis < len(strides) else 0, sizes):
+                return False
+        if self.afr is None:
+            return True
         accesses, footprint = item.work_item_count.evaluate(sizes), item.footprint.evaluate(sizes)
         # Where nothing is touched there is no ratio.
-        return bool(np.all(np.asarray(footprint, dtype=float) > 0)) and afr.holds(accesses / footprint, sizes)
+        return bool(np.all(np.asarray(footprint, dtype=float) > 0)) and _holds(self.afr, accesses / footprint, sizes)
 
 
 def read_pattern(match: re.Match[str]) -> AccessPattern:
-    """Return the pattern that stands behind ``f_mem_access`` or another prefix, the group of a match.
-
-    Raises
-    ------
-    UnknownFeatureError
-        It is none; the message says which part does not fit.
-    """
+    """Return the pattern that stands behind ``f_mem_access`` or another prefix, the group of a match."""
     text = re.sub(r"(?<=[:;*<>={-]) +| +(?=[:;*<>=}-])", "", match[1])
     found = _FIELDS.fullmatch(text)
     if found is None:
@@ -162,9 +139,9 @@ def read_pattern(match: re.Match[str]) -> AccessPattern:
         )
         raise UnknownFeatureError(msg, feature=match[0])
     fields: dict[str, Any] = {name: value for name, value in found.groupdict().items() if value}
-    for name in ("local_strides", "group_strides"):
-        pairs = (entry.split(":") for entry in fields.get(name, "{}")[1:-1].split(";") if entry)
-        fields[name] = tuple((int(axis), PatternConstraint.of(text)) for axis, text in pairs)
-    if "afr" in fields:
-        fields["afr"] = PatternConstraint.of(fields["afr"])
-    return AccessPattern(**fields)
+    strides = [
+        (which, int(axis), constraint)
+        for which in ("local", "group")
+        for axis, constraint in re.findall("([0-9]+):([^;}]+)", fields.pop(which, ""))
+    ]
+    return AccessPattern(**fields, strides=tuple(strides))
