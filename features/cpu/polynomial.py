@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.features.polynomials.pieces import Affine, Piece
+    from perflex.features.polynomials.quasipolynomial import Affine, Piece
 
 # Sorted pairs (name, exponent).
 Monomial = tuple[tuple[str, int], ...]

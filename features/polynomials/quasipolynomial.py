@@ -2,17 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from math import lcm, prod
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
-from perflex.errors import MissingSizeError
+from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
-from perflex.features.polynomials.pieces import Piece, read_piece
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
+
+
+class Affine(Struct, frozen=True, array_like=True):
+    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
+
+    constant: int
+    parameters: tuple[tuple[str, int], ...]  # name and coefficient of size parameters
+    floors: tuple[tuple[int, Affine], ...]  # coefficients, and the floors that they multiply
+    denominator: int = 1
+
+    def __call__(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the value at given sizes: numbers, or arrays of one shape."""
+        value: Any = self.constant
+        for name, coefficient in self.parameters:
+            value = value + coefficient * sizes[name]
+        for coefficient, floor in self.floors:
+            value = value + coefficient * floor(sizes)
+        # // rounds down for negative values, too, as isl's floor does and C's division does not.
+        return value // self.denominator if self.denominator != 1 else value
+
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of its intermediate values, of which the numerator is one, given those of the sizes."""
+        value = abs(self.constant) + sum(abs(factor) * magnitude[name] for name, factor in self.parameters)
+        return float(value + sum(abs(factor) * floor.bound(magnitude) for factor, floor in self.floors))
+
+
+class Term(Struct, frozen=True, array_like=True):
+    """A product of an integer, powers of size parameters, and powers of floors."""
+
+    coefficient: int
+    parameters: tuple[tuple[str, int], ...]  # name and exponent of size parameters
+    floors: tuple[tuple[Affine, int], ...]  # floors and their exponents
+
+    def __call__(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the value at given sizes: numbers, or arrays of one shape."""
+        value: Any = self.coefficient
+        for base, exponent in self._powers(sizes, Affine.__call__):
+            # Several times as fast as ** on arrays for the small exponents there are.
+            for _ in range(exponent):
+                value = value * base
+        return value
+
+    def _powers(self, sizes: Mapping[str, Any], of_floor: Callable[[Affine, Any], Any]) -> list[tuple[Any, int]]:
+        powers = [(sizes[name], exponent) for name, exponent in self.parameters]
+        return powers + [(of_floor(floor, sizes), exponent) for floor, exponent in self.floors]
+
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of its intermediate values."""
+        powers = self._powers(magnitude, Affine.bound)
+        # At least 1: a small factor must not hide how large the product of the others becomes.
+        return prod((max(1.0, base) ** exponent for base, exponent in powers), start=float(abs(self.coefficient)))
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """One polynomial with integer coefficients over a common denominator, and where it holds."""
+
+    # Conjunctions of which one must hold, of (left-hand side, whether it must be 0 rather than at least 0).
+    conditions: tuple[tuple[tuple[Affine, bool], ...], ...]
+    terms: tuple[Term, ...]  # their sum is the polynomial's numerator
+    denominator: int
+
+    def holds(self, sizes: Mapping[str, Any]) -> Any:
+        """Return whether the piece is the one for given sizes, element by element for arrays."""
+        result: Any = False
+        for conjunction in self.conditions:
+            inside: Any = True
+            for affine, is_equality in conjunction:
+                value = affine(sizes)
+                inside = inside & ((value == 0) if is_equality else (value >= 0))
+            result = result | inside
+        return result
+
+    def numerator(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the sum of the terms at given sizes, which is `denominator` times the value."""
+        value: Any = 0
+        for term in self.terms:
+            value = value + term(sizes)
+        return value
+
+    def bound(self, magnitude: Mapping[str, float]) -> float:
+        """Return an upper bound of every intermediate value of the polynomial, given those of the sizes."""
+        return sum(term.bound(magnitude) for term in self.terms)
+
+
+def _integer(value: Any) -> int:
+    """Return an isl.Val that is whole as a number of Python; by its text, for `get_num_si` gives 0 beyond 64 bits."""
+    try:
+        return int(value.to_python())
+    except ValueError:  # Python converts no more digits
+        msg = "an extent, stride or count has a number of more than 4300 digits; give smaller ones"
+        raise UnsupportedKernelError(msg) from None
+
+
+def _read_affine(aff: Any, denominator: int = 1) -> Affine:
+    """Read an isl.Constraint, or an isl.Aff with its denominator: isl gives its coefficients as fractions over that."""
+    kinds = isl.dim_type
+
+    def coefficients(kind: Any, count: int) -> list[tuple[int, int]]:
+        values = ((i, aff.get_coefficient_val(kind, i)) for i in range(count))
+        return [(i, _integer(value.mul(isl.Val(denominator)))) for i, value in values if not value.is_zero()]
+
+    sizes = coefficients(kinds.param, aff.space.dim(kinds.param))
+    return Affine(
+        _integer(aff.get_constant_val().mul(isl.Val(denominator))),
+        tuple((aff.space.get_dim_name(kinds.param, i), factor) for i, factor in sizes),
+        tuple((factor, _read_floor(aff.get_div(i))) for i, factor in coefficients(kinds.div, aff.dim(kinds.div))),
+        denominator,
+    )
+
+
+def _read_floor(aff: Any) -> Affine:
+    return _read_affine(aff, aff.get_denominator_val().to_python())
+
+
+def _read_piece(domain: Any, polynomial: Any) -> Piece:
+    """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``."""
+    if polynomial.is_nan() or polynomial.is_infty() or polynomial.is_neginfty():
+        msg = f"an extent, stride or count is not finite where {domain}; write it without a division by zero"
+        raise UnsupportedKernelError(msg)
+    param, div = isl.dim_type.param, isl.dim_type.div
+    terms: list[Any] = []
+    polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
+    coefficients = [term.get_coefficient_val() for term in terms]
+    # Integers over one denominator: values are exact, and summing them needs no fractions.
+    common = lcm(*(_integer(value.get_den_val()) for value in coefficients))
+    whole = []
+    for term, value in zip(terms, coefficients, strict=True):
+        sizes, floors = (
+            [(i, e) for i in range(term.dim(kind)) if (e := term.get_exp(kind, i))] for kind in (param, div)
+        )
+        whole.append(Term(
+            _integer(value.mul(isl.Val(str(common)))),
+            tuple((polynomial.space.get_dim_name(param, i), exponent) for i, exponent in sizes),
+            tuple((_read_floor(term.get_div(i)), exponent) for i, exponent in floors),
+        ))  # fmt: skip
+    conditions = tuple(
+        tuple((_read_affine(one), bool(one.is_equality())) for one in conjunction.get_constraints())
+        # Without compute_divs, existential variables may lack the floor that defines them.
+        for conjunction in domain.compute_divs().get_basic_sets()
+    )
+    return Piece(conditions, tuple(whole), common)
+
 
 # A polynomial and sets.
 _Product = tuple["QuasiPolynomial", tuple[SetText, ...]]
@@ -91,14 +234,11 @@ class QuasiPolynomial:
     @computed_once
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
-        space = self.isl_object.space
-        declared = [space.get_dim_name(isl.dim_type.param, i) for i in range(space.dim(isl.dim_type.param))]
-        deferred: list[str] = []
+        names = self.isl_object.drop_unused_params().space.get_var_names(isl.dim_type.param)
         for factor, domains in self.deferred:
-            deferred += factor.parameters
-            deferred += [name for one in domains for name in one.parsed.get_var_names(isl.dim_type.param)]
-        used = set(deferred).union(*(piece.names() for piece in self.pieces))
-        return tuple(name for name in dict.fromkeys((*declared, *deferred)) if name in used)
+            names += factor.parameters
+            names += [name for one in domains for name in one.parsed.get_var_names(isl.dim_type.param)]
+        return tuple(dict.fromkeys(names))
 
     @computed_once
     def pieces(self) -> tuple[Piece, ...]:
@@ -108,7 +248,7 @@ class QuasiPolynomial:
         pieces: list[tuple[Any, Any]] = []
         with ISL_LOCK:
             self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-            return tuple(read_piece(domain, polynomial) for domain, polynomial in pieces)
+            return tuple(_read_piece(domain, polynomial) for domain, polynomial in pieces)
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         deferred = self.deferred + other.deferred
@@ -167,54 +307,29 @@ class QuasiPolynomial:
         MissingSizeError
             A parameter has no value.
         """
-        if not self.parameters and not self.deferred:
-            return self._evaluate_scalars({})
         missing = [name for name in self.parameters if name not in sizes]
         if missing:
             msg = f"size parameter {', '.join(missing)} has no value; pass it, e.g. {{{missing[0]!r}: 1024}}"
             raise MissingSizeError(msg, parameters=tuple(missing))
         used = {name: sizes[name] for name in self.parameters}
         if any(isinstance(value, np.ndarray) for value in used.values()):
-            return self._evaluate_arrays(used) + self._deferred_arrays(used)
+            return self._evaluate_arrays(used) + self._deferred_at(used)
         # numpy's integers overflow at 64 bits, Python's do not.
         whole = {name: int(value) for name, value in used.items()}
-        return self._evaluate_scalars(whole) + self._deferred_scalars(whole)
+        # isl's pieces are disjoint, and where none holds the value is 0.
+        piece = next((one for one in self.pieces if one.holds(whole)), None)
+        symbolic = 0 if piece is None else Fraction(piece.numerator(whole), piece.denominator)
+        total = symbolic + self._deferred_at(whole)
+        return int(total) if total == int(total) else total
 
-    def _deferred_scalars(self, sizes: Mapping[str, int]) -> int:
+    def _deferred_at(self, sizes: Mapping[str, Any]) -> Any:
         total: Any = 0
         for factor, domains in self.deferred:
             value: Any = factor.evaluate(sizes)
-            for domain in (text.parsed for text in domains):
-                names = domain.get_var_names(isl.dim_type.param)
-                value = value * card_at(domain, tuple((name, sizes[name]) for name in names))
+            for domain in domains:
+                value = value * _points_at(domain.parsed, sizes)
             total = total + value
-        return int(total) if total == int(total) else total
-
-    def _deferred_arrays(self, sizes: Mapping[str, Any]) -> Any:
-        total: Any = 0.0
-        for factor in (factor for factor, domains in self.deferred if not domains):
-            total = total + factor.evaluate(sizes)
-        # Sets are counted for one tuple of sizes at a time, polynomials for whole arrays.
-        counted = QuasiPolynomial("{ 0 }", tuple(part for part in self.deferred if part[1]))
-        return total + counted._counted_arrays(sizes) if counted.deferred else total
-
-    def _counted_arrays(self, sizes: Mapping[str, Any]) -> Any:
-        names = list(sizes)
-        arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
-        flat = np.stack([array.ravel() for array in arrays], axis=1)
-        # A set may take seconds to count: each tuple of sizes only once.
-        distinct, place = np.unique(flat, axis=0, return_inverse=True)
-        values = [float(self._deferred_scalars(dict(zip(names, map(int, row), strict=True)))) for row in distinct]
-        # Some versions of numpy 2 return this inverse with an extra axis.
-        return np.array(values)[place.ravel()].reshape(arrays[0].shape)
-
-    def _evaluate_scalars(self, sizes: Mapping[str, int]) -> int | Fraction:
-        # isl's pieces are disjoint, and where none holds the value is 0.
-        for piece in self.pieces:
-            if piece.holds(sizes):
-                whole, rest = divmod(piece.numerator(sizes), piece.denominator)
-                return int(whole) if not rest else whole + Fraction(rest, piece.denominator)
-        return 0
+        return total
 
     def _evaluate_arrays(self, sizes: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         arrays = {name: np.asarray(value) for name, value in sizes.items()}
@@ -228,9 +343,6 @@ class QuasiPolynomial:
             exact = {name: array.astype(kind) for name, array in arrays.items()}
             inside = piece.holds(exact)
             quotient = np.asarray(piece.numerator(exact) / piece.denominator, dtype=np.float64)
-            # A conjunction without constraints: `holds` then returns the plain True that it began with.
-            if inside is True:
-                return np.array(np.broadcast_to(quotient, shape))
             result = np.where(np.asarray(inside, dtype=bool), quotient, result)
         return result
 
@@ -245,6 +357,19 @@ class QuasiPolynomial:
     def __repr__(self) -> str:
         more = "".join(f" + {factor!r} * points of {sets}" for factor, sets in self.deferred)
         return f"QuasiPolynomial({self.text!r}{more})"
+
+
+def _points_at(domain: Any, sizes: Mapping[str, Any]) -> Any:
+    """Return the number of points of a set at given sizes, numbers or arrays."""
+    names = domain.get_var_names(isl.dim_type.param)
+    arrays = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
+    if not arrays or not arrays[0].shape:
+        return card_at(domain, tuple((name, int(sizes[name])) for name in names))
+    # A set may take seconds to count: each tuple of sizes only once.
+    distinct, place = np.unique([array.ravel() for array in arrays], axis=1, return_inverse=True)
+    values = [float(card_at(domain, tuple(zip(names, map(int, row), strict=True)))) for row in distinct.T]
+    # Some versions of numpy 2 return this inverse with an extra axis.
+    return np.array(values)[place.ravel()].reshape(arrays[0].shape)
 
 
 def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
