@@ -53,11 +53,37 @@ def _array(name: str, space: str, shape: tuple[int, int], dtype: str = "float32"
     return f"- {{name: {name}, space: {space}, dtype: {dtype}, {sizes}}}\n"
 
 
+class _Loops:
+    """The loops of a launch; statements are in those at the end of ``[g0, g1, l0, l1, ..]`` in their domains."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[object, ...], int] = {}
+        self._entries: list[str] = []
+
+    def around(self, domain: str, order: tuple[int, ...]) -> str:
+        """Return the fields for a place; what has the same numbers up to a loop is in that loop."""
+        inside: list[int] = []
+        for depth, name in enumerate(domain.split("]", maxsplit=1)[0].split(", ")[4:], 1):
+            place = self._places.setdefault(order[:depth], len(self._entries))
+            if place == len(self._entries):
+                self._entries.append(f"{{name: {name}{f', parent: {inside[-1]}' if inside else ''}}}")
+            inside.append(place)
+        return f"loops: {inside}\n  order: {list(order)}"
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self._entries)}]"
+
+
 def _statement(
-    name: str, domain: str, accesses: list[tuple[str, str, str]], schedule: str, operations: str = ""
+    loops: _Loops,
+    name: str,
+    domain: str,
+    accesses: list[tuple[str, str, str]],
+    order: tuple[int, ...],
+    operations: str = "",
 ) -> str:
     head = domain.split(":", maxsplit=1)[0]
-    lines = [f"- name: {name}", f'  domain: "{{ {domain} }}"', f"  schedule: {schedule}", "  accesses:"]
+    lines = [f"- name: {name}", f'  domain: "{{ {domain} }}"', f"  {loops.around(domain, order)}", "  accesses:"]
     lines += [
         f'  - {{array: {array}, direction: {direction}, relation: "{{ {head} -> [{place}] }}"}}'
         for array, direction, place in accesses
@@ -84,7 +110,7 @@ def _convolution(v: Mapping[str, int]) -> str:
     # The arrays reach as far as the last work-group does: guarded accesses beyond the image are counted as executed.
     image = (gy * by * ty + fh - 1, gx * bx * tx + fw - 1)
     arrays = _array("image", "global", image) + _array("result", "global", (gy * by * ty, gx * bx * tx))
-    statements = ""
+    statements, loops = "", _Loops()
     if v["use_shmem"]:
         arrays += _array("tile", "local", (rows, columns + padding))
         place = f"l1 + {by}*i, l0 + {bx}*j"
@@ -92,27 +118,29 @@ def _convolution(v: Mapping[str, int]) -> str:
         within = f"0 <= i and 0 <= j and l1 + {by}*i < {rows} and l0 + {bx}*j < {columns}"
         domain = f"[g0, g1, l0, l1, i, j] : {grid} and {within}"
         statements += _statement(
-            "stage", domain, [("image", "load", source), ("tile", "store", place)], "[0, i, 0, j, 0]"
+            loops, "stage", domain, [("image", "load", source), ("tile", "store", place)], (0, 0, 0)
         )
     taps = f"0 <= f < {fh} and 0 <= c < {fw} and 0 <= y < {ty} and 0 <= x < {tx}"
     # Each row of the input once where the compiler can share it between outputs, else once for each output.
     shared = bool(v["use_shmem"]) or not guarded
     rows_read = f"exists (y, f : 0 <= y < {ty} and 0 <= f < {fh} and r = {by}*y + f)"
     domain = f"[g0, g1, l0, l1, r, x, c] : {grid} and 0 <= x < {tx} and 0 <= c < {fw} and {rows_read}"
-    row, loops = "r", "[2, r, 0, x, 0, c, 0]"
+    row, order = "r", (2, 0, 0, 0)
     if not shared:
         domain = f"[g0, g1, l0, l1, y, f, x, c] : {grid} and {taps}"
-        row, loops = f"{by}*y + f", "[2, y, 0, f, 0, x, 0, c, 0]"
+        row, order = f"{by}*y + f", (2, 0, 0, 0, 0)
     local = ("tile", "load", f"l1 + {row}, l0 + {bx}*x + c")
     direct = ("image", "load", f"{by * ty}*g1 + l1 + {row}, {bx * tx}*g0 + l0 + {bx}*x + c")
-    statements += _statement("read", domain, [local if v["use_shmem"] else direct], loops)
+    statements += _statement(loops, "read", domain, [local if v["use_shmem"] else direct], order)
     domain = f"[g0, g1, l0, l1, f, c, y, x] : {grid} and {taps}"
-    statements += _statement("add", domain, [], "[3, f, 0, c, 0, y, 0, x, 0]", "{kind: madd, dtype: float32, count: 1}")
+    statements += _statement(loops, "add", domain, [], (3, 0, 0, 0, 0), "{kind: madd, dtype: float32, count: 1}")
     domain = f"[g0, g1, l0, l1, y, x] : {grid} and 0 <= y < {ty} and 0 <= x < {tx}"
     target = f"{by * ty}*g1 + l1 + {by}*y, {bx * tx}*g0 + l0 + {bx}*x"
-    statements += _statement("write", domain, [("result", "store", target)], "[4, y, 0, x, 0]")
-    barrier = f'- {{kind: local, domain: "{{ [g0, g1, l0, l1] : {grid} }}", schedule: [1]}}\n' if v["use_shmem"] else ""
-    return _document("convolution", f"{{groups: [{gx}, {gy}], items: [{bx}, {by}]}}", arrays, statements, barrier)
+    statements += _statement(loops, "write", domain, [("result", "store", target)], (4, 0, 0))
+    barrier = f'- {{kind: local, domain: "{{ [g0, g1, l0, l1] : {grid} }}", order: [1]}}\n' if v["use_shmem"] else ""
+    return _document(
+        "convolution", f"{{groups: [{gx}, {gy}], items: [{bx}, {by}], loops: {loops}}}", arrays, statements, barrier
+    )
 
 
 def _gemm(v: Mapping[str, int]) -> str:
@@ -122,7 +150,7 @@ def _gemm(v: Mapping[str, int]) -> str:
     each = (tiles[0] // items[0], tiles[1] // items[1])
     extents = {"g0": groups[0], "g1": groups[1], "l0": items[0], "l1": items[1], "t": steps}
     grid = " and ".join(f"0 <= {name} < {extent}" for name, extent in extents.items())
-    arrays, statements, barriers = "", "", ""
+    arrays, statements, barriers, loops = "", "", "", _Loops()
     sides = (("a", "SA", v["MDIMA"], v["VWM"]), ("b", "SB", v["NDIMB"], v["VWN"]))
     for side, (name, staged, across, vector) in enumerate(sides):
         # 16 B is the widest access of one instruction.
@@ -140,7 +168,7 @@ def _gemm(v: Mapping[str, int]) -> str:
             source = f"{depth}*t + {depth // lines}*{q} + k, {first} + {count}*{p} + m"
             domain = f"[g0, g1, l0, l1, t, k, m] : {grid} and 0 <= k < {depth // lines} and 0 <= m < {count}"
             accesses = [(name, "load", source), (f"{name}_tile", "store", local)]
-            statements += _statement(f"stage_{name}", domain, accesses, f"[0, t, {side}, k, 0, m, 0]")
+            statements += _statement(loops, f"stage_{name}", domain, accesses, (0, side, 0, 0))
         chunks = each[side] // wide
         domain = f"[g0, g1, l0, l1, t, k, m] : {grid} and 0 <= k < {depth} and 0 <= m < {chunks}"
         place = f"{chunks}*l{side} + m"
@@ -149,13 +177,15 @@ def _gemm(v: Mapping[str, int]) -> str:
             if v[staged]
             else (name, "load", f"{depth}*t + k, {first} + {place}")
         )
-        statements += _statement(f"read_{name}", domain, [access], f"[0, t, {3 + side}, k, 0, m, 0]")
+        statements += _statement(loops, f"read_{name}", domain, [access], (0, 3 + side, 0, 0))
     domain = f"[g0, g1, l0, l1, t, k, m, n] : {grid} and 0 <= k < {depth} and 0 <= m < {each[0]} and 0 <= n < {each[1]}"
-    statements += _statement("add", domain, [], "[0, t, 5, k, 0, m, 0, n, 0]", "{kind: madd, dtype: float32, count: 1}")
+    statements += _statement(loops, "add", domain, [], (0, 5, 0, 0, 0), "{kind: madd, dtype: float32, count: 1}")
     if v["SA"] or v["SB"]:
         for moment in (2, 6):
-            barriers += f'- {{kind: local, domain: "{{ [g0, g1, l0, l1, t] : {grid} }}", schedule: [0, t, {moment}]}}\n'
-    launch = f"{{groups: [{groups[0]}, {groups[1]}], items: [{items[0]}, {items[1]}]}}"
+            domain = f"[g0, g1, l0, l1, t] : {grid}"
+            place = loops.around(domain, (0, moment))
+            barriers += f'- kind: local\n  domain: "{{ {domain} }}"\n  {place}\n'
+    launch = f"{{groups: [{groups[0]}, {groups[1]}], items: [{items[0]}, {items[1]}], loops: {loops}}}"
     return _document("gemm", launch, arrays, statements, barriers)
 
 

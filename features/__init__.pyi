@@ -25,6 +25,7 @@ from .scop.scop import Access as Access
 from .scop.scop import Array as Array
 from .scop.scop import Barrier as Barrier
 from .scop.scop import Launch as Launch
+from .scop.scop import Loop as Loop
 from .scop.scop import Operation as Operation
 from .scop.scop import Recurrence as Recurrence
 from .scop.scop import Scop as Scop

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Scop, Statement
 
 # By launch and loops, then by variable: the statements that update it from its own old value.
-Chains = dict[tuple[object, ...], dict[str, list["Statement"]]]
+Chains = dict[tuple[int, tuple[int, ...]], dict[str, list["Statement"]]]
 
 
 def chains_of(scop: Scop, *, barriers_end_them: bool = True) -> Chains:
@@ -19,21 +19,29 @@ def chains_of(scop: Scop, *, barriers_end_them: bool = True) -> Chains:
     chains: Chains = defaultdict(lambda: defaultdict(list))
     for one in scop.statements:
         # What is left of a loop with a barrier in each iteration are the loops inside of it.
-        if one.recurrence and (not barriers_end_them or len(one.loops) > loops_with_barriers(scop, one)):
-            chains[one.launch, one.places][one.recurrence.variable].append(one)
+        loops = sequential_loops(scop, one)
+        if one.recurrence and (not barriers_end_them or len(loops) > loops_with_barriers(scop, one)):
+            chains[one.launch, loops][one.recurrence.variable].append(one)
     return chains
+
+
+def sequential_loops(scop: Scop, statement: Statement) -> tuple[int, ...]:
+    """Return the loops around a statement whose iterations follow one another: copies side by side do not."""
+    kinds = (loop.kind for loop in scop.loops_of(statement))
+    return tuple(loop for loop, kind in zip(statement.loops, kinds, strict=True) if kind != "interleaved")
 
 
 def outer_loops(scop: Scop, statement: Statement) -> int:
     """Return how many loops around an update also enclose the statement that sets its variable afresh."""
+    mine = sequential_loops(scop, statement)
     shared = [
-        len(other.loops)
+        len(loops)
         for other in scop.statements
         if statement.recurrence is not None
         and other.resets == statement.recurrence.variable
         and other.launch == statement.launch
-        and len(other.loops) < len(statement.loops)
-        and statement.places[: len(other.loops)] == other.places
+        and len(loops := sequential_loops(scop, other)) < len(mine)
+        and mine[: len(loops)] == loops
     ]
     return max(shared, default=0)
 

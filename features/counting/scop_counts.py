@@ -150,7 +150,7 @@ class AccessCounts:
     @property
     def certainty(self) -> Certainty:
         """What the number of executions rests on."""
-        return certainty_of_access(self.statement, self.access)
+        return certainty_of_access(self.owner.scop, self.statement, self.access)
 
     @property
     def exact(self) -> bool:
@@ -212,9 +212,8 @@ class ScopCounts:
         """Numbers of statements by identity: the same for those that are executed equally often."""
         first: dict[tuple[object, ...], int] = {}
         return {
-            # Loops are told apart by name where they have averages, and only there.
             id(one): first.setdefault(
-                (one.launch, one.text_of("domain"), one.averages, one.averages and one.loops), number
+                (one.launch, one.text_of("domain"), *(loop.average for loop in self.scop.loops_of(one))), number
             )
             for number, one in enumerate(self.scop.statements)
         }
@@ -230,7 +229,7 @@ class ScopCounts:
     @_kept("instances")
     def instances(self, statement: Statement, sub_group_size: int | None = None) -> QuasiPolynomial:
         """Return how many work-item instances or, with a size, sub-group instances of a statement are executed."""
-        return self._points(statement.domain, statement.launch, sub_group_size) * statement.weight()
+        return self._points(statement.domain, statement.launch, sub_group_size) * self.scop.weight(statement)
 
     @_kept("executions")
     def executions(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
@@ -260,7 +259,7 @@ class ScopCounts:
         # What is left of the dimensions says which sub-group enters, and in which iteration of the outer loops.
         first = len(launch.groups) + 1 + outer_loops
         entered = entered.project_out(isl.dim_type.set, first, entered.dim(isl.dim_type.set) - first)
-        return QuasiPolynomial.points(entered, self.scop.assumptions) * statement.weight(outer_loops)
+        return QuasiPolynomial.points(entered, self.scop.assumptions) * self.scop.weight(statement, outer_loops)
 
     @_kept("barrier")
     def _reached(self, number: int) -> QuasiPolynomial:
@@ -269,7 +268,7 @@ class ScopCounts:
         launch = self.scop.launches[barrier.launch]
         # All work-items of a group reach it together: once for each group, not for each item.
         per_group = barrier.domain.project_out(isl.dim_type.set, len(launch.groups), len(launch.items))
-        return QuasiPolynomial.points(per_group, self.scop.assumptions) * barrier.weight()
+        return QuasiPolynomial.points(per_group, self.scop.assumptions) * self.scop.weight(barrier)
 
     def _met(self, number: int) -> QuasiPolynomial | None:
         """Return how many times each work-item reaches a barrier; None where work-groups differ in that."""
@@ -277,7 +276,7 @@ class ScopCounts:
         launch = self.scop.launches[barrier.launch]
         # The loops' iterations over all groups together: these are each group's own only if the totals agree.
         sequential = barrier.domain.project_out(isl.dim_type.set, 0, len(launch.groups) + len(launch.items))
-        alike = QuasiPolynomial.points(sequential, self.scop.assumptions) * barrier.weight()
+        alike = QuasiPolynomial.points(sequential, self.scop.assumptions) * self.scop.weight(barrier)
         difference = alike * launch.group_count + self._reached(number) * -1
         # isl subtracts exactly, but only where both are known to hold: on the sizes the kernel is valid for.
         symbolic = difference.isl_object.gist_params(self.scop.assumptions)
@@ -318,7 +317,7 @@ class ScopCounts:
         for statement in self.scop.statements:
             for operation in statement.operations:
                 kind = operation.kind, operation.dtype
-                found[kind] = found.get(kind, Certainty()) | certainty_of_statement(statement)
+                found[kind] = found.get(kind, Certainty()) | certainty_of_statement(self.scop, statement)
         return found
 
     def footprint_among(self, accesses: Sequence[AccessCounts]) -> Footprint:

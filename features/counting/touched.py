@@ -57,14 +57,14 @@ class Certainty:
         return " ".join(word for word, holds in words if holds) or "exact"
 
 
-def certainty_of_statement(statement: Statement) -> Certainty:
+def certainty_of_statement(scop: Scop, statement: Statement) -> Certainty:
     """Return what the number of a statement's instances rests on."""
-    return Certainty(bound=statement.guarded, stated=bool(statement.assumed))
+    return Certainty(bound=statement.guarded, stated=bool(scop.assumed(statement)))
 
 
-def certainty_of_access(statement: Statement, access: Access) -> Certainty:
+def certainty_of_access(scop: Scop, statement: Statement, access: Access) -> Certainty:
     """Return what the number of an access's executions rests on."""
-    return Certainty(bound=statement.guarded, stated=bool(statement.assumed or access.assumed))
+    return certainty_of_statement(scop, statement) | Certainty(stated=bool(access.assumed))
 
 
 def distinct_elements(
@@ -99,7 +99,7 @@ def elements_certainty(accesses: Sequence[_Made], scop: Scop) -> Certainty:
     for statement, access in accesses:
         way = _way(scop, access)
         ways.add(way)
-        certainty = certainty_of_access(statement, access)
+        certainty = certainty_of_access(scop, statement, access)
         if not access.injective or not access.relation.is_single_valued():
             certainty = certainty | Certainty(bound=True)
         if certainty.exact:

@@ -8,6 +8,7 @@ through inner loops in lock step where the CPU's runtime vectorises over them (`
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -28,7 +29,7 @@ from perflex.features.cpu.nests import (
     with_shared_drivers,
     without_holes,
 )
-from perflex.features.cpu.stream_groups import dimension_names, groups_of, halos_of, own_names_of
+from perflex.features.cpu.stream_groups import groups_of, halos_of, own_names_of
 from perflex.features.cpu.subscripts import loop_divisors, split_divided_loops, with_simple_floors
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import address_maps, loops_with_barriers, scattered_accesses
@@ -57,13 +58,12 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
         one.launch for one in scop.statements if one.name in pieces and len(one.loops) > _outer_loops(scop, one)[1]
     }
     with ISL_LOCK:
-        for statement in sorted(scop.statements, key=lambda item: (item.launch, _order(item.schedule))):
+        for statement in sorted(scop.statements, key=lambda item: (item.launch, item.order)):
             if statement.name not in pieces:
                 continue
             # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
-            both = zip(dimension_names(scop, statement), own_names[statement.name], strict=True)
-            places = [(name, (statement.launch, place)) for name, place in both]
-            own = {name: divisors[place] for name, place in places if place in divisors}
+            keys = {name: (statement.launch, name) for name in own_names[statement.name]}
+            own = {name: divisors[key] for name, key in keys.items() if key in divisors}
             # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
             lock_step = 1 if "lid0" in own or statement.launch not in looping else lanes
             loops = split_divided_loops(_loops(scop, statement, lock_step), own)
@@ -96,14 +96,10 @@ def _read_texts(nests: Nests) -> None:
         _ = polynomial.text
 
 
-def _order(schedule: Sequence[int | str]) -> tuple[tuple[int, str], ...]:
-    return tuple((step, "") if isinstance(step, int) else (0, step) for step in schedule)
-
-
 def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Conjunction]]]) -> Nest:
     first = members[0][0]
     groups = groups_of(scop, loops, members)
-    weight = first.weight()
+    weight = scop.weight(first)
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * weight
     drivers = _varying(scop, first)[0] if any(loop.varying is not None for loop in loops) else ()
     notes = [f"access {group.text} {group.note}" for group in groups if group.note]
@@ -117,15 +113,14 @@ def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, li
 
 def _sequential(scop: Scop, statement: Statement) -> range:
     """Return the places of a statement's sequential loops among its dimensions."""
-    launch = scop.launches[statement.launch]
-    first = len(launch.groups) + len(launch.items)
+    first = scop.launches[statement.launch].axes
     return range(first, first + len(statement.loops))
 
 
 def _outer_loops(scop: Scop, statement: Statement) -> tuple[int, int]:
     """Return how many loops are around the launch, and how many around the work-items."""
     launch = scop.launches[statement.launch]
-    host = sum(name in launch.host_loops for name in statement.loops)
+    host = sum(loop.kind == "host" for loop in launch.loops)
     # Without work-items, all loops are outer ones.
     held = loops_with_barriers(scop, statement) if launch.items else len(statement.loops)
     return host, max(host, held)
@@ -145,8 +140,8 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
     sequential = _sequential_loops(scop, statement, extents)
     node: tuple[object, ...] = ()
     loops = []
-    for depth, name in enumerate(statement.loops[:host]):
-        node = (*node, name)
+    for depth in range(host):
+        node = (*node, sequential[depth].name)
         loops.append(replace(sequential[depth], node=node))
     node = (*node, statement.launch)
     for axis in reversed(range(axes)):
@@ -161,7 +156,7 @@ def _loops(scop: Scop, statement: Statement, lanes: int) -> tuple[Loop, ...]:
             node, more = _item_loops(axes, launch.items, extents[axes : axes + items], (*node, *region), lanes)
             loops += more
         if depth < len(statement.loops):
-            node = (*node, statement.schedule[2 * depth], statement.loops[depth])
+            node = (*node, statement.loops[depth])
             loops.append(replace(sequential[depth], node=node))
     if items and min(lanes, launch.items[0]) > 1:
         lane = QuasiPolynomial.constant(min(lanes, launch.items[0]))
@@ -175,7 +170,10 @@ def _sequential_loops(scop: Scop, statement: Statement, extents: Sequence[QuasiP
     result = []
     places = _sequential(scop, statement)
     own_names = own_names_of(scop, statement)
-    for name, place, stride in zip(statement.loops, places, loop_strides(statement.domain, places), strict=True):
+    strides = loop_strides(statement.domain, places)
+    for one, place, stride in zip(scop.loops_of(statement), places, strides, strict=True):
+        # Work-groups and work-items have such names.
+        name = re.sub(r"^([gl]id\d+)$", r"\1_", one.name)
         first = _first(statement.domain, place)
         begin = None if first is None or first % stride else first // stride
         own_name = own_names[place]
@@ -235,8 +233,6 @@ def _range(domain: Any, group: int, item: int, block: int) -> QuasiPolynomial:
 def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
     """Return what the statements between the same barriers have in common."""
     before = [
-        barrier
-        for barrier in scop.barriers
-        if barrier.launch == statement.launch and _order(barrier.schedule) < _order(statement.schedule)
+        barrier for barrier in scop.barriers if barrier.launch == statement.launch and barrier.order < statement.order
     ]
-    return (*statement.schedule[: 2 * outer], len(before))
+    return (*statement.loops[:outer], len(before))

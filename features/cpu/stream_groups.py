@@ -14,7 +14,6 @@ from perflex.features.cpu.nests import LANE, Axis, Nest, Nests, Step, Stream, St
 from perflex.features.cpu.subscripts import OUTER_SUFFIX, Columns, Subscript, subscript_of, typical
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import scattered_accesses
-from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,33 +55,21 @@ def _scattered_groups(scop: Scop, statements: Iterable[Statement]) -> Iterator[S
         yield StreamGroup(name, array.space, array.itemsize, (), streams, (), (), None, text, scattered=True, note=note)
 
 
-def dimension_names(scop: Scop, statement: Statement) -> list[str]:
-    """Return the name of each instance dimension of a statement; its schedule must name all loops of its domain."""
-    launch = scop.launches[statement.launch]
-    groups = [f"gid{axis}" for axis in range(len(launch.groups))]
-    names = [*groups, *(f"lid{axis}" for axis in range(len(launch.items))), *statement.loops]
-    dims = int(statement.domain.dim(isl.dim_type.set))
-    if dims > len(names):
-        msg = (
-            f"the domain of statement {statement.name!r} has {dims} dimensions, of which its schedule and launch name "
-            f"{len(names)}; name its loops in the schedule"
-        )
-        raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
-    return names
-
-
 def own_names_of(scop: Scop, statement: Statement) -> list[str]:
     """Return names of a statement's instance dimensions that tell loops from all others, whatever they are called."""
-    names = dimension_names(scop, statement)
-    places = ("_".join(map(str, (statement.launch, *place))) for place in statement.places)
-    return [*names[: len(names) - len(statement.loops)], *places]
+    launch = scop.launches[statement.launch]
+    if statement.lanes > 1 or any(loop.kind == "interleaved" for loop in scop.loops_of(statement)):
+        msg = f"statement {statement.name!r} works on vectors, or copies of it stand side by side: no nest of loops"
+        raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
+    axes = [f"gid{axis}" for axis in range(len(launch.groups))] + [f"lid{axis}" for axis in range(len(launch.items))]
+    return [*axes, *(f"{statement.launch}_{loop}" for loop in statement.loops)]
 
 
 def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> Columns:
     """Return, for each instance dimension, the loops that move it, and by how much: the innermost loop first."""
-    places = {loop.name: position for position, loop in enumerate(loops)}
+    places = {loop.driver: position for position, loop in enumerate(loops)}
     columns = {}
-    for dimension, name in enumerate(dimension_names(scop, statement)):
+    for dimension, name in enumerate(own_names_of(scop, statement)):
         columns[dimension] = [(places[name], 1)]
         inner = LANE if name == "lid0" and LANE in places else name
         outer = name if inner == LANE else f"{name}{OUTER_SUFFIX}"

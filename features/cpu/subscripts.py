@@ -63,7 +63,7 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
             # The loop over work-groups counts work-items until it is a whole loop, which counts work-groups.
             blocks = loop.extent * Fraction(1, loop.block) if loop.part == "outer" and loop.block else loop.extent
             loop = replace(loop, extent=blocks, part="whole", base=loop.name, block=None)  # noqa: PLW2901 - its parts
-        divisor = divisors.get(loop.name)
+        divisor = divisors.get(loop.driver)
         if divisor is None:
             result.append(loop)
             continue
@@ -79,7 +79,7 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
                 base=name,
                 first=first,
                 varying=None,
-                own_name="",
+                own_name=loop.own_name and f"{loop.own_name}{OUTER_SUFFIX}",
             )
         )
         result.append(replace(loop, extent=QuasiPolynomial.constant(divisor), first=first, varying=None))

@@ -121,7 +121,7 @@ def _chained(scop: Scop) -> list[Statement]:
 
 
 def _chain_remarks(scop: Scop, _sizes: Sizes | None, _target: Target, what: tuple[str, str, int]) -> Remarks:
-    counted = [certainty_of_statement(one) for one in _chained(scop) if chained_operations(one, what[1], what[0])]
+    counted = [certainty_of_statement(scop, one) for one in _chained(scop) if chained_operations(one, what[1], what[0])]
     return Remarks("longest chain, at the given sizes", reduce(or_, counted, Certainty()))
 
 

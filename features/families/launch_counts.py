@@ -57,7 +57,7 @@ def _inventory(scop: Scop) -> list[str]:
 
 def _remarks(scop: Scop, sizes: Sizes | None, target: Target, name: str) -> Remarks:
     count = _count(scop, sizes or {}, target, name)
-    stated = any(one.assumed for one in scop.barriers if name == f"{_BARRIER}{one.kind}")
+    stated = any(scop.assumed(one) for one in scop.barriers if name == f"{_BARRIER}{one.kind}")
     return Remarks("mean over the work-groups" if count is None else str(count), Certainty(stated=stated))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from perflex.features.counting.chains import chains_of
+from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import Cost, Family, any_of, kept
 from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles
@@ -209,7 +209,7 @@ def _waits(run: _Run, launch: int, space: str) -> list[tuple[float, float]]:
     scop, lanes = run.scop, int(run.need("sub_group_size"))
     remaining = remaining_or_all(scop)
     # Loads in the same loops wait together; one that is kept over loops waits outside of them.
-    most: dict[tuple[object, ...], tuple[float, float]] = {}
+    most: dict[tuple[int, ...], tuple[float, float]] = {}
     for number, statement in enumerate(scop.statements):
         for place, access in enumerate(statement.accesses):
             loads, kept_over = remaining.get((number, place), (1, 0))
@@ -219,13 +219,14 @@ def _waits(run: _Run, launch: int, space: str) -> list[tuple[float, float]]:
             dims = statement.domain.dim(isl.dim_type.set) - kept_over
             domain = statement.domain.project_out(isl.dim_type.set, dims, kept_over)
             met = run.at(counts_of(scop).executions(domain, launch, lanes))
-            loops = statement.places[: len(statement.loops) - kept_over]
-            stopped = any(one.launch == launch and one.places[: len(loops)] == loops for one in scop.barriers)
+            loops = sequential_loops(scop, statement)
+            loops = loops[: len(loops) - kept_over]
+            stopped = any(one.launch == launch and one.loops[: len(loops)] == loops for one in scop.barriers)
             # So many iterations issue their loads together.
             together = int(run.need("iterations_together")) if loops and not stopped else 1
             new = _new(run, access, dims - 1) if space == "global" and loops else 1.0
             before = most.get(loops, (0.0, 0.0))
-            trips = met * float(statement.weight()) / together
+            trips = met * float(scop.weight(statement)) / together
             most[loops] = max(before[0], trips), max(before[1], min(1.0, new * together))
     return list(most.values())
 

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from perflex.features.counting.chains import chains_of
+from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import stride_along
 from perflex.features.families.feature import Family, any_of
@@ -206,12 +206,12 @@ def _everything(scop: Scop) -> Iterator[Work]:
         yield from _around(scop, nest)
     for barrier in scop.barriers:
         if barrier.kind == "local":
-            yield Work(("barrier",), barrier.weight(), barrier.domain, barrier.launch, "straight")
+            yield Work(("barrier",), scop.weight(barrier), barrier.domain, barrier.launch, "straight")
 
 
 def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], updates: Chains) -> Iterator[Work]:
     statement = scop.statements[number]
-    inside, weight = _nesting(nest, number, loops), statement.weight()
+    inside, weight = _nesting(nest, number, loops), scop.weight(statement)
     for operation in statement.operations:
         size = np.dtype(operation.dtype).itemsize
         kind: tuple[str, ...] = ("op", operation.kind, operation.dtype)
@@ -219,16 +219,17 @@ def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], up
     if statement.recurrence is not None and inside == "loop":
         steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
         loop = nest.around(number)[loops[-1] + 1]
-        kind = ("chain", str(loop.path), statement.recurrence.variable)
+        kind = ("chain", str(loop.number), statement.recurrence.variable)
         yield Work(kind, weight * steps, statement.domain, statement.launch, inside)
-        if updates[statement.launch, statement.places][statement.recurrence.variable][0] is statement:
+        if updates[statement.launch, sequential_loops(scop, statement)][statement.recurrence.variable][0] is statement:
             yield Work(kind, -_OVERLAPPED * loop.weight, nest.entries(loop), statement.launch, inside)
 
 
 def _accesses(
     scop: Scop, nest: CountedNest, number: int, loops: list[int], remaining: Mapping[tuple[int, int], tuple[int, int]]
 ) -> Iterator[Work]:
-    statement, weight = scop.statements[number], scop.statements[number].weight()
+    statement = scop.statements[number]
+    weight = scop.weight(statement)
     dims = statement.domain.dim(isl.dim_type.set)
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
@@ -256,14 +257,12 @@ def _latency(operation: Operation) -> Fraction:
 
 def _own_loops(scop: Scop, statement: Statement) -> list[int]:
     """Return the loops around a statement, by depth, that each work-item or vector runs through on its own."""
-    written_out = scop.launches[statement.launch].unrolled
-    # Loops that the schedule does not name are written out, too; their dimensions come last.
-    first = len(scop.launches[statement.launch].groups) + len(scop.launches[statement.launch].items)
+    first = scop.launches[statement.launch].axes
     return [
         depth
-        for depth, name in enumerate(statement.loops)
+        for depth, loop in enumerate(scop.loops_of(statement))
         if depth >= loops_with_barriers(scop, statement)
-        and name not in written_out
+        and loop.kind in {"loop", "host"}
         and not _runs_once(statement.domain, first + depth)
     ]
 

@@ -14,7 +14,6 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import below
 from perflex.features.lowering.vectors import in_lanes
 from perflex.features.scop.numbering import begins_alike, shift_of
-from perflex.features.scop.words import is_axis, loop_name
 from perflex.isl import align_parameters, isl
 
 if TYPE_CHECKING:
@@ -33,13 +32,10 @@ class Instances:
     space: Any  # Its space with loopy's names, and one more dimension where there are lanes
     # isl map from the domain to what loopy's names stand for; None where that is the same. A parallel loop that
     # starts at 2 runs on the work-items from 0 on, and one that starts at the work-item counts its iterations.
-    places: Any = None
-
-    @property
-    def axes(self) -> dict[str, str]:
-        """Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`."""
-        names = zip(self.domain.get_var_names(_SET), self.space.get_var_names(_SET), strict=True)
-        return {axis: name for axis, name in names if is_axis(axis)}
+    places: Any
+    axes: Mapping[str, str]  # Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`
+    # Loops that the linearization lacks, whose copies of the statement stand side by side; their dimensions come last.
+    copied: tuple[str, ...]
 
     @property
     def values(self) -> Any:
@@ -62,7 +58,7 @@ class Instances:
         # Loops have their own names here, of which one may be this.
         space = self.space.add_dims(_SET, 1).set_dim_name(_SET, self.space.dim(_SET), "_lane_")
         places = None if self.places is None else self.places.flat_product(isl.Map("{ [lane] -> [lane] }"))
-        return Instances(in_lanes(self.domain, lanes), space, places)
+        return replace(self, domain=in_lanes(self.domain, lanes), space=space, places=places)
 
 
 @dataclass(frozen=True)
@@ -130,11 +126,11 @@ class DomainMaker:
 
     def _make(self, inames: frozenset[str], loops: Mapping[str, int], extents: Mapping[str, Any]) -> Instances:
         on_axis, sequential = self.axes(inames)
-        # Loops that the schedule does not have (unrolled ones) come last, by name.
-        inner = [loop for loop in loops if loop in sequential]
-        inner += sorted(sequential - set(inner))
-        target = [*extents, *map(loop_name, inner)]
-        source = [*(on_axis.get(axis, f"_{axis}") for axis in extents), *inner]
+        inner, copied = [loop for loop in loops if loop in sequential], tuple(sorted(sequential - loops.keys()))
+        axes = {axis: on_axis.get(axis, f"_{axis}") for axis in extents}
+        source = [*axes.values(), *inner, *copied]
+        # A loop may be called like an axis.
+        target = [*extents, *(f"{loop}_" * (loop in extents) or loop for loop in (*inner, *copied))]
         raw = self.loopys(inames)
         # Names without a loop (_gid0, _lid0) are new in the map's range and so unbounded; their extents bound them.
         order = isl.Map(f"{{ [{', '.join(raw.get_var_names(_SET))}] -> [{', '.join(source)}] }}")
@@ -152,7 +148,7 @@ class DomainMaker:
         for position, (name, iname) in enumerate(zip(target, source, strict=True)):
             domain = domain.set_dim_name(_SET, position, name)
             named = named.set_dim_name(_SET, position, iname)
-        return Instances(domain, named.get_space(), places)
+        return Instances(domain, named.get_space(), places, axes, copied)
 
     def _places(
         self, space: Any, source: Sequence[str], axes: list[str], parallel: set[str], shifts: Mapping[str, Shift | None]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopy.diagnostic import LoopyError
 from loopy.kernel.array import ArrayBase
-from loopy.kernel.data import AddressSpace, IlpBaseTag, UnrollTag, ValueArg
+from loopy.kernel.data import AddressSpace, UnrollTag, ValueArg
 from loopy.kernel.instruction import AtomicUpdate, BarrierInstruction, NoOpInstruction
 from loopy.schedule import Barrier as BarrierItem
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
@@ -30,8 +30,7 @@ from perflex.features.from_loopy.terms import method_of, only, operands, polynom
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
-from perflex.features.scop.words import loop_name
+from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
@@ -56,8 +55,9 @@ class _Place:
     """Where an instruction or barrier stands in the linearization."""
 
     launch: int
-    loops: Mapping[str, int]  # Loops around it, outermost first, and where the linearization enters them
-    schedule: tuple[int | str, ...]
+    entries: Mapping[str, int]  # Loops around it, outermost first, and where the linearization enters them
+    loops: tuple[int, ...]  # Their places in the launch's list
+    order: tuple[int, ...]
 
 
 class _Extraction:
@@ -76,45 +76,53 @@ class _Extraction:
         # Kind, originating instruction (or None) and place of each barrier.
         self.barriers: list[tuple[str, str | None, _Place]] = []
         self.launches: list[Launch] = []
+        self.loops: list[list[Loop]] = []  # Of each launch
         self.extents: list[dict[str, Any]] = []  # Of each launch by axis
         self._read_linearization()
         # Instructions that share a condition with the one before them in the same loops.
         self.sharing = {
             after
             for (before, place), (after, next_place) in pairwise(self.instructions)
-            if (place.launch, place.schedule[:-1]) == (next_place.launch, next_place.schedule[:-1])
+            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
             and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
         }
 
     def _read_linearization(self) -> None:
-        cursor = Cursor()
-        loops: dict[str, int] = {}
+        entries: dict[str, int] = {}
         # Instructions of the device program that is read and host loops around it; None outside of one.
         inside: list[str] | None = None
         host_loops: tuple[str, ...] = ()
+        cursor = Cursor()
         for number, item in enumerate(self.kernel.linearization):
             if isinstance(item, CallKernel):
                 # Loops that are open at the call run on the host: each of their iterations is a launch.
-                inside, host_loops = [], tuple(loops)
+                inside, host_loops, cursor = [], tuple(entries), Cursor()
+                for loop in host_loops:
+                    cursor.enter(loop)
             elif isinstance(item, ReturnFromKernel):
                 self._add_launch(frozenset(inside or ()), host_loops)
+                kinds = ["host"] * len(host_loops) + [""] * len(cursor.entered)
+                self.loops.append([self._loop(*one, kind) for one, kind in zip(cursor.entered, kinds, strict=False)])
                 inside = None
             elif isinstance(item, EnterLoop):
-                loops[item.iname] = number
-                cursor.enter(loop_name(item.iname))
+                entries[item.iname] = number
+                cursor.enter(item.iname)
             elif isinstance(item, LeaveLoop):
-                loops.popitem()
+                entries.popitem()
                 cursor.leave()
-            elif isinstance(item, (RunInstruction, BarrierItem)):
+            elif isinstance(item, (RunInstruction, BarrierItem)) and inside is not None:
                 # A launch is listed when it ends, so that the length is the number of the one being read.
-                place = _Place(len(self.launches), dict(loops), cursor.step())
-                if inside is None:
-                    continue
+                place = _Place(len(self.launches), dict(entries), cursor.loops, cursor.step())
                 if isinstance(item, RunInstruction):
                     inside.append(item.insn_id)
                     self.instructions.append((item.insn_id, place))
                 else:
                     self.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
+
+    def _loop(self, name: str, parent: int | None, kind: str = "") -> Loop:
+        written_out = self.kernel.inames[name].tags_of_type(UnrollTag)
+        kind, trips = kind or ("unrolled" if written_out else "loop"), self.facts.trips
+        return Loop(name, parent, kind, trips.average(name), trips.assumed(name))
 
     def scop(self) -> Scop:
         statements = tuple(made for entry in self.instructions for made in self._statements(*entry))
@@ -126,7 +134,9 @@ class _Extraction:
             name=self.kernel.name,
             parameters=self.parameters,
             assumptions=self.assumptions.params(),
-            launches=tuple(self.launches),
+            launches=tuple(
+                replace(one, loops=tuple(loops)) for one, loops in zip(self.launches, self.loops, strict=True)
+            ),
             arrays=tuple(map(self._array, names)),
             statements=statements,
             barriers=tuple(self._barrier(*entry) for entry in self.barriers),
@@ -134,7 +144,7 @@ class _Extraction:
         )
 
     def _instances(self, inames: frozenset[str], place: _Place) -> Instances:
-        return self.domains.domain(inames, place.loops, self.extents[place.launch])
+        return self.domains.domain(inames, place.entries, self.extents[place.launch])
 
     # Launches and arrays
 
@@ -162,14 +172,10 @@ class _Extraction:
                 loops_text = ", ".join(host_loops)
                 msg = f"the loops {loops_text} around a launch are too complex to count; simplify their bounds"
                 raise self.facts.refuse(msg) from None
-        loops = {loop for name in ids for loop in self.kernel.id_to_insn[name].within_inames}
-        unrolled = [loop for loop in loops if self.kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag))]
         self.launches.append(Launch(
             groups=tuple(map(self._simplified, groups)),
             items=tuple(map(int, items)),
             repeats=repeats,
-            host_loops=tuple(map(loop_name, host_loops)),
-            unrolled=tuple(sorted(map(loop_name, unrolled))),
         ))  # fmt: skip
         grid = {f"gid{axis}": extent for axis, extent in enumerate(groups)}
         self.extents.append(grid | {f"lid{axis}": extent for axis, extent in enumerate(items)})
@@ -211,6 +217,7 @@ class _Extraction:
                 continue
             instances = every.restricted(mask.conditions, self.facts.parameters) if mask.conditions else every
             instances = instances if mask.lanes == 1 else instances.in_lanes(mask.lanes)
+            loops = self._with_copies(place, instances.copied)
             touched = sorted(work.accesses, key=lambda raw: raw.direction)
             updated = {raw.text for raw in touched if assumed and mask == home and raw.direction == "store"}
             accesses = (self.accesses.access(raw, instances, insn_id) for raw in touched)
@@ -220,15 +227,23 @@ class _Extraction:
                 accesses=tuple(replace(one, atomic=True) if one.text in updated else one for one in accesses),
                 operations=_operations(work.operations),
                 launch=place.launch,
-                schedule=place.schedule,
+                loops=loops,
+                order=(*place.order, *[0] * len(instances.copied)),
                 guarded=mask.guarded,
                 recurrence=recurrence if mask == home else None,
                 resets=resets if mask == home else "",
-                averages=self.facts.trips.averages(place.loops),
-                assumed=", ".join(filter(None, (self.facts.trips.stated(place.loops), assumed))),
+                assumed=assumed,
                 lanes=mask.lanes,
             ))  # fmt: skip
         return [replace(one, test_of=name) if (name := _tested_by(one, made)) else one for one in made]
+
+    def _with_copies(self, place: _Place, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the loops of a statement of which copies stand side by side, each in a loop of its own."""
+        known, loops = self.loops[place.launch], place.loops
+        for name in names:
+            known.append(self._loop(name, loops[-1] if loops else None, "interleaved"))
+            loops = (*loops, len(known) - 1)
+        return loops
 
     def _require_known(self, insn: Any) -> None:
         """Refuse literal code and calls on parts of arrays: what they execute is not known."""
@@ -254,7 +269,7 @@ class _Extraction:
             predicates = sorted(insn.predicates, key=str)
             for predicate in predicates:
                 # Loops that a condition does not depend on are inside of it.
-                outside = bool(set(place.loops) - get_dependencies(predicate))
+                outside = bool(set(place.entries) - get_dependencies(predicate))
                 with reader.only(Mask(guarded=several or outside)):
                     reader.read(self.facts.types.generated(predicate))
             for predicate in predicates:
@@ -284,16 +299,14 @@ class _Extraction:
     def _barrier(self, kind: str, origin: str | None, place: _Place) -> Barrier:
         # Barriers that loopy inserts have no instruction of their own; only the schedule says where they stand.
         if origin not in self.kernel.id_to_insn:
-            around = place.launch, place.schedule[:-1]
-            depth = len(place.schedule) - 1
-            neighbours = (one for one, other in self.instructions if (other.launch, other.schedule[:depth]) == around)
+            around, depth = (place.launch, place.loops), len(place.loops)
+            neighbours = (one for one, other in self.instructions if (other.launch, other.loops[:depth]) == around)
             origin = next(neighbours, None)
-        inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.loops)
+        inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.entries)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups = {iname for axis, iname in self.domains.axes(inames)[0].items() if axis.startswith("g")}
-        domain = self._instances(frozenset(groups | place.loops.keys()), place).domain
-        averages, stated = self.facts.trips.averages(place.loops), self.facts.trips.stated(place.loops)
-        return Barrier(kind, domain, place.launch, place.schedule, averages, stated)
+        domain = self._instances(frozenset(groups | place.entries.keys()), place).domain
+        return Barrier(kind, domain, place.launch, place.loops, place.order)
 
 
 def _tested_by(test: Statement, parts: list[Statement]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -16,7 +16,6 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import CountingOptions
 from perflex.features.from_loopy.generated import KernelTypes
 from perflex.features.from_loopy.terms import affine_in_parameters, all_numbers_are_integers, below, method_of
-from perflex.features.scop.words import loop_name
 from perflex.isl import isl
 
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
@@ -207,15 +206,15 @@ class TripCounts:
         reached = reached.apply_range(isl.Map("{ [first, later] -> [first + later] }"))
         return domain.intersect(reached.wrap().apply(to_map.reverse()))
 
-    def averages(self, loops: Iterable[str]) -> tuple[tuple[str, Fraction], ...]:
-        """Return how many executions an iteration stands for, for loops where that is not one."""
+    def average(self, loop: str) -> Fraction:
+        """Return how many executions an iteration of a loop stands for."""
+        count = self._stated.get(loop)
         # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
-        counts = {loop: count for loop in loops if isinstance(count := self._stated.get(loop), Fraction)}
-        return tuple((loop_name(loop), count / ceil(count)) for loop, count in counts.items() if count.denominator > 1)
+        return count / ceil(count) if isinstance(count, Fraction) else Fraction(1)
 
-    def stated(self, loops: Iterable[str]) -> str:
-        """Return what was stated about any of some loops, for messages."""
-        return ", ".join(f"{loop}: {self._stated[loop]} trips" for loop in loops if loop in self._stated)
+    def assumed(self, loop: str) -> str:
+        """Return what was stated about a loop, for messages."""
+        return f"{loop}: {self._stated[loop]} trips" if loop in self._stated else ""
 
 
 def _whole(count: Fraction | str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,12 +14,11 @@ from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.features.lowering.vectors import in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import flattened
-from perflex.features.scop.scop import Access, Array, Barrier, Launch, Operation, Recurrence, Scop, Statement
+from perflex.features.scop.scop import Access, Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
 
     from perflex.features.from_source.integers import Integer
     from perflex.features.from_source.values import Executed, MemoryAccess
@@ -41,6 +41,9 @@ class ScopMaker:
         self._sizes = sorted(self._used_sizes())
         self._bytes: dict[str, int] = {}
         self._domains: dict[int, Any] = {}
+        # Places of loops in the launch's list, by those among all that were entered.
+        entered = sorted({loop for executed in self._executed for loop in executed.loops})
+        self._loops = {loop: number for number, loop in enumerate(entered)}
 
     def scop(self) -> Scop:
         """Return the Scop."""
@@ -57,8 +60,7 @@ class ScopMaker:
         names: Counter[str] = Counter()
         for executed in self._executed:
             if executed.barrier:
-                averages, stated = self._stated(executed)
-                barriers.append(Barrier("local", self._domain(executed), 0, executed.schedule, averages, stated))
+                barriers.append(Barrier("local", self._domain(executed), 0, self._around(executed), executed.order))
                 continue
             names[executed.line] += 1
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""
@@ -69,7 +71,13 @@ class ScopMaker:
             name=self._walk.kernel.name,
             parameters=tuple(self._sizes),
             assumptions=isl.Set(f"[{', '.join(self._sizes)}] -> {{ : {at_least} }}"),
-            launches=(Launch(tuple(map(self._polynomial, self._walk.groups)), self._walk.local),),
+            launches=(
+                Launch(
+                    tuple(map(self._polynomial, self._walk.groups)),
+                    self._walk.local,
+                    loops=tuple(map(self._loop, self._loops)),
+                ),
+            ),
             arrays=tuple(arrays),
             statements=tuple(statements),
             barriers=tuple(barriers),
@@ -80,7 +88,6 @@ class ScopMaker:
 
     def _statements(self, executed: Executed, name: str, arrays: Mapping[str, Array]) -> list[Statement]:
         """Return a statement for the operations and single elements, and one for the vectors of each width."""
-        averages, stated = self._stated(executed)
         wide: dict[int, list[MemoryAccess]] = {}
         for access in executed.accesses:
             wide.setdefault(access.bytes // self._bytes[access.array], []).append(access)
@@ -104,22 +111,25 @@ class ScopMaker:
                 domain=domain,
                 accesses=tuple(self._access(executed, one, domain, arrays[one.array], lanes) for one in accesses),
                 operations=operations if lanes == 1 else (),
-                schedule=executed.schedule,
+                loops=self._around(executed),
+                order=executed.order,
                 guarded=executed.guarded,
                 recurrence=recurrence,
                 resets=str(executed.resets[0]) if executed.resets is not None and lanes == 1 else "",  # type: ignore[index]
-                averages=averages,
-                assumed=stated,
                 lanes=lanes,
                 line=executed.line,
             ))  # fmt: skip
         return found
 
-    def _stated(self, executed: Executed) -> tuple[tuple[tuple[str, Fraction], ...], str]:
-        known = self._recorder.averages
-        averages = tuple((loop, known[loop]) for loop in executed.loops if known.get(loop, 1) != 1)
-        limited = any(loop in known for loop in executed.loops)
-        return averages, "a trip count as stated" if limited else ""
+    def _around(self, executed: Executed) -> tuple[int, ...]:
+        return tuple(self._loops[loop] for loop in executed.loops)
+
+    def _loop(self, entered: int) -> Loop:
+        name, around = self._walk.cursor.entered[entered]
+        average = self._recorder.averages.get(name)
+        parent = None if around is None else self._loops[around]
+        assumed = "" if average is None else "a trip count as stated"
+        return Loop(name, parent, average=Fraction(1) if average is None else average, assumed=assumed)
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
         assumed, line = "", access.line if access.line != executed.line else ""
@@ -153,7 +163,7 @@ class ScopMaker:
 
     def _domain(self, executed: Executed) -> Any:
         if id(executed) not in self._domains:
-            names = [*self._ids, *executed.loops]
+            names = [*self._ids, *(self._walk.cursor.entered[loop][0] for loop in executed.loops)]
             self._domains[id(executed)] = self._with_dimensions(executed.domain, _SET, names)
         return self._domains[id(executed)]
 

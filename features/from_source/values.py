@@ -172,8 +172,8 @@ class Executed:
     """Accesses and operations that are executed together, or a barrier."""
 
     domain: Any  # isl set without dimensions
-    loops: tuple[str, ...]
-    schedule: tuple[int | str, ...]
+    loops: tuple[int, ...]  # Places among those that the walk entered
+    order: tuple[int, ...]
     guarded: bool
     line: str
     barrier: bool = False

@@ -244,8 +244,7 @@ class Walk:
             executed.accesses.append(access)
 
     def _new(self) -> Executed:
-        loops = tuple(self.cursor.loops)
-        executed = Executed(self.active, loops, self.cursor.step(), self.guards > 0, self.label)
+        executed = Executed(self.active, self.cursor.loops, self.cursor.step(), self.guards > 0, self.label)
         self.recorder.executed.append(executed)
         return executed
 

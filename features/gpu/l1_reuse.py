@@ -245,16 +245,15 @@ def _iterations(piece: ResolvedPiece, first: int, kept: int, most: int) -> tuple
 
 
 def _keys(piece: ResolvedPiece, place: tuple[int, int], steps: dict[int, Integers], count: int) -> Integers:
-    """Return the place of each iteration: its turn, then statement numbers and values of loops alternate."""
+    """Return the place of each iteration: its turn, then places in the order and values of loops alternate."""
     turn, number = place
     values = list(steps.values())
     columns: list[Integers] = [np.full(count, turn, dtype=np.int64)]
-    for step in piece.schedule:
-        loop = isinstance(step, str)
-        columns.append(values.pop(0) if loop and values else np.full(count, -1 if loop else step, dtype=np.int64))
-    # Loops that no schedule names are the statement's own.
-    if not piece.schedule:
-        columns.append(np.full(count, number, dtype=np.int64))
+    for depth, step in enumerate(piece.order or (number,)):
+        if depth:
+            # Values are kept over loops that have none here.
+            columns.append(values.pop(0) if values else np.full(count, -1, dtype=np.int64))
+        columns.append(np.full(count, step, dtype=np.int64))
     columns += values
     return np.column_stack(columns)
 

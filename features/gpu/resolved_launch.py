@@ -166,8 +166,7 @@ class ResolvedPiece:
     constraints: tuple[Form, ...]  # forms that are not negative on instances; those that the box implies are left out
     accesses: tuple[ResolvedAccess, ...]  # the accesses
     issued: tuple[Issued, ...] = ()  # the memory instructions that they are
-    # the statement's position in the launch: statement numbers and loop names alternate
-    schedule: tuple[int | str, ...] = ()
+    order: tuple[int, ...] = ()  # as of the statement
 
     def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
         """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
@@ -264,9 +263,10 @@ def _resolved(
         if low <= -_FAR or high >= _FAR:
             msg = f"a loop around statement {piece.statement!r} of kernel {scop.name!r} has no end; give it bounds"
             raise UnsupportedKernelError(msg, kernel=scop.name, statement=piece.statement)
-    if piece.host_dims:
-        # One launch stands for all of a host loop: the one in the middle.
-        middle = {dim: sum(ranges[dim]) // 2 for dim in piece.host_dims}
+    statement = scop.statements[piece.number]
+    loops = enumerate(scop.loops_of(statement), scop.launches[piece.launch].axes)
+    # One launch stands for all of a host loop: the one in the middle.
+    if middle := {dim: sum(ranges[dim]) // 2 for dim, loop in loops if loop.kind == "host"}:
         pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
         ranges = narrowed(pinned, constraints)
         if ranges is None:
@@ -286,7 +286,7 @@ def _resolved(
         elements = vectors.get((piece.number, access.number), 1)
         if elements > 1:
             issued[at] = issued[at].in_vectors(elements, ranges[-1], piece.dims - 1)
-    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), piece.schedule)
+    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), statement.order)
 
 
 def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:

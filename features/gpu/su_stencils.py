@@ -120,7 +120,7 @@ def _only_launch(scop: Scop, sizes: Mapping[str, int]) -> ResolvedLaunch:
     if not all(extent.evaluate(sizes) > 0 for extent in scop.launches[0].groups):
         raise _refused(scop, "it has no work-groups at these sizes")
     for statement in scop.statements:
-        if not statement.exact:
+        if statement.guarded or scop.assumed(statement):
             raise _refused(scop, f"statement {statement.name!r} is executed under a condition on data")
     return resolve(scop, sizes, register_reuse=False)[0]
 

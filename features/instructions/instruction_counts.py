@@ -90,15 +90,11 @@ def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial,
 
 
 def _overhead(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
-    interrupted = {place for one in scop.barriers if one.launch == nest.launch for place in one.places}
-    outer = {path[:-1] for path in nest.loops}
-    inner = {
-        path: loop
-        for path, loop in nest.loops.items()
-        if path not in outer and not loop.unrolled and path[-1] not in interrupted
-    }
+    outer = {loop.parent for loop in nest.loops.values()}
+    outer |= {loop for one in scop.barriers if one.launch == nest.launch for loop in one.loops}
+    inner = {number: loop for number, loop in nest.loops.items() if number not in outer and not loop.unrolled}
     for times, loop in address_work(scop, nest):
-        if loop.path in inner and times:
+        if loop.number in inner and times:
             yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
     yield from _counters(nest, inner.values())
 
@@ -173,7 +169,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
     for launch in range(len(scop.launches)):
         yield Executed("control", Fraction(1), None, launch)
     for barrier in scop.barriers:
-        yield Executed("control", barrier.weight(), barrier.domain, barrier.launch)
+        yield Executed("control", scop.weight(barrier), barrier.domain, barrier.launch)
 
 
 def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], tuple[int, int]]:
@@ -187,7 +183,7 @@ def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[i
 
 def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
     statement = scop.statements[number]
-    weight = statement.weight()
+    weight = scop.weight(statement)
     vectors = vector_elements(scop)
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
@@ -240,11 +236,11 @@ def _tested(inner: Any, loop: CountedLoop, nest: CountedNest, seen: _Seen) -> It
         return
     # What the loops around do not imply is what a compiler has to test.
     remaining = inner.coalesce().gist(context)
-    if (loop.path, str(remaining)) in seen:
+    if (loop.number, str(remaining)) in seen:
         return
     # Who fails the test goes the other way: no test of its own.
     opposite = context.subtract(inner).coalesce().gist(context)
-    seen.update({(loop.path, str(remaining)), (loop.path, str(opposite))})
+    seen.update({(loop.number, str(remaining)), (loop.number, str(opposite))})
     yield Executed("int", loop.weight * _comparisons(remaining), context, nest.launch)
     yield Executed("control", loop.weight, context, nest.launch)
 

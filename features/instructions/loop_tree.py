@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from perflex.features.scop.address_maps import MOST_UNROLLED, Path, paths_of
+from perflex.features.scop.address_maps import MOST_UNROLLED, paths_of
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class CountedLoop:
     """A sequential loop of a launch, or (the root) all of the launch."""
 
-    path: Path  # what tells it from the launch's other loops; the outer loop's path is a prefix
+    number: int | None  # its place among the launch's loops, negative for lanes of a statement; None for the root
+    parent: int | None  # that of the loop around it
     depth: int  # number of loops around and including it
     iterations: Any  # isl set of (work-group, work-item, loop values) that execute it, or for the root, of work-items
     weight: Fraction = Fraction(1)  # executions per element of that set
@@ -51,17 +52,17 @@ class CountedNest:
     launch: int  # its index
     axes: int  # number of work-group and work-item axes
     root: CountedLoop  # all work-items of work-groups that do anything
-    loops: dict[Path, CountedLoop] = field(default_factory=dict)  # by path, outer ones first
-    # paths of the loops around each statement, by the statement's index in the Scop
-    paths: dict[int, tuple[Path, ...]] = field(default_factory=dict)
+    loops: dict[int, CountedLoop] = field(default_factory=dict)  # by number, outer ones first
+    # numbers of the loops around each statement, by the statement's index in the Scop
+    paths: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def around(self, number: int) -> list[CountedLoop]:
         """Return the root and the loops around a statement, outermost first."""
-        return [self.root, *(self.loops[path] for path in self.paths[number])]
+        return [self.root, *(self.loops[loop] for loop in self.paths[number])]
 
     def parent(self, loop: CountedLoop) -> CountedLoop:
         """Return the loop around a loop."""
-        return self.loops.get(loop.path[:-1], self.root)
+        return self.root if loop.parent is None else self.loops[loop.parent]
 
     def entries(self, loop: CountedLoop) -> Any:
         """Return the instances that enter a loop: its iterations without the loop's own dimension."""
@@ -80,22 +81,21 @@ def nests_of(scop: Scop) -> list[CountedNest]:
 
 def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:
     groups, items = len(scop.launches[launch].groups), scop.launches[launch].items
-    axes = groups + len(items)
+    axes = scop.launches[launch].axes
     domains = [statement.domain.intersect_params(scop.assumptions.params()) for _, statement in mine]
     domains += [barrier.domain for barrier in scop.barriers if barrier.launch == launch]
-    nest = CountedNest(launch, axes, CountedLoop((), 0, _work_items(domains, groups, items)))
-    reached: dict[Path, dict[str, Any]] = {}
+    nest = CountedNest(launch, axes, CountedLoop(None, None, 0, _work_items(domains, groups, items)))
+    reached: dict[int, dict[str, Any]] = {}
     # Domains of barriers stand behind those of the statements.
     for (number, statement), domain in zip(mine, domains, strict=False):
-        paths = paths_of(number, statement, axes)
-        nest.paths[number] = paths
-        for depth, path in enumerate(paths, 1):
+        path = nest.paths[number] = paths_of(number, statement)
+        for depth, (around, at) in enumerate(zip((None, *path), path, strict=False), 1):
             part = _outer(domain, axes + depth)
-            reached.setdefault(path, {})[str(part)] = part
-            nest.loops.setdefault(path, CountedLoop(path, depth, None, statement.weight(depth)))
+            reached.setdefault(at, {})[str(part)] = part
+            nest.loops.setdefault(at, CountedLoop(at, around, depth, None, scop.weight(statement, depth)))
     nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
-    for path, loop in nest.loops.items():
-        loop.iterations = _union(list(reached[path].values()))
+    for number, loop in nest.loops.items():
+        loop.iterations = _union(list(reached[number].values()))
         loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1)
     return nest
 
@@ -173,7 +173,7 @@ def address_work(scop: Scop, nest: CountedNest) -> Iterator[tuple[int, CountedLo
             if axes is not None:
                 yield from _indices(axes, around, nest.axes, new)
                 yield from _address(access.array, axes, around, nest.axes, new)
-            elif new("unknown", access.array, access.text, around[-1].path):
+            elif new("unknown", access.array, access.text, around[-1].number):
                 yield _UNKNOWN * int(access.relation.dim(isl.dim_type.out)), around[-1]
 
 
@@ -185,7 +185,7 @@ def _indices(axes: list[_Axis], around: list[CountedLoop], first: int, new: _New
             yield len(items) - (len(items) > 1 or items[0][1] == 1), around[0]
         for text, dims in axis.floors:
             home = around[_depth(dims, first)]
-            if new("floor", text, home.path):
+            if new("floor", text, home.number):
                 yield _DIVISION, home
 
 
@@ -195,7 +195,7 @@ def _address(
     moving = tuple(axis.moving for axis in axes)
     # An offset along an axis whose stride is not known makes another address.
     offsets = tuple(axis.constant for axis in axes if not axis.fixed_stride)
-    loops = tuple(around[_depth(axis.dims(), first)].path for axis in axes)
+    loops = tuple(around[_depth(axis.dims(), first)].number for axis in axes)
     if new("address", array, moving, loops):
         varying = sum(1 for axis in axes if any(dim < first for dim in axis.dims()))
         yield max(1, varying), around[0]
@@ -206,7 +206,7 @@ def _address(
     for depth, loop in enumerate(around[1:], 1):
         steps = [axis for axis in axes if any(dim == first + depth - 1 for dim, _ in axis.terms)]
         moves = any(not axis.fixed_stride for axis in steps) if loop.unrolled else bool(steps)
-        if moves and new("step", array, moving, offsets, loop.path):
+        if moves and new("step", array, moving, offsets, loop.number):
             yield 1, loop
 
 

@@ -58,14 +58,11 @@ class Conjunction:
     number: int
     launch: int  # Index of its launch
     dims: int  # Number of instance dimensions
-    host_dims: tuple[int, ...]  # Those that loop around the launch
     floors: tuple[Floor, ...]  # Floors that rows refer to; a floor refers to earlier ones only
     # equalities, inequalities: rows that are zero, or not negative.
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
     accesses: tuple[AccessMap, ...]
-    # The statement's position in the launch: statement numbers and loop names alternate.
-    schedule: tuple[int | str, ...] = ()
 
 
 def address_maps(scop: Scop, *, scattered: bool = True) -> tuple[Conjunction, ...]:
@@ -154,12 +151,9 @@ def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> 
         strides = access.strides if access.strides is not None else scop.array(access.array).strides
         maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
     statement = scop.statements[place]
-    launch, dims = scop.launches[statement.launch], int(statement.domain.dim(isl.dim_type.set))
-    loops = enumerate(statement.loops, len(launch.groups) + len(launch.items))
-    host_dims = tuple(dim for dim, loop in loops if loop in launch.host_loops)
-    shown = statement.name, place, statement.launch, dims, host_dims
+    dims = int(statement.domain.dim(isl.dim_type.set))
     rows = tuple(reader.floors), tuple(equalities), tuple(inequalities)
-    return Conjunction(*shown, *rows, tuple(maps), statement.schedule)
+    return Conjunction(statement.name, place, statement.launch, dims, *rows, tuple(maps))
 
 
 class _Reader:
@@ -200,27 +194,16 @@ class _Reader:
 # Compilers unroll loops with up to so many iterations, if the number is known to them.
 MOST_UNROLLED = 32
 
-# What tells a loop from the launch's others; the path of the loop around it is a prefix.
-Path = tuple[object, ...]
 
-
-def paths_of(number: int, statement: Statement, axes: int) -> tuple[Path, ...]:
-    """Return the paths of the loops around a statement; those that its schedule does not name are its own."""
-    steps: list[object] = [*statement.places]
-    missing = int(statement.domain.dim(isl.dim_type.set)) - axes - len(steps)
-    steps += [("own", number, place) for place in range(missing)]
-    return tuple(tuple(steps[: depth + 1]) for depth in range(len(steps)))
+def paths_of(number: int, statement: Statement) -> tuple[int, ...]:
+    """Return what identifies each dimension of a statement but work-groups and work-items: loops, and its own lanes."""
+    return (*statement.loops, *([-1 - number] if statement.lanes > 1 else []))
 
 
 def loops_with_barriers(scop: Scop, statement: Statement) -> int:
     """Return how many of the outermost loops around a statement hold a barrier: work-items run inside of them."""
-    most = 0
-    for barrier in scop.barriers:
-        if barrier.launch == statement.launch and barrier.kind != "sub_group":
-            same = [one == other for one, other in zip(barrier.schedule, statement.schedule, strict=False)]
-            # Schedules alternate statement numbers and loop names: two steps for each loop that is shared.
-            most = max(most, (same.index(False) if False in same else len(same)) // 2)
-    return most
+    barriers = [one for one in scop.barriers if one.launch == statement.launch and one.kind != "sub_group"]
+    return len({loop for one in barriers for loop in one.loops}.intersection(statement.loops))
 
 
 # An instruction moves so many of them at most, the widest of NVIDIA's and AMD's GPUs.

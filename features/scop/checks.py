@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.words import SPACES, is_axis, unknown_operation
+from perflex.features.scop.words import SPACES, unknown_operation
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    _Place = tuple[int | str, ...]
-
 _SET = isl.dim_type.set
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _DTYPE = re.compile(r"[a-z]+\d{0,3}")
-# Parts of one statement stand at one place: ``update``, ``update.1``, ``update_x4``; and ``update.i`` in a loop.
-_PART = re.compile(r"(\.\w+|_x\d+)+$")
 
 
 # Of a Scop's class nothing is imported: it is the one that asks.
@@ -33,13 +28,16 @@ def check(scop: Any) -> None:
         )
         raise UnsupportedKernelError(msg, kernel=scop.name)
     _check_parts(scop)
-    for what, scheduled in _everything(scop):
-        reason = _domain_fault(scop, scheduled) or _schedule_fault(scheduled.schedule)
-        reason = reason or _loop_fault(scop.launches[scheduled.launch], scheduled)
-        if reason:
+    for number, launch in enumerate(scop.launches):
+        if reason := _loop_fault(launch.loops):
+            raise _refused(scop, f"launch {number}", reason)
+    for what, one in _everything(scop):
+        if not 0 <= one.launch < len(scop.launches):
+            raise _refused(scop, what, f"it belongs to launch {one.launch}, but there are {len(scop.launches)}")
+        if reason := _place_fault(scop.launches[one.launch], one, getattr(one, "lanes", 1)):
             raise _refused(scop, what, reason)
     for number in range(len(scop.launches)):
-        _check_launch(scop, number)
+        _check_places(scop, number)
 
 
 def _check_parts(scop: Any) -> None:
@@ -107,70 +105,58 @@ def _name_fault(space: Any) -> str:
     return ""
 
 
-def _domain_fault(scop: Any, scheduled: Any) -> str:
-    if not 0 <= scheduled.launch < len(scop.launches):
-        return f"it belongs to launch {scheduled.launch}, but there are {len(scop.launches)}"
-    launch = scop.launches[scheduled.launch]
-    axes, loops = len(launch.groups) + len(launch.items), len(scheduled.loops)
-    lanes = getattr(scheduled, "lanes", 1)
-    if scheduled.domain.dim(_SET) < axes + loops + (lanes > 1):
-        return (
-            f"its domain needs a dimension for each of the {axes} axes and {loops} loops{', and lanes' * (lanes > 1)}"
-        )
-    return _name_fault(scheduled.domain.get_space())
-
-
-def _shown(schedule: Sequence[int | str]) -> str:
-    return f"[{', '.join(map(str, schedule))}]"
-
-
-def _schedule_fault(schedule: _Place) -> str:
-    names = schedule[1::2]
-    kinds = [int, str] * len(names) + [int]
-    if schedule and (len(kinds) != len(schedule) or not all(map(isinstance, schedule, kinds))):
-        return f"schedule {_shown(schedule)} does not alternate; write numbers and loops in turn, such as [1, k, 0]"
-    for place, name in enumerate(map(str, names)):
-        if not _NAME.fullmatch(name):
-            return f"schedule names a loop {name!r}; use letters, digits and underscores"
-        if is_axis(name):
-            return f"schedule names a loop {name!r}, as work-groups and work-items are called; rename the loop"
-        if name in names[:place]:
-            return f"schedule has loop {name!r} in loop {name!r}; rename one of them"
+def _loop_fault(loops: Sequence[Any]) -> str:
+    """Return what is wrong with the loops of a launch; empty for nothing."""
+    for number, loop in enumerate(loops):
+        if loop.parent is None:
+            continue
+        if loop.parent >= number:
+            return f"loop {number}, {loop.name!r}, has parent {loop.parent}; list loops behind those around them"
+        around = loops[loop.parent]
+        if (loop.kind == "host" and around.kind != "host") or (around.kind == "interleaved" != loop.kind):
+            return f"loop {number}, {loop.name!r} ({loop.kind}), cannot be in {around.name!r} ({around.kind})"
     return ""
 
 
-def _loop_fault(launch: Any, scheduled: Any) -> str:
-    loops = scheduled.loops
-    for place, loop in enumerate(loops, len(launch.groups) + len(launch.items)):
-        name = scheduled.domain.get_dim_name(_SET, place)
-        if name is not None and name != loop:
-            order = f"work-groups, work-items, then the loops {', '.join(loops)}"
-            return f"domain has {name!r} where the schedule has loop {loop!r}; its dimensions are {order}"
-    unknown = [loop for loop, _ in scheduled.averages if loop not in loops]
-    if unknown:
-        return f"averages name {unknown[0]!r}; name loops of its schedule, {', '.join(loops) or 'which has none'}"
-    if loops[: len(launch.host_loops)] != launch.host_loops:
-        around = ", ".join(launch.host_loops)
-        return f"schedule {_shown(scheduled.schedule)} does not begin with the host_loops of its launch, {around}"
-    return ""
+def _place_fault(launch: Any, one: Any, lanes: int) -> str:
+    """Return what is wrong with the loops around a statement or barrier, and its order; empty for nothing."""
+    loops, order = one.loops, one.order
+    for loop, around in zip(loops, (None, *loops), strict=False):
+        if loop >= len(launch.loops):
+            return f"it is in loop {loop}, but its launch has {len(launch.loops)}"
+        if launch.loops[loop].parent != around:
+            return f"its loops {list(loops)} are not those around loop {loops[-1]}; give all of them, outermost first"
+    hosts = [number for number, loop in enumerate(launch.loops) if loop.kind == "host"]
+    if list(loops[: len(hosts)]) != hosts:
+        return f"its loops {list(loops)} do not begin with the host's, {hosts}"
+    if order and len(order) != len(loops) + 1:
+        return f"its order {list(order)} needs {len(loops) + 1} numbers, a place in the launch and one in each loop"
+    dims, there = launch.axes + len(loops) + (lanes > 1), one.domain.dim(_SET)
+    if dims != there:
+        words = f"{launch.axes} axes and {len(loops)} loops{', and lanes' * (lanes > 1)}"
+        return f"its domain needs a dimension for each of the {words}, which is {dims}, not {there}"
+    return _name_fault(one.domain.get_space())
 
 
-def _check_launch(scop: Any, number: int) -> None:
-    mine = [(what, one) for what, one in _everything(scop) if one.launch == number]
-    there: dict[_Place, tuple[str, set[str]]] = {}
-    for what, scheduled in mine:
-        schedule, part = scheduled.schedule, what
-        if what.startswith("statement"):
-            part = _PART.sub("", what.removesuffix("'"))
-        for end in range(1, len(schedule) + 1, 2):
-            here = what if end == len(schedule) else f"loop {schedule[end]!r}"
-            # What stands at a place, in words, and what may stand there, too: parts of a statement, in a loop or not.
-            found, alike = there.setdefault(schedule[:end], (here, {here, part}))
-            if not alike & {here, part}:
-                where = _shown(schedule[:end])
-                reason = f"its place in the schedule is {where}, where {found} stands; number neighbours in order"
-                raise _refused(scop, here, reason)
-    named = {loop for _, one in mine for loop in (*one.loops, *one.domain.get_var_names(_SET))}
-    unknown = [loop for loop in scop.launches[number].unrolled if loop not in named]
-    if unknown:
-        raise _refused(scop, f"launch {number}", f"unrolled names {unknown[0]!r}, which is no loop of its statements")
+def _check_places(scop: Any, launch: int) -> None:
+    """Stop where a loop stands at two places, or something else at the place of a loop or barrier."""
+    loops = scop.launches[launch].loops
+    places: dict[int, int] = {}
+    there: dict[tuple[int | None, int], str] = {}
+    for what, one in _everything(scop):
+        around: int | None = None
+        for number, inside in zip(one.order if one.launch == launch else (), (*one.loops, None), strict=False):
+            # Copies of a statement stand where it does, and statements at one place are executed together.
+            last = inside is None or loops[inside].kind == "interleaved"
+            here = "a statement" if what.startswith("s") else what
+            if not last:
+                here = f"loop {inside} ({loops[inside].name!r})"
+            if not last and places.setdefault(inside, number) != number:
+                reason = f"its order {list(one.order)} has {here} at {number}, others have it at {places[inside]}"
+                raise _refused(scop, what, reason)
+            if (found := there.setdefault((around, number), here)) != here:
+                reason = f"its order {list(one.order)} has the place of {found}; number neighbours in order"
+                raise _refused(scop, what, reason)
+            if last:
+                break
+            around = inside

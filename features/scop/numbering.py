@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _IN, _SET, _PARAM = isl.dim_type.in_, isl.dim_type.set, isl.dim_type.param
 _MOST_OPERATIONS = 1_000_000
 
-# What tells a loop from the launch's others: the schedule up to it.
-_Path = tuple[object, ...]
-
 
 # Scops are made with it, so that it knows their fields, but not their classes.
 def by_number(scop: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -30,9 +27,9 @@ def by_number(scop: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """
     loops = _Loops(scop)
     moved = []
-    for place, scheduled in enumerate((*scop.statements, *scop.barriers)):
-        numbers = loops.numbers(scheduled.launch, loops.paths[place])
-        moved.append(scheduled if numbers is None else _moved(scheduled, numbers))
+    for one in (*scop.statements, *scop.barriers):
+        numbers = loops.numbers(one.launch, one.loops, one.domain.dim(_SET))
+        moved.append(one if numbers is None else _moved(one, numbers))
     return tuple(moved[: len(scop.statements)]), tuple(moved[len(scop.statements) :])
 
 
@@ -55,75 +52,67 @@ def _like(before: Any, after: Any, kind: Any) -> Any:
 
 
 class _Loops:
-    """The loops of a Scop, by launch and path, and what their values exceed their numbers by."""
+    """The loops of a Scop, by launch and place in its list, and what their values exceed their numbers by."""
 
     def __init__(self, scop: Any) -> None:
         self._scop = scop
-        self._domains: dict[tuple[int, _Path], list[Any]] = defaultdict(list)
-        self._shifts: dict[tuple[int, _Path], Any] = {}
-        # Of the loops around each statement and barrier; those that its schedule does not name are its own.
-        self.paths: list[list[_Path]] = []
-        for number, scheduled in enumerate((*scop.statements, *scop.barriers)):
-            paths: list[_Path] = list(scheduled.places)
-            missing = scheduled.domain.dim(_SET) - self._axes(scheduled.launch) - len(paths)
-            paths += [("own", number, place) for place in range(missing)]
-            self.paths.append(paths)
-            for path in paths:
-                self._domains[scheduled.launch, path].append(scheduled.domain)
+        self._domains: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        self._shifts: dict[tuple[int, int], Any] = {}
+        for one in (*scop.statements, *scop.barriers):
+            for loop in one.loops:
+                self._domains[one.launch, loop].append(one.domain)
 
-    def _axes(self, launch: int) -> int:
-        return len(self._scop.launches[launch].groups) + len(self._scop.launches[launch].items)
-
-    def numbers(self, launch: int, paths: Sequence[_Path]) -> Any:
-        """Return the map from instances in some loops to those by number; None where they are the same."""
-        shifts = [self._shift(launch, paths[: depth + 1]) for depth in range(len(paths))]
+    def numbers(self, launch: int, loops: Sequence[int], dims: int) -> Any:
+        """Return the map from so many dimensions of instances in some loops to those by number; None for the same."""
+        shifts = [self._shift(launch, loops[: depth + 1]) for depth in range(len(loops))]
         if all(shift is None for shift in shifts):
             return None
-        axes, rank = self._axes(launch), self._axes(launch) + len(paths)
-        space = align_parameters(isl.Set(f"{{ [{_dims(rank)}] }}"), self._scop.parameters).get_space()
+        axes = self._scop.launches[launch].axes
+        space = align_parameters(isl.Set(f"{{ [{_dims(dims)}] }}"), self._scop.parameters).get_space()
         local = isl.LocalSpace.from_space(space)
         numbers = isl.Map.from_domain(isl.Set.universe(space))
-        for position in range(rank):
+        for position in range(dims):
             number = isl.PwAff.var_on_domain(local, _SET, position)
-            shift = shifts[position - axes] if position >= axes else None
+            shift = shifts[position - axes] if axes <= position < axes + len(loops) else None
             if shift is not None:
                 # What is around a loop comes before it.
-                number = number.sub(shift.add_dims(_IN, rank - position))
+                number = number.sub(shift.add_dims(_IN, dims - position))
             numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
         return numbers
 
-    def _shift(self, launch: int, paths: Sequence[_Path]) -> Any:
+    def _shift(self, launch: int, loops: Sequence[int]) -> Any:
         """Return that of the innermost of some loops around one another; None for nothing."""
-        key = launch, paths[-1]
+        key = launch, loops[-1]
         if key not in self._shifts:
-            self._shifts[key] = self._found(launch, paths)
+            self._shifts[key] = self._found(launch, loops)
         return self._shifts[key]
 
-    def _found(self, launch: int, paths: Sequence[_Path]) -> Any:
-        domains, position = self._domains[launch, paths[-1]], self._axes(launch) + len(paths) - 1
-        loop = paths[-1][-1]
-        if loop in self._scop.launches[launch].host_loops:
+    def _found(self, launch: int, loops: Sequence[int]) -> Any:
+        domains, position = self._domains[launch, loops[-1]], self._scop.launches[launch].axes + len(loops) - 1
+        loop = self._scop.launches[launch].loops[loops[-1]]
+        if loop.kind == "host":
             return None
         pieces = [piece for domain in domains for piece in domain.get_basic_sets()]
         if all(begins_alike(piece, position, self._scop.parameters) for piece in pieces):
             return None
         try:
             with limited(_MOST_OPERATIONS):
-                return self._first(launch, paths, domains)
+                return self._first(launch, loops, domains)
         except (isl.Error, TooManyOperationsError):
-            msg = f"where loop {loop!r} of kernel {self._scop.name!r} begins takes isl too long; let it begin at 0"
-            raise UnsupportedKernelError(msg, kernel=self._scop.name, loop=loop) from None
+            msg = f"where loop {loop.name!r} of kernel {self._scop.name!r} begins takes isl too long; let it begin at 0"
+            raise UnsupportedKernelError(msg, kernel=self._scop.name, loop=loop.name) from None
 
-    def _first(self, launch: int, paths: Sequence[_Path], domains: Sequence[Any]) -> Any:
-        groups, position = len(self._scop.launches[launch].groups), self._axes(launch) + len(paths) - 1
+    def _first(self, launch: int, loops: Sequence[int], domains: Sequence[Any]) -> Any:
+        groups, axes = len(self._scop.launches[launch].groups), self._scop.launches[launch].axes
+        position = axes + len(loops) - 1
         outer = [each.project_out(_SET, position + 1, each.dim(_SET) - position - 1) for each in domains]
         entered = reduce(lambda one, other: one.union(other), outer).intersect_params(self._scop.assumptions)
         # Counting refuses what is not bounded.
         if not entered.dim_has_lower_bound(_SET, position):
             return None
         order = isl.Map(f"{{ [{_dims(position + 1)}] -> [[{_dims(position)}] -> [d{position}]] }}")
-        items = range(groups, self._axes(launch))
-        shift = shift_of(entered.apply(order).unwrap(), items, self.numbers(launch, paths[:-1]))
+        items = range(groups, axes)
+        shift = shift_of(entered.apply(order).unwrap(), items, self.numbers(launch, loops[:-1], position))
         return None if shift is None else align_parameters(shift, self._scop.parameters)
 
 

@@ -28,7 +28,7 @@ from perflex.features.scop.address_maps import MOST_UNROLLED, address_maps, path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perflex.features.scop.address_maps import AccessMap, Conjunction, Path, Row
+    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
     from perflex.features.scop.scop import Scop
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
@@ -110,31 +110,24 @@ class _Values:
         self._scop = scop
         self._triangular = triangular
         self._pieces = pieces
-        self._axes = len(scop.launches[launch].groups) + len(scop.launches[launch].items)
-        self._host = scop.launches[launch].host_loops
+        self._axes = scop.launches[launch].axes
         numbers = dict.fromkeys(piece.number for _, piece in pieces)
-        self._paths = {number: paths_of(number, scop.statements[number], self._axes) for number in numbers}
+        self._paths = {number: paths_of(number, scop.statements[number]) for number in numbers}
         self._single = {
             number: sum(piece.number == number for _, piece in pieces) == 1 and not scop.statements[number].guarded
             for number in numbers
         }
-        stores = [
-            (access.array, number)
+        # What ends values: array (None for a barrier), loops around it (None for any), and its order.
+        self._ends: list[tuple[str | None, tuple[int, ...] | None, tuple[int, ...]]] = [
+            (access.array, self._paths[number], scop.statements[number].order)
             for number in numbers
             for access in scop.statements[number].accesses
             if access.direction == "store"
         ]
-        self._stored = {array for array, _ in stores}
-        # What ends values: array (None for a barrier), paths of the loops around it, and its schedule.
-        self._ends: list[tuple[str | None, tuple[Path, ...], tuple[int | str, ...]]] = [
-            (array, self._paths[number], scop.statements[number].schedule) for array, number in stores
-        ]
-        every = tuple(path for paths in self._paths.values() for path in paths)
-        for barrier in scop.barriers:
-            if barrier.launch == launch:
-                # One without a schedule may stand in any loop.
-                around = _paths_in(barrier.places) if barrier.schedule else every
-                self._ends.append((None, around, barrier.schedule))
+        self._stored = {array for array, *_ in self._ends}
+        # A barrier without an order may stand in any loop.
+        barriers = (one for one in scop.barriers if one.launch == launch)
+        self._ends += [(None, one.loops if one.order else None, one.order) for one in barriers]
         self._known_guards: dict[tuple[int, int], frozenset[object]] = {}
 
     def in_order(self) -> list[_Value]:
@@ -156,16 +149,15 @@ class _Values:
         loops = self._kept_over(piece, access) if load else 0
         first = piece.dims - loops
         split = [_split(piece, row, denominator, first) for row, denominator in access.axes]
-        around = paths[len(paths) - loops - 1] if loops < len(paths) else ()
+        around = paths[: len(paths) - loops]
         statement = self._scop.statements[piece.number]
-        life = self._life(access.array, around, statement.schedule, after=not load)
+        life = self._life(access.array, around, statement.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
         whose = piece.number if life is None or not self._single[piece.number] else None
         strides = statement.accesses[access.number].strides
         rest = tuple(rest for rest, _, _ in split)
         family = (access.array, rest, strides, around, life, whose, self._guards(place[0], piece, first))
-        steps = tuple((isinstance(step, str), step) for step in statement.schedule)
-        order = (steps, piece.number, not load, *place)
+        order = (statement.order, piece.number, not load, *place)
         spans = [_constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)]
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
         return _Value(place, order, load, family, loops, _elements(split, first, spans), may_lack)
@@ -173,16 +165,14 @@ class _Values:
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
         paths, kept, points = self._paths[piece.number], 0, 1
-        statement = self._scop.statements[piece.number]
-        averaged = {loop for loop, _ in statement.averages}
+        loops = self._scop.loops_of(self._scop.statements[piece.number])
         if not self._single[piece.number]:
             return 0
         for depth in range(len(paths) - 1, -1, -1):
             dim, path = self._axes + depth, paths[depth]
-            named = statement.loops[depth] if depth < len(statement.loops) else ""
-            if named and (named in self._host or named in averaged):
+            if depth < len(loops) and (loops[depth].kind == "host" or loops[depth].average != 1):
                 break
-            if any(self._ends_life(array, access.array) and path in around for array, around, _ in self._ends):
+            if any(self._ends_life(array, access.array) and _is_in(path, around) for array, around, _ in self._ends):
                 break
             if not self._unconditional(piece, dim, path):
                 break
@@ -197,7 +187,7 @@ class _Values:
             kept += 1
         return kept
 
-    def _unconditional(self, piece: Conjunction, dim: int, path: Path) -> bool:
+    def _unconditional(self, piece: Conjunction, dim: int, path: int) -> bool:
         """Return whether a statement is executed in each iteration of a loop, however many these are."""
         mine = _bounds(piece, dim, triangular=self._triangular)
         if mine is None:
@@ -210,23 +200,18 @@ class _Values:
             return array == mine
         return mine in self._stored or self._scop.array(mine).space == "local"
 
-    def _life(self, mine: str, around: Path, schedule: tuple[int | str, ...], *, after: bool) -> int | None:
+    def _life(self, mine: str, around: tuple[int, ...], order: tuple[int, ...], *, after: bool) -> int | None:
         """Return how many ends of values of an array come before a place, None if that cannot be said."""
-        # A path ends with the schedule up to its innermost loop; the next number is the place in that loop's body.
-        depth = _steps(around)
+        depth = len(around)
         ends = [
             other
-            for array, paths, other in self._ends
-            if self._ends_life(array, mine) and (not around or around in paths)
+            for array, loops, other in self._ends
+            if self._ends_life(array, mine) and (not around or _is_in(around[-1], loops))
         ]
-        places = [_place(one, depth) for one in (schedule, *ends)]
-        here = places[0]
-        if here is None:
+        # Behind the order up to a loop stands the place in its body.
+        if any(len(one) <= depth for one in (order, *ends)):
             return None
-        before = [place for place in places[1:] if place is not None]
-        if len(before) < len(ends):
-            return None
-        return sum(place < here or (after and place == here) for place in before)
+        return sum(one[depth] < order[depth] or (after and one[depth] == order[depth]) for one in ends)
 
     def _guards(self, place: int, piece: Conjunction, first: int) -> frozenset[object]:
         """Return the constraints on dimensions before `first`."""
@@ -238,21 +223,8 @@ class _Values:
         return self._known_guards[place, first]
 
 
-def _paths_in(places: tuple[object, ...]) -> tuple[Path, ...]:
-    return tuple(places[: depth + 1] for depth in range(len(places)))
-
-
-def _steps(around: Path) -> int | None:
-    """Return the length of the schedule around a loop's body, None for a loop that the schedule does not name."""
-    if not around:
-        return 0
-    last = around[-1]
-    return len(last) if isinstance(last, tuple) and last[0] != "own" else None
-
-
-def _place(schedule: tuple[int | str, ...], depth: int | None) -> int | None:
-    found = schedule[depth] if depth is not None and depth < len(schedule) else None
-    return found if isinstance(found, int) else None
+def _is_in(loop: int, loops: tuple[int, ...] | None) -> bool:
+    return loops is None or loop in loops
 
 
 def _elements(

@@ -3,9 +3,9 @@
 loopy is one producer of it (`extract_scop`); a kernel that loopy never saw can be described by hand
 with isl strings (`scop_from_yaml`).
 
-Every statement's domain is an isl set over ``[gid0, .., lid0, .., sequential names]``: all group axes
-of its launch, then all its local axes, then the sequential loops around it, outermost first; last the
-element, of statements that work on vectors. Access relations go from these instances to array elements.
+Every statement's domain is an isl set over ``[gid0, .., lid0, .., loops]``: all group axes of its launch, then all its
+local axes, then the loops around it, outermost first; last the element, of statements that work on vectors. Access
+relations go from these instances to array elements.
 
 All of it is data that msgspec writes and reads; isl's objects are kept as texts, and parsed when they are first read.
 """
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Mapping
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
@@ -35,27 +35,22 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 
-class Averages(tuple[tuple[str, Fraction], ...]):
-    """Average executions by loop; files have them as a mapping."""
-
-    __slots__ = ()
-
-
 # What files must have there, where Python takes more: what is the same to its type checkers as what files have.
 if TYPE_CHECKING:
     _Set: TypeAlias = Any
     _Relation: TypeAlias = Any
-    _Averages: TypeAlias = tuple[tuple[str, Fraction], ...]
     _Direction: TypeAlias = str
-    _Kind: TypeAlias = str
+    _BarrierKind: TypeAlias = str
+    _LoopKind: TypeAlias = str
 else:
-    _Set, _Relation, _Averages = SetText, MapText, Averages
-    _Direction, _Kind = Literal["load", "store"], Literal["local", "global", "sub_group"]
+    _Set, _Relation = SetText, MapText
+    _Direction, _BarrierKind = Literal["load", "store"], Literal["local", "global", "sub_group"]
+    _LoopKind = Literal["loop", "unrolled", "interleaved", "host"]
 # Of work-items and bytes: what devices can have.
 _Extent = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 _Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-_Schedule = tuple[_Index | str, ...]
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$")]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -210,39 +205,7 @@ class Recurrence(Struct, frozen=True, forbid_unknown_fields=True):
     operations: tuple[Operation, ...] = ()
 
 
-class _HasSchedule(Protocol):
-    """What statements and barriers have in common."""
-
-    @property
-    def schedule(self) -> _Schedule: ...
-
-    @property
-    def averages(self) -> _Averages: ...
-
-    @property
-    def loops(self) -> tuple[str, ...]: ...
-
-
-class _Scheduled(_OfIsl, frozen=True):
-    """What stands in a launch's schedule."""
-
-    @property
-    def loops(self: _HasSchedule) -> tuple[str, ...]:
-        """Sequential loops around it, outermost first."""
-        return tuple(step for step in self.schedule if isinstance(step, str))
-
-    @property
-    def places(self: _HasSchedule) -> tuple[tuple[int | str, ...], ...]:
-        """What tells these loops from the launch's others, which may have the same names: the schedule up to each."""
-        return tuple(self.schedule[: place + 1] for place, step in enumerate(self.schedule) if isinstance(step, str))
-
-    def weight(self: _HasSchedule, outer_loops: int | None = None) -> Fraction:
-        """Return executions per instance of the domain, over all loops or so many outermost ones."""
-        loops = self.loops[:outer_loops]
-        return prod((average for loop, average in self.averages if loop in loops), start=Fraction(1))
-
-
-class Statement(_Scheduled, frozen=True):
+class Statement(_OfIsl, frozen=True):
     """A statement with its domain, accesses and operations.
 
     Attributes
@@ -255,17 +218,17 @@ class Statement(_Scheduled, frozen=True):
         What one instance does.
     launch
         Index of the launch that executes it.
-    schedule
-        Position in the launch: statement numbers and loop names alternate, outermost first.
+    loops
+        Loops around it, by place in its launch's list, outermost first.
+    order
+        Its place among what stands beside it in the launch, and that of what it is in within each of the loops around
+        it: a number more than loops; none where the order is not known.
     guarded
         Whether a data-dependent condition may skip instances, which makes counts upper bounds.
     recurrence
         The private variable it updates from its own old value, if any.
     resets
         The private variable it sets afresh, if any: there a recurrence begins again.
-    averages
-        Loops whose trip count depends on data, with how many executions one iteration of the domain stands
-        for on average: a loop of 2.5 trips has the iterations 0, 1, 2 in the domain and the average 5/6.
     assumed
         What the user stated or the count assumes about it because the kernel cannot tell, for messages.
     lanes
@@ -281,30 +244,50 @@ class Statement(_Scheduled, frozen=True):
     accesses: tuple[Access, ...] = ()
     operations: tuple[Operation, ...] = ()
     launch: _Index = 0
-    schedule: _Schedule = ()
+    loops: tuple[_Index, ...] = ()
+    order: tuple[_Index, ...] = ()
     guarded: bool = False
     recurrence: Recurrence | None = None
     resets: str = ""
-    averages: _Averages = ()
     assumed: str = ""
     lanes: _Extent = 1
     test_of: str = ""
     line: str = ""
 
-    @property
-    def exact(self) -> bool:
-        """Whether its counts are exact, rather than upper bounds or what was assumed."""
-        return not self.guarded and not self.assumed
 
-
-class Barrier(_Scheduled, frozen=True):
+class Barrier(_OfIsl, frozen=True):
     """A barrier: ``kind`` is ``"local"``, ``"global"`` or ``"sub_group"``; the rest is as a statement's."""
 
-    kind: _Kind
+    kind: _BarrierKind
     domain: _Set
     launch: _Index = 0
-    schedule: _Schedule = ()
-    averages: _Averages = ()
+    loops: tuple[_Index, ...] = ()
+    order: tuple[_Index, ...] = ()
+
+
+class Loop(_Part, frozen=True):
+    """A loop around statements and barriers of a launch.
+
+    Attributes
+    ----------
+    name
+        Its name, for messages and tables.
+    parent
+        The loop around it, by place in the launch's list; None for an outermost one.
+    kind
+        ``"loop"``; ``"unrolled"``: the source writes it out; ``"interleaved"``: it writes copies of a statement side by
+        side; ``"host"``: the host executes it, and launches in each iteration.
+    average
+        How many executions one iteration of the domains stands for on average, where data decide: a loop of 2.5 trips
+        has the iterations 0, 1, 2 in domains and the average 5/6.
+    assumed
+        What the user stated about its trips, for messages.
+    """
+
+    name: _Name
+    parent: _Index | None = None
+    kind: _LoopKind = "loop"
+    average: Fraction = Fraction(1)
     assumed: str = ""
 
 
@@ -319,15 +302,20 @@ class Launch(_Part, frozen=True):
         Work-items per work-group along each axis.
     repeats
         How often it is launched (host-side loops).
-    host_loops, unrolled
-        Names of the loops around the launch, over which domains range, too, and of those that its source writes out.
+    loops
+        Its loops, each behind the one around it. Those that the host executes are around all others; domains range over
+        them, too.
     """
 
     groups: tuple[QuasiPolynomial, ...]
     items: tuple[_Extent, ...]
     repeats: QuasiPolynomial = QuasiPolynomial.constant(1)
-    host_loops: tuple[str, ...] = ()
-    unrolled: tuple[str, ...] = ()
+    loops: tuple[Loop, ...] = ()
+
+    @property
+    def axes(self) -> int:
+        """Dimensions of its work-groups and work-items."""
+        return len(self.groups) + len(self.items)
 
     @property
     def group_size(self) -> int:
@@ -394,6 +382,20 @@ class Scop(_OfIsl, frozen=True):
     def array(self, name: str) -> Array:
         """Return the array of that name."""
         return self._arrays_by_name[name]
+
+    def loops_of(self, one: Statement | Barrier) -> tuple[Loop, ...]:
+        """Return the loops around a statement or barrier, outermost first."""
+        loops = self.launches[one.launch].loops
+        return tuple(loops[number] for number in one.loops)
+
+    def weight(self, one: Statement | Barrier, outer_loops: int | None = None) -> Fraction:
+        """Return executions per instance of the domain, over all loops or so many outermost ones."""
+        return prod((loop.average for loop in self.loops_of(one)[:outer_loops]), start=Fraction(1))
+
+    def assumed(self, one: Statement | Barrier) -> str:
+        """Return what the number of executions rests on beyond the code, for messages; empty for nothing."""
+        own = one.assumed if isinstance(one, Statement) else ""
+        return ", ".join(filter(None, (*(loop.assumed for loop in self.loops_of(one)), own)))
 
     def derived(self, what: str, key: Hashable, compute: Callable[[], _Value], *, most: int | None = None) -> _Value:
         """Return what `compute` returned when it was first asked for; it stays with this Scop in this process.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import re
-from collections.abc import Mapping
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +17,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
 from perflex.features.scop.numbering import by_number
-from perflex.features.scop.scop import READING, Averages, Scop, require_scop
+from perflex.features.scop.scop import READING, Scop, require_scop
 from perflex.features.scop.whole_sizes import read_fraction
 from perflex.file_io import read_text
 from perflex.isl import align_parameters, isl, parameter_space
@@ -46,19 +45,11 @@ class _Stored(msgspec.Struct):
 
 
 def _written(value: Any) -> Any:
-    if isinstance(value, Averages):
-        return tuple(value)
     return value.text if isinstance(value, QuasiPolynomial) else str(value)
 
 
-def _read(kind: type, value: Any) -> Any:
-    if kind is Averages:
-        return Averages((loop, Fraction(average)) for loop, average in value)
-    return kind(value)
-
-
 _ENCODER = msgspec.json.Encoder(enc_hook=_written)
-_DECODER = msgspec.json.Decoder(_Stored, dec_hook=_read)
+_DECODER = msgspec.json.Decoder(_Stored, dec_hook=lambda kind, value: kind(value))
 
 
 def scop_to_text(scop: Scop) -> str:
@@ -88,8 +79,6 @@ def content_hash(scop: Scop) -> str:
 def scop_to_yaml(scop: Scop) -> str:
     """Return the Scop as YAML text; `scop_from_yaml` restores an equal Scop."""
     document = {"schema": SCHEMA, **msgspec.to_builtins(scop, enc_hook=_written)}
-    for entry in (*document["statements"], *document["barriers"]):
-        entry["averages"] = dict(entry["averages"])
     # Where a condition leaves out the first iterations, the loop would be taken to begin later.
     if by_number(scop) == (scop.statements, scop.barriers):
         del document["numbered"]
@@ -153,8 +142,12 @@ def _leave_out_empty(value: Any) -> None:
 
 def _checked(kind: Any, value: Any, parameters: Sequence[str]) -> Any:
     """Return what a field has of a class of ours; a `ValueError` says what is wrong with it."""
-    if kind is Averages:
-        return _averages(value)
+    if kind is Fraction:
+        average = read_fraction(str(value))
+        if average is None:
+            msg = f"a positive number such as 5/6 must stand here, not {value!r}"
+            raise ValueError(msg)
+        return average
     if kind is QuasiPolynomial and type(value) is int and abs(value) <= _MOST:
         value = str(value)
     if not isinstance(value, str):
@@ -172,20 +165,6 @@ def _checked(kind: Any, value: Any, parameters: Sequence[str]) -> Any:
     # As isl prints it, a text may be another one when isl has read it: those of equal Scops are equal.
     in_order = tuple(found.get_var_names(isl.dim_type.param)) == tuple(parameters)
     return kind(value if in_order else align_parameters(found, parameters))
-
-
-def _averages(value: Any) -> Averages:
-    if not isinstance(value, Mapping):
-        msg = "a mapping of loops to numbers must stand here"
-        raise ValueError(msg)  # noqa: TRY004 - what msgspec takes for a wrong value
-    found = []
-    for loop, given in value.items():
-        average = read_fraction(str(given))
-        if average is None:
-            msg = f"a positive number such as 5/6 must stand here, not {given!r} of {loop}"
-            raise ValueError(msg)
-        found.append((loop, average))
-    return Averages(found)
 
 
 def _isl(kind: Any, text: str, parameters: Sequence[str]) -> Any:

@@ -31,18 +31,6 @@ OPERATIONS = (
 
 # A function that is none of the above, e.g. a user's own.
 _CALL = re.compile(r"call:[A-Za-z_]\w*")
-# Dimensions of work-groups and work-items.
-_AXIS = re.compile(r"[gl]id\d+")
-
-
-def is_axis(name: str) -> bool:
-    """Return whether a dimension is called as those of work-groups and work-items are."""
-    return _AXIS.fullmatch(name) is not None
-
-
-def loop_name(name: str) -> str:
-    """Return what a loop of that name is called in a Scop, where some names mean something else."""
-    return f"{name}_" if is_axis(name) else name
 
 
 def operation_of_function(name: str) -> str:

@@ -52,24 +52,22 @@ def scop_trace(scop, sizes, *, lanes=1, line=64, seed=0):
 def _key(scop, statement, points, lanes):
     """Return columns by which instances come one after the other; the last one is the lane."""
     launch = scop.launches[statement.launch]
-    axes, items = len(launch.groups), len(launch.items)
-    host = len(launch.host_loops)
-    values = dict(zip(statement.loops, points[axes + items :], strict=True))
+    axes, items, zero = len(launch.groups), len(launch.items), points[0] * 0
+    host = sum(loop.kind == "host" for loop in launch.loops)
+    values = points[axes + items :]
+    # Places in the order and values of loops in turn.
+    steps = [zero + statement.order[0]] if statement.order else []
+    for number, value in zip(statement.order[1:], values, strict=False):
+        steps += [value, zero + number]
     outer, region = _barriers(scop, statement)
-    zero = points[0] * 0
-    key = [values[name] for name in statement.loops[:host]]
-    key.append(zero + statement.launch)
+    key = [*values[:host], zero + statement.launch]
     key += reversed(points[:axes])
-    for step in statement.schedule[2 * host : 2 * outer]:
-        key.append(zero + step if isinstance(step, int) else values[step])
-    key.append(zero + region)
+    key += [*steps[2 * host : 2 * outer], zero + region]
     local = points[axes : axes + items]
     key += reversed(local[1:])
     lane = local[0] % lanes if local else zero
     key += [local[0] // lanes] if local else []
-    for step in statement.schedule[2 * max(outer, host) :]:
-        key.append(zero + step if isinstance(step, int) else values[step])
-    return [*key, lane]
+    return [*key, *steps[2 * max(outer, host) :], lane]
 
 
 def _barriers(scop, statement):
@@ -77,13 +75,10 @@ def _barriers(scop, statement):
     if not scop.launches[statement.launch].items:
         return len(statement.loops), 0
     most, before = 0, 0
-    mine = list(statement.schedule)
     for barrier in scop.barriers:
-        if barrier.launch != statement.launch:
-            continue
-        theirs = list(barrier.schedule)
-        common = next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), len(mine))
-        most = max(most, common // 2)
-        place = [step for step in (mine[common : common + 1] + theirs[common : common + 1]) if isinstance(step, int)]
-        before += len(place) == 2 and place[1] < place[0]
+        if barrier.launch == statement.launch:
+            pairs = zip(statement.loops, barrier.loops, strict=False)
+            common = sum(mine == theirs for mine, theirs in pairs)
+            most = max(most, common)
+            before += barrier.order[common : common + 1] < statement.order[common : common + 1]
     return most, before

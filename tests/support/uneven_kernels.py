@@ -6,7 +6,8 @@ from math import prod
 import islpy as isl
 import numpy as np
 
-from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
+from perflex.features import Access, Array, Launch, Loop, QuasiPolynomial, Scop, Statement
+from support.places import Places
 
 DTYPES = {4: "float32", 8: "float64"}
 
@@ -37,11 +38,11 @@ class UnevenKernel:
 
     def scop(self):
         """Return it as perflex reads it."""
-        return Scop(
-            self.name, (), isl.Set("{ : }"), (Launch(tuple(map(QuasiPolynomial.constant, self.groups)), self.items),),
-            tuple(self._array(name) for name in self.arrays),
-            tuple(self._statement(number, part) for number, part in enumerate(self.parts)),
-        )  # fmt: skip
+        places = Places()
+        statements = tuple(self._statement(number, part, places) for number, part in enumerate(self.parts))
+        groups, loops = map(QuasiPolynomial.constant, self.groups), (Loop(**loop) for loop in places.loops)
+        launch, arrays = Launch(tuple(groups), self.items, loops=tuple(loops)), map(self._array, self.arrays)
+        return Scop(self.name, (), isl.Set("{ : }"), (launch,), tuple(arrays), statements)
 
     def strides(self, array):
         shape = self.arrays[array]
@@ -52,7 +53,7 @@ class UnevenKernel:
         constant = QuasiPolynomial.constant
         return Array(name, "global", DTYPES[self.itemsize], tuple(map(constant, shape)), tuple(map(constant, strides)))
 
-    def _statement(self, number, part):
+    def _statement(self, number, part, places):
         names = [*self.axes(), *(loop for loop, _ in part.loops)]
         where = f"[{', '.join(names)}]"
         limits = [f"0 <= {axis} < {extent}" for axis, extent in {**self.axes(), **dict(part.loops)}.items()]
@@ -62,8 +63,9 @@ class UnevenKernel:
             for array, direction, index in part.accesses
         )
         domain = isl.Set(f"{{ {where} : {' and '.join(limits)} }}")
-        schedule = [number, *(step for loop, _ in part.loops for step in (loop, 0))] if self.ordered else ()
-        return Statement(f"s{number}", domain, accesses, schedule=tuple(schedule))
+        place = places.at(number, *(step for loop, _ in part.loops for step in (loop, 0)))
+        order = tuple(place["order"]) if self.ordered else ()
+        return Statement(f"s{number}", domain, accesses, loops=tuple(place["loops"]), order=order)
 
     def axes(self):
         """Return the extent of each group and local axis."""

@@ -5,7 +5,7 @@ from math import prod
 
 import islpy as isl
 
-from perflex.features import Access, Array, Launch, QuasiPolynomial, Scop, Statement
+from perflex.features import Access, Array, Launch, Loop, QuasiPolynomial, Scop, Statement
 
 DTYPES = {4: "float32", 8: "float64"}
 
@@ -105,16 +105,19 @@ def convolution(items, tile, *, size=4096, half=7):
             "copy",
             isl.Set(f"{{ {first} : {copy} }}"),
             (access("image", "load", first, source), access("tile", "store", first, f"{row}, {column}")),
+            loops=(0, 1),
         ),
         Statement(
             "filter",
             isl.Set(f"{{ {second} : {compute} }}"),
             (access("tile", "load", second, f"l1 + {by} u + a, l0 + {bx} v + b"),),
+            loops=(2, 3, 4, 5),
         ),
         Statement(
             "put",
             isl.Set(f"{{ {third} : {grid} and 0 <= u < {ty} and 0 <= v < {tx} }}"),
             (access("out", "store", third, target),),
+            loops=(6, 7),
         ),
     )
     arrays = (
@@ -125,5 +128,6 @@ def convolution(items, tile, *, size=4096, half=7):
             (QuasiPolynomial.constant(width), QuasiPolynomial.constant(1)),
         ),
     )  # fmt: skip
-    launch = Launch((QuasiPolynomial.constant(gx), QuasiPolynomial.constant(gy)), (bx, by))
+    loops = tuple(Loop(name, None if number in {0, 2, 6} else number - 1) for number, name in enumerate("stuvabuv"))
+    launch = Launch((QuasiPolynomial.constant(gx), QuasiPolynomial.constant(gy)), (bx, by), loops=loops)
     return Scop("convolution", (), isl.Set("{ : }"), (launch,), arrays, statements)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perflex.features import Scop
 
 BINS = 512
-# Name, domain, accesses (array, direction, place), schedule and operations.
+# Name, domain, accesses (array, direction, element), place and operations.
 _Statement = tuple[str, str, list[tuple[str, str, str]], list[Any], list[str]]
 
 
@@ -30,40 +30,51 @@ def _scop(
     name: str, b: int, arrays: Mapping[str, object], statements: Sequence[_Statement], barriers: Sequence[int] = (),
     sizes: str = "n",
 ) -> Scop:  # fmt: skip
-    """Return a kernel of work-groups g of b work-items l; ``part`` is in local memory, loops are in schedules."""
+    """Return a kernel of work-groups g of b work-items l; ``part`` is in local memory, loops are in places."""
+    inside: dict[int, str] = {}  # Loops by their place in the kernel: none is in another
 
-    def described(name: str, domain: str, accesses: Any, schedule: list[Any], operations: list[str]) -> dict[str, Any]:
-        loops = ", ".join(["g", "l", *(step for step in schedule if isinstance(step, str))])
+    def described(name: str, domain: str, accesses: Any, place: list[Any], operations: list[str]) -> dict[str, Any]:
+        loops = ", ".join(["g", "l", *place[1:2]])
+        if place[1:]:
+            inside[place[0]] = place[1]
         return {
             "name": name,
             "domain": f"[{sizes}] -> {{ [{loops}] : {domain} }}",
-            "schedule": schedule,
+            "loops": [list(inside).index(place[0]) for _ in place[1:2]],
+            "order": place[::2],
             "accesses": [
                 {
                     "array": array,
                     "direction": direction,
-                    "relation": f"[{sizes}] -> {{ [{loops}] -> [{place}] }}",
+                    "relation": f"[{sizes}] -> {{ [{loops}] -> [{element}] }}",
                     "atomic": "atomic" in operations and direction == "store",
                 }
-                for array, direction, place in accesses
+                for array, direction, element in accesses
             ],
             "operations": [{"kind": kind, "dtype": "uint32", "count": 1} for kind in operations],
         }
 
+    found = [described(*one) for one in statements]
     spaces = {array: "local" if array == "part" else "global" for array in arrays}
     document = {
         "schema": "perflex-scop/2",
         "name": name,
         "parameters": sizes.split(", "),
         "assumptions": f"[{sizes}] -> {{ : {' and '.join(f'{size} >= 1' for size in sizes.split(', '))} }}",
-        "launches": [{"groups": [f"floor((n + {b - 1})/{b})"], "items": [b]}],
+        "launches": [
+            {
+                "groups": [f"floor((n + {b - 1})/{b})"],
+                "items": [b],
+                "loops": [{"name": name} for name in inside.values()],
+            }
+        ],
         "arrays": [
             {"name": array, "space": spaces[array], "dtype": "uint32", "shape": [size], "strides": [1]}
             for array, size in arrays.items()
         ],
-        "statements": [described(*one) for one in statements],
+        "statements": found,
         "barriers": [
-            {"kind": "local", "domain": f"[n] -> {{ [g, l] : {_grid(b)} }}", "schedule": [place]} for place in barriers
+            {"kind": "local", "domain": f"[n] -> {{ [g, l] : {_grid(b)} }}", "order": [place]} for place in barriers
         ],
     }
     return scop_from_yaml(json.dumps(document))

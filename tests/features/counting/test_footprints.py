@@ -118,11 +118,12 @@ name: two_ways
 parameters: [n]
 assumptions: "[n] -> { : n >= 2 }"
 launches:
-- {groups: [n], items: [1]}
+- {groups: [n], items: [1], loops: [{name: j}]}
 arrays:
 - {name: x, space: global, dtype: float32, shape: [n], strides: [1]}
 statements:
 - name: first
+  loops: [0]
   domain: "[n] -> { [g, l, j] : 0 <= g, j < n and l = 0 }"
   accesses:
   - {array: x, direction: load, relation: "{ [g, l, j] -> [g] }"}

@@ -53,19 +53,20 @@ schema: perflex-scop/2
 name: twice
 parameters: [n]
 launches:
-- {groups: ["floor(n/64)"], items: [64]}
+- {groups: ["floor(n/64)"], items: [64], loops: [{name: k}]}
 arrays:
 - {name: a, space: global, dtype: float32, shape: [n, n], strides: [n, 1]}
 statements:
 - name: first
   domain: "[n] -> { [g, l, k] : 0 <= g and 64g < n and 0 <= l < 64 and 0 <= k < n }"
-  schedule: [0, k, 0]
+  loops: [0]
+  order: [0, 0]
   accesses: [{array: a, direction: load, relation: "{ [g, l, k] -> [64g + l, k] }"}]
 """
 
 
 def test_a_statement_whose_values_are_all_in_registers_loads_nothing():
-    again = TWICE[TWICE.index("- name") :].replace("first", "again").replace("k, 0]\n", "k, 1]\n")
+    again = TWICE[TWICE.index("- name") :].replace("first", "again").replace("[0, 0]\n", "[0, 1]\n")
     once, twice = (estimate_volumes(scop_from_yaml(text), {"n": 512}, V100) for text in (TWICE, TWICE + again))
     assert twice.features() == once.features()
 

@@ -11,13 +11,14 @@ name: written
 parameters: [n]
 assumptions: "[n] -> {{ : n >= 64 and n mod 64 = 0 }}"
 launches:
-- {{groups: ["floor(n/64)"], items: [64]}}
+- {{groups: ["floor(n/64)"], items: [64], loops: [{{name: j}}, {{name: j}}]}}
 arrays:
 - {{name: x, space: global, dtype: float32, shape: ["70*n"], strides: [1]}}
 statements:
 - name: s
   domain: "[n] -> {{ [g, l, j] : 0 <= 64g < n and 0 <= l < 64 and {domain} }}"
-  schedule: [0, j, 0]
+  loops: [0]
+  order: [0, 0]
   accesses:
   - {{array: x, direction: load, relation: "{{ [g, l, j] -> [j] }}"}}
   operations: [{{kind: madd, dtype: float32}}]
@@ -56,14 +57,15 @@ def test_a_loop_begins_at_the_first_iteration(domain, first, last):
 def test_another_statement_may_begin_before():
     more = """- name: before
   domain: "[n] -> { [g, l, j] : 0 <= 64g < n and 0 <= l < 64 and 0 <= j < n }"
-  schedule: [0, j, 1]
+  loops: [0]
+  order: [0, 1]
 """
     scop = written("64g + l <= j < n", more)
     # The loop goes from 0 to n for all; a condition leaves out what is below the diagonal.
     expected = executed(lambda _: 0, lambda _: N - 1)["f_op_float32_madd"] - sum(range(0, N, LANES))
     assert kernel_feature_values(FEATURES[:1], scop, {"n": N}) == {FEATURES[0]: expected}
     # A loop of the same name that stands elsewhere is another one.
-    apart = written("64g + l <= j < n", more.replace("[0, j, 1]", "[1, j, 0]"))
+    apart = written("64g + l <= j < n", more.replace("loops: [0]\n  order: [0, 1]", "loops: [1]\n  order: [1, 0]"))
     assert kernel_feature_values(FEATURES, apart, {"n": N}, machine="V100") == executed(lambda i: i, lambda _: N - 1)
 
 

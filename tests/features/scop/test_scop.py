@@ -52,8 +52,8 @@ def test_content_hash_changes_with_every_part():
     edits = [
         ("name: transpose", "name: other"), ("items: [16, 16]", "items: [16, 8]"), ("float32", "float64"),
         ("strides: [17, 1]", "strides: [16, 1]"), ("aLD", "other"), ("16g1 + l1, 16g0 + l0]", "16g1 + l1, l0]"),
-        ("schedule: [2]", "schedule: [2]\n  operations: [{kind: mul, dtype: float32}]"),
-        ("schedule: [2]", "schedule: [2]\n  guarded: true"), (TRANSPOSE[TRANSPOSE.index("barriers") :], ""),
+        ("order: [2]", "order: [2]\n  operations: [{kind: mul, dtype: float32}]"),
+        ("order: [2]", "order: [2]\n  guarded: true"), (TRANSPOSE[TRANSPOSE.index("barriers") :], ""),
         ("n mod 16 = 0", "n mod 32 = 0"),
     ]  # fmt: skip
     for found, instead in edits:
@@ -96,26 +96,28 @@ GRID = "0 <= g < n and 0 <= l < 32"
 
 @dataclass(frozen=True)
 class File:
-    """A Scop file of a statement in two loops, and of what is added."""
+    """A Scop file of a statement in two of three loops, and of what is added."""
 
-    schedule: str = "[0, i, 0, j, 0]"
-    loops: str = "i, j"
-    launch: str = ""
+    place: str = "[0, 1] [0, 0, 0]"
+    loops: str = "{name: i}, {name: j, parent: 0}, {name: k}"
     kind: str = "add"
     statement: str = ""
     more: str = ""
 
     @property
     def text(self):
-        launch = f"- {{groups: [n], items: [32]{self.launch}}}\n"
+        launch = f"- {{groups: [n], items: [32], loops: [{self.loops}]}}\n"
         head = f"schema: perflex-scop/2\nname: sums\nparameters: [n]\nlaunches:\n{launch}arrays: []\nstatements:\n"
         operations = f'  operations: [{{kind: "{self.kind}", dtype: float32}}]\n'
-        return head + entry("name: add", self.schedule, self.loops) + operations + self.statement + self.more
+        return head + entry("name: add", self.place, "i, j") + operations + self.statement + self.more
 
 
-def entry(head, schedule, loops=""):
-    dims, limits = (f", {loops}", f" and 0 <= {loops} < n") if loops else ("", "")
-    return f'- {head}\n  domain: "[n] -> {{ [g, l{dims}] : {GRID}{limits} }}"\n  schedule: {schedule}\n'
+def entry(head, place, names=""):
+    """Return a statement or barrier with the lists of its loops and order, in loops of some names."""
+    dims, limits = (f", {names}", f" and 0 <= {names} < n") if names else ("", "")
+    loops, order = place.split("] ")
+    domain = f"[n] -> {{ [g, l{dims}] : {GRID}{limits} }}"
+    return f'- {head}\n  domain: "{domain}"\n  loops: {loops}]\n  order: {order}\n'
 
 
 @pytest.mark.parametrize("kind", ["madd", "sqrt", "atomic", "call:my_function"])
@@ -123,34 +125,31 @@ def test_known_operations_and_calls_are_read(kind):
     assert scop_from_yaml(File(kind=kind).text).statements[0].operations[0].kind == kind
 
 
-NO_ORDER = r"schedule \[.*\] does not alternate; write numbers and loops in turn, such as \[1, k, 0\]"
-TAKEN = "as work-groups and work-items are called; rename the loop"
 REFUSED = {
     "a misspelt operation": (File(kind="mad"),
         r"statement 'add' of kernel 'sums': 'mad' is an unknown .* did you mean m"),
     "an unknown operation": (File(kind="plus"), "'plus' is an unknown operation; known are add, mul, madd, div"),
     "a call of nothing": (File(kind="call:"), "'call:' is an unknown operation; .* or call:NAME for a function of"),
-    "begins with a loop": (File("[i, 0, j, 0]"), NO_ORDER),
-    "ends with a loop": (File("[0, i, 0, j]"), NO_ORDER),
-    "two numbers": (File("[0, 1, 0, j, 0]"), NO_ORDER),
-    "two loops at once": (File("[0, i, j, 0, 0]"), NO_ORDER),
-    "no name": (File("[0, i, 0, 2j, 0]"), "names a loop '2j'; use letters, digits and underscores"),
-    "an item's name": (File("[0, i, 0, lid0, 0]", "i, lid0"), f"loop 'lid0', {TAKEN}"),
-    "a group's name": (File("[0, gid1, 0, j, 0]", "gid1, j"), f"loop 'gid1', {TAKEN}"),
-    "twice in a nest": (File("[0, i, 0, i, 0]"), "schedule has loop 'i' in loop 'i'; rename one of them"),
-    "other order": (File("[0, j, 0, i, 0]"), "domain has 'i' where the schedule has loop 'j'; its dimensions are w"),
-    "other name": (File("[0, i, 0, k, 0]"), "domain has 'j' where the schedule has loop 'k'"),
-    "no dimension": (File("[0, i, 0, j, 0, k, 0]"), "needs a dimension for each of the 2 axes and 3 loops"),
-    "one place": (File(more=entry("name: b", "[0, i, 0, j, 0]", "i, j")), r"\[0, i, 0, j, 0\], where statement 'add'"),
-    "a loop's place": (File(more=entry("name: b", "[0]")), r"statement 'b' .* is \[0\], where loop 'i' stands; number"),
-    "two loops": (File(more=entry("name: b", "[0, k, 1]", "k")), r"loop 'k' .* is \[0\], where loop 'i' stands"),
-    "barrier": (File(more="barriers:\n" + entry("kind: local", "[0]")),
-        r"barrier 0 .* is \[0\], where loop 'i' stands"),
+    "no name": (File(loops="{name: 2j}"), r"field launches\[0\].loops\[0\].name"),
+    "no kind": (File(loops="{name: i, kind: vector}"), "it must be one of 'host', 'interleaved', 'loop', 'unrolled'"),
+    "no average": (File(loops="{name: i, average: 0}"), "a positive number such as 5/6 must stand here, not 0"),
+    "in a later loop": (File(loops="{name: i, parent: 1}, {name: j}"), "launch 0 .* loop 0, 'i', has parent 1; list"),
+    "around the host's": (File(loops="{name: i}, {name: j, parent: 0, kind: host}"), r"'j' \(host\), cannot be in 'i'"),
+    "in copies": (File(loops="{name: i, kind: interleaved}, {name: j, parent: 0}"), r"cannot be in 'i' \(interl"),
+    "not the host's": (File(loops="{name: i}, {name: j, parent: 0}, {name: k, kind: host}"),
+        r"statement 'add' .* its loops \[0, 1\] do not begin with the host's, \[2\]"),
+    "no such loop": (File("[0, 3] [0, 0, 0]"), "it is in loop 3, but its launch has 3"),
+    "a part of its loops": (File("[1] [0, 0]"), r"its loops \[1\] are not those around loop 1; give all of them"),
+    "other order": (File("[1, 0] [0, 0, 0]"), r"its loops \[1, 0\] are not those around loop 0"),
+    "short order": (File("[0, 1] [0, 0]"), r"its order \[0, 0\] needs 3 numbers, a place in the launch and one"),
+    "no loop": (File("[0] [0, 0]"), "needs a dimension for each of the 2 axes and 1 loops, which is 3, not 4"),
+    "a loop's place": (File(more=entry("name: b", "[] [0]")), r"'b' .* order \[0\] has the place of loop 0 \('i'\); "),
+    "two loops": (File(more=entry("name: b", "[2] [0, 1]", "k")), r"order \[0, 1\] has the place of loop 0 \('i'\)"),
+    "two places": (File(more=entry("name: b", "[0] [1, 1]", "i")), r"has loop 0 \('i'\) at 1, others have it at 0"),
+    "a barrier's place": (File(more="barriers:\n" + entry("kind: local", "[0, 1] [0, 0, 0]", "i, j")),
+        r"barrier 0 .* has the place of a statement; number"),
     "lanes": (File(statement="  lanes: 4\n"), "a dimension for each of the 2 axes and 2 loops, and lanes"),
     "test of nothing": (File(statement="  test_of: sub\n"), "test_of names 'sub', which is no statement"),
-    "averages": (File(statement="  averages: {m: 5/6}\n"), "averages name 'm'; name loops of its schedule, i, j"),
-    "host loops": (File(launch=", host_loops: [j]"), "does not begin with the host_loops of its launch, j"),
-    "unrolled": (File(launch=", unrolled: [k]"), "unrolled names 'k', which is no loop of its statements"),
 }  # fmt: skip
 
 
@@ -163,12 +162,13 @@ def test_orders_and_loops_that_make_no_sense_are_refused(case):
 
 
 @pytest.mark.parametrize("file", [
-    File(more=entry("name: behind", "[1]")),
-    File(more=entry("name: a loop of the same name behind", "[1, i, 0]", "i")),
-    File(more=entry("name: in the same loop", "[0, i, 1, j, 0]", "i, j")),
-    File(more=entry("name: no order", "[]")), File(more=entry("name: an own loop", "[1]", "k")),
-    File(more=entry("name: add.1", "[0, i, 0, j, 0]", "i, j")), File(launch=", host_loops: [i], unrolled: [j]"),
-    File("[0, lane, 0, j, 0]", "lane, j"), File(statement="  averages: {j: 5/6}\n"),
+    File(more=entry("name: behind", "[] [1]")), File(more=entry("name: in another loop", "[2] [1, 0]", "k")),
+    File(more=entry("name: in the same loop", "[0, 1] [0, 0, 1]", "i, j")), File(more=entry("name: no order", "[] []")),
+    File(more=entry("name: at one place", "[0, 1] [0, 0, 0]", "i, j")), File(more=entry("name: loops", "[2] []", "k")),
+    File(loops="{name: i, kind: host}, {name: j, parent: 0, kind: unrolled, average: 5/6}"),
+    File(loops="{name: i}, {name: i, parent: 0, kind: interleaved}, {name: lid0}"),
+    File(loops="{name: i}, {name: j, parent: 0, kind: interleaved}, {name: j, parent: 0, kind: interleaved}",
+        more=entry("name: other copies", "[0, 2] [0, 0, 0]", "i, j")),
 ])  # fmt: skip
 def test_what_makes_sense_is_read(file):
     assert scop_from_yaml(file.text).statements[0].name == "add"
@@ -177,6 +177,7 @@ def test_what_makes_sense_is_read(file):
 SCHEMAS = {
     "File": scops.Scop, "Launches": scops.Launch, "Arrays": scops.Array, "Statements": scops.Statement,
     "Accesses": scops.Access, "Operations": scops.Operation, "Barriers": scops.Barrier,
+    "Loops": scops.Loop,
 }  # fmt: skip
 
 
@@ -243,21 +244,21 @@ def test_the_scop_of_an_opencl_kernel_is_that_of_the_loopy_kernel():
     (TRANSPOSE[TRANSPOSE.index("barriers") :], "barriers: 3\n", "field barriers: a list must stand here, not 3"),
     ('"floor(n/16)"', '"n +"', "field launches[0].groups[0]: it is not isl notation"),
     ("direction: load", "direction: read", "direction: it must be one of 'load', 'store', not 'read'"),
-    ("schedule: [0]", "order: [0]", "line 15, field statements[0].order: there is no such field"),
+    ("order: [0]", "schedule: [0]", "line 15, field statements[0].schedule: there is no such field"),
     ("space: local, ", "", "line 11, field arrays[2].space: it is missing"),
     ("- name: put", "- name: put\n  name: get", "the field 'name' stands here twice"),
-    ("schedule: [0]", "schedule: &a [0]", "anchors and aliases are refused"),
+    ("order: [0]", "order: &a [0]", "anchors and aliases are refused"),
     ("shape: [n, n], strides", "shape: ['[m] -> { m }', n], strides", "'m' is none of the parameters"),
     ("n mod 16 = 0", "n mod = 0", "field assumptions: it is not isl notation"),
     ("16g1 + l1, 16g0 + l0", "1234567890123456g1 + l1, 16g0 + l0", "a number has more than 15 digits"),
     ("array: tile, direction: store", "array: pile, direction: store", "accesses 'pile', which is not declared"),
     ("space: local", "space: shared", "has address space 'shared'; use one of"),
     ("dtype: float32, shape: [16, 17]", "dtype: real, shape: [16, 17]", "a numpy type such as float32"),
-    ("schedule: [0]", "schedule: [0, k, 1]", "needs a dimension for each of the 4 axes and 1 loops"),
+    ("order: [0]", "order: [0, 1]", "its order [0, 1] needs 1 numbers"),
     ("[16g1 + l1, 16g0 + l0]", "[16g1 + l1]", "kernel 'transpose': the access to 'a' has 1 subscripts, not 2"),
     ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ [g0, g1, l0] -> [0, l0] }", "the access to 'tile' has 3 variables, not 4"),
     ("{ [g0, g1, l0, l1] -> [l1, l0] }", "{ S[g0, g1, l0, l1] -> [l1, l0] }", "tuples must have no names"),
-    ("schedule: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
+    ("order: [0]", "launch: 1", "belongs to launch 1, but there are 1"),
 ])  # fmt: skip
 def test_what_the_page_says_is_refused(found, instead, message, tmp_path, capfd):
     path = tmp_path / "transpose.yaml"
