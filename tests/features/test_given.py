@@ -83,12 +83,8 @@ WRONG = [
     [16, 16.5], [16, 32], (16,), np.array([16, math.nan]), [[16], [16, 32]], [None], {"n": 16},
 ]  # fmt: skip
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
-
-
 FITS = "n >= 16 and n mod 16 = 0"
 DOUBLED = written("{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume=FITS)
-
-
 CALIBRATION = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
 USES = {
     "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(DOUBLED), {"n": n}, Target()),
@@ -178,14 +174,15 @@ def test_values_follow_the_machine():
         waves()
 
 
-def test_the_error_names_the_feature_and_every_machine():
-    with pytest.raises(MachineError, match=r"^this needs a machine; ") as caught:
-        Target().need_machine()
+@pytest.mark.parametrize(("feature", "words"), [
+    ("", "^this needs a machine; "), ("f_occupancy", "^feature f_occupancy needs a machine; pass machine=NAME"),
+])  # fmt: skip
+def test_the_error_names_the_feature_and_every_machine(feature, words):
+    with pytest.raises(MachineError, match=words) as caught:
+        Target().need_machine(feature)
+    assert caught.value.feature == feature
     assert all(name in caught.value.message for name in machine_names())
-    with pytest.raises(MachineError, match=r"^feature f_occupancy needs a machine; pass machine=NAME") as caught:
-        Target().need_machine("f_occupancy")
-    assert caught.value.feature == "f_occupancy"
-    assert Target(machine=load_machine("K20")).need_machine("f_waves") is load_machine("K20")
+    assert Target(machine=load_machine("K20")).need_machine(feature) is load_machine("K20")
 
 
 def test_threads_do_not_see_one_anothers_machine():

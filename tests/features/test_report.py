@@ -52,19 +52,16 @@ def test_reuse_and_missing_strides_are_noted():
 
 
 def test_conditions_make_bounds():
-    kernel = make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i] * 2\nend", {"x": np.float32})
-    everything = counted(kernel, {"n": 10})
-    assert not everything["f_op_float32_mul"].exact
-    assert everything["f_thread_groups"].exact
+    everything = counted(make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i] * 2\nend", {"x": np.float32}), {"n": 10})
+    assert [everything[name].exact for name in ("f_op_float32_mul", "f_thread_groups")] == [False, True]
 
 
 def test_picked_features():
-    picked = counted(
-        matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float64_add", "f_sub_groups"], sub_group_size=8
-    )
+    kernel = matmul(prefetch=False)
+    picked = counted(kernel, {"n": 64}, identifiers=["f_op_float64_add", "f_sub_groups"], sub_group_size=8)
     assert {name: entry.value for name, entry in picked.items()} == {"f_op_float64_add": 0, "f_sub_groups": 512}
     with pytest.raises(UnknownFeatureError):
-        counted(matmul(prefetch=False), {"n": 64}, identifiers=["f_op_float32_mad"])
+        counted(kernel, {"n": 64}, identifiers=["f_op_float32_mad"])
 
 
 STORES, SUM = "f_mem_access_global_float32_store", "exp(x[i]) * y[i] + x[i]"

@@ -29,14 +29,16 @@ from sample_kernels import make, matmul, pointwise
 EXAMPLES = [example for family in registry._families for example in family.examples]
 
 
-@pytest.mark.parametrize("identifier", [
-    "f_mem_access", "f_mem_access_tag:aLD", "f_mem_access_tag:mm_PF_a",
-    "f_mem_access_tag:mm_PF_a_global_float32_load", "f_mem_access_global", "f_mem_access_float32",
-    "f_mem_access_store", "f_mem_access_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1",
-    "f_mem_access_local_lstrides:{0:<=n}", "f_mem_access_gstrides:{1:16*n}_afr:>=2",
-])  # fmt: skip
-def test_canonical_identifiers_round_trip(identifier):
-    assert parse_feature(identifier).identifier == identifier
+N = 64
+TILED, PLAIN = matmul(prefetch=True), matmul(prefetch=False)
+
+
+def value(identifier, kernel=TILED):
+    return parse_feature(identifier).value(extract_scop(kernel), {"n": N}, Target())
+
+
+def selected(identifier, kernel=TILED):
+    return {item.array.name for item in accesses_of(extract_scop(kernel), {"n": N}, parse_feature(identifier).what)}
 
 
 @pytest.mark.parametrize(("identifier", "message"), [
@@ -45,6 +47,7 @@ def test_canonical_identifiers_round_trip(identifier):
     ("f_thread_grops", "did you mean f_thread_groups"),
     ("f_mem_access_globl", "'globl' does not fit; the fields are, in this order, array:NAME, tag:NAME, space"),
     ("f_mem_access_float32_global", "'global' does not fit"),
+    ("f_mem_access_lstrides:{2:0}_global_float32", "'global_float32' does not fit"),
     ("f_mem_access_lstrides:{0}", "'lstrides:{0}' does not fit"),
     ("f_mem_access_lstrides:{0:>}", "a constraint is a number, a size or a product"),
     ("f_mem_access_lstrides:0:1", "'lstrides:0:1' does not fit"),
@@ -55,6 +58,12 @@ def test_canonical_identifiers_round_trip(identifier):
     pytest.param(f"f_mem_access_gstrides:{{{5000 * '9'}:1}}", "at most 18 digits", id="digits of an axis"),
     ("f_mem_access_lstrides:{\u00b2:1}", "'lstrides:{²:1}' does not fit"),
     ("f_mem_access_tag:", "'tag:' does not fit"),
+    ("f_mem_access_tag:x_array:a", "'array:a' does not fit; the fields are, in this order, array:NAME, tag:NAME"),
+    ("f_mem_footprint_local", "local array exists once per work-group; footprints are of global arrays"),
+    ("f_mem_footprint_private_float32", "private array exists once per work-item"),
+    ("f_mem_footprint_globl", "'globl' does not fit"),
+    ("f_mem_footprint_array:", "'array:' does not fit"),
+    ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),
     ("g_op_float32_add", "unknown feature"),
     ("", "unknown feature"),
 ])  # fmt: skip
@@ -72,29 +81,25 @@ def test_any_text_is_a_feature_or_an_error_of_ours(text):
     assert feature.identifier.startswith("f_")
 
 
-def selected(pattern, n=64):
-    scop = extract_scop(matmul(prefetch=True))
-    return {item.access.text.partition("[")[0] for item in accesses_of(scop, {"n": n}, parse_feature(pattern).what)}
+GLOBAL, LOCAL = {"a", "b", "c"}, {"a_fetch", "b_fetch"}
 
 
-@pytest.mark.parametrize(("pattern", "arrays"), [
-    ("f_mem_access_global", {"a", "b", "c"}), ("f_mem_access_global_lstrides:{1:n}", {"a", "b", "c"}),
-    ("f_mem_access_global_gstrides:{0:0}", {"a"}), ("f_mem_access_global_gstrides:{0:16;1:0}", {"b"}),
-    ("f_mem_access_global_gstrides:{1:16*n}", {"a", "c"}), ("f_mem_access_global_gstrides:{1:>=1024}", {"a", "c"}),
-    ("f_mem_access_global_gstrides:{1:>1024}", set()),
-    ("f_mem_access_global_gstrides:{1:<=1024}", {"a", "b", "c"}), ("f_mem_access_global_afr:1", {"c"}),
-    ("f_mem_access_global_afr:=4", {"a", "b"}), ("f_mem_access_global_afr:>3.5", {"a", "b"}),
-    ("f_mem_access_global_afr:<4", {"c"}), ("f_mem_access_local_lstrides:{0:0}", {"a_fetch"}),
-    ("f_mem_access_lstrides:{2:0}_global_float32", set()), ("f_mem_access_global_lstrides:{2:0}", {"a", "b", "c"}),
-    ("f_mem_access_global_lstrides:{2:>0}", set()), ("f_mem_access_float64", set()),
-    ("f_mem_access_tag:aLD", set()),
+@pytest.mark.parametrize(("fields", "arrays"), [
+    ("", GLOBAL | LOCAL), ("_float32", GLOBAL | LOCAL), ("_float64", set()), ("_store", LOCAL | {"c"}),
+    ("_global", GLOBAL), ("_global_lstrides:{1:n}", GLOBAL), ("_global_gstrides:{0:0}", {"a"}),
+    ("_global_gstrides:{0:16;1:0}", {"b"}), ("_global_gstrides:{1:16*n}", {"a", "c"}),
+    ("_global_gstrides:{1:>=1024}", {"a", "c"}), ("_global_gstrides:{1:>1024}", set()),
+    ("_global_gstrides:{1:<=1024}", GLOBAL), ("_global_afr:1", {"c"}), ("_global_afr:=4", {"a", "b"}),
+    ("_global_afr:>3.5", {"a", "b"}), ("_global_afr:<4", {"c"}), ("_gstrides:{1:16*n}_afr:>=2", {"a"}),
+    ("_global_float32_load_lstrides:{0:1;1:>15}_gstrides:{0:16}_afr:>1", {"b"}),
+    ("_local_lstrides:{0:0}", {"a_fetch"}), ("_local_lstrides:{0:<=n}", LOCAL),
+    ("_global_lstrides:{2:0}", GLOBAL), ("_global_lstrides:{2:>0}", set()),
+    ("_tag:aLD", set()), ("_tag:mm_PF_a", set()), ("_tag:mm_PF_a_global_float32_load", set()),
 ])  # fmt: skip
-def test_constraints_select_accesses(pattern, arrays):
-    if "}_global" in pattern:
-        with pytest.raises(UnknownFeatureError):
-            parse_feature(pattern)
-    else:
-        assert selected(pattern) == arrays
+def test_constraints_select_accesses(fields, arrays):
+    identifier = f"f_mem_access{fields}"
+    assert parse_feature(identifier).identifier == identifier
+    assert selected(identifier) == arrays
 
 
 def test_user_features():
@@ -104,53 +109,41 @@ def test_user_features():
 
     try:
         feature = parse_feature("f_my_statements")
-        scop = extract_scop(pointwise("x[i] + 1"))
-        assert feature.value(scop, {"n": 32}, Target()) == 1
-        assert feature.unit == "statement"
+        assert (value("f_my_statements", pointwise("x[i] + 1")), feature.unit) == (1, "statement")
         with pytest.raises(UnknownFeatureError, match="exists already"):
             register_feature("f_my_statements")
         with pytest.raises(UnknownFeatureError, match="did you mean f_my_statements"):
             parse_feature("f_my_statement")
     finally:
         unregister_feature("f_my_statements")
-    with pytest.raises(UnknownFeatureError):
-        parse_feature("f_my_statements")
-    with pytest.raises(UnknownFeatureError, match="cannot name a feature"):
-        register_feature("my feature")
-    with pytest.raises(UnknownFeatureError, match="no feature 'f_none' was registered"):
-        unregister_feature("f_none")
+    for call, name, message in (
+        (parse_feature, "f_my_statements", "unknown"), (register_feature, "my feature", "cannot name a feature"),
+        (unregister_feature, "f_none", "no feature 'f_none' was registered"),
+    ):  # fmt: skip
+        with pytest.raises(UnknownFeatureError, match=message):
+            call(name)
 
 
 def test_a_family_of_ones_own_is_asked_last(monkeypatch):
     monkeypatch.setattr(registry, "_families", list(registry._families))
     register_family(Family("Mine", "f_mine|f_op_float32_mul", "1", lambda *_: 7))
     try:
-        scop = extract_scop(pointwise("x[i] + 1"))
-        assert parse_feature("f_mine").value(scop, {"n": 32}, Target()) == 7
-        assert parse_feature("f_op_float32_mul").value(scop, {"n": 32}, Target()) == 0
+        assert [value(name, pointwise("x[i] + 1")) for name in ("f_mine", "f_op_float32_mul")] == [7, 0]
     finally:
         registry._find.cache_clear()
 
 
 def test_features_reach_other_processes():
-    for identifier in EXAMPLES:
-        feature = parse_feature(identifier)
-        assert pickle.loads(pickle.dumps(feature)) is feature
     own = Feature("f_own", Family("Own", "f_own", "1", selected), "f_own")
     assert pickle.loads(pickle.dumps(own)) == own
+    for feature in map(parse_feature, EXAMPLES):
+        assert pickle.loads(pickle.dumps(feature)) is feature
 
 
 def test_names_of_spaces_say_what_accesses_cost():
     costs = {"": "", "_local": "on-chip", "_private_float32": "on-chip", "_global": "memory", "_tag:x_local": "on-chip"}
     for fields, cost in costs.items():
         assert parse_feature(f"f_mem_access{fields}").cost == cost
-
-
-N = 64
-
-
-def value(identifier, kernel=None, n=N):
-    return parse_feature(identifier).value(extract_scop(kernel or matmul(prefetch=True)), {"n": n}, Target())
 
 
 @pytest.mark.parametrize(("identifier", "expected"), [
@@ -167,50 +160,34 @@ def test_values(identifier, expected):
     assert value(identifier) == expected
 
 
-def test_tags_and_arrays_together():
-    kernel = matmul(prefetch=False)
-    assert value("f_mem_footprint_tag:aLD", kernel) == N**2
-    assert value("f_mem_footprint_array:a_tag:aLD_load", kernel) == N**2
-    assert value("f_mem_footprint_array:a_tag:bLD", kernel) == 0
-    assert value("f_mem_access_array:b_tag:bLD", kernel) == N**3
+@pytest.mark.parametrize(("identifier", "expected"), [
+    ("footprint_tag:aLD", N**2), ("footprint_array:a_tag:aLD_load", N**2), ("footprint_array:a_tag:bLD", 0),
+    ("access_array:b_tag:bLD", N**3),
+])  # fmt: skip
+def test_tags_and_arrays_together(identifier, expected):
+    assert value(f"f_mem_{identifier}", PLAIN) == expected
 
 
-def test_names_that_end_in_words_of_the_pattern():
-    kernel = make(
-        "{[i]: 0<=i<n}",
-        "out[i] = u$in_load[i] + u_load[2*i] + w_local_load[3*i + i]",
-        {"u": np.float32, "u_load": np.float32, "w_local_load": np.float32},
-    )
-    assert value("f_mem_footprint_array:u", kernel) == N
-    assert value("f_mem_access_array:u_load_load", kernel) > 0
-    assert [item.array.name for item in _selected("f_mem_access_array:u_load", kernel)] == ["u_load"]
-    assert [item.array.name for item in _selected("f_mem_access_array:u_global_load", kernel)] == ["u"]
-    assert [item.array.name for item in _selected("f_mem_access_array:w_local_load", kernel)] == ["w_local_load"]
-    assert [item.array.name for item in _selected("f_mem_access_array:w_local_load_load", kernel)] == ["w_local_load"]
-    assert [item.array.name for item in _selected("f_mem_access_tag:in_load", kernel)] == ["u"]
-    assert [item.array.name for item in _selected("f_mem_access_tag:in_load_load", kernel)] == ["u"]
-    assert _selected("f_mem_access_tag:in_load_store", kernel) == []
-    # Whatever the report lists selects what it stands for.
-    scop = extract_scop(kernel)
+NAMED_BY_WORDS = make(
+    "{[i]: 0<=i<n}", "out[i] = u$in_load[i] + u_load[2*i] + w_local_load[3*i + i]",
+    {"u": np.float32, "u_load": np.float32, "w_local_load": np.float32},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "array"), [
+    ("array:u_load", "u_load"), ("array:u_load_load", "u_load"), ("array:u_global_load", "u"),
+    ("array:w_local_load", "w_local_load"), ("array:w_local_load_load", "w_local_load"), ("tag:in_load", "u"),
+    ("tag:in_load_load", "u"), ("tag:in_load_store", None),
+])  # fmt: skip
+def test_names_that_end_in_words_of_the_pattern(fields, array):
+    assert selected(f"f_mem_access_{fields}", NAMED_BY_WORDS) == ({array} if array else set())
+
+
+def test_footprints_that_are_listed_are_there():
+    assert value("f_mem_footprint_array:u", NAMED_BY_WORDS) == N
+    scop = extract_scop(NAMED_BY_WORDS)
     for identifier in parse_feature("f_mem_footprint").inventory(scop):
         assert parse_feature(identifier).matches(scop, {"n": N}), identifier
-
-
-def _selected(identifier, kernel):
-    return accesses_of(extract_scop(kernel), {"n": N}, parse_feature(identifier).what)
-
-
-@pytest.mark.parametrize(("identifier", "message"), [
-    ("f_mem_footprint_local", "local array exists once per work-group; footprints are of global arrays"),
-    ("f_mem_footprint_private_float32", "private array exists once per work-item"),
-    ("f_mem_footprint_globl", "'globl' does not fit"),
-    ("f_mem_footprint_array:", "'array:' does not fit"),
-    ("f_mem_access_tag:x_array:a", "'array:a' does not fit; the fields are, in this order, array:NAME, tag:NAME"),
-    ("f_mem_footprnt_array:a", "did you mean f_mem_footprint_array:a"),
-])  # fmt: skip
-def test_bad_identifiers(identifier, message):
-    with pytest.raises(UnknownFeatureError, match=re.escape(message)):
-        parse_feature(identifier)
 
 
 def test_model_strings():
@@ -222,7 +199,7 @@ def test_model_strings():
     with pytest.raises(ModelSyntaxError, match="array: must be followed by letters, digits and _"):
         tokenize("p_a * f_mem_footprint_array: + 1")
     model = Model("f_mem_footprint_array:c", "p_a * f_mem_footprint_array:a + p_c * f_mem_footprint_tag:bLD")
-    table = gather_feature_values(model.all_features(), [(matmul(prefetch=False), {"n": n}) for n in (16, 64)])
+    table = gather_feature_values(model.all_features(), [(PLAIN, {"n": n}) for n in (16, 64)])
     assert table.values.tolist() == [[n * n] * 3 for n in (16, 64)]
     assert (table.info["f_mem_footprint_array:a"].amount, table.info["f_mem_footprint_array:a"].amount_unit) == (4, "B")
 
