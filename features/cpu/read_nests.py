@@ -45,24 +45,23 @@ if TYPE_CHECKING:
 
 def read_nests(scop: Scop, lanes: int = 1) -> Nests:
     """Return the nests of a kernel, where so many work-items along axis 0 go through inner loops in lock step."""
-    pieces: dict[str, list[Conjunction]] = {name: [] for name in scattered_accesses(scop)}
+    # By place of the statement: those that access memory.
+    pieces: dict[int, list[Conjunction]] = {place: [] for place in scattered_accesses(scop)}
     for piece in address_maps(scop, scattered=False):
         items = scop.launches[piece.launch]
         sizes = {len(items.groups) + axis: extent for axis, extent in enumerate(items.items)}
-        pieces.setdefault(piece.statement, []).append(with_simple_floors(piece, sizes))
-    found: list[tuple[tuple[Loop, ...], Any, list[tuple[Statement, list[Conjunction]]]]] = []
-    own_names = {statement.name: own_names_of(scop, statement) for statement in scop.statements}
+        pieces.setdefault(piece.number, []).append(with_simple_floors(piece, sizes))
+    found: list[tuple[tuple[Loop, ...], Any, list[tuple[int, list[Conjunction]]]]] = []
+    own_names = [own_names_of(scop, statement) for statement in scop.statements]
     divisors = loop_divisors([piece for own in pieces.values() for piece in own], own_names)
     # Launches whose work-items run loops.
-    looping = {
-        one.launch for one in scop.statements if one.name in pieces and len(one.loops) > _outer_loops(scop, one)[1]
-    }
+    accessing = [scop.statements[place] for place in pieces]
+    looping = {one.launch for one in accessing if len(one.loops) > _outer_loops(scop, one)[1]}
     with ISL_LOCK:
-        for statement in sorted(scop.statements, key=lambda item: (item.launch, item.order)):
-            if statement.name not in pieces:
-                continue
+        for place in sorted(pieces, key=lambda at: (scop.statements[at].launch, scop.statements[at].order, at)):
+            statement = scop.statements[place]
             # Of a loop that subscripts divide, each part moves an axis of its own: the loop becomes two.
-            keys = {name: (statement.launch, name) for name in own_names[statement.name]}
+            keys = {name: (statement.launch, name) for name in own_names[place]}
             own = {name: divisors[key] for name, key in keys.items() if key in divisors}
             # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
             lock_step = 1 if "lid0" in own or statement.launch not in looping else lanes
@@ -70,10 +69,10 @@ def read_nests(scop: Scop, lanes: int = 1) -> Nests:
             # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:
                 if known == loops and domain.is_equal(statement.domain):
-                    members.append((statement, pieces[statement.name]))
+                    members.append((place, pieces[place]))
                     break
             else:
-                found.append((loops, statement.domain, [(statement, pieces[statement.name])]))
+                found.append((loops, statement.domain, [(place, pieces[place])]))
         nests = with_shared_drivers(mark_touched_before([_nest(scop, loops, members) for loops, _, members in found]))
         result = Nests(scop.name, nests, tuple((array.name, array.shape) for array in scop.arrays))
         _read_texts(result)
@@ -96,8 +95,8 @@ def _read_texts(nests: Nests) -> None:
         _ = polynomial.text
 
 
-def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[Statement, list[Conjunction]]]) -> Nest:
-    first = members[0][0]
+def _nest(scop: Scop, loops: tuple[Loop, ...], members: list[tuple[int, list[Conjunction]]]) -> Nest:
+    first = scop.statements[members[0][0]]
     groups = groups_of(scop, loops, members)
     weight = scop.weight(first)
     count = QuasiPolynomial.points(first.domain, scop.assumptions) * weight

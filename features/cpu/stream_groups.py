@@ -27,26 +27,25 @@ _NEAR_BYTES = 64
 
 
 def groups_of(
-    scop: Scop, loops: Sequence[Loop], members: Sequence[tuple[Statement, Sequence[Conjunction]]]
+    scop: Scop, loops: Sequence[Loop], members: Sequence[tuple[int, Sequence[Conjunction]]]
 ) -> tuple[StreamGroup, ...]:
-    """Return the groups of accesses of statements inside the same loops, each with what is not followed exactly."""
+    """Return the groups of accesses of statements in the same loops, by place, with what is not followed exactly."""
     alike: dict[object, list[Subscript]] = defaultdict(list)
-    for statement, pieces in members:
-        columns = _columns(scop, statement, loops)
-        names = own_names_of(scop, statement)
-        for subscript in _subscripts(pieces, loops, columns, names):
+    for place, pieces in members:
+        names = own_names_of(scop, scop.statements[place])
+        for subscript in _subscripts(pieces, loops, _columns(names, loops), names):
             parity = _parity(scop, subscript)
             alike[subscript.access.array, subscript.steps, subscript.rest, parity].append(subscript)
     regular = [_group(scop, loops, found) for found in alike.values()]
-    return (*regular, *_scattered_groups(scop, [statement for statement, _ in members]))
+    return (*regular, *_scattered_groups(scop, [place for place, _ in members]))
 
 
-def _scattered_groups(scop: Scop, statements: Iterable[Statement]) -> Iterator[StreamGroup]:
+def _scattered_groups(scop: Scop, places: Iterable[int]) -> Iterator[StreamGroup]:
     """Return a group for each text of an access that data decide: reading and writing it is one."""
     found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     scattered = scattered_accesses(scop)
-    for statement in statements:
-        for access in scattered.get(statement.name, ()):
+    for place in places:
+        for access in scattered.get(place, ()):
             found[access.array, access.text or access.array][access.direction == "store"] += 1
     for (name, text), counts in found.items():
         array = scop.array(name)
@@ -65,11 +64,11 @@ def own_names_of(scop: Scop, statement: Statement) -> list[str]:
     return [*axes, *(f"{statement.launch}_{loop}" for loop in statement.loops)]
 
 
-def _columns(scop: Scop, statement: Statement, loops: Sequence[Loop]) -> Columns:
-    """Return, for each instance dimension, the loops that move it, and by how much: the innermost loop first."""
+def _columns(names: Sequence[str], loops: Sequence[Loop]) -> Columns:
+    """Return, for each instance dimension by its own name, the loops that move it, and by how much: innermost first."""
     places = {loop.driver: position for position, loop in enumerate(loops)}
     columns = {}
-    for dimension, name in enumerate(own_names_of(scop, statement)):
+    for dimension, name in enumerate(names):
         columns[dimension] = [(places[name], 1)]
         inner = LANE if name == "lid0" and LANE in places else name
         outer = name if inner == LANE else f"{name}{OUTER_SUFFIX}"

@@ -37,9 +37,7 @@ def divided_dimension(floor: Floor) -> int | None:
     return None
 
 
-def loop_divisors(
-    pieces: Iterable[Conjunction], loops: Mapping[str, Sequence[object]]
-) -> dict[tuple[int, object], int]:
+def loop_divisors(pieces: Iterable[Conjunction], loops: Sequence[Sequence[object]]) -> dict[tuple[int, object], int]:
     """Return what loops are divided by in subscripts, by launch and loop; of several divisors, the largest.
 
     `loops` are those of each statement's instance dimensions, told apart by whatever does that.
@@ -50,7 +48,7 @@ def loop_divisors(
         for number in {column[1] for row in rows for column, _ in row if column[0] == "f"}:
             dimension = divided_dimension(piece.floors[number])
             if dimension is not None:
-                key = piece.launch, loops[piece.statement][dimension]
+                key = piece.launch, loops[piece.number][dimension]
                 found.setdefault(key, set()).add(piece.floors[number].denominator)
     return {key: max(divisors) for key, divisors in found.items()}
 

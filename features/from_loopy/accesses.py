@@ -26,9 +26,9 @@ from perflex.features.from_loopy.terms import (
     quasi_affine,
     substituted,
 )
+from perflex.features.lowering.flattened import Flattened, Product, flattened
 from perflex.features.lowering.vectors import lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import Flattened, Product, flattened
 from perflex.features.scop.scop import Access
 from perflex.isl import align_parameters, isl
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perflex.features.from_source.integers import constant, names_in
 from perflex.features.lowering.arithmetic_types import scalar_bytes
+from perflex.features.lowering.flattened import flattened
 from perflex.features.lowering.vectors import in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import flattened
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
 

@@ -1,11 +1,7 @@
-"""Subscripts as addresses: rows of integers over sizes, instances and floors, read from isl once.
-
-And flattened subscripts such as ``n*i + j`` as axes ``i`` and ``j`` with the strides ``n`` and 1.
-"""
+"""Subscripts as addresses: rows of integers over sizes, instances and floors, read from isl once."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.isl import ISL_LOCK, align_parameters, isl
+from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from perflex.features.scop.scop import Access, Scop, Statement
 
@@ -70,20 +66,16 @@ def address_maps(scop: Scop, *, scattered: bool = True) -> tuple[Conjunction, ..
     return scop.derived("address maps", scattered, lambda: _address_maps(scop, scattered))
 
 
-def scattered_accesses(scop: Scop) -> dict[str, tuple[Access, ...]]:
-    """Return the accesses that may touch one of several elements, by statement; statements without any are left out."""
+def scattered_accesses(scop: Scop) -> dict[int, tuple[Access, ...]]:
+    """Return the accesses that may touch one of several elements, by place of their statement, where it has any."""
 
-    def compute() -> dict[str, tuple[Access, ...]]:
+    def scattered(access: Access) -> bool:
+        return scop.array(access.array).space != "private" and not access.relation.is_single_valued()
+
+    def compute() -> dict[int, tuple[Access, ...]]:
         with ISL_LOCK:
-            found = {
-                statement.name: tuple(
-                    item
-                    for item in statement.accesses
-                    if scop.array(item.array).space != "private" and not item.relation.is_single_valued()
-                )
-                for statement in scop.statements
-            }
-        return {name: accesses for name, accesses in found.items() if accesses}
+            found = ((place, filter(scattered, one.accesses)) for place, one in enumerate(scop.statements))
+            return {place: accesses for place, each in found if (accesses := tuple(each))}
 
     return scop.derived("scattered accesses", (), compute)
 
@@ -95,7 +87,7 @@ def _address_maps(scop: Scop, scattered: bool) -> tuple[Conjunction, ...]:
         for place, statement in enumerate(scop.statements):
             numbered = enumerate(statement.accesses)
             accesses = [(number, item) for number, item in numbered if scop.array(item.array).space != "private"]
-            accesses = [pair for pair in accesses if pair[1] not in left_out.get(statement.name, ())]
+            accesses = [pair for pair in accesses if pair[1] not in left_out.get(place, ())]
             if accesses:
                 pieces.extend(_pieces_of(scop, place, accesses))
     return tuple(pieces)
@@ -252,68 +244,3 @@ def _involves(piece: Conjunction, row: Row, dim: int) -> bool:
         position == dim if kind == "d" else kind == "f" and _involves(piece, piece.floors[position].row, dim)
         for (kind, position), _ in row
     )
-
-
-# Size parameters that are multiplied, sorted; a power has its name several times.
-Product = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Flattened:
-    """A subscript as several axes."""
-
-    # (isl function of the instance, stride) per axis, the largest stride first.
-    axes: tuple[tuple[Any, QuasiPolynomial], ...]
-    # Whether different index tuples are certainly different elements, here and among all accesses with these strides:
-    # every axis stays below the ratio of the strides around it.
-    injective: bool
-
-
-def flattened(terms: Mapping[Product, Any], domain: Any, parameters: Sequence[str]) -> Flattened:
-    """Return the axes of a sum of products of sizes, each times an isl function of the instance in a `domain`."""
-    # Sizes are large: the product of more of them is the larger stride.
-    ordered = sorted(terms, key=len, reverse=True)
-    ratios = [_ratio(above, below) for above, below in itertools.pairwise(ordered)]
-    values, injective = _normalised([terms[product] for product in ordered], ratios, domain, parameters)
-    frame = f"[{', '.join(parameters)}] -> "
-    strides = [QuasiPolynomial.parse(f"{frame}{{ {'*'.join(product) or '1'} }}") for product in ordered]
-    return Flattened(tuple(zip(values, strides, strict=True)), injective)
-
-
-def _ratio(above: Product, below: Product) -> Product | None:
-    """Return the quotient of two products of parameters; None if it is no such product."""
-    left = Counter(above)
-    left.subtract(below)
-    return None if any(count < 0 for count in left.values()) else tuple(sorted(left.elements()))
-
-
-def _normalised(
-    values: list[Any], ratios: list[Product | None], domain: Any, parameters: Sequence[str]
-) -> tuple[list[Any], bool]:
-    """Carry between axes so that each lower one lies in [0, ratio), and tell whether all do."""
-    injective = True
-    # From the lowest axis up: what it carries moves the next one's range.
-    for position in range(len(ratios) - 1, -1, -1):
-        ratio = ratios[position] or ()
-        # isl decides this for one parameter only; a product of them is no affine limit.
-        carried = _carry(values[position + 1], ratio[0], domain, parameters) if len(ratio) == 1 else None
-        if carried is None:
-            injective = False
-            continue
-        carry, values[position + 1] = carried
-        everywhere = isl.Set.universe(values[position].domain().get_space())
-        values[position] = values[position].add(isl.PwAff.val_on_domain(everywhere, isl.Val(carry)))
-    return values, injective
-
-
-def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tuple[int, Any] | None:
-    """Return (k, value - k*ratio) with the latter in [0, ratio) for all instances; None if there is none."""
-    image = align_parameters(domain.apply(isl.Map.from_pw_aff(value)), parameters)
-    within = align_parameters(isl.Set(f"[{ratio}] -> {{ [v] : 0 <= v < {ratio} }}"), parameters)
-    # -1 is for descending indices: n*i - j with 1 <= j <= n is n*(i - 1) + (n - j).
-    for carry in (0, -1, 1):
-        shift = isl.Map(f"[{ratio}] -> {{ [v] -> [v - {carry}*{ratio}] }}")
-        if image.apply(shift).is_subset(within):
-            moved = isl.Map.from_pw_aff(value).apply_range(shift).as_pw_multi_aff().get_pw_aff(0)
-            return carry, moved
-    return None

@@ -18,6 +18,7 @@ Values that do not fit the registers are spilled, which is not seen here.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 1 << 16
 # Rows with floors written out, so that those of different conjunctions can be compared.
 _Key = tuple[object, ...]
+_Guards = frozenset[tuple[str, _Key]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,120 +109,95 @@ class _Values:
     """The values of a launch's accesses, and how long they live."""
 
     def __init__(self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Conjunction]], *, triangular: bool) -> None:
-        self._scop = scop
-        self._triangular = triangular
-        self._pieces = pieces
+        self._scop, self._pieces, self._triangular = scop, pieces, triangular
         self._axes = scop.launches[launch].axes
-        numbers = dict.fromkeys(piece.number for _, piece in pieces)
-        self._paths = {number: paths_of(number, scop.statements[number]) for number in numbers}
-        self._single = {
-            number: sum(piece.number == number for _, piece in pieces) == 1 and not scop.statements[number].guarded
-            for number in numbers
-        }
+        times = Counter(piece.number for _, piece in pieces)
+        self._paths = {number: paths_of(number, scop.statements[number]) for number in times}
+        self._single = {number for number in times if times[number] == 1 and not scop.statements[number].guarded}
         # What ends values: array (None for a barrier), loops around it (None for any), and its order.
         self._ends: list[tuple[str | None, tuple[int, ...] | None, tuple[int, ...]]] = [
             (access.array, self._paths[number], scop.statements[number].order)
-            for number in numbers
+            for number in times
             for access in scop.statements[number].accesses
             if access.direction == "store"
         ]
         self._stored = {array for array, *_ in self._ends}
         # A barrier without an order may stand in any loop.
         barriers = (one for one in scop.barriers if one.launch == launch)
+        self._guards: dict[tuple[int, int], _Guards] = {}  # By place of the piece and the first loop that is kept over
         self._ends += [(None, one.loops if one.order else None, one.order) for one in barriers]
-        self._known_guards: dict[tuple[int, int], frozenset[object]] = {}
 
     def in_order(self) -> list[_Value]:
         """Return them in the order of the program."""
         values = []
         for place, piece in self._pieces:
-            statement = self._scop.statements[piece.number]
-            if any(access.atomic for access in statement.accesses):
-                continue
-            for position, access in enumerate(piece.accesses):
+            made = self._scop.statements[piece.number].accesses
+            if not any(access.atomic for access in made):
                 # What stands in for an unknown subscript is the same for different elements.
-                if access.axes and not statement.accesses[access.number].assumed:
-                    values.append(self._value((place, position), piece, access))
+                known = (
+                    pair for pair in enumerate(piece.accesses) if pair[1].axes and not made[pair[1].number].assumed
+                )
+                values += [self._value((place, position), piece, access) for position, access in known]
         return sorted(values, key=lambda value: value.order)
 
     def _value(self, place: tuple[int, int], piece: Conjunction, access: AccessMap) -> _Value:
-        paths = self._paths[piece.number]
-        load = access.direction == "load"
+        statement, load = self._scop.statements[piece.number], access.direction == "load"
         loops = self._kept_over(piece, access) if load else 0
         first = piece.dims - loops
         split = [_split(piece, row, denominator, first) for row, denominator in access.axes]
-        around = paths[: len(paths) - loops]
-        statement = self._scop.statements[piece.number]
+        around = self._paths[piece.number][: first - self._axes]
         life = self._life(access.array, around, statement.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
-        whose = piece.number if life is None or not self._single[piece.number] else None
-        strides = statement.accesses[access.number].strides
+        whose = piece.number if life is None or piece.number not in self._single else None
+        if (guards := self._guards.get((place[0], first))) is None:
+            rows = [("=", row) for row in piece.equalities] + [(">", row) for row in piece.inequalities]
+            outer = ((kind, _written(piece, row)) for kind, row in rows if max(_dims(piece, row), default=0) < first)
+            guards = self._guards[place[0], first] = frozenset(outer)
         rest = tuple(rest for rest, _, _ in split)
-        family = (access.array, rest, strides, around, life, whose, self._guards(place[0], piece, first))
-        order = (statement.order, piece.number, not load, *place)
+        family = access.array, rest, statement.accesses[access.number].strides, around, life, whose, guards
+        order = statement.order, piece.number, not load, *place
         spans = [_constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)]
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
         return _Value(place, order, load, family, loops, _elements(split, first, spans), may_lack)
 
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
-        paths, kept, points = self._paths[piece.number], 0, 1
+        path, kept, points = self._paths[piece.number], 0, 1
         loops = self._scop.loops_of(self._scop.statements[piece.number])
-        if not self._single[piece.number]:
-            return 0
-        for depth in range(len(paths) - 1, -1, -1):
-            dim, path = self._axes + depth, paths[depth]
+        ends = self._ends_of(access.array)
+        for depth in reversed(range(len(path) if piece.number in self._single else 0)):
+            dim, loop = self._axes + depth, path[depth]
             if depth < len(loops) and (loops[depth].kind == "host" or loops[depth].average != 1):
                 break
-            if any(self._ends_life(array, access.array) and _is_in(path, around) for array, around, _ in self._ends):
+            if any(_is_in(loop, around) for around, _ in ends) or not self._unconditional(piece, dim, loop):
                 break
-            if not self._unconditional(piece, dim, path):
-                break
-            moved = any(dim in _dims(piece, row) for row, _ in access.axes)
-            span = _constant_span(piece, dim)
-            if moved:
-                if span is None or span[1] - span[0] >= MOST_UNROLLED or not _moves_evenly(piece, access, dim):
-                    break
-                points *= span[1] - span[0] + 1
-                if points > _MOST_POINTS:
+            if any(dim in _dims(piece, row) for row, _ in access.axes):
+                low, high = _constant_span(piece, dim) or (0, MOST_UNROLLED)
+                points *= high - low + 1
+                if high - low >= MOST_UNROLLED or points > _MOST_POINTS or not _moves_evenly(piece, access, dim):
                     break
             kept += 1
         return kept
 
-    def _unconditional(self, piece: Conjunction, dim: int, path: int) -> bool:
+    def _unconditional(self, piece: Conjunction, dim: int, loop: int) -> bool:
         """Return whether a statement is executed in each iteration of a loop, however many these are."""
         mine = _bounds(piece, dim, triangular=self._triangular)
-        if mine is None:
-            return False
-        others = (other for _, other in self._pieces if path in self._paths[other.number])
-        return all(_bounds(other, dim, triangular=self._triangular) == mine for other in others)
+        others = (other for _, other in self._pieces if loop in self._paths[other.number])
+        return mine is not None and all(_bounds(other, dim, triangular=self._triangular) == mine for other in others)
 
-    def _ends_life(self, array: str | None, mine: str) -> bool:
-        if array is not None:
-            return array == mine
-        return mine in self._stored or self._scop.array(mine).space == "local"
+    def _ends_of(self, mine: str) -> list[tuple[tuple[int, ...] | None, tuple[int, ...]]]:
+        """Return loops and order of what ends values of an array."""
+        at_barriers = mine in self._stored or self._scop.array(mine).space == "local"
+        return [end for array, *end in self._ends if (at_barriers if array is None else array == mine)]
 
     def _life(self, mine: str, around: tuple[int, ...], order: tuple[int, ...], *, after: bool) -> int | None:
         """Return how many ends of values of an array come before a place, None if that cannot be said."""
         depth = len(around)
-        ends = [
-            other
-            for array, loops, other in self._ends
-            if self._ends_life(array, mine) and (not around or _is_in(around[-1], loops))
-        ]
+        ends = [other for loops, other in self._ends_of(mine) if not around or _is_in(around[-1], loops)]
         # Behind the order up to a loop stands the place in its body.
         if any(len(one) <= depth for one in (order, *ends)):
             return None
         return sum(one[depth] < order[depth] or (after and one[depth] == order[depth]) for one in ends)
-
-    def _guards(self, place: int, piece: Conjunction, first: int) -> frozenset[object]:
-        """Return the constraints on dimensions before `first`."""
-        if (place, first) not in self._known_guards:
-            rows = [("=", row) for row in piece.equalities] + [(">", row) for row in piece.inequalities]
-            self._known_guards[place, first] = frozenset(
-                (kind, _written(piece, row)) for kind, row in rows if all(dim < first for dim in _dims(piece, row))
-            )
-        return self._known_guards[place, first]
 
 
 def _is_in(loop: int, loops: tuple[int, ...] | None) -> bool:
@@ -233,17 +210,16 @@ def _elements(
     """Return the distinct constant parts of subscripts over the loops from `first` on, shape (elements, axes)."""
     moving = {dim for _, _, terms in split for dim in terms}
     # A loop that moves no subscript adds no elements, however many iterations it has.
-    ranges = [np.arange(low, high + 1) if dim in moving else np.zeros(1, dtype=np.int64)
-              for dim, (low, high) in enumerate(spans, start=first)]  # fmt: skip
+    ranges = [
+        np.arange(low, (high if dim in moving else low) + 1) for dim, (low, high) in enumerate(spans, start=first)
+    ]
     points = np.meshgrid(*ranges, indexing="ij") if ranges else []
-    shape = points[0].shape if points else ()
-    columns = []
-    for _, constant, terms in split:
-        column = np.full(shape, constant, dtype=np.int64)
-        for dim, factor in terms.items():
-            column = column + factor * points[dim - first]
-        columns.append(column.ravel())
-    return np.unique(np.stack(columns, axis=1), axis=0)
+    start = np.zeros(points[0].shape if points else (), dtype=np.int64)
+    columns = [
+        constant + sum((factor * points[dim - first] for dim, factor in terms.items()), start)
+        for _, constant, terms in split
+    ]
+    return np.unique(np.stack([column.ravel() for column in columns], axis=1), axis=0)
 
 
 def _dims(piece: Conjunction, row: Row) -> frozenset[int]:
@@ -301,27 +277,20 @@ def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozen
         rows = [row for row in rows if max(_dims(piece, row)) == dim]
     elif any(_dims(piece, row) != {dim} for row in rows):
         return None
-    if any(kind == "f" for row in rows for (kind, _), _ in row):
-        return None
-    return frozenset(_written(piece, row) for row in rows)
+    floors = any(kind == "f" for row in rows for (kind, _), _ in row)
+    return None if floors else frozenset(_written(piece, row) for row in rows)
 
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
-    low: int | None = None
-    high: int | None = None
+    lows, highs = [], []
     # A loop of one iteration is an equality, which is two opposite inequalities.
     opposite = [tuple((column, -factor) for column, factor in row) for row in piece.equalities]
     for row in (*piece.inequalities, *piece.equalities, *opposite):
         terms = dict(row)
-        factor = terms.pop(("d", dim), 0)
-        if not factor:
-            continue
-        constant = terms.pop(("c", 0), 0)
-        if terms or abs(factor) != 1:
+        factor, constant = terms.pop(("d", dim), 0), terms.pop(("c", 0), 0)
+        if factor and (terms or abs(factor) != 1):
             return None
-        if factor > 0:
-            low = -constant if low is None else max(low, -constant)
-        else:
-            high = constant if high is None else min(high, constant)
-    return None if low is None or high is None else (low, high)
+        if factor:
+            (lows if factor > 0 else highs).append(-factor * constant)
+    return (max(lows), min(highs)) if lows and highs else None

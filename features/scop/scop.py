@@ -100,17 +100,13 @@ class Array(_Part, frozen=True):
 
     Attributes
     ----------
-    name
-        Its name in the kernel.
+    name, dtype
+        Its name in the kernel, and the numpy name of the element type.
     space
         ``"global"``, ``"local"``, ``"private"``, ``"constant"``, or ``"texture"``: global memory that is read through
         the texture cache.
-    dtype
-        numpy name of the element type.
-    shape
-        Extent of each axis, in elements.
-    strides
-        Distance between neighbours along each axis, in elements.
+    shape, strides
+        Extent of each axis, and distance between neighbours along it, in elements.
     alignment
         Alignment of the first element, in bytes.
     """
@@ -140,17 +136,13 @@ class Access(_OfIsl, frozen=True):
 
     Attributes
     ----------
-    array
-        Name of the array.
-    direction
-        ``"load"`` or ``"store"``.
+    array, direction
+        Name of the array, and ``"load"`` or ``"store"``.
     relation
         isl map from the statement's instances to the array's index tuple. An instance with several images
         touches one of them, which one is not known: it has no strides, and footprints are upper bounds.
-    tag
-        The user's memory access tag, or None.
-    text
-        The access as written, for messages; by default the array's name.
+    tag, text
+        The user's memory access tag, or None; the access as written, for messages, by default the array's name.
     strides
         Distance between neighbours along each axis of the relation's range, in elements, where that is not
         the array's own index tuple (a flattened subscript such as ``n*i + j`` has the axes ``i`` and ``j``).
@@ -161,7 +153,7 @@ class Access(_OfIsl, frozen=True):
     atomic
         Whether it is part of an atomic update: a load and a store, or a store that loads as well.
     line
-        Its line in the source, or ``header.h:12``; empty for its statement's.
+        Its line in the source, ``12`` or ``header.h:12``; empty for its statement's.
     """
 
     array: str
@@ -194,11 +186,9 @@ class Recurrence(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    variable
-        The variable, e.g. the accumulator of a reduction.
-    operations
-        The operations on the way from the old value to the new one: they cannot start before the
-        previous instance has ended, whatever else can.
+    variable, operations
+        The variable, e.g. the accumulator of a reduction, and the operations on the way from its old value to the new
+        one: they cannot start before the previous instance has ended, whatever else can.
     """
 
     variable: str
@@ -210,25 +200,18 @@ class Statement(_OfIsl, frozen=True):
 
     Attributes
     ----------
-    name
-        The statement's identifier.
-    domain
-        isl set of its instances.
-    accesses, operations
-        What one instance does.
-    launch
-        Index of the launch that executes it.
-    loops
-        Loops around it, by place in its launch's list, outermost first.
+    name, domain, accesses, operations
+        Its name, the isl set of its instances, and what each of them does.
+    launch, loops
+        The launch that executes it, and the loops around it by place in that launch's list, outermost first.
     order
         Its place among what stands beside it in the launch, and that of what it is in within each of the loops around
         it: a number more than loops; none where the order is not known.
     guarded
         Whether a data-dependent condition may skip instances, which makes counts upper bounds.
-    recurrence
-        The private variable it updates from its own old value, if any.
-    resets
-        The private variable it sets afresh, if any: there a recurrence begins again.
+    recurrence, resets
+        The private variable it updates from its own old value, and the one it sets afresh, where a recurrence begins
+        again, if any.
     assumed
         What the user stated or the count assumes about it because the kernel cannot tell, for messages.
     lanes
@@ -236,7 +219,7 @@ class Statement(_OfIsl, frozen=True):
     test_of
         The statement whose condition it tests, if it does only that: that one's domain shows the test as well.
     line
-        Its line in the source, or ``header.h:12``.
+        Its line in the source, ``12`` or ``header.h:12``.
     """
 
     name: str
@@ -270,18 +253,14 @@ class Loop(_Part, frozen=True):
 
     Attributes
     ----------
-    name
-        Its name, for messages and tables.
-    parent
-        The loop around it, by place in the launch's list; None for an outermost one.
+    name, parent
+        Its name, for messages and tables, and the loop around it by place in the launch's list, if any.
     kind
         ``"loop"``; ``"unrolled"``: the source writes it out; ``"interleaved"``: it writes copies of a statement side by
         side; ``"host"``: the host executes it, and launches in each iteration.
-    average
-        How many executions one iteration of the domains stands for on average, where data decide: a loop of 2.5 trips
-        has the iterations 0, 1, 2 in domains and the average 5/6.
-    assumed
-        What the user stated about its trips, for messages.
+    average, assumed
+        Executions that one iteration of the domains stands for on average, where data decide (2.5 trips are the
+        iterations 0, 1, 2 and the average 5/6), and what the user stated about that, for messages.
     """
 
     name: _Name
@@ -296,10 +275,8 @@ class Launch(_Part, frozen=True):
 
     Attributes
     ----------
-    groups
-        Number of work-groups along each axis.
-    items
-        Work-items per work-group along each axis.
+    groups, items
+        Work-groups along each axis, and work-items per work-group.
     repeats
         How often it is launched (host-side loops).
     loops

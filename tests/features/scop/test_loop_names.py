@@ -118,7 +118,8 @@ INSIDE = "0 <= g and 64g < n and 0 <= l < 64"
 class Program:
     """A random kernel, written down with names for its loops."""
 
-    name_of: Callable[[int, int], str]  # name of the loop with a number, at a depth
+    name_of: Callable[[int], str]  # name of the loop with a number
+    apart: bool  # whether statements have names of their own
     choose: random.Random
     loops: int = 0
     variables: int = 0
@@ -133,9 +134,10 @@ class Program:
             kind = self.choose.random()
             if kind < 0.5 and len(names) < 3:
                 self.loops += 1
-                name = self.name_of(self.loops, len(names))
+                name = f"i{len(names)}"
+                step = self.name_of(self.loops)
                 end = self.choose.choice(["3", "40", "n", "16", names[-1] if names else "n", "n + 1"])
-                self.block([*names, name], [*limits, f"0 <= {name} < {end}"], [*here, name], 3)
+                self.block([*names, name], [*limits, f"0 <= {name} < {end}"], [*here, step], 3)
             elif kind < 0.62 and not any(f" < {name}" in limit for limit in limits for name in names):
                 self.barriers.append(self.entry("kind: local", names, limits, here))
             else:
@@ -157,7 +159,7 @@ class Program:
             for array in choose.sample(sorted(places), choose.randint(0, 2))
         ]
         kind = choose.choice(["add", "madd", "div"])
-        text = self.entry(f"name: s{len(self.statements)}", names, limits, schedule)
+        text = self.entry(f"name: s{len(self.statements) * self.apart}", names, limits, schedule)
         text += f"  operations: [{{kind: {kind}, dtype: float32}}]\n"
         text += "  accesses:\n" + "".join(accesses) if accesses else ""
         variable = choose.choice("uv")
@@ -177,15 +179,15 @@ class Program:
 
 
 def programs(seed):
-    """Return a random kernel whose loops all have names of their own, and it with one name for all loops at a depth."""
-    ways = (lambda number, _: f"loop{number}", lambda _, depth: f"i{depth}")
+    """Return a random kernel whose loops and statements have names of their own, and it with one name for all."""
+    ways = ("loop{}".format, True), (lambda _: "i", False)
     # No secret comes of it.
-    apart, shared = (scop_from_yaml(Program(way, random.Random(seed)).text()) for way in ways)  # noqa: S311
+    apart, shared = (scop_from_yaml(Program(*way, random.Random(seed)).text()) for way in ways)  # noqa: S311
     return apart, shared
 
 
 @pytest.mark.parametrize(("values", "seeds"), [(everything, (3, 5, 7)), (caches, (9, 17))], ids=["features", "caches"])
-def test_names_that_loops_share_change_nothing(values, seeds):
+def test_names_that_loops_and_statements_share_change_nothing(values, seeds):
     for seed in seeds:
         apart, shared = programs(seed)
         expected = dict(values(apart, SIZES))
