@@ -57,7 +57,7 @@ class CalibratedRange:
         self._model = problem.model
         self._fit = fit
         roles = find_roles(self._model.tree)
-        self._side_by_side = roles.relaxed
+        self._side_by_side = roles.additive
         self._largest = {name: float(column.max()) for name, column in problem.inputs.items()}
         self._columns = [i for i, parameter in enumerate(fit.parameters) if parameter.determined]
         with np.errstate(all="ignore"):
@@ -67,7 +67,7 @@ class CalibratedRange:
         kept = singular > _ROUNDING * singular.max(initial=0.0)
         self._inverse = directions[kept].T / singular[kept]
         self._leverage = float(self._leverages(rows).max(initial=0.0))
-        edges = [name for name in fit.undetermined if name in roles.edges]
+        edges = [name for name in fit.undetermined if roles.of[name].kind == "edge"]
         self._decided = {name: float(self._decided_by(name, problem.inputs).max()) for name in edges}
 
     def _decided_by(self, edge: str, values: Mapping[str, Any]) -> Array:
@@ -95,7 +95,7 @@ class CalibratedRange:
         values, shape = flattened(model, values)
         count = math.prod(shape)
         predicted = np.broadcast_to(np.asarray(model.evaluate(self._fit, values), dtype=np.float64), (count,))
-        gradient = model.compiled.derivatives({**values, **self._fit}, count)
+        gradient = model.derivatives({**values, **self._fit}, count)
         doubts: list[str] = []
         outside, extrapolated_log = np.zeros(len(predicted), dtype=bool), np.zeros(len(predicted))
         clipped: dict[str, Any] = dict(values)
@@ -106,14 +106,14 @@ class CalibratedRange:
                 continue
             clipped[name] = np.minimum(value, largest)
             # What an overlap hides may come to light where it is larger than ever seen: all costs side by side count.
-            costs, without = (self._relaxed(v, count) for v in (values, {**values, name: 0.0 * value}))
+            costs, without = (self._additive(v, count) for v in (values, {**values, name: 0.0 * value}))
             matters = (np.abs(costs - without) > _MATTERS * np.abs(costs)) & (value > largest * (1 + _ROUNDING))
             if matters.any():
                 outside |= matters
                 times = float(value[matters].max()) / largest
                 beyond.append((times, f"{name} is {times:.3g} times the largest"))
         if clipped and beyond:
-            side_by_side = _log_ratio(self._relaxed(values, count), self._relaxed(clipped, count))
+            side_by_side = _log_ratio(self._additive(values, count), self._additive(clipped, count))
             extrapolated_log = np.maximum(side_by_side, 0.0)
             listed = [text for _, text in sorted(beyond, reverse=True)]
             more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
@@ -137,7 +137,7 @@ class CalibratedRange:
                 )
         return Extrapolation(outside, extrapolated_log, tuple(doubts), tuple(depends_on))
 
-    def _relaxed(self, values: Mapping[str, Any], count: int) -> Array:
+    def _additive(self, values: Mapping[str, Any], count: int) -> Array:
         """Return the predictions of the model with overlaps replaced by sums, shape ``(r,)``."""
         return as_column(evaluate(self._side_by_side, {**values, **self._fit}), count)
 

@@ -197,7 +197,7 @@ def flattened(model: Model, values: Mapping[str, Any]) -> tuple[dict[str, Array]
 def gradient_at(model: Model, fit: FitResult, values: Mapping[str, Any]) -> Array:
     """Return the derivatives of predictions by the parameters, shape ``(r, n)``; errors as `PredictionVariance.at`."""
     flat, shape = flattened(model, values)
-    gradient: Array = model.compiled.derivatives({**flat, **fit}, math.prod(shape))
+    gradient: Array = model.derivatives({**flat, **fit}, math.prod(shape))
     if not np.isfinite(gradient).all():
         msg = f"the model {model.expression!r} has no finite derivatives for these values, so there is no interval"
         raise CalibrationError(msg, model=model)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from perflex.errors import ModelSyntaxError, PerflexError
-from perflex.expression.compiled import CompiledExpression, contributions
+from perflex.expression.contributions import contributions
 from perflex.expression.functions import FUNCTIONS
 from perflex.expression.parser import parse_expression, tokenize
-from perflex.expression.tree import Call, Name, Node, names, walk
+from perflex.expression.tree import Call, Node, derivatives, evaluate, names, walk
 from perflex.html import shown_by
 
 if TYPE_CHECKING:
@@ -69,20 +69,23 @@ class Model:
     expression: str
 
     def __post_init__(self) -> None:
-        tree = parse_expression(self.expression)
-        text = self.output_feature
-        if [token.text for token in tokenize(text)] != [text] or not text.startswith("f_") or text == "f_":
-            msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {self.output_feature!r}"
-            raise ModelSyntaxError(msg, text=self.output_feature, position=0)
         # Fills the cached property past the frozen dataclass, so that the string is parsed once.
-        self.__dict__["tree"] = tree
-        for feature in (self.output_feature, *self.input_features()):
-            _check_feature(feature)
-        if self.output_feature in self.input_features():
-            msg = f"the output feature {self.output_feature} stands in the expression; remove it there"
-            raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(self.output_feature))
+        self.__dict__["tree"] = parse_expression(self.expression)
+        text, inputs = self.output_feature, self.input_features()
+        if [token.text for token in tokenize(text)] != [text] or not text.startswith("f_") or text == "f_":
+            msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {text!r}"
+            raise ModelSyntaxError(msg, text=text, position=0)
+        for feature in (text, *inputs):
+            # Which device a wall time belongs to is only known when it is measured.
+            if not _WALL_TIME.match(feature):
+                from perflex.features import parse_feature
 
-    # Trees and compiled functions are made again where they are needed: lambdas cannot be pickled.
+                parse_feature(feature)
+        if text in inputs:
+            msg = f"the output feature {text} stands in the expression; remove it there"
+            raise ModelSyntaxError(msg, text=self.expression, position=self.expression.find(text))
+
+    # What follows from the two strings is made again where it is needed.
     def __getstate__(self) -> dict[str, str]:
         return {"output_feature": self.output_feature, "expression": self.expression}
 
@@ -93,28 +96,21 @@ class Model:
         return f"Model({self.output_feature!r}, {self.expression!r})"
 
     def __str__(self) -> str:
-        lines = [f"{self.output_feature} = {' '.join(self.expression.split())}"]
-        lines.append(f"  parameters: {', '.join(self.params()) or 'none'}")
-        lines.append(f"  features: {', '.join(self.input_features()) or 'none'}")
-        return "\n".join(lines)
+        text = " ".join(self.expression.split())
+        parameters, features = (", ".join(part) or "none" for part in (self.params(), self.input_features()))
+        return f"{self.output_feature} = {text}\n  parameters: {parameters}\n  features: {features}"
 
     _repr_html_ = shown_by("model.html")
 
     def _repr_latex_(self) -> str:
         from perflex.expression.symbolic import latex_of
 
-        names = [*self.params(), *self.input_features()]
-        return f"$\\displaystyle {latex_of(self.output_feature, self.tree, names)}$"
+        return f"$\\displaystyle {latex_of(self.output_feature, self.tree)}$"
 
     @cached_property
     def tree(self) -> Node:
         """The parsed expression."""
         return parse_expression(self.expression)
-
-    @cached_property
-    def compiled(self) -> CompiledExpression:
-        """The expression as functions of arrays, and in sympy, which is loaded when it is first asked for."""
-        return CompiledExpression(self.tree, tuple(self.params()))
 
     def all_features(self) -> list[str]:
         """Return the output feature, then the input features in order of appearance."""
@@ -126,11 +122,7 @@ class Model:
 
     def params(self) -> list[str]:
         """Return the parameters, in order of appearance."""
-        return list(self._parameters)
-
-    @cached_property
-    def _parameters(self) -> tuple[str, ...]:
-        return tuple(name for name in self._names if name.startswith("p_"))
+        return [name for name in self._names if name.startswith("p_")]
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -143,13 +135,19 @@ class Model:
             for node in walk(self.tree)
             if isinstance(node, Call)
             and not FUNCTIONS[node.function].smooth
-            and any(isinstance(inner, Name) and inner.is_parameter for inner in walk(node))
+            and any(name.startswith("p_") for name in names(node))
         ]
 
-    @property
+    @cached_property
     def symbolic(self) -> Any:
         """The expression in sympy, over symbols named like the features and parameters."""
-        return self.compiled.symbolic
+        from perflex.expression.symbolic import real_expression
+
+        return real_expression(self.tree)
+
+    def derivatives(self, values: Mapping[str, Any], rows: int) -> NDArray[np.float64]:
+        """Return the derivatives by the parameters at values of all names, shape ``(rows, len(params()))``."""
+        return derivatives(self.tree, self.params(), values, rows)
 
     def evaluate(
         self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]
@@ -174,7 +172,7 @@ class Model:
             A parameter or feature has no value, or the result is not finite.
         """
         numbers = self._numbers(params, values)
-        return self._checked(self.tree, self.compiled.value(numbers), values)
+        return self._checked(self.tree, evaluate(self.tree, numbers), values)
 
     def eval_with_kernel(
         self,
@@ -251,32 +249,30 @@ class Model:
         """
         found: dict[str, float | NDArray[np.float64]] = {}
         for sign, term, value in contributions(self.tree, self._numbers(params, values)):
-            text = self.expression[term.start : term.end].strip()
-            # The same term may stand there twice.
+            text = self.expression[term.start : term.end]
             text = text if sign > 0 else f"-({text})"
+            # The same term may stand there twice.
             found[text] = found.get(text, 0.0) + sign * self._checked(term, value, values)
         return found
 
     def _numbers(self, params: Mapping[str, float] | HasParams, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for every name in the expression, or say which has none."""
-        numbers = self._parameter_values(params)
-        for feature in self.input_features():
+        numbers, needed = self._parameter_values(params), self.input_features()
+        for feature in needed:
             if feature not in values:
-                needed = ", ".join(self.input_features())
-                msg = f"no value is given for feature {feature}; the model needs {needed}"
+                msg = f"no value is given for feature {feature}; the model needs {', '.join(needed)}"
                 raise PerflexError(msg, feature=feature)
-            numbers[feature] = values[feature]
-        return numbers
+        return numbers | {feature: values[feature] for feature in needed}
 
     def _checked(self, node: Node, result: Any, values: Mapping[str, Any]) -> float | NDArray[np.float64]:
         """Return a node's value with the shape of the features in it; no value that is not finite gets out."""
         if not np.all(np.isfinite(result)):
             msg = f"the model {self.expression!r} gives no finite number for these values; check them for zeros"
             raise PerflexError(msg, model=self)
-        # A node that simplifies to a number still has as many values as its features.
-        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in names(node) if name.startswith("f_")))
-        # What a cost adds depends on the features of those that it overlaps with, too.
-        shape = np.broadcast_shapes(shape, np.shape(result))
+        # A node that simplifies to a number still has as many values as its features; what a cost adds depends on the
+        # features of those that it overlaps with, too.
+        shapes = (np.shape(values[name]) for name in names(node) if name.startswith("f_"))
+        shape = np.broadcast_shapes(np.shape(result), *shapes)
         # A copy, for broadcast_to returns a read-only view.
         return float(result) if shape == () else np.array(np.broadcast_to(result, shape))
 
@@ -288,11 +284,3 @@ class Model:
             msg = f"no value is given for parameter {', '.join(missing)} of the model; given are: {given}"
             raise PerflexError(msg, parameter=missing[0])
         return {name: mapping[name] for name in self.params()}
-
-
-def _check_feature(identifier: str) -> None:
-    # Which device a wall time belongs to is only known when it is measured.
-    if not _WALL_TIME.match(identifier):
-        from perflex.features import parse_feature
-
-        parse_feature(identifier)

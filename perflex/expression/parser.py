@@ -1,25 +1,24 @@
-"""From a model string to its expression tree: a scan that refuses all but a model's words, then Python's own parser.
-
-What the scan lets through has names, operators, brackets and calls in an order that Python reads, too. Features and
-numbers are replaced by plain names of their length, so that every place in the tree is one in the string, and nothing
-of the string means anything to Python.
-"""
+"""From a model string to its expression tree: tokens, read by the precedence of Python's operators."""
 
 from __future__ import annotations
 
-import ast
 import difflib
 import math
 import re
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from perflex.errors import ModelSyntaxError
 from perflex.expression.functions import FUNCTIONS
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, evaluate
 
-# Far below the limits of Python's parser, and of recursions here and in sympy.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Far below the limits of recursions here and in sympy.
 _MAX_DEPTH = 50
 _MAX_OPERATORS = 1_500
 _MAX_LENGTH = 100_000
@@ -77,21 +76,19 @@ def tokenize(text: str) -> list[Token]:
     if len(text) > _MAX_LENGTH:
         msg = f"a model string of {len(text)} characters is too long; the maximum is {_MAX_LENGTH}"
         raise ModelSyntaxError(msg, text=text)
-    tokens = []
-    position = 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
+    tokens, end = [], 0
+    while end < len(text):
+        found = _TOKEN.match(text, end)
         if found is None:
-            _refuse(text, position, _stray(text, position))
-        kind, end = str(found.lastgroup), found.end()
+            _refuse(text, end, _stray(text, end))
+        start, end, kind = found.start(), found.end(), str(found.lastgroup)
         if kind == "number":
-            if end - position > _MAX_DIGITS:
-                _refuse(text, position, f"a number has at most {_MAX_DIGITS} characters")
+            if end - start > _MAX_DIGITS:
+                _refuse(text, start, f"a number has at most {_MAX_DIGITS} characters")
             if after := _WORD.match(text, end):
                 _refuse(text, end, f"{after.group()!r} follows a number; put an operator such as * between them")
         if kind != "space":
-            tokens.append(Token(found.group() if kind == "operator" else kind, found.group(), position, end))
-        position = end
+            tokens.append(Token(found.group() if kind == "operator" else kind, found.group(), start, end))
     return tokens
 
 
@@ -113,16 +110,11 @@ def _stray(text: str, position: int) -> str:
 def _refuse(text: str, position: int, cause: str) -> NoReturn:
     """Raise the error for a place in a model string: cause and fix, the string, a caret below the place."""
     first, last = max(0, position - _SHOWN), min(len(text), position + _SHOWN)
-    # Unprintable or non-ASCII characters could shift the column of the caret, or act on the terminal.
-    shown = [
-        " " if c in "\t\r\n" else c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in text[first:last]
-    ]
+    # Others could shift the column of the caret, or act on the terminal.
+    shown = "".join(c if " " <= c <= "~" else " " if c.isspace() else "?" for c in text[first:last])
     before, after = ("..." if first else ""), ("..." if last < len(text) else "")
-    column = len(before) + sum(map(len, shown[: position - first]))
-    message = (
-        f"cannot read the model string at character {position + 1}: {cause}\n"
-        f"  {before}{''.join(shown)}{after}\n  {' ' * column}^"
-    )
+    caret = " " * (len(before) + position - first) + "^"
+    message = f"cannot read the model string at character {position + 1}: {cause}\n  {before}{shown}{after}\n  {caret}"
     raise ModelSyntaxError(message, text=text, position=position, cause=cause)
 
 
@@ -134,161 +126,151 @@ def parse_expression(text: str) -> Node:
 # Trees do not change, so that all models of one expression share theirs.
 @lru_cache(maxsize=128)
 def _parsed(text: str) -> Node:
-    tokens = tokenize(text)
-    _check(text, tokens)
-    masked, signs, place = [" "] * len(text), 0, 0
-    for token in tokens:
-        width, plain = token.end - token.start, token.text
-        # Of signs in a row, of which Python reads not many, one is left.
-        if token.kind not in {"+", "-"}:
-            signs = 0
-        elif signs:
-            signs = signs if plain == "+" else -signs
-            masked[place], plain = " ", "+" if signs > 0 else "-"
-        else:
-            signs = 1 if plain == "+" else -1
-        if token.kind in {"number", "name"} and plain not in FUNCTIONS:
-            plain = "x".ljust(width, "_")
-        masked[token.start : token.end] = plain
-        place = token.start
-    first = tokens[0].start
-    try:
-        body = ast.parse("".join(masked[first:]), mode="eval").body
-    except SyntaxError as error:  # of brackets; all else was checked
-        _refuse(text, first + (error.offset or 1) - 1, f"{error.msg}; each '(' needs a ')'")
-    return _Reader(text, {token.start: token for token in tokens}, first).node(body)
+    reader = _Reader(text)
+    node = reader.row("+-")
+    reader.after(None, "end")
+    return node
 
 
-def _check(text: str, tokens: list[Token]) -> None:
-    """Refuse what is no expression, but for brackets: operands and operators must alternate."""
-    if not tokens:
-        _refuse(text, 0, "it is empty; write an expression such as p_madd * f_op_float32_madd")
-    if sum(token.kind in {"+", "-", "*", "/", "**"} for token in tokens) > _MAX_OPERATORS:
-        _refuse(text, 0, f"it has more than {_MAX_OPERATORS} operators; shorten it")
-    depth, complete = 0, False  # brackets around the token, and whether an operand stands before it
-    for token, following in zip(tokens, [*(each.kind for each in tokens[1:]), ""], strict=True):
-        if token.kind in {"number", "name", "("}:
-            if complete:
-                cause = f"an operator is missing before {token.text!r}; put * here to multiply, or one of + - / **"
-                _refuse(text, token.start, cause)
-        elif not complete and token.kind not in {"+", "-"}:
-            _refuse(text, token.start, f"a number, a name or '(' must stand here, not {token.text!r}")
-        depth += (token.kind == "(") - (token.kind == ")")
-        if depth > _MAX_DEPTH:
-            cause = f"parentheses and calls are nested more than {_MAX_DEPTH} deep; flatten the expression"
-            _refuse(text, token.start, cause)
-        if token.kind == "name":
-            _check_name(text, token, tokens, called=following == "(")
-        complete = token.kind in {"number", "name", ")"} and token.text not in FUNCTIONS
-    if not complete:
-        _refuse(text, len(text), "the string ends where a number, a name or '(' must follow; complete it")
-
-
-def _check_name(text: str, token: Token, tokens: list[Token], *, called: bool) -> None:
-    """Refuse a name that is no feature, parameter or function."""
-    name = token.text
-    if _NAME.match(name) or (called and name in FUNCTIONS):
-        return
-    if name in FUNCTIONS:
-        cause = f"the function {name} needs arguments; write {FUNCTIONS[name].signature}"
-    elif called:
-        nearest = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1, cutoff=0.0)
-        cause = f"there is no function {name!r}; did you mean {nearest[0]!r}? (known: {', '.join(FUNCTIONS)})"
-    elif name in {"f_", "p_"}:
-        cause = f"the name after {name} is missing; complete it"
-    else:
-        known = dict.fromkeys(each.text for each in tokens if _NAME.match(each.text))
-        nearest = difflib.get_close_matches(name, [*known, f"p_{name}"], n=1, cutoff=0.0)
-        cause = f"the name {name!r} begins neither with f_ (feature) nor p_ (parameter); did you mean {nearest[0]!r}?"
-    _refuse(text, token.start, cause)
-
-
-@dataclass(frozen=True)
 class _Reader:
-    """Makes the tree of what Python's parser made of a masked string, which begins at the string's first token."""
+    """Reads a model string token by token; each method reads what the next tokens are the beginning of."""
 
-    text: str
-    tokens: dict[int, Token]  # By their places in the string
-    first: int
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens, self.at = text, tokenize(text), 0
+        if not self.tokens:
+            _refuse(text, 0, "it is empty; write an expression such as p_madd * f_op_float32_madd")
+        if sum(token.kind in {"+", "-", "*", "/", "**"} for token in self.tokens) > _MAX_OPERATORS:
+            _refuse(text, 0, f"it has more than {_MAX_OPERATORS} operators; shorten it")
+        self.tokens.append(Token("end", "", len(text), len(text)))
+        # How deep the next token lies.
+        self.depth: Counter[str] = Counter()
 
-    def place(self, found: ast.expr) -> tuple[int, int]:
-        return self.first + found.col_offset, self.first + (found.end_col_offset or 0)
+    def row(self, operators: str) -> Node:
+        """Read a sum, or a product: members, the second operator inverting those that follow it."""
+        start, members, sign = self.tokens[self.at].start, [], 1
+        while sign:
+            members.append((sign, self.row("*/") if operators == "+-" else self.signed()))
+            sign = self.sign(operators)
+        kind = Sum if operators == "+-" else Product
+        return members[0][1] if len(members) == 1 else self.made(kind, start, tuple(members))
 
-    def node(self, found: ast.expr, inside: tuple[int, float, int] = (0, 1.0, 0)) -> Node:
-        """Return a node inside of so many powers, with what they multiply to, and so many overlaps."""
-        place = self.place(found)
-        node: Node
-        match found:
-            case ast.Name():
-                return self._operand(*place)
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                node = Call(*place, name, self._arguments(place[0], name, arguments, inside))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                node = Sum(*place, ((-1, self.node(operand, inside)),))
-            case ast.UnaryOp(operand=operand):
-                return self.node(operand, inside)
-            case ast.BinOp(op=ast.Pow()):
-                node = Power(*place, *self._power(found, inside))
-            case ast.BinOp(op=ast.Add() | ast.Sub()):
-                node = Sum(*place, self._chain(found, (ast.Add, ast.Sub), inside))
-            case ast.BinOp():
-                node = Product(*place, self._chain(found, (ast.Mult, ast.Div), inside))
-            case _:
-                end = self.place(found.elts[0])[1] if isinstance(found, ast.Tuple) else place[0]
-                _refuse(self.text, end, "a ',' only separates arguments of a function; remove it")
+    def signed(self) -> Node:
+        start, sign = self.tokens[self.at].start, self.sign("+-")
+        node = self.power()
+        return self.made(Sum, start, ((-1, node),)) if sign < 0 else node
+
+    def sign(self, operators: str) -> int:
+        """Take an operator, or all signs in a row: 1, or -1 if they invert; 0 where there is none."""
+        sign = 0
+        while (token := self.take(*operators)) is not None:
+            sign = (sign or 1) * (1 if token.kind == operators[0] else -1)
+            if operators == "*/":
+                break
+        return sign
+
+    def power(self) -> Node:
+        start, base = self.tokens[self.at].start, self.operand()
+        if self.take("**") is None:
+            return base
+        with self.inside("powers", _MAX_DEPTH, start):
+            exponent = self.signed()
+        if isinstance(exponent, Number) and _degree(base) * max(1.0, abs(exponent.value)) > _MAX_EXPONENT:
+            cause = f"an exponent, or powers of powers, may not exceed {_MAX_EXPONENT}; write exp(...) if it is meant"
+            _refuse(self.text, exponent.start, cause)
+        return self.made(Power, start, base, exponent)
+
+    def operand(self) -> Node:
+        if token := self.take("("):
+            return self.bracketed(token, ")")[0]
+        token = self.take("number", "name")
+        if token is None:
+            cause = f"a number, a name or '(' must stand here, not {self.tokens[self.at].text!r}"
+            if self.tokens[self.at].kind == "end":
+                cause = "the string ends where a number, a name or '(' must follow; complete it"
+            _refuse(self.text, self.tokens[self.at].start, cause)
+        if token.kind == "number":
+            if not math.isfinite(float(token.text)):
+                _refuse(self.text, token.start, "this number is too large for double precision; use a smaller one")
+            return Number(token.start, token.end, float(token.text))
+        if _NAME.match(token.text):
+            return Name(token.start, token.end, token.text)
+        opening = self.take("(")
+        if opening is None or token.text not in FUNCTIONS:
+            _refuse(self.text, token.start, self.unknown(token.text, called=opening is not None))
+        return self.call(token, opening)
+
+    def call(self, name: Token, opening: Token) -> Node:
+        function = FUNCTIONS[name.text]
+        with self.inside("functions of overlapping costs", _MAX_OVERLAPS, name.start, steps=bool(function.shapes)):
+            arguments = self.bracketed(opening, ")", ",")
+        wanted, count = function.arguments, len(arguments)
+        if count != wanted if wanted is not None else count < 2 + len(function.shapes):
+            _refuse(self.text, name.start, f"{name.text} does not take {count} argument(s); write {function.signature}")
+        return self.made(Call, name.start, name.text, tuple(arguments))
+
+    def bracketed(self, opening: Token, *kinds: str) -> list[Node]:
+        """Read what is between brackets, the first of which was taken, and their end."""
+        found, kind = [], ","
+        with self.inside("parentheses and calls", _MAX_DEPTH, opening.start):
+            while kind == ",":
+                found.append(self.row("+-"))
+                kind = self.after(opening, *kinds)
+        return found
+
+    def take(self, *kinds: str) -> Token | None:
+        """Return the next token and go on, if it is one of these kinds."""
+        token = self.tokens[self.at]
+        self.at += token.kind in kinds
+        return token if token.kind in kinds else None
+
+    def after(self, opening: Token | None, *kinds: str) -> str:
+        """Take what may follow an expression, of which there is no more, and return its kind."""
+        token = self.tokens[self.at]
+        if self.take(*kinds):
+            return token.kind
+        if token.kind == "end" and opening is not None:
+            _refuse(self.text, opening.start, "'(' was never closed; each '(' needs a ')'")
+        causes = {")": "unmatched ')'; each '(' needs a ')'"}
+        causes[","] = "a ',' only separates arguments of a function; remove it"
+        missing = f"an operator is missing before {token.text!r}; put * here to multiply, or one of + - / **"
+        _refuse(self.text, token.start, causes.get(token.kind, missing))
+
+    def made(self, kind: Callable[..., Node], start: int, *parts: object) -> Node:
+        """Return a node up to the next token, or the number that it is."""
+        node = kind(start, self.tokens[self.at - 1].end, *parts)
         if not all(isinstance(child, Number) for child in children(node)):
             return node
-        # A number: sympy would compute powers of integers exactly, however large.
+        # Sympy would compute powers of integers exactly, however large.
         value = float(evaluate(node, {}))
         if not math.isfinite(value):
             cause = "this constant is not a finite number; check for division by zero or overflow"
-            _refuse(self.text, node.start, cause)
-        return Number(*place, value)
-
-    def _operand(self, start: int, end: int) -> Node:
-        token = self.tokens[start]
-        if token.kind == "name":
-            return Name(start, end, token.text)
-        value = float(token.text)
-        if not math.isfinite(value):
-            _refuse(self.text, start, "this number is too large for double precision; use a smaller one")
-        return Number(start, end, value)
-
-    def _chain(
-        self, found: ast.expr, kinds: tuple[type, type], inside: tuple[int, float, int]
-    ) -> tuple[tuple[int, Node], ...]:
-        """Return the members of a row of operators of one precedence, the second of which inverts."""
-        members: list[tuple[int, Node]] = []
-        while isinstance(found, ast.BinOp) and isinstance(found.op, kinds):
-            members.append((1 if isinstance(found.op, kinds[0]) else -1, self.node(found.right, inside)))
-            found = found.left
-        return ((1, self.node(found, inside)), *reversed(members))
-
-    def _power(self, found: ast.BinOp, inside: tuple[int, float, int]) -> tuple[Node, Node]:
-        depth, power, overlaps = inside
-        if depth >= _MAX_DEPTH:
-            cause = f"powers are nested more than {_MAX_DEPTH} deep; flatten the expression"
-            _refuse(self.text, self.place(found)[0], cause)
-        exponent = self.node(found.right, (depth + 1, 1.0, overlaps))
-        if isinstance(exponent, Number):
-            power *= max(1.0, abs(exponent.value))
-            if power > _MAX_EXPONENT:
-                cause = (
-                    f"an exponent, or powers of powers, may not exceed {_MAX_EXPONENT}; write exp(...) if it is meant"
-                )
-                _refuse(self.text, exponent.start, cause)
-        return self.node(found.left, (depth + 1, power, overlaps)), exponent
-
-    def _arguments(
-        self, start: int, name: str, arguments: list[ast.expr], inside: tuple[int, float, int]
-    ) -> tuple[Node, ...]:
-        depth, power, overlaps = inside
-        function = FUNCTIONS[name]
-        overlaps += bool(function.shapes)
-        if overlaps > _MAX_OVERLAPS:
-            cause = f"functions of overlapping costs are nested more than {_MAX_OVERLAPS} deep; nest fewer"
             _refuse(self.text, start, cause)
-        wanted, count = function.arguments, len(arguments)
-        if count != wanted if wanted is not None else count < function.least:
-            _refuse(self.text, start, f"{name} does not take {count} argument(s); write {function.signature}")
-        return tuple(self.node(argument, (depth, power, overlaps)) for argument in arguments)
+        return Number(node.start, node.end, value)
+
+    @contextmanager
+    def inside(self, what: str, most: int, start: int, *, steps: int = 1) -> Iterator[None]:
+        self.depth[what] += steps
+        if self.depth[what] > most:
+            _refuse(self.text, start, f"{what} are nested more than {most} deep; flatten the expression")
+        yield
+        self.depth[what] -= steps
+
+    def unknown(self, name: str, *, called: bool) -> str:
+        """Return what is wrong with a name that is no feature, no parameter and no called function."""
+        if name in FUNCTIONS:
+            return f"the function {name} needs arguments; write {FUNCTIONS[name].signature}"
+        if called:
+            nearest = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1, cutoff=0.0)
+            return f"there is no function {name!r}; did you mean {nearest[0]!r}? (known: {', '.join(FUNCTIONS)})"
+        if name in {"f_", "p_"}:
+            return f"the name after {name} is missing; complete it"
+        known = dict.fromkeys(each.text for each in self.tokens if _NAME.match(each.text))
+        nearest = difflib.get_close_matches(name, [*known, f"p_{name}"], n=1, cutoff=0.0)
+        return f"the name {name!r} begins neither with f_ (feature) nor p_ (parameter); did you mean {nearest[0]!r}?"
+
+
+def _degree(node: Node) -> float:
+    """Return what the exponents of powers of powers multiply to, at most."""
+    if isinstance(node, Power):
+        return _degree(node.base) * (max(1.0, abs(node.exponent.value)) if isinstance(node.exponent, Number) else 1.0)
+    return max(map(_degree, children(node)), default=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from perflex.expression.functions import EDGE, FUNCTIONS
 from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum, children, names, rebuilt, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from perflex.expression.functions import ShapeRole
 
@@ -35,73 +36,84 @@ class Monomial:
 
 
 @dataclass(frozen=True)
-class Roles:
-    """The role of each parameter of the model `tree`."""
+class ParameterRole:
+    """What one parameter is: a ``cost``, a ``rate`` (of a cost), a shape, named as its `ShapeRole` is, or ``other``."""
 
+    kind: str = "other"
+    # As of `ShapeRole`; of costs inside functions that are not defined for negative ones, 0 or more.
+    lower: float = -math.inf
+    upper: float = math.inf
+    starts: tuple[float, ...] = ()
+    added: float | None = None
+    # What a cost multiplies, one for each term; None where some of it is no monomial of features alone.
+    monomials: tuple[Monomial, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The role of each parameter of the model `tree`, in order of appearance."""
+
+    tree: Node
     # The model without its interplay of costs: overlaps replaced by sums; linear in the costs.
-    relaxed: Node
-    # Parameters that multiply features there, all of them linear together.
-    costs: tuple[str, ...]
-    # The edges of an `overlap` (unit 1/[output]); dimensionless parameters with values to start from.
-    edges: tuple[str, ...]
-    shapes: dict[str, tuple[float, ...]]
-    # What each cost multiplies, an entry per term; None where some of it is no monomial of features alone.
-    monomials: dict[str, tuple[Monomial, ...] | None]
-    # Range of each of `edges` and `shapes`, and the values at which costs are added, as `ShapeRole` has them.
-    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    added: dict[str, float] = field(default_factory=dict)
-    # Costs inside functions that are not defined for negative ones.
-    never_negative: frozenset[str] = frozenset()
-    tree: Node = field(default_factory=lambda: Number(0, 0, 0.0))
-    # Parameters that stand for reciprocals, see `roles_with_costs_for_rates`.
-    rates: tuple[str, ...] = ()
+    additive: Node
+    of: Mapping[str, ParameterRole]
+
+    def kinds(self, *kinds: str) -> tuple[str, ...]:
+        """Return the parameters of some kinds."""
+        return tuple(name for name, role in self.of.items() if role.kind in kinds)
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """Costs and rates: all of them (of rates: their reciprocals) linear together in the additive model."""
+        return self.kinds("cost", "rate")
+
+    @property
+    def linear(self) -> bool:
+        """Whether the model itself is linear in all of its parameters."""
+        return len(self.costs) == len(self.of) and self.additive == self.tree
 
 
 def find_roles(tree: Node) -> Roles:
     """Return the role of each parameter of a model."""
-    roles = _shape_parameters(tree)
-    edges = tuple(name for name, found in roles.items() if any(role is EDGE for role in found))
-    shapes = {name: found[0].starts for name, found in roles.items() if name not in edges}
-    relaxed = _relax(tree)
-    terms = _expand(relaxed)
+    additive = _side_by_side(tree)
+    terms = _expand(additive)
+    shapes = {name: _shape(found) for name, found in _shape_parameters(tree).items()}
+    positive = {
+        name
+        for node in walk(tree)
+        if isinstance(node, Call) and FUNCTIONS[node.function].costs_at_least_zero
+        for name in names(node)
+    }
+    roles: dict[str, ParameterRole] = {}
     # In order of appearance: of ``p_a * p_b * f`` the first becomes the cost.
-    candidates = [name for name in names(tree) if name.startswith("p_")]
-    costs: list[str] = []
-    for name in candidates:
+    for name in (name for name in names(tree) if name.startswith("p_")):
+        roles[name] = shapes.get(name, ParameterRole())
         linear = all(term.powers.get(name, 1.0) == 1.0 and name not in term.hidden for term in terms)
-        present = any(name in term.powers for term in terms)
+        present = [term for term in terms if name in term.powers]
         # Two factors of one term, each linear, are not linear together.
-        alone = not any(name in term.powers and other in term.powers for term in terms for other in costs)
-        if linear and present and alone and name not in edges and name not in shapes:
-            costs.append(name)
-    return Roles(
-        relaxed,
-        tuple(costs),
-        edges,
-        shapes,
-        {name: _multiplied(name, terms) for name in costs},
-        # A parameter in several places has to mean something in each.
-        {name: (max(role.lower for role in found), min(role.upper for role in found)) for name, found in roles.items()},
-        {name: found[0].added for name, found in roles.items() if found[0].added is not None},
-        frozenset(_inside_of_costs_at_least_zero(tree)) & frozenset(costs),
-        tree,
-    )
+        alone = not any(
+            role.kind == "cost" and other in term.powers for term in present for other, role in roles.items()
+        )
+        if linear and present and alone and name not in shapes:
+            lower = 0.0 if name in positive else -math.inf
+            roles[name] = ParameterRole("cost", lower, monomials=_multiplied(name, present))
+    return Roles(tree, additive, roles)
 
 
 def roles_with_costs_for_rates(tree: Node) -> Roles:
     """Return the roles in a model whose rates are replaced by their reciprocals.
 
     A parameter that features are divided by, as in ``f_vol_dram_load / p_dram``, is a rate: its reciprocal is a cost,
-    in which the model without its interplay of costs is linear. The names stay: each of `rates` stands for its
-    reciprocal.
+    in which the model without its interplay of costs is linear. The names stay: each rate stands for its reciprocal.
     """
     only_divisors: dict[str, bool] = {}
     for name, divides in _occurrences(tree, 1):
         only_divisors[name] = only_divisors.get(name, True) and divides
     candidates = {name for name, divides in only_divisors.items() if divides}
     # What is not linear as a factor either, such as a divisor beside another cost, keeps its meaning.
-    rates = tuple(name for name in find_roles(_reciprocals(tree, candidates)).costs if name in candidates)
-    return replace(find_roles(_reciprocals(tree, set(rates))), rates=rates)
+    rates = candidates.intersection(find_roles(_reciprocals(tree, candidates)).costs)
+    roles = find_roles(_reciprocals(tree, rates))
+    return replace(roles, of=dict(roles.of) | {name: replace(roles.of[name], kind="rate") for name in rates})
 
 
 def _occurrences(node: Node, exponent: int) -> Iterator[tuple[str, bool]]:
@@ -122,11 +134,9 @@ def _reciprocals(node: Node, rates: set[str]) -> Node:
     changed = rebuilt(node, lambda child: _reciprocals(child, rates))
     if not isinstance(changed, Product):
         return changed
-
-    def sign(exponent: int, factor: Node) -> int:
-        return -exponent if isinstance(factor, Name) and factor.identifier in rates else exponent
-
-    return replace(changed, factors=tuple((sign(exponent, factor), factor) for exponent, factor in changed.factors))
+    inverted = [isinstance(factor, Name) and factor.identifier in rates for _, factor in changed.factors]
+    factors = ((-e if turned else e, factor) for (e, factor), turned in zip(changed.factors, inverted, strict=True))
+    return replace(changed, factors=tuple(factors))
 
 
 def _shape_parameters(tree: Node) -> dict[str, list[ShapeRole]]:
@@ -140,31 +150,33 @@ def _shape_parameters(tree: Node) -> dict[str, list[ShapeRole]]:
     return found
 
 
-def _inside_of_costs_at_least_zero(tree: Node) -> Iterator[str]:
-    for node in walk(tree):
-        if isinstance(node, Call) and FUNCTIONS[node.function].costs_at_least_zero:
-            yield from names(node)
+def _shape(found: list[ShapeRole]) -> ParameterRole:
+    """Return the role of a parameter in several places, in each of which it has to mean something."""
+    first = EDGE if EDGE in found else found[0]
+    lower, upper = max(role.lower for role in found), min(role.upper for role in found)
+    kind = first.name if (lower, upper) == (first.lower, first.upper) or first is EDGE else "shape"
+    return ParameterRole(kind, lower, upper, first.starts, found[0].added)
 
 
-def _relax(node: Node) -> Node:
-    """Return a node with costs side by side: overlaps as sums, steps of costs dropped."""
+def _side_by_side(node: Node) -> Node:
+    """Return a node with overlaps as sums of costs, steps of costs dropped."""
     # A parameter that stands outside every tanh as well is a cost; one that stands only inside shapes the step.
     outside = _names_outside_tanh(node)
 
-    def relax(inner: Node) -> Node:
+    def added(inner: Node) -> Node:
         match inner:
             case Sum() | Product():
-                return rebuilt(inner, relax)
+                return rebuilt(inner, added)
             case Call() if shapes := FUNCTIONS[inner.function].shapes:
                 costs = inner.arguments[: -len(shapes)]
-                return Sum(inner.start, inner.end, tuple((1, relax(cost)) for cost in costs))
+                return Sum(inner.start, inner.end, tuple((1, added(cost)) for cost in costs))
             # Replaced by its middle, for the model would not be linear in the costs.
             case Call(function="tanh") if any(n.startswith("p_") and n in outside for n in names(inner)):
                 return Number(inner.start, inner.end, 0.0)
             case _:
                 return inner
 
-    return relax(node)
+    return added(node)
 
 
 def _names_outside_tanh(node: Node) -> set[str]:
@@ -179,56 +191,40 @@ def _expand(node: Node) -> list[Monomial]:
     """Return the terms of a node after multiplying out; what is no monomial hides its names."""
     match node:
         case Number():
-            terms = [Monomial(node.value)] if node.value else []
+            return [Monomial(node.value)] if node.value else []
         case Name():
-            terms = [Monomial(1.0, {node.identifier: 1.0})]
+            return [Monomial(1.0, {node.identifier: 1.0})]
         case Sum():
-            terms = [m.times(Monomial(float(sign))) for sign, term in node.terms for m in _expand(term)]
+            return [m.times(Monomial(float(sign))) for sign, term in node.terms for m in _expand(term)]
         case Product():
-            terms = _expand_product(node)
-        case Power():
-            terms = _expand_power(node)
-        case _:
-            terms = [_opaque(node)]
-    return terms
+            terms = [Monomial(1.0)]
+            for exponent, factor in node.factors:
+                inner = _expand(factor) if exponent > 0 else _raised(factor, -1.0)
+                if len(terms) * len(inner) > _MAX_TERMS:
+                    break
+                terms = [left.times(right) for left in terms for right in inner]
+            else:
+                return terms
+        case Power(exponent=Number(value=exponent)):
+            return _raised(node.base, exponent)
+    return _opaque(node)
 
 
-def _expand_power(node: Power) -> list[Monomial]:
-    inner = _expand(node.base)
-    simple = len(inner) == 1 and not inner[0].hidden and inner[0].coefficient == 1.0
-    if not (simple and isinstance(node.exponent, Number)):
-        return [_opaque(node)]
-    exponent = node.exponent.value
-    return [Monomial(1.0, {name: power * exponent for name, power in inner[0].powers.items()})]
+def _raised(base: Node, exponent: float) -> list[Monomial]:
+    terms = _expand(base)
+    coefficient = terms[0].coefficient if len(terms) == 1 and not terms[0].hidden else 0.0
+    if coefficient == 1.0 or (coefficient and exponent == -1.0):
+        return [Monomial(1.0 / coefficient, {name: power * exponent for name, power in terms[0].powers.items()})]
+    return _opaque(base)
 
 
-def _expand_product(node: Product) -> list[Monomial]:
-    terms = [Monomial(1.0)]
-    for exponent, factor in node.factors:
-        inner = _expand(factor)
-        if exponent < 0:
-            inner = [_reciprocal(inner[0], factor)] if len(inner) == 1 else [_opaque(factor)]
-        if len(terms) * len(inner) > _MAX_TERMS:
-            return [_opaque(node)]
-        terms = [left.times(right) for left in terms for right in inner]
-    return terms
-
-
-def _reciprocal(term: Monomial, factor: Node) -> Monomial:
-    if term.hidden or not term.coefficient:
-        return _opaque(factor)
-    return Monomial(1.0 / term.coefficient, {name: -exponent for name, exponent in term.powers.items()})
-
-
-def _opaque(node: Node) -> Monomial:
-    return Monomial(1.0, {}, frozenset(names(node)))
+def _opaque(node: Node) -> list[Monomial]:
+    return [Monomial(1.0, {}, frozenset(names(node)))]
 
 
 def _multiplied(name: str, terms: list[Monomial]) -> tuple[Monomial, ...] | None:
     found: dict[tuple[tuple[str, float], ...], float] = {}
     for term in terms:
-        if name not in term.powers:
-            continue
         rest = {other: exponent for other, exponent in term.powers.items() if other != name}
         if term.hidden or any(other.startswith("p_") for other in rest):
             return None

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import sympy
 
 from perflex.errors import ModelSyntaxError
 from perflex.expression.functions import FUNCTIONS
-from perflex.expression.tree import Call, Name, Node, Number, Power, Product, Sum
+from perflex.expression.tree import Call, Name, Node, Number, Product, Sum, children, names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.expression.tree import Node
+    from collections.abc import Mapping
 
 # Below it doubles hold every integer, so that sympy may compute with it exactly.
 _LARGEST_EXACT = 2.0**53
@@ -46,9 +45,17 @@ class is_zero(_Held):  # noqa: N801
         return sympy.Integer(int(value == 0)) if value.is_number else None
 
 
-def real_expression(tree: Node, symbols: Mapping[str, Any]) -> Any:
+# In place of `perflex.expression.functions.NUMBERS`.
+_SYMBOLS = SimpleNamespace(
+    exp=sympy.exp, log=sympy.log, sqrt=sympy.sqrt, tanh=sympy.tanh, abs=sympy.Abs, min=sympy.Min, max=sympy.Max,
+    largest=largest, is_zero=is_zero,
+)  # fmt: skip
+
+
+def real_expression(tree: Node) -> Any:
     """Return the sympy expression of a tree; a ModelSyntaxError where it simplifies to what is no real number."""
-    expression = to_sympy(tree, symbols)
+    # Otherwise the derivative of abs is left in terms of real and imaginary parts.
+    expression = _expression(tree, {name: sympy.Symbol(name, real=True) for name in names(tree)})
     # Sympy cancels before it divides: 1 / (f - f) becomes its infinity zoo, without an error.
     if expression.has(sympy.I, sympy.zoo, sympy.nan, sympy.oo):
         msg = (
@@ -59,37 +66,35 @@ def real_expression(tree: Node, symbols: Mapping[str, Any]) -> Any:
     return expression
 
 
-def to_sympy(node: Node, symbols: Mapping[str, Any]) -> Any:
-    """Return the sympy expression of a tree, built node by node."""
+def _expression(node: Node, symbols: Mapping[str, Any]) -> Any:
     match node:
         case Number():
             exact = node.value.is_integer() and abs(node.value) < _LARGEST_EXACT
             return sympy.Integer(int(node.value)) if exact else sympy.Float(node.value, _DIGITS)
         case Name():
             return symbols[node.identifier]
+    inner = [_expression(child, symbols) for child in children(node)]
+    match node:
         case Sum():
-            return sympy.Add(*(sign * to_sympy(term, symbols) for sign, term in node.terms))
+            return sympy.Add(*(sign * term for (sign, _), term in zip(node.terms, inner, strict=True)))
         case Product():
-            return sympy.Mul(*(to_sympy(factor, symbols) ** exponent for exponent, factor in node.factors))
-        case Power():
-            return to_sympy(node.base, symbols) ** to_sympy(node.exponent, symbols)
+            return sympy.Mul(*(factor**exponent for (exponent, _), factor in zip(node.factors, inner, strict=True)))
         case Call():
-            return FUNCTIONS[node.function].symbolic(*(to_sympy(a, symbols) for a in node.arguments))
-        case _:
-            msg = f"no symbolic form is defined for {type(node).__name__}"
-            raise TypeError(msg)
+            return FUNCTIONS[node.function](_SYMBOLS, *inner)
+        case _:  # a power
+            return inner[0] ** inner[1]
 
 
-def latex_of(output: str, tree: Node, names: Sequence[str]) -> str:
+def latex_of(output: str, tree: Node) -> str:
     """Return a model as a formula in LaTeX, without the signs around it; a sum has a line for each term.
 
     Terms stand in the order of the expression. Functions such as ``overlap`` are written out, as in `Model.symbolic`.
     """
-    symbols = {name: sympy.Symbol(name) for name in names}
-    written = {symbols[name]: _name(name) for name in names}
+    symbols = {name: sympy.Symbol(name) for name in names(tree)}
+    written = {symbol: _name(name) for name, symbol in symbols.items()}
 
     def term(node: Any) -> str:
-        return str(sympy.latex(to_sympy(node, symbols), symbol_names=written))
+        return str(sympy.latex(_expression(node, symbols), symbol_names=written))
 
     if not isinstance(tree, Sum):
         return f"{_name(output)} = {term(tree)}"

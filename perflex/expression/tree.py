@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.expression.dual import Dual, combined
-from perflex.expression.functions import FUNCTIONS
+from perflex.expression.functions import FUNCTIONS, NUMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -158,9 +158,8 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Dual) else value
 
 
-def _with_slopes(value: Any, parts: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a value that depends on others with these factors."""
-    slopes = combined([(factor, part.slopes) for factor, part in parts if isinstance(part, Dual)])
+def _with_slopes(value: Any, parts: Iterable[tuple[Any, Any]]) -> Any:
+    slopes = combined((factor, part.slopes) for factor, part in parts if isinstance(part, Dual))
     return Dual(value, slopes) if slopes else value
 
 
@@ -168,22 +167,31 @@ def _product(factors: Sequence[tuple[int, Any]]) -> Any:
     product: Any = np.float64(1)
     parts: list[tuple[Any, Dual]] = []
     for exponent, factor in factors:
-        value = _plain(factor)
-        if parts:
-            parts = [(before * value if exponent > 0 else before / value, part) for before, part in parts]
+        value, step = _plain(factor), np.multiply if exponent > 0 else np.divide
+        parts = [(step(before, value), part) for before, part in parts]
         if isinstance(factor, Dual):
             parts.append((product if exponent > 0 else -product / value**2, factor))
-        product = product * value if exponent > 0 else product / value
+        product = step(product, value)
     return _with_slopes(product, parts)
 
 
 def _called(name: str, arguments: Sequence[Any]) -> Any:
     # By its arguments alone, whatever stands in these: dozens of parameters may.
     seeds = [Dual(each.value, {place: 1.0}) if isinstance(each, Dual) else each for place, each in enumerate(arguments)]
-    found = FUNCTIONS[name].numeric(*seeds)
-    if not isinstance(found, Dual):
-        return found
-    return _with_slopes(found.value, [(slope, arguments[place]) for place, slope in found.slopes.items()])
+    found = FUNCTIONS[name](NUMBERS, *seeds)
+    slopes = found.slopes if isinstance(found, Dual) else {}
+    return _with_slopes(_plain(found), ((slope, arguments[place]) for place, slope in slopes.items()))
+
+
+def derivatives(node: Node, parameters: Sequence[str], values: Mapping[str, Any], rows: int) -> NDArray[np.float64]:
+    """Return the derivatives of a tree by some of its names, shape ``(rows, len(parameters))``."""
+    seeds = {name: Dual(np.asarray(values[name], dtype=np.float64)[()], {name: 1.0}) for name in parameters}
+    found = evaluate(node, {**values, **seeds})
+    slopes = found.slopes if isinstance(found, Dual) else {}
+    jacobian = np.empty((rows, len(parameters)))
+    for index, name in enumerate(parameters):
+        jacobian[:, index] = slopes.get(name, 0.0)
+    return jacobian
 
 
 def as_column(value: Value, rows: int) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ Costs are their own coordinates. A rate moves as its reciprocal, a cost, in whic
 sharpness s moves as 1/(1 + s), and an edge as its logarithm: a model changes by about as much per step at either end of
 their ranges. Bounds follow from a parameter's role (`perflex.expression.roles`).
 
-Costs start from the relaxed model, in which overlapping costs stand side by side: it is linear in them, so least
+Costs start from the additive model, in which overlapping costs stand side by side: it is linear in them, so least
 squares (non-negative and plain) gives values, and so does the bound that no kernel can spend more on one cost than its
 whole time. The other parameters start from a few magnitudes that the data suggest.
 """
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from perflex.expression.functions import SHARPNESS
 from perflex.expression.tree import Call, Name, Node, Product, Sum, as_column, evaluate, names, walk
 
 if TYPE_CHECKING:
@@ -43,10 +42,10 @@ def start_points(problem: Problem, count: int) -> list[Array]:
     others = [name for name in problem.parameters if name not in roles.costs]
     grid = _grid(problem, others)
     columns, constant, costs = np.empty((0, 0)), np.empty(0), []
-    depends = any(name in names(roles.relaxed) for name in others)
+    depends = any(name in names(roles.additive) for name in others)
     for number, combination in enumerate(grid):
         fixed = dict(zip(others, combination, strict=True))
-        # Most models are relaxed to sums in which only costs are left: then one solution serves all combinations.
+        # Most additive models are sums in which only costs are left: then one solution serves all combinations.
         if number == 0 or depends:
             columns, constant = cost_columns(problem, fixed)
             costs = _cost_starts(columns, problem.weight * (problem.output - constant))
@@ -70,22 +69,22 @@ def start_points(problem: Problem, count: int) -> list[Array]:
 
 
 def _as_in_model(roles: Roles, name: str, value: float) -> float:
-    return float(np.divide(1.0, value)) if name in roles.rates else value
+    return float(np.divide(1.0, value)) if roles.of[name].kind == "rate" else value
 
 
 def cost_columns(problem: Problem, fixed: dict[str, float]) -> tuple[Array, Array]:
-    """Return the weighted columns of the costs (of rates: their reciprocals) in the relaxed model, and its other part.
+    """Return the weighted columns of the costs (of rates: their reciprocals) in the additive model, and its other part.
 
     Shapes ``(m, len(roles.costs))`` and ``(m,)``; the latter is not weighted.
     """
     roles, rows = problem.roles, len(problem.kernels)
     values: dict[str, Array | float] = {**problem.inputs, **fixed, **dict.fromkeys(roles.costs, 0.0)}
-    constant = as_column(evaluate(roles.relaxed, values), rows)
+    constant = as_column(evaluate(roles.additive, values), rows)
     columns = np.empty((rows, len(roles.costs)))
     for index, name in enumerate(roles.costs):
         with np.errstate(all="ignore"):
-            # The relaxed model is affine in the costs: its value at cost one, less that at zero, is the column.
-            columns[:, index] = as_column(evaluate(roles.relaxed, {**values, name: 1.0}), rows) - constant
+            # The additive model is affine in the costs: its value at cost one, less that at zero, is the column.
+            columns[:, index] = as_column(evaluate(roles.additive, {**values, name: 1.0}), rows) - constant
     return columns * problem.weight[:, None], constant
 
 
@@ -124,12 +123,9 @@ def _grid(problem: Problem, others: list[str]) -> list[tuple[float, ...]]:
     values = {**problem.inputs, **fixed, **dict(zip(roles.costs, costs, strict=True))}
     choices = []
     for name in others:
-        if name in roles.shapes:
-            choices.append(roles.shapes[name])
-        elif name in roles.edges:
-            choices.append(_edges(problem, values))
-        else:
-            choices.append(_magnitudes(roles.tree, name, values))
+        role = roles.of[name]
+        edges = _edges(problem, values) if role.kind == "edge" else ()
+        choices.append(role.starts or edges or _magnitudes(roles.tree, name, values))
     total = 1
     for choice in choices:
         total *= len(choice)
@@ -291,25 +287,17 @@ def coordinates_of(problem: Problem, *, nonnegative: bool) -> Coordinates:
     """Return the coordinates of a model's parameters; `nonnegative` keeps costs at or above zero in any model."""
     names, roles = problem.parameters, problem.roles
     lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    own: dict[str, Kind] = {"rate": "rate", "edge": "edge", "sharpness": "sharpness"}
+    kinds = []
     for index, name in enumerate(names):
-        if name in roles.costs and (nonnegative or name in roles.never_negative):
-            lower[index] = 0.0
-            if name in roles.rates:
-                upper[index] = _fastest(problem, name)
-        elif name in roles.bounds:
-            lower[index], upper[index] = roles.bounds[name]
-        if name in roles.edges:
+        role = roles.of[name]
+        lower[index], upper[index] = role.lower, role.upper
+        if role.kind == "edge":
             lower[index], upper[index] = _edge_bounds(problem)
-    return Coordinates(tuple(_kind(roles, name) for name in names), lower, upper, np.full(len(names), np.nan))
-
-
-def _kind(roles: Roles, name: str) -> Kind:
-    if name in roles.rates:
-        return "rate"
-    if name in roles.edges:
-        return "edge"
-    # By its range: other shapes have finite ones of their own.
-    return "sharpness" if roles.bounds.get(name) == (SHARPNESS.lower, SHARPNESS.upper) else "cost"
+        elif name in roles.costs and (nonnegative or role.lower == 0):
+            lower[index], upper[index] = 0.0, _fastest(problem, name) if role.kind == "rate" else np.inf
+        kinds.append(own.get(role.kind, "cost"))
+    return Coordinates(tuple(kinds), lower, upper, np.full(len(names), np.nan))
 
 
 def _edge_bounds(problem: Problem) -> tuple[float, float]:

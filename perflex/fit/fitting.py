@@ -103,7 +103,7 @@ def _fitted(
 
 def _identify(problem: Problem, coordinates: Coordinates, best: Solution, solutions: list[Solution]) -> Identification:
     """Look for undetermined parameters among those that no bound clearly decides."""
-    # A column is short or long only in comparison: that of a cost with its column in the relaxed model, where nothing
+    # A column is short or long only in comparison: that of a cost with its column in the additive model, where nothing
     # hides it; that of another parameter with a change of the whole output.
     roles = problem.roles
     length = np.linalg.norm(best.jacobian, axis=0)
@@ -113,7 +113,7 @@ def _identify(problem: Problem, coordinates: Coordinates, best: Solution, soluti
     for index, name in enumerate(problem.parameters):
         if name in roles.costs:
             # The column of a rate is that of its cost, times the derivative of a reciprocal.
-            change = best.x[index] ** -2.0 if name in roles.rates else 1.0
+            change = best.x[index] ** -2.0 if roles.of[name].kind == "rate" else 1.0
             reference[index] = costs[roles.costs.index(name)] * change
         elif best.x[index] != 0:
             reference[index] = problem.size / abs(best.x[index])
@@ -136,8 +136,7 @@ def _identify(problem: Problem, coordinates: Coordinates, best: Solution, soluti
 def _judge(problem: Problem, best: Solution, found: Identification, *, strict: bool) -> tuple[Solution, Identification]:
     """Refuse undetermined parameters, or take the smallest values that fit as well."""
     names, roles = problem.parameters, problem.roles
-    shapes = {*roles.edges, *roles.shapes}
-    without_effect = [i for i in found.without_effect if names[i] not in shapes]
+    without_effect = [i for i in found.without_effect if names[i] in roles.kinds("cost", "rate", "other")]
     if strict and (without_effect or found.groups):
         raise _refusal(problem, [names[i] for i in without_effect], [[names[i] for i in g] for g in found.groups])
     if not without_effect and not found.groups:
@@ -149,7 +148,7 @@ def _judge(problem: Problem, best: Solution, found: Identification, *, strict: b
     x = z / np.where(length > 0, length, 1.0)
     x[without_effect] = 0.0
     # A null direction may contain a parameter that its bound holds; of a rate no value is small.
-    kept = best.at_bound | np.array([name in roles.rates for name in names])
+    kept = best.at_bound | np.array([roles.of[name].kind == "rate" for name in names])
     x = np.where(kept, best.x, x)
     residual, jacobian = problem.residual(x), problem.jacobian(x)
     # The null space is that of the linearised model; farther away another value may fit worse.
@@ -161,7 +160,7 @@ def _judge(problem: Problem, best: Solution, found: Identification, *, strict: b
 def _refusal(problem: Problem, without_effect: list[str], groups: list[list[str]]) -> CalibrationError:
     reasons = []
     for name in without_effect:
-        monomials = problem.roles.monomials.get(name) or ()
+        monomials = problem.roles.of[name].monomials or ()
         features = list(dict.fromkeys(f for monomial in monomials for f in monomial.powers))
         absent = [f for f in features if not problem.inputs[f].any()]
         if absent:
@@ -194,7 +193,7 @@ def _result(
     units = parameter_units(problem.model, problem.roles, table.info)
     estimates = tuple(
         parameter_estimate(
-            problem.roles,
+            problem.roles.of[name],
             name,
             float(best.x[i]),
             units[name],

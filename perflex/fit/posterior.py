@@ -128,7 +128,7 @@ def _result(posterior: _Posterior, table: FeatureTable, solutions: Sequence[Solu
     errors = x * np.sqrt(np.diag(logs))
     estimates = tuple(
         parameter_estimate(
-            problem.roles, name, float(x[i]), units[name], float(errors[i]), at_bound=not posterior.moving[i]
+            problem.roles.of[name], name, float(x[i]), units[name], float(errors[i]), at_bound=not posterior.moving[i]
         )
         for i, name in enumerate(names)
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.expression.roles import find_roles, roles_with_costs_for_rates
-from perflex.expression.tree import as_column
+from perflex.expression.tree import as_column, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,11 +89,11 @@ class Problem:
 
     def predict(self, x: Array) -> Array:
         """Return the model's output for each row, shape ``(m,)``."""
-        return as_column(self.model.compiled.value(self.values(x)), len(self.kernels))
+        return as_column(evaluate(self.model.tree, self.values(x)), len(self.kernels))
 
     def derivatives(self, x: Array) -> Array:
         """Return the derivatives of the model's output by the parameters, shape ``(m, n)``."""
-        return self.model.compiled.derivatives(self.values(x), len(self.kernels))
+        return self.model.derivatives(self.values(x), len(self.kernels))
 
     def residual(self, x: Array) -> Array:
         """Return the residual whose sum of squares is minimised, shape ``(m,)``."""
@@ -132,7 +132,7 @@ def require_informed(model: Model, columns: Mapping[str, Array]) -> None:
     missing = {}
     for name in roles.costs:
         # A product is zero where one of its factors is; a cost counts where one of its products does.
-        terms = [list(monomial.powers) for monomial in roles.monomials.get(name) or ()]
+        terms = [list(monomial.powers) for monomial in roles.of[name].monomials or ()]
         absent = [[f for f in features if f in columns and not columns[f].any()] for features in terms]
         if absent and all(absent):
             missing[name] = ", ".join(dict.fromkeys(f for features in absent for f in features))

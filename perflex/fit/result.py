@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.expression.model import Model
-    from perflex.expression.roles import Monomial, Roles
+    from perflex.expression.roles import Monomial, ParameterRole, Roles
     from perflex.fit.coordinates import Coordinates
     from perflex.fit.options import Prior, Residual
     from perflex.fit.problem import Problem
@@ -202,8 +202,8 @@ class FitResult(Mapping[str, float]):
     @property
     def no_overlap(self) -> tuple[str, ...]:
         """Edges, hidden fractions and sharpnesses of 0, which say that costs are those of their sum."""
-        added = self.problem.roles.added
-        return tuple(p.name for p in self.parameters if p.name in added and added[p.name] == p.value)
+        roles = self.problem.roles.of
+        return tuple(p.name for p in self.parameters if roles[p.name].added == p.value)
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -211,7 +211,7 @@ class FitResult(Mapping[str, float]):
         found = coordinates_of(self.problem, nonnegative=self.nonnegative)
         for index, parameter in enumerate(self.parameters):
             chosen = parameter.name in self.no_overlap or not parameter.determined
-            if chosen and parameter.name in self.problem.roles.edges:
+            if chosen and self.problem.roles.of[parameter.name].kind == "edge":
                 found = found.with_fixed(index, parameter.value)
         return found
 
@@ -337,29 +337,33 @@ def parameter_units(model: Model, roles: Roles, info: Mapping[str, FeatureInfo])
     """Return the unit of each parameter of a model; features that `info` lacks are named in it by themselves."""
     seconds = output_unit(model.output_feature, info)
     units = {}
-    for name in model.params():
-        if name in roles.edges:
-            units[name] = ParameterUnit(f"1/{seconds}")
-        elif name in roles.shapes:
-            units[name] = ParameterUnit("1")
+    for name, role in roles.of.items():
+        if role.monomials:
+            units[name] = _cost_unit(role.monomials, seconds, info, rate=role.kind == "rate")
         else:
-            monomials = roles.monomials.get(name)
-            rate = name in roles.rates
-            units[name] = _cost_unit(monomials, seconds, info, rate=rate) if monomials else ParameterUnit("")
+            unit = {"edge": f"1/{seconds}"} | dict.fromkeys(("cost", "rate", "other"), "")
+            units[name] = ParameterUnit(unit.get(role.kind, "1"))
     return units
 
 
 def parameter_estimate(
-    roles: Roles, name: str, value: float, unit: ParameterUnit, error: float, *, at_bound: bool, determined: bool = True
+    role: ParameterRole,
+    name: str,
+    value: float,
+    unit: ParameterUnit,
+    error: float,
+    *,
+    at_bound: bool,
+    determined: bool = True,
 ) -> ParameterEstimate:
     """Return the estimate of a parameter; a rate is an amount over a cost (paper Table 3), if that is above zero."""
-    cost = value if name not in roles.rates or value == 0 else 1.0 / value
+    cost = value if role.kind != "rate" or value == 0 else 1.0 / value
     rate = unit.amount / cost if unit.amount is not None and cost > 0 else None
-    kind: Literal["cost", "rate", "shape"] = (
-        "rate" if name in roles.rates else "cost" if name in roles.costs else "shape"
-    )
+    kinds: dict[str, Literal["cost", "rate"]] = {"cost": "cost", "rate": "rate"}
     unit_of_rate = unit.rate_unit if rate is not None else ""
-    return ParameterEstimate(name, value, unit.unit, error, rate, unit_of_rate, kind, at_bound, determined)
+    return ParameterEstimate(
+        name, value, unit.unit, error, rate, unit_of_rate, kinds.get(role.kind, "shape"), at_bound, determined
+    )
 
 
 def _cost_unit(

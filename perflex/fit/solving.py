@@ -37,10 +37,8 @@ _SAME_POINT = 1e-5
 
 def all_starts(problem: Problem, given: Sequence[Mapping[str, float]], count: int) -> list[Array]:
     """Return at most `count` automatic starts, best residual first, and the given ones."""
-    roles = problem.roles
     # A linear least-squares problem has one minimum, which every start leads to.
-    linear = len(roles.costs) == len(problem.parameters) and roles.relaxed == roles.tree
-    points = start_points(problem, 1 if linear else count)
+    points = start_points(problem, 1 if problem.roles.linear else count)
     fallback = points[0] if points else np.ones(len(problem.parameters))
     for start in given:
         unknown = [name for name in start if name not in problem.parameters]
@@ -112,7 +110,7 @@ def without_needless_overlaps(
     Where the measurements support sum and maximum alike, the fit has the maximum, and the edge is not identified.
     """
     unidentified = []
-    for name in problem.roles.edges:
+    for name in problem.roles.kinds("edge"):
         index = problem.parameters.index(name)
         added = _held_at(problem, coordinates, points, best, index, 0.0)
         if added is None or _explains_more(problem, best, added):

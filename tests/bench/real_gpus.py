@@ -79,9 +79,7 @@ def answers(
 ) -> tuple[list[Method], Mapping[Case, float]]:
     """Return what each predictor with each knowledge said of all cases, and the measured times."""
     _TRIALS[:] = what
-    for trial in what:
-        # Here once, not in each worker: sympy and scipy take long to load.
-        _ = trial.data.model.compiled.symbolic
+    # Here once, not in each worker: it takes long to load.
     import_module("scipy.optimize")
     # One thread each: the processes fill the processors.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,7 +1,6 @@
 """The Model class: names, evaluation, derivatives, refusals."""
 
 import copy
-import difflib
 import pickle
 import subprocess
 import sys
@@ -24,8 +23,7 @@ def any_feature(monkeypatch):
 
     def parse(identifier):
         if "flaot" in identifier:
-            nearest = difflib.get_close_matches(identifier, ["f_op_float32_madd"], n=1, cutoff=0)
-            msg = f"no feature is called {identifier}; did you mean {nearest[0]}?"
+            msg = "did you mean f_op_float32_madd?"
             raise UnknownFeatureError(msg, feature=identifier)
         return SimpleNamespace(identifier=identifier, unit="thing")
 
@@ -34,19 +32,26 @@ def any_feature(monkeypatch):
 
 def test_names_in_order_of_appearance():
     model = Model(OUTPUT, "p_b * f_y + p_a * f_x * f_y + p_b")
-    assert model.all_features() == [OUTPUT, "f_y", "f_x"]
-    assert model.input_features() == ["f_y", "f_x"]
+    assert model.all_features() == [OUTPUT, *model.input_features()] == [OUTPUT, "f_y", "f_x"]
     assert model.params() == ["p_b", "p_a"]
 
 
-def test_evaluate_vectorises_and_broadcasts():
-    model = Model(OUTPUT, "p_a * f_x + p_b * f_y**2 + 1")
-    x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 4.0])
-    got = model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": y})
-    np.testing.assert_allclose(got, 2 * x - y**2 + 1, rtol=1e-15)
-    np.testing.assert_allclose(model.evaluate({"p_a": 2.0, "p_b": -1.0}, {"f_x": x, "f_y": 2}), 2 * x - 3)
-    constant = Model(OUTPUT, "p_a + 0 * f_x")
-    np.testing.assert_array_equal(constant.evaluate({"p_a": 3.0}, {"f_x": x}), [3.0, 3.0, 3.0])
+X, Y = np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 4.0])
+
+
+@pytest.mark.parametrize(("expression", "values", "expected"), [
+    ("p_a * f_x + p_b * f_y**2 + 1", {"f_x": X, "f_y": Y}, 2 * X - Y**2 + 1),
+    ("p_a * f_x + p_b * f_y**2 + 1", {"f_x": X, "f_y": 2}, 2 * X - 3),
+    ("p_a + 0 * f_x", {"f_x": X}, np.full(3, 2.0)), ("p_a + max(p_a * f_x, f_y)", {"f_x": 3.0, "f_y": 7.0}, 9.0),
+    # Numbers keep every bit.
+    ("0.1 * f_x + 0.61728394506172835e-11 * p_a + f_x / 3", {"f_x": 0.0}, 1.2345678901234567e-11),
+    ("0.1 * f_x + 1.2345678901234567e-11 * (p_a - 2) + f_x / 3", {"f_x": 3.0}, 0.1 * 3.0 + 1.0),
+])  # fmt: skip
+def test_evaluate_vectorises_and_broadcasts(expression, values, expected):
+    model = Model(OUTPUT, expression)
+    found = model.evaluate({name: {"p_a": 2.0, "p_b": -1.0}[name] for name in model.params()}, values)
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
 def test_symbols_have_the_models_names():
@@ -57,28 +62,19 @@ def test_symbols_have_the_models_names():
     assert sympy.simplify(model.symbolic - symbol["p_a"] ** 2 * symbol[feature]) == 0
 
 
-def test_numbers_keep_every_bit():
-    model = Model(OUTPUT, "0.1 * f_x + 1.2345678901234567e-11 * p_a + f_x / 3")
-    got = model.evaluate({"p_a": 1.0}, {"f_x": 0.0})
-    assert got == 1.2345678901234567e-11
-    assert model.evaluate({"p_a": 0.0}, {"f_x": 3.0}) == pytest.approx(0.1 * 3.0 + 1.0, rel=1e-16)
-
-
-def test_only_smooth_models_are_differentiable():
-    assert Model(OUTPUT, "overlap(p_a * f_x, p_b, p_c) + abs(p_a)").nonsmooth_calls() == []
-    assert Model(OUTPUT, "p_a * max(f_x, f_y, 3)").nonsmooth_calls() == []
-    rough = Model(OUTPUT, "p_a + max(p_a * f_x, f_y)")
-    assert rough.nonsmooth_calls() == ["max(p_a * f_x, f_y)"]
-    assert rough.evaluate({"p_a": 2.0}, {"f_x": 3.0, "f_y": 7.0}) == 9.0
+@pytest.mark.parametrize(("expression", "calls"), [
+    ("overlap(p_a * f_x, p_b, p_c) + abs(p_a)", []), ("p_a * max(f_x, f_y, 3)", []),
+    ("p_a + max(p_a * f_x, f_y)", ["max(p_a * f_x, f_y)"]),
+])  # fmt: skip
+def test_only_smooth_models_are_differentiable(expression, calls):
+    assert Model(OUTPUT, expression).nonsmooth_calls() == calls
 
 
 def test_terms_add_up_and_carry_their_text():
     model = Model(OUTPUT, "p_a * f_x - (p_b + p_a) * f_y + overlap(p_a, p_b, 1) + 4 - p_b")
     params, values = {"p_a": 2.0, "p_b": 5.0}, {"f_x": 3.0, "f_y": 7.0}
     terms = model.terms(params, values)
-    assert terms["p_a * f_x"] == 6.0
-    assert terms["-((p_b + p_a) * f_y)"] == -49.0
-    assert terms["-(p_b)"] == -5.0
+    assert terms.items() >= {"p_a * f_x": 6.0, "-((p_b + p_a) * f_y)": -49.0, "-(p_b)": -5.0}.items()
     assert sum(terms.values()) == pytest.approx(model.evaluate(params, values), rel=1e-15)
     assert Model(OUTPUT, " p_a ").terms(params, {}) == {"p_a": 2.0}
     assert Model(OUTPUT, "p_a + p_a").terms(params, {}) == {"p_a": 4.0}
@@ -97,34 +93,30 @@ def test_costs_within_an_overlap_are_told_apart():
     assert terms["p_a"] == 2.0
 
 
-@pytest.mark.parametrize(
-    "overlap",
-    [
-        "smooth_max(p_a * f_x, p_b * f_y, f_x, p_s)", "smooth_max(p_a * f_x, p_b * f_y, 0)",
-        "max(p_a * f_x, p_b * f_y)", "overlap(p_a * f_x, p_b * f_y, p_s)", "overlap(p_a * f_x, p_b * f_y, 0)",
-        "partial_overlap(p_a * f_x, p_b * f_y, p_s, 0.7)",
-        "2 * (smooth_max(p_a * f_x, max(p_b, p_a) * f_y, p_s) + p_b * f_y) / f_x",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("overlap", [
+    "smooth_max(p_a * f_x, p_b * f_y, f_x, p_s)", "smooth_max(p_a * f_x, p_b * f_y, 0)",
+    "max(p_a * f_x, p_b * f_y)", "overlap(p_a * f_x, p_b * f_y, p_s)", "overlap(p_a * f_x, p_b * f_y, 0)",
+    "partial_overlap(p_a * f_x, p_b * f_y, p_s, 0.7)",
+    "2 * (smooth_max(p_a * f_x, max(p_b, p_a) * f_y, p_s) + p_b * f_y) / f_x",
+])  # fmt: skip
 def test_contributions_of_overlapping_costs_add_up(overlap):
     model = Model(OUTPUT, overlap)
-    params = {"p_a": 2.0, "p_b": 5.0, "p_s": 3.0}
+    params = {name: {"p_a": 2.0, "p_b": 5.0, "p_s": 3.0}[name] for name in model.params()}
     values = {"f_x": np.array([1e-3, 4.0, 900.0]), "f_y": np.array([3.0, 1.6, 1e-3])}
-    terms = model.terms({name: params[name] for name in model.params()}, values)
-    whole = np.asarray(model.evaluate({name: params[name] for name in model.params()}, values))
+    terms = model.terms(params, values)
     assert len(terms) > 1
-    assert sum(terms.values()) == pytest.approx(whole, rel=1e-12)
+    assert sum(terms.values()) == pytest.approx(np.asarray(model.evaluate(params, values)), rel=1e-12)
     # A hidden cost takes nothing away, though some of these functions fall a little as it rises.
     assert all(np.min(part) >= 0 for part in terms.values())
 
 
-def test_missing_values_are_named():
-    model = Model(OUTPUT, "p_a * f_x + p_b")
-    with pytest.raises(PerflexError, match="no value is given for parameter p_b") as caught:
-        model.evaluate({"p_a": 1.0}, {"f_x": 1.0})
-    assert caught.value.parameter == "p_b"
-    with pytest.raises(PerflexError, match="no value is given for feature f_x"):
-        model.evaluate({"p_a": 1.0, "p_b": 1.0}, {})
+@pytest.mark.parametrize(("params", "values", "says"), [
+    ({"p_a": 1.0}, {"f_x": 1.0}, "parameter p_b"), ({"p_a": 1.0, "p_b": 1.0}, {}, "feature f_x"),
+])  # fmt: skip
+def test_missing_values_are_named(params, values, says):
+    with pytest.raises(PerflexError, match=f"no value is given for {says}") as caught:
+        Model(OUTPUT, "p_a * f_x + p_b").evaluate(params, values)
+    assert getattr(caught.value, says.split()[0]) == says.split()[1]
 
 
 @pytest.mark.parametrize("expression", ["p_a / f_x", "log(f_x) * p_a", "exp(p_a * 1e4)", "f_x ** -p_a"])
@@ -154,7 +146,7 @@ def test_values_and_slopes_need_no_sympy():
         assert "loopy" not in sys.modules
         params, values = {"p_a": 1.0, "p_b": 2.0, "p_sharp": 3.0}, {"f_thread_items": 8.0, "f_thread_groups": 2.0}
         print(model.evaluate(params, values))
-        model.compiled.derivatives({**values, **params}, 1)
+        model.derivatives({**values, **params}, 1)
         print("sympy" in sys.modules)
         """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -162,22 +154,14 @@ def test_values_and_slopes_need_no_sympy():
     assert shown[1] == "False"
 
 
-def test_unknown_features_are_refused_when_the_model_is_made():
-    with pytest.raises(UnknownFeatureError, match="did you mean f_op_float32_madd"):
-        Model(OUTPUT, "p_a * f_op_flaot32_madd")
-    with pytest.raises(UnknownFeatureError):
-        Model("f_op_flaot32_madd", "p_a")
-
-
-@pytest.mark.parametrize("output", ["", "p_a", "wall_time", "f_x + f_y", "f_", " f_x", "f_x\n", "2"])
-def test_the_output_must_be_a_feature(output):
-    with pytest.raises(ModelSyntaxError):
-        Model(output, "p_a")
-
-
-def test_the_output_must_not_be_an_input():
-    with pytest.raises(ModelSyntaxError, match="stands in the expression"):
-        Model("f_x", "p_a * f_x")
+@pytest.mark.parametrize(("output", "expression", "error"), [
+    (OUTPUT, "p_a * f_op_flaot32_madd", "did you mean f_op_float32_madd"),
+    ("f_op_flaot32_madd", "p_a", "did you mean f_op_float32_madd"), ("f_x", "p_a * f_x", "stands in the expression"),
+    *((bad, "p_a", "must be one feature") for bad in ("", "p_a", "wall_time", "f_x + f_y", "f_", " f_x", "f_x\n", "2")),
+])  # fmt: skip
+def test_the_output_and_all_inputs_must_be_features(output, expression, error):
+    with pytest.raises(UnknownFeatureError if "mean" in error else ModelSyntaxError, match=error):
+        Model(output, expression)
 
 
 @pytest.mark.parametrize("output", ["f_cl_wall_time", "f_cl_wall_time_pocl_cpu", "f_cuda_wall_time_h100"])

@@ -149,8 +149,8 @@ def test_nonnegative_nonlinear_fit_satisfies_the_optimality_conditions():
     assert min(result.values()) >= 0
     assert result.at_bound
     x = {**inputs, **dict(result)}
-    residual = (model.compiled.value(x) - seconds) / seconds
-    jacobian = model.compiled.derivatives(x, 80) / seconds[:, None]
+    residual = (model.evaluate(dict(result), inputs) - seconds) / seconds
+    jacobian = model.derivatives(x, 80) / seconds[:, None]
     length = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
     slope = jacobian.T @ residual / length / np.linalg.norm(residual)
     slopes = dict(zip(model.params(), slope, strict=True))

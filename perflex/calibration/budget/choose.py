@@ -45,8 +45,8 @@ def elasticities(model: Model, params: Mapping[str, float], table: FeatureTable)
     names = model.params()
     values = table.columns(model.input_features()) | {name: float(params[name]) for name in names}
     with np.errstate(all="ignore"):
-        predicted = as_column(model.compiled.value(values), len(table))
-        derivatives = model.compiled.derivatives(values, len(table))
+        predicted = as_column(evaluate(model.tree, values), len(table))
+        derivatives = model.derivatives(values, len(table))
         scale = np.array([abs(params[name]) or 1.0 for name in names])
         rows: Array = derivatives * scale / predicted[:, None]
     bad = np.flatnonzero(~(np.isfinite(rows).all(axis=1) & np.isfinite(predicted) & (predicted > 0)))
@@ -169,24 +169,24 @@ def rough_parameters(model: Model, table: FeatureTable) -> dict[str, float]:
     roles = find_roles(model.tree)
     values = table.columns(model.input_features())
 
-    def relaxed(parameters: Mapping[str, float]) -> np.ndarray:
+    def additive(parameters: Mapping[str, float]) -> np.ndarray:
         """Return the magnitudes of the kernels' costs without overlap, as far as they are above zero."""
         with np.errstate(all="ignore"):
-            column = np.abs(as_column(evaluate(roles.relaxed, {**values, **parameters}), len(table)))
+            column = np.abs(as_column(evaluate(roles.additive, {**values, **parameters}), len(table)))
         return column[np.isfinite(column) & (column > 0)]
 
-    found = dict.fromkeys(model.params(), 1.0) | {name: shapes[0] for name, shapes in roles.shapes.items()}
+    found = {name: role.starts[0] if role.starts else 1.0 for name, role in roles.of.items()}
     nothing = found | dict.fromkeys(roles.costs, 0.0)
     for name in roles.costs:
-        monomials = roles.monomials[name] or ()
+        monomials = roles.of[name].monomials or ()
         rates = [rate for monomial in monomials if (rate := _rate(monomial, table.info)) is not None]
         if monomials and len(rates) == len(monomials):
             found[name] = min(rates)
         else:
-            column = relaxed({**nothing, name: 1.0})
+            column = additive({**nothing, name: 1.0})
             found[name] = _TYPICAL / float(np.median(column)) if column.size else _TYPICAL
-    times = relaxed(found)
-    return found | dict.fromkeys(roles.edges, _EDGE / (float(np.median(times)) if times.size else _TYPICAL))
+    times = additive(found)
+    return found | dict.fromkeys(roles.kinds("edge"), _EDGE / (float(np.median(times)) if times.size else _TYPICAL))
 
 
 def _rate(monomial: Monomial, info: Mapping[str, FeatureInfo]) -> float | None:

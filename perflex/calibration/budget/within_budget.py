@@ -268,10 +268,8 @@ class _Batches:
         self._budget_s = budget_s
         self._sample_s = shortest_sample_s(measuring.device) if measuring.device is not None else 0.0
         self._guess = self._parameters = rough_parameters(model, pool.counted)
-        roles = find_roles(model.tree)
-        linear = len(roles.costs) == len(model.params()) and roles.relaxed == model.tree
         # What determines a linear model does not depend on its parameters: that is known before anything is measured.
-        if linear and not measuring.may_lack:
+        if find_roles(model.tree).linear and not measuring.may_lack:
             open_ = undetermined(elasticities(model, self._parameters, pool.counted)[1])
             if open_:
                 names = [model.params()[column] for column in open_]
@@ -395,7 +393,7 @@ class _Batches:
         roles = find_roles(self._model.tree)
         guess = {
             # Edges are in 1/[cost], so they scale the other way.
-            name: value * ratio if name in roles.costs else value / ratio if name in roles.edges else value
+            name: value * ratio if name in roles.costs else value / ratio if roles.of[name].kind == "edge" else value
             for name, value in self._guess.items()
         }
         prior = Prior({name: ParameterPrior(math.log(value), _GUESSED) for name, value in guess.items()}, _NOISE)

@@ -125,7 +125,7 @@ def log_gradient(model: Model, parameters: Array, table: FeatureTable) -> Array:
     names = model.params()
     values = table.columns(model.input_features())
     point = dict(zip(names, map(float, parameters), strict=True))
-    derivatives = model.compiled.derivatives({**values, **point}, len(table))
+    derivatives = model.derivatives({**values, **point}, len(table))
     predicted = np.broadcast_to(np.asarray(model.evaluate(point, values), dtype=np.float64), (len(table),))
     gradient: Array = derivatives * parameters / predicted[:, None]
     return gradient

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.expression.parser import parse_expression
+from perflex.expression.tree import as_column, derivatives, evaluate, names
 from perflex.search.described.description import platform_of
 from perflex.search.spaces.extraction import settings_text
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.expression.compiled import CompiledExpression
     from perflex.machines.machine import Machine
     from perflex.search.described.description import Description
 
@@ -45,35 +46,25 @@ class AnalyticFit:
 
     def predict(self, features: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return the predicted time of each configuration, in the unit that the fit was given."""
-        compiled = _compiled(self.description.model, tuple(self.description.parameters))
         rows = len(next(iter(features.values())))
-        return np.broadcast_to(np.asarray(compiled.value({**features, **self.parameters})), rows).astype(np.float64)
+        return as_column(evaluate(parse_expression(self.description.model), {**features, **self.parameters}), rows)
 
     def shares(self, features: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
         """Return the share of each cost in the time, ``d log(time) / d log(parameter)``, shape ``(n,)`` each.
 
         What costs leave over is the first parameter's, the time of the operation that costs are stated in.
         """
-        names = tuple(self.description.parameters)
-        compiled = _compiled(self.description.model, names)
+        parameters = tuple(self.description.parameters)
+        tree = parse_expression(self.description.model)
         values = {**features, **self.parameters}
         rows = len(next(iter(features.values())))
-        slopes = compiled.derivatives(values, rows) / self.predict(features)[:, None]
+        slopes = derivatives(tree, parameters, values, rows) / self.predict(features)[:, None]
         found = {
             name: slopes[:, number] * self.parameters[name]
-            for number, name in enumerate(names)
+            for number, name in enumerate(parameters)
             if number and self.description.parameters[name].unit != "1"
         }
-        return {names[0]: 1 - np.sum(list(found.values()), axis=0), **found}
-
-
-# Each fit while tuning asks for the same model: its symbolic derivatives are worth keeping.
-@lru_cache(maxsize=16)
-def _compiled(model: str, parameters: tuple[str, ...]) -> CompiledExpression:
-    from perflex.expression.compiled import CompiledExpression
-    from perflex.expression.parser import parse_expression
-
-    return CompiledExpression(parse_expression(model), parameters)
+        return {parameters[0]: 1 - np.sum(list(found.values()), axis=0), **found}
 
 
 def fit_analytic(
@@ -109,8 +100,8 @@ class _Problem:
         self, description: Description, features: Mapping[str, NDArray[np.float64]], target: NDArray[np.float64]
     ) -> None:
         self.names = tuple(description.parameters)
-        self.compiled = _compiled(description.model, self.names)
-        self.features = {name: features[name] for name in self.compiled.features}
+        self.tree = parse_expression(description.model)
+        self.features = {name: features[name] for name in names(self.tree) if name not in self.names}
         self.target = target
         self.error = _SPREAD * (1 + _LENIENCE * (target - target.min()))
         # In logarithms parameters stay positive without bounds, which Levenberg-Marquardt does not have.
@@ -129,7 +120,7 @@ class _Problem:
         return {**self.features, **dict(zip(self.names, np.exp(np.clip(point, -300, 300)).tolist(), strict=True))}
 
     def log_times(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
-        value = np.asarray(self.compiled.value(self._values(point)), dtype=np.float64)
+        value = np.asarray(evaluate(self.tree, self._values(point)), dtype=np.float64)
         with np.errstate(all="ignore"):
             return np.broadcast_to(np.log(value), self.target.shape)
 
@@ -152,9 +143,9 @@ class _Problem:
     def jacobian(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
         values = self._values(point)
         rows = len(self.target)
-        value = np.broadcast_to(np.asarray(self.compiled.value(values)), rows)
+        value = np.broadcast_to(np.asarray(evaluate(self.tree, values)), rows)
         # Chain rule: d log(time) / d log(p) = p / time * d time / dp.
-        slopes = self.compiled.derivatives(values, rows) * np.exp(point) / (value * self.error)[:, None]
+        slopes = derivatives(self.tree, self.names, values, rows) * np.exp(point) / (value * self.error)[:, None]
         error = (self.log_times(point) - self.target) / self.error
         root = np.sqrt(1 + error**2)
         soft = np.sqrt(2 * (root - 1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.expression.compiled import contributions
+from perflex.expression.contributions import contributions
 from perflex.expression.tree import Name, Product, Sum, evaluate, walk
 from perflex.file_io import saving
 from perflex.html import shown_by
