@@ -188,7 +188,7 @@ class _Values:
     def _ends_of(self, mine: str) -> list[tuple[tuple[int, ...] | None, tuple[int, ...]]]:
         """Return loops and order of what ends values of an array."""
         at_barriers = mine in self._stored or self._scop.array(mine).space == "local"
-        return [end for array, *end in self._ends if (at_barriers if array is None else array == mine)]
+        return [end[1:] for end in self._ends if (at_barriers if end[0] is None else end[0] == mine)]
 
     def _life(self, mine: str, around: tuple[int, ...], order: tuple[int, ...], *, after: bool) -> int | None:
         """Return how many ends of values of an array come before a place, None if that cannot be said."""
@@ -283,7 +283,8 @@ def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozen
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
-    lows, highs = [], []
+    lows: list[int] = []
+    highs: list[int] = []
     # A loop of one iteration is an equality, which is two opposite inequalities.
     opposite = [tuple((column, -factor) for column, factor in row) for row in piece.equalities]
     for row in (*piece.inequalities, *piece.equalities, *opposite):
