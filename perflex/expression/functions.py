@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 _VANISHING = 1e-140
 
 
-def _largest(*arguments: Any) -> Any:
-    return reduce(np.maximum, arguments)
-
-
 # What formulas are written in, of numbers and `Dual`; `perflex.expression.symbolic` has the same of symbols.
-# Derivatives may take `largest` for a constant.
 NUMBERS: Any = SimpleNamespace(
-    exp=np.exp, log=np.log, sqrt=np.sqrt, tanh=np.tanh, abs=np.abs, max=_largest, largest=_largest,
+    exp=np.exp, log=np.log, sqrt=np.sqrt, tanh=np.tanh, abs=np.abs,
     min=lambda *arguments: reduce(np.minimum, arguments),
+    max=lambda *arguments: reduce(np.maximum, arguments),
     is_zero=lambda value: np.where(np.equal(value, 0.0), 1.0, 0.0)[()],
 )  # fmt: skip
 
@@ -36,7 +32,7 @@ def smooth_maximum(of: Any, *arguments: Any) -> Any:
     *costs, sharpness = arguments
     norm = 1 + sharpness
     # Powers are of shares of the largest, one of which is 1: their sum neither underflows nor overflows.
-    scale = of.largest(*costs) + _VANISHING
+    scale = of.max(*costs) + _VANISHING
     # The second summand keeps the logarithm of a vanishing share finite; its exponential vanishes all the same.
     shares = [(cost + _VANISHING) / scale + _VANISHING for cost in costs]
     powers = reduce(add, [of.exp(norm * of.log(share)) for share in shares])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 50
 _MAX_OPERATORS = 1_500
 _MAX_LENGTH = 100_000
-_MAX_DIGITS = 40
 _MAX_EXPONENT = 100
 # Sympy writes functions of overlapping costs out, which repeats their arguments up to ten times.
 _MAX_OVERLAPS = 4
@@ -82,11 +81,8 @@ def tokenize(text: str) -> list[Token]:
         if found is None:
             _refuse(text, end, _stray(text, end))
         start, end, kind = found.start(), found.end(), str(found.lastgroup)
-        if kind == "number":
-            if end - start > _MAX_DIGITS:
-                _refuse(text, start, f"a number has at most {_MAX_DIGITS} characters")
-            if after := _WORD.match(text, end):
-                _refuse(text, end, f"{after.group()!r} follows a number; put an operator such as * between them")
+        if kind == "number" and (after := _WORD.match(text, end)):
+            _refuse(text, end, f"{after.group()!r} follows a number; put an operator such as * between them")
         if kind != "space":
             tokens.append(Token(found.group() if kind == "operator" else kind, found.group(), start, end))
     return tokens
