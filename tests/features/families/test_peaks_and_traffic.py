@@ -138,20 +138,27 @@ def test_pieces_of_a_copy(wide, high):
     assert value(scop, "store_streams_l2", n=rows, m=columns) == pytest.approx(expected / 3, rel=0.05)
 
 
-def test_data_that_fit_the_caches_together_stay_there():
-    scop = copied(64, 4)
-    # 20 cores have 20 MiB of second levels together.
-    assert value(scop, "bytes_l3", n=1024, m=2048) == 0  # 16 MiB
-    assert value(scop, "bytes_l3", n=2048, m=2048) == pytest.approx(3 * 4 * 2048**2)  # 32 MiB
+ROW_BY_ROW = copied(64, 4)
+ONE_GROUP = make("{[i,j]: 0<=i<256 and 0<=j<n}", "out[256*j + i] = v[256*j + i]", {"v": np.float32})
+ONE_GROUP = extract_scop(lp.tag_inames(ONE_GROUP, {"i": "l.0"}))
 
 
-def test_one_work_group_has_the_caches_of_one_core():
-    kernel = make("{[i,j]: 0<=i<256 and 0<=j<n}", "out[256*j + i] = v[256*j + i]", {"v": np.float32})
-    scop = extract_scop(lp.tag_inames(kernel, {"i": "l.0"}))
-    assert value(scop, "bytes_l3", n=256) == 0  # 0.5 MiB
-    assert value(scop, "bytes_l3", n=4096) == pytest.approx(3 * 4 * 256 * 4096)  # 8 MiB: less than 20 cores hold
-    assert value(scop, "bytes_mem", n=4096) == 0
-    found = parse_feature("f_traffic_bytes_l3").value(scop, {"n": np.array([256, 4096])}, TARGET)
+@pytest.mark.parametrize(("scop", "name", "cores", "shape", "stays"), [
+    # 20 cores have 20 MiB of second levels together, one work-group has the MiB of one: 16 and 32, 0.5 and 8 MiB.
+    (ROW_BY_ROW, "l3", 20, (1024, 2048), True), (ROW_BY_ROW, "l3", 20, (2048, 2048), False),
+    (ONE_GROUP, "l3", 20, (256, 256), True), (ONE_GROUP, "l3", 20, (4096, 256), False),
+    (ONE_GROUP, "mem", 20, (4096, 256), True),
+    # The pages of 8 MiB stay mapped; with 20 cores, those of 160 MiB: 4, 16 and 128 MiB.
+    (ROW_BY_ROW, "tlb", 1, (1024, 512), True), (ROW_BY_ROW, "l3", 1, (1024, 512), False),
+    (ROW_BY_ROW, "tlb", 1, (2048, 1024), False), (ROW_BY_ROW, "tlb", 20, (4096, 4096), True),
+])  # fmt: skip
+def test_what_fits_caches_or_mapped_pages_stays_there(scop, name, cores, shape, stays):
+    moved = value(scop, f"bytes_{name}", ONE_CORE if cores == 1 else TARGET, n=shape[0], m=shape[1])
+    assert moved == pytest.approx(0 if stays else 3 * 4 * shape[0] * shape[1])
+
+
+def test_traffic_at_arrays_of_sizes():
+    found = parse_feature("f_traffic_bytes_l3").value(ONE_GROUP, {"n": np.array([256, 4096])}, TARGET)
     assert found.tolist() == pytest.approx([0, 3 * 4 * 256 * 4096])
 
 
@@ -176,12 +183,3 @@ def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb():
     vectors = columns // 16
     assert many == pytest.approx(4096 * vectors, rel=0.05)
     assert few < 0.1 * 1024 * vectors
-
-
-def test_bytes_stream_beyond_what_the_tlb_maps():
-    scop = copied(64, 4)
-    # The pages of 8 MiB stay mapped; with 20 cores, those of 160 MiB. Second levels are smaller.
-    assert value(scop, "bytes_tlb", ONE_CORE, n=1024, m=512) == 0  # 4 MiB
-    assert value(scop, "bytes_l3", ONE_CORE, n=1024, m=512) > 0
-    assert value(scop, "bytes_tlb", ONE_CORE, n=2048, m=1024) == pytest.approx(3 * 4 * 2048 * 1024)  # 16 MiB
-    assert value(scop, "bytes_tlb", n=4096, m=4096) == 0  # 128 MiB

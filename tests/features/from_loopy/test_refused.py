@@ -74,10 +74,11 @@ def test_the_whole_cycle_is_named(kernel, cycle):
     assert cycle in str(caught.value)
 
 
-def test_the_remedies_work():
-    assert extract_scop(ordered("i, j", "j, k")).statements
-    assert extract_scop(clamped("*first")).statements
-    assert extract_scop(lp.duplicate_inames(twice_entered(), "i", "id:spread")).statements
+@pytest.mark.parametrize("kernel", [
+    ordered("i, j", "j, k"), clamped("*first"), lp.duplicate_inames(twice_entered(), "i", "id:spread"),
+])  # fmt: skip
+def test_the_remedies_work(kernel):
+    assert extract_scop(kernel).statements
 
 
 def kernel(text):
@@ -158,8 +159,9 @@ def test_products_in_descriptions(stride, size):
         kernel_feature_values(FEATURES, scop_from_yaml(COPY.format(stride=stride)), {"n": size})
 
 
-def test_long_strides_within_addresses_are_counted():
-    for stride in ("999999999999999", "n^4"):
-        scop = scop_from_yaml(COPY.format(stride=stride))
-        assert kernel_feature_values(FEATURES, scop, {"n": 64}) == {FEATURES[0]: 64}
-    assert kernel_feature_values(FEATURES, copying(shape="n, n", strides=(10**14, 1)), {"n": 64}) == {FEATURES[0]: 4096}
+@pytest.mark.parametrize(("kernel", "loads"), [
+    *((scop_from_yaml(COPY.format(stride=stride)), 64) for stride in ("999999999999999", "n^4")),
+    (copying(shape="n, n", strides=(10**14, 1)), 4096),
+])  # fmt: skip
+def test_long_strides_within_addresses_are_counted(kernel, loads):
+    assert kernel_feature_values(FEATURES, kernel, {"n": 64}) == {FEATURES[0]: loads}

@@ -25,13 +25,15 @@ def sums(annotated):
     return {key: value for key, value in found.items() if value}, all(entry.exact for entry in relevant)
 
 
-def test_the_affine_part_of_a_condition_on_data_bounds_it():
-    found, exact = sums(by_element("y[i] = (a[i] + 1 if i < 9 and a[i] > 0.3 else b[i])"))
+@pytest.mark.parametrize("text", [
+    "y[i] = (a[i] + 1 if i < 9 and a[i] > 0.3 else b[i])", "y[i] = (a[i] + 1 if not (i >= 9 or a[i] > 0.3) else b[i])",
+])  # fmt: skip
+def test_the_affine_part_of_a_condition_on_data_bounds_it(text):
     # One addition in the nine work-items of which some take the branch, a[i] compared there and loaded again.
-    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
-    assert not exact
-    found, _ = sums(by_element("y[i] = (a[i] + 1 if not (i >= 9 or a[i] > 0.3) else b[i])"))
-    assert found == {"add": 9, "load": 9 + 9 + N, "store": N}
+    assert sums(by_element(text)) == ({"add": 9, "load": 9 + 9 + N, "store": N}, False)
+
+
+def test_the_affine_part_of_a_predicate_bounds_it():
     found, _ = sums(by_element("if i % 4 == 0 and a[i] > 0.3\n y[i] = b[i]*b[i]\nend"))
     assert (found["mul"], found["store"]) == (10, 10)
 
@@ -42,9 +44,7 @@ def test_chains_are_those_of_the_branch():
     for i
         <float32> t = 0 {id=init}
         for k
-            if k % 16 == 0
-                t = t + a[i, k] {id=update, dep=init}
-            end
+            t = t + a[i, k] {id=update, dep=init, if=k % 16 == 0}
         end
         y[i] = t {dep=update}
     end"""
