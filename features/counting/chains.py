@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from perflex.features.scop.address_maps import loops_with_barriers
-
-if TYPE_CHECKING:
-    from perflex.features.scop.scop import Scop, Statement
+from perflex.features.scop.scop import Scop, Statement
 
 # By launch and loops, then by variable: the statements that update it from its own old value.
 Chains = dict[tuple[int, tuple[int, ...]], dict[str, list["Statement"]]]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce, wraps
 from operator import or_
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from perflex.features.count_store import keep_counts, kept_counts
 from perflex.features.counting.touched import (
@@ -24,14 +25,9 @@ from perflex.features.counting.touched import (
     strides_along,
 )
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
-from perflex.features.scop.scop import Statement, require_scop
+from perflex.features.scop.scop import Access, Array, Launch, Scop, Statement, require_scop
 from perflex.isl import ISL_LOCK, computed_once, isl
 from perflex.store.store import current_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from perflex.features.scop.scop import Access, Array, Launch, Scop
 
 _Value = TypeVar("_Value")
 _Method = TypeVar("_Method", bound="Callable[..., Any]")

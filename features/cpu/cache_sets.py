@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from perflex.features.cpu.reuse_windows import outermost
+from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window, outermost
 from perflex.features.cpu.traced import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from numpy.typing import NDArray
-
-    from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window
-
 
 # Windows begin at so many places of a line.
 _PLACES = 4

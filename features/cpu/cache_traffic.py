@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.features.cpu.cache_sets import Sets, WindowLines
 from perflex.features.cpu.carried_reuse import carried
-from perflex.features.cpu.nests import sampled
-from perflex.features.cpu.reuse_windows import Reuse, unit_window
+from perflex.features.cpu.nests import StreamGroup, sampled
+from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window, unit_window
 from perflex.features.cpu.traced import NestValues, at_least, plain, select, smaller
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from perflex.features.cpu.nests import StreamGroup
-    from perflex.features.cpu.reuse_windows import Footprints, Window
-    from perflex.machines.machine import CacheLevel
-
+from perflex.machines.machine import CacheLevel
 
 _HALVINGS = 60
 _LONGEST = 1e15

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perflex.features.cpu.reuse_windows import forward, outermost
+from perflex.features.cpu.reuse_windows import Footprints, Window, forward, outermost
 from perflex.features.cpu.traced import at_least, smaller
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perflex.features.cpu.reuse_windows import Footprints, Window
 
 
 def carried(footprints: Footprints, place: int, number: int) -> list[tuple[Any, Window]]:

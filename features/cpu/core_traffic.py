@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from perflex.features.cpu.cache_traffic import parts_of, plan
+from perflex.features.cpu.cache_traffic import GroupPlan, Part, parts_of, plan
 from perflex.features.cpu.ecm_estimate import nests_of_kernel, spread_sizes
-from perflex.features.cpu.nests import LANE
-from perflex.features.cpu.reuse_windows import Reuse
+from perflex.features.cpu.nests import LANE, Nest
+from perflex.features.cpu.reuse_windows import Footprints, Reuse
 from perflex.features.cpu.traced import NestValues, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.features.cpu.cache_traffic import GroupPlan, Part
-    from perflex.features.cpu.nests import Nest
-    from perflex.features.cpu.reuse_windows import Footprints
-    from perflex.features.scop.scop import Scop
-    from perflex.machines.machine import CacheLevel, Machine
-
+from perflex.features.scop.scop import Scop
+from perflex.machines.machine import CacheLevel, Machine
 
 # Pages of x86-64 and AArch64 systems, where nobody asks for large ones; entries of second-level TLBs since 2019.
 _PAGE_BYTES = 4096

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import FeatureError, MachineError, UnsupportedKernelError
 from perflex.features.cpu.cache_traffic import CONVENTIONS, Crossing, GroupPlan, Rules, parts_of, plan
 from perflex.features.cpu.ecm_result import MEMORY, Condition, EcmEstimate, LevelTraffic, find_conflicts
+from perflex.features.cpu.nests import Nests
 from perflex.features.cpu.read_nests import read_nests
-from perflex.features.cpu.reuse_windows import Reuse, outermost
+from perflex.features.cpu.reuse_windows import Place, Reuse, outermost
 from perflex.features.cpu.stream_groups import blocked_nests, folded_nests
 from perflex.features.cpu.traced import NestValues, Traced, inequality, larger, plain, select
 from perflex.features.from_loopy.extract import extract_scop
+from perflex.features.scop.scop import Scop
 from perflex.machines.files import load_machine
 from perflex.machines.machine import CacheLevel, Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from perflex.features.cpu.nests import Nests
-    from perflex.features.cpu.reuse_windows import Place
-    from perflex.features.scop.scop import Scop
 
 
 def estimate_ecm(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perflex.features.cpu.cache_sets import visited
-from perflex.features.cpu.cache_traffic import Traffic
-from perflex.features.cpu.reuse_windows import outermost
+from perflex.features.cpu.cache_sets import Sets, visited
+from perflex.features.cpu.cache_traffic import GroupPlan, Rules, Traffic
+from perflex.features.cpu.reuse_windows import Reuse, Window, outermost
 from perflex.html import shown_by
 from perflex.isl import computed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from perflex.features.cpu.cache_sets import Sets
-    from perflex.features.cpu.cache_traffic import GroupPlan, Rules
-    from perflex.features.cpu.reuse_windows import Reuse, Window
-    from perflex.machines.machine import CacheLevel
+from perflex.machines.machine import CacheLevel
 
 # What is lost of a reuse, and what more crosses a level, before it is worth a line.
 _LOST, _MORE = 0.25, 1.1

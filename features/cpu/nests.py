@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 # Of the names that iterations of drivers have in polynomials.
 DRIVER_PREFIX = "at_"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features.polynomials.quasipolynomial import Affine, Piece
+from perflex.features.polynomials.quasipolynomial import Affine, Piece
 
 # Sorted pairs (name, exponent).
 Monomial = tuple[tuple[str, int], ...]

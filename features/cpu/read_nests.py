@@ -9,14 +9,16 @@ through inner loops in lock step where the CPU's runtime vectorises over them (`
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.cpu.nests import (
     LANE,
+    Driver,
     Loop,
     Nest,
     Nests,
@@ -32,15 +34,9 @@ from perflex.features.cpu.nests import (
 from perflex.features.cpu.stream_groups import groups_of, halos_of, own_names_of
 from perflex.features.cpu.subscripts import loop_divisors, split_divided_loops, with_simple_floors
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import address_maps, loops_with_barriers, scattered_accesses
+from perflex.features.scop.address_maps import Conjunction, address_maps, loops_with_barriers, scattered_accesses
+from perflex.features.scop.scop import Scop, Statement
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perflex.features.cpu.nests import Driver
-    from perflex.features.scop.address_maps import Conjunction
-    from perflex.features.scop.scop import Scop, Statement
 
 
 def read_nests(scop: Scop, lanes: int = 1) -> Nests:

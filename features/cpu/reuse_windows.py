@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import ceil, prod
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perflex.features.cpu.nests import shared_loops
-from perflex.features.cpu.traced import Traced, at_least, common_divisor, is_multiple, larger, select, smaller
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from perflex.features.cpu.nests import Nest, Nests, Samples
-    from perflex.features.cpu.traced import NestValues
-
+from perflex.features.cpu.nests import Nest, Nests, Samples, shared_loops
+from perflex.features.cpu.traced import (
+    NestValues,
+    Traced,
+    at_least,
+    common_divisor,
+    is_multiple,
+    larger,
+    select,
+    smaller,
+)
 
 # A window of time: iterations of each loop of a nest, outermost first; the first that is not zero is positive.
 Window = tuple[int, ...]
@@ -323,11 +326,11 @@ class Footprints:
 
     def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
         """Return the axis that a loop moves, by how many indices and bytes; None if the group does not move with it."""
-        for axis, steps in enumerate(self._steps[place]):
-            for moved, step in steps:
-                if moved == loop:
-                    return axis, step, step * self._strides[place][axis]
-        return None
+        moves = (
+            (axis, step) for axis, steps in enumerate(self._steps[place]) for moved, step in steps if moved == loop
+        )
+        axis, step = next(moves, (0, None))
+        return None if step is None else (axis, step, step * self._strides[place][axis])
 
     def footprint(self, place: int, window: Window) -> Any:
         """Return the bytes that a group touches in a window: the union of what its accesses touch."""

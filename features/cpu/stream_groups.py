@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.cpu.nests import LANE, Axis, Nest, Nests, Step, Stream, StreamGroup
+from perflex.features.cpu.nests import LANE, Axis, Loop, Nest, Nests, Step, Stream, StreamGroup
 from perflex.features.cpu.subscripts import OUTER_SUFFIX, Columns, Subscript, subscript_of, typical
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import scattered_accesses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from perflex.features.cpu.nests import Loop
-    from perflex.features.scop.address_maps import Conjunction
-    from perflex.features.scop.scop import Scop, Statement
+from perflex.features.scop.address_maps import Conjunction, scattered_accesses
+from perflex.features.scop.scop import Scop, Statement
 
 # Elements of one row that are nearer than this lie in the same cache line.
 _NEAR_BYTES = 64

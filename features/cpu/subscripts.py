@@ -7,21 +7,14 @@ subscripts have ``i // m`` and ``i % m`` becomes two: one over i // m around one
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING
 
-from perflex.features.cpu.nests import DRIVER_PREFIX, LANE, Step
+from perflex.features.cpu.nests import DRIVER_PREFIX, LANE, Loop, Step
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import Floor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from perflex.features.cpu.nests import Loop
-    from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Row
-
+from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Floor, Row
 
 # What is added to a loop's name for its outer part.
 OUTER_SUFFIX = " div"

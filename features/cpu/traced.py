@@ -6,21 +6,17 @@ comparison is decided by the value, so the polynomial is the one that holds arou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import reduce
 from math import gcd, lcm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perflex.features.cpu.nests import LANE
+from perflex.features.cpu.nests import LANE, Loop, Nest, StreamGroup
 from perflex.features.cpu.polynomial import Polynomial, floor_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perflex.features.cpu.nests import Loop, Nest, StreamGroup
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 
 class Traced:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
 
+from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, tidy
-from perflex.features.from_source.parsing import functions
+from perflex.features.from_source.parsing import Node, functions
 from perflex.features.from_source.values import (
     Address,
     CType,
@@ -19,6 +20,7 @@ from perflex.features.from_source.values import (
     PrivateArray,
     Struct,
     Unknown,
+    Value,
     dtype_of,
     held,
     lanes_of,
@@ -27,18 +29,10 @@ from perflex.features.from_source.values import (
     type_name,
     unknown_of,
 )
-from perflex.features.from_source.walk import Frame
+from perflex.features.from_source.walk import Frame, Walk
 from perflex.features.lowering.arithmetic_types import is_float
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from perflex.features.from_source.expressions import Expressions
-    from perflex.features.from_source.parsing import Node
-    from perflex.features.from_source.values import Value
-    from perflex.features.from_source.walk import Walk
 
 _MOST_INLINED = 16
 _OPENCL_IDS = {

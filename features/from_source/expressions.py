@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     Address,
@@ -16,6 +19,7 @@ from perflex.features.from_source.values import (
     PrivateArray,
     Struct,
     Unknown,
+    Value,
     chains_of,
     dtype_of,
     held,
@@ -24,16 +28,8 @@ from perflex.features.from_source.values import (
     reason_of,
     unknown_of,
 )
-from perflex.features.from_source.walk import Condition, overlap
+from perflex.features.from_source.walk import Condition, Walk, overlap
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Sequence
-
-    from perflex.features.from_source.parsing import Node
-    from perflex.features.from_source.values import Value
-    from perflex.features.from_source.walk import Walk
 
 _COMPARISONS = {"LT": "lt_set", "GT": "gt_set", "LE": "le_set", "GE": "ge_set", "EQ": "eq_set", "NE": "ne_set"}
 _OPPOSITE = {"LT": "GE", "GT": "LE", "LE": "GT", "GE": "LT", "EQ": "NE", "NE": "EQ"}

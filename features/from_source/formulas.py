@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ast
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, is_size_name, variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Integer, Integer], Integer]] = {
     ast.Add: lambda one, two: one.plus(two),

@@ -7,16 +7,14 @@ sizes are their parameters. Sizes may be multiplied (``n*i + j``), other variabl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # Sizes that are multiplied, sorted; a power has its name several times.
 Product: TypeAlias = tuple[str, ...]

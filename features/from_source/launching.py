@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
-from perflex.features.from_source.integers import constant
-from perflex.features.from_source.parsing import STUBS
+from perflex.features.from_source.integers import Integer, constant
+from perflex.features.from_source.parsing import STUBS, Language
+from perflex.features.from_source.source import SourceKernel
+from perflex.features.from_source.values import CType, Executed, MemoryAccess
+from perflex.features.from_source.walk import Walk
 from perflex.features.scop.whole_sizes import is_whole, require_whole
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from perflex.features.from_source.integers import Integer
-    from perflex.features.from_source.parsing import Language
-    from perflex.features.from_source.source import SourceKernel
-    from perflex.features.from_source.values import CType, Executed, MemoryAccess
-    from perflex.features.from_source.walk import Walk
 
 # Of data that have no elements of one type: an array of such bytes is filled with zeros.
 BYTES = "V1"

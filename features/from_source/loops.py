@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, involves, names_in, tidy, variable
-from perflex.features.from_source.values import Pointer, changed
-from perflex.features.from_source.walk import Loop, along, any_iteration, later, united
+from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.values import Pointer, Value, changed
+from perflex.features.from_source.walk import Loop, Walk, along, any_iteration, later, united
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
-
-    from perflex.features.from_source.expressions import Expressions
-    from perflex.features.from_source.parsing import Node
-    from perflex.features.from_source.values import Value
-    from perflex.features.from_source.walk import Walk
 
 # Iterations that a loop may have that is walked through one by one.
 _MOST_UNROLLED = 256

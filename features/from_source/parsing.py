@@ -6,16 +6,14 @@ import atexit
 import ctypes
 import os
 import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from perflex.errors import EnvironmentSetupError, MissingExtraError, UnsupportedKernelError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 Language: TypeAlias = Literal["opencl", "cuda"]
 LANGUAGES: dict[str, Language] = {".cl": "opencl", ".ocl": "opencl", ".cu": "cuda", ".cuh": "cuda"}

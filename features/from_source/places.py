@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
 from perflex.features.from_source.integers import Integer, NotAffineError, variable, wrapped
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
     INT,
     UNKNOWN,
@@ -18,20 +20,13 @@ from perflex.features.from_source.values import (
     PrivateArray,
     Struct,
     Unknown,
+    Value,
     held,
     reason_of,
     unknown_of,
 )
-from perflex.features.from_source.walk import MemoryArray
+from perflex.features.from_source.walk import MemoryArray, Space, Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-    from typing import Literal
-
-    from perflex.features.from_source.parsing import Node
-    from perflex.features.from_source.values import Value
-    from perflex.features.from_source.walk import Space, Walk
 
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _WHY = {

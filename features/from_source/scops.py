@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from perflex.features.from_source.integers import constant, names_in
+from perflex.features.from_source.integers import Integer, constant, names_in
+from perflex.features.from_source.values import Executed, MemoryAccess
+from perflex.features.from_source.walk import MemoryArray, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.features.lowering.flattened import flattened
 from perflex.features.lowering.vectors import in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perflex.features.from_source.integers import Integer
-    from perflex.features.from_source.values import Executed, MemoryAccess
-    from perflex.features.from_source.walk import MemoryArray, Walk
 
 _Subscript: TypeAlias = tuple[Any, tuple[QuasiPolynomial, ...] | None, bool]
 _PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
-from perflex.features.from_source.parsing import parsed_kernel
+from perflex.features.from_source.parsing import Node, ParsedKernel, parsed_kernel
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
-from perflex.features.from_source.values import Struct, TypeReader, unknown_of
-from perflex.features.from_source.walk import MemoryArray, Walk
+from perflex.features.from_source.values import CType, Pointer, Struct, TypeReader, Value, unknown_of
+from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
+from perflex.features.scop.scop import Scop
 from perflex.features.scop.whole_sizes import read_fraction
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from fractions import Fraction
-
-    from perflex.features.from_source.parsing import Node, ParsedKernel
-    from perflex.features.from_source.values import CType, Pointer, Value
-    from perflex.features.from_source.walk import Space, Unstated
-    from perflex.features.scop.scop import Scop
 
 _Found = TypeVar("_Found")
 # isl's operations until a kernel is given up; the largest of 400 public kernels take a tenth of it.

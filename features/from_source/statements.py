@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.loops import Loops
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
-from perflex.features.from_source.values import Address, Place, PrivateArray, Struct, held, unknown_of
-from perflex.features.from_source.walk import Condition, MemoryArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from fractions import Fraction
-
-    from perflex.features.from_source.parsing import Node
-    from perflex.features.from_source.values import Value
-    from perflex.features.from_source.walk import Space, Walk
+from perflex.features.from_source.values import Address, Place, PrivateArray, Struct, Value, held, unknown_of
+from perflex.features.from_source.walk import Condition, MemoryArray, Space, Walk
 
 
 class Statements:

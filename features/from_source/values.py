@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from perflex.features.from_source.integers import Integer
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
 
 Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "image", "unknown"]
 

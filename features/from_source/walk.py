@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.integers import (
@@ -19,13 +21,19 @@ from perflex.features.from_source.integers import (
     tidy,
     variable,
 )
+from perflex.features.from_source.parsing import ParsedKernel
 from perflex.features.from_source.values import (
     Address,
+    CType,
     Executed,
+    MemoryAccess,
     Pointer,
     PrivateArray,
+    Reason,
     Struct,
+    TypeReader,
     Unknown,
+    Value,
     dtype_of,
     lanes_of,
     reason_of,
@@ -33,13 +41,6 @@ from perflex.features.from_source.values import (
 from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.lowering.schedule import Cursor
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
-    from fractions import Fraction
-
-    from perflex.features.from_source.parsing import ParsedKernel
-    from perflex.features.from_source.values import CType, MemoryAccess, Reason, TypeReader, Value
 
 _Result = TypeVar("_Result")
 Space: TypeAlias = Literal["global", "local", "constant", "private"]

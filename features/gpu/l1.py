@@ -7,22 +7,17 @@ without that its cycles are not known (nan), since one maker's rules are far off
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
 from perflex.features.gpu.memory_instructions import IDLE, PERIOD, Instructions, bank_conflicts, distinct, instructions
-from perflex.features.gpu.work_group_kinds import alike, representatives, shifts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.gpu.work_group_kinds import Group
-    from perflex.machines.machine import Machine
-
+from perflex.features.gpu.resolved_launch import ResolvedLaunch
+from perflex.features.gpu.work_group_kinds import Group, alike, representatives, shifts
+from perflex.machines.machine import Machine
 
 # Eight bytes each: what is looked at together.
 _MOST_ADDRESSES = 2_000_000

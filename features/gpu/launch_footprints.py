@@ -7,24 +7,18 @@ progressions; only those in guards and floors are enumerated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.integer_sets import Atoms, Intervals
-from perflex.features.gpu.resolved_launch import Form
+from perflex.features.gpu.resolved_launch import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
 from perflex.features.polynomials.cardinality import connected
+from perflex.features.scop.scop import Scop
 from perflex.isl import computed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
-    from perflex.features.scop.scop import Scop
-
 
 # Eight bytes each: 32 MB for every form that is evaluated on all of them.
 _MOST_POINTS = 4_000_000

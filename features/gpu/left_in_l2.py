@@ -14,6 +14,7 @@ found in the L2 cache as far as what was touched since then fits:
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
 from typing import TYPE_CHECKING
@@ -21,14 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.features.gpu.integer_sets import Atoms
+from perflex.features.gpu.launch_footprints import FootprintCounter
+from perflex.features.gpu.waves import Boxes, Wave, Waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
-
-    from perflex.features.gpu.launch_footprints import FootprintCounter
-    from perflex.features.gpu.waves import Boxes, Wave, Waves
 
 # Below such a share of its loads, what a wave loads of an array for the first time is a matter of edges.
 _FEW = 0.01

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.gpu.resolved_launch import Issued, ResolvedLaunch, ResolvedPiece
 from perflex.features.gpu.work_group_kinds import representatives, whole_grid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import Issued, ResolvedLaunch, ResolvedPiece
-    from perflex.machines.machine import Machine
-
+from perflex.machines.machine import Machine
 
 # The address of a work-item that does not execute the instruction.
 IDLE = np.int64(1) << 60

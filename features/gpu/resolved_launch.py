@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.address_maps import address_maps, vector_elements
-from perflex.features.scop.register_reuse import remaining_loads
+from perflex.features.scop.address_maps import AccessMap, Conjunction, Row, address_maps, vector_elements
+from perflex.features.scop.register_reuse import Remaining, remaining_loads
+from perflex.features.scop.scop import Scop
 from perflex.isl import computed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
-    from perflex.features.scop.register_reuse import Remaining
-    from perflex.features.scop.scop import Scop
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,17 @@ step has a name of its own, so that the paper's Table 2 can be read row by row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.resolved_launch import resolve
-from perflex.machines.residency import residency
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch, ResolvedPiece
-    from perflex.features.scop.scop import Scop
-    from perflex.machines.machine import Machine
-    from perflex.machines.residency import Residency
-
+from perflex.features.gpu.resolved_launch import ResolvedLaunch, ResolvedPiece, resolve
+from perflex.features.scop.scop import Scop
+from perflex.machines.machine import Machine
+from perflex.machines.residency import Residency, residency
 
 # A work-item with more iterations computes no stencil.
 _MOST_POINTS = 65536

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from perflex.errors import FeatureError, MachineError, PerflexWarning
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.gpu.launch_footprints import CACHES, beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
-from perflex.features.gpu.resolved_launch import accessing_launches
+from perflex.features.gpu.resolved_launch import ResolvedLaunch, accessing_launches
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.volume_rules import current_layout, current_volumes
 from perflex.features.gpu.waves import launch_residency
 from perflex.features.gpu.work_group_kinds import launch_instances, representatives, whole_grid
 from perflex.features.scop.register_reuse import remaining_loads
+from perflex.features.scop.scop import Scop
 from perflex.machines.files import load_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.scop.scop import Scop
-    from perflex.machines.machine import Machine
+from perflex.machines.machine import Machine
 
 
 def estimate_volumes(

@@ -23,6 +23,7 @@ and devices than those in the tests.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import lcm, prod, sqrt
 from typing import TYPE_CHECKING
@@ -30,25 +31,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.gpu.l1 import Lines, average_group, l1_cycles, l1_period
-from perflex.features.gpu.l1_reuse import resident_reuse
-from perflex.features.gpu.launch_footprints import FootprintCounter, Layout, instances
+from perflex.features.gpu.l1 import Cycles, GroupVolumes, Lines, average_group, l1_cycles, l1_period
+from perflex.features.gpu.l1_reuse import Reuse, resident_reuse
+from perflex.features.gpu.launch_footprints import Beforehand, FootprintCounter, Layout, instances
 from perflex.features.gpu.left_in_l2 import Kept, WaveVolumes, gompertz, mean_volumes, recurring_hit
+from perflex.features.gpu.resolved_launch import ResolvedLaunch
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
-from perflex.features.gpu.waves import waves_of
+from perflex.features.gpu.waves import Waves, waves_of
 from perflex.features.gpu.work_group_kinds import launch_instances, whole_grid
+from perflex.machines.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
-
-    from perflex.features.gpu.l1 import Cycles, GroupVolumes
-    from perflex.features.gpu.l1_reuse import Reuse
-    from perflex.features.gpu.launch_footprints import Beforehand
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.gpu.waves import Waves
-    from perflex.machines.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,21 @@ are: so many running work-groups, one after the other; of many, some of each sor
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import ceil, prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError, WorkGroupTooLargeError
+from perflex.features.gpu.launch_footprints import Box
+from perflex.features.gpu.resolved_launch import ResolvedLaunch
 from perflex.features.gpu.work_group_kinds import guards_of
-from perflex.machines.residency import residency
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from perflex.features.gpu.launch_footprints import Box
-    from perflex.features.gpu.resolved_launch import ResolvedLaunch
-    from perflex.features.scop.scop import Scop
-    from perflex.machines.machine import Machine
-    from perflex.machines.residency import Residency
-
+from perflex.features.scop.scop import Scop
+from perflex.machines.machine import Machine
+from perflex.machines.residency import Residency, residency
 
 Boxes: TypeAlias = "tuple[Box, ...]"
 

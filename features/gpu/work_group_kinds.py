@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.launch_footprints import instances
+from perflex.features.gpu.resolved_launch import Form, ResolvedLaunch, ResolvedPiece
 from perflex.features.polynomials.cardinality import connected
 from perflex.isl import computed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from perflex.features.gpu.resolved_launch import Form, ResolvedLaunch, ResolvedPiece
-
 
 Points = dict[int, np.ndarray]
 # Numbers for each work-group take up to 64 bytes at once: a gibibyte.

@@ -26,27 +26,21 @@ argument. An operation that is not listed counts as a function of twenty instruc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.counting.scop_counts import counts_of
-from perflex.features.instructions.loop_tree import address_work, nests_of
+from perflex.features.counting.scop_counts import ScopCounts, counts_of
+from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
+from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from perflex.features.counting.scop_counts import ScopCounts
-    from perflex.features.instructions.loop_tree import CountedLoop, CountedNest
-    from perflex.features.scop.scop import Scop
-
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 

@@ -1,1 +1,1 @@
-"""What front ends share: places in a schedule, C's arithmetic types, and vectors."""
+"""What front ends share: places of statements, flattened subscripts, C's arithmetic types, and vectors."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.scop import Access, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from perflex.features.scop.scop import Access, Scop, Statement
 
 # Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
 Column = tuple[str, int]
@@ -234,9 +231,8 @@ def _neighbours(piece: Conjunction, access: AccessMap) -> bool:
     if len(moved) != 1:
         return False
     row, denominator, stride = moved[0]
-    rest = tuple(term for term in row if term[0] != ("d", lane))
-    once = len(rest) < len(row) and dict(row)[("d", lane)] == denominator == 1
-    return once and not _involves(piece, rest, lane) and not stride.parameters and stride.evaluate({}) == 1
+    once = [term for term in row if _involves(piece, (term,), lane)] == [(("d", lane), 1)] and denominator == 1
+    return once and not stride.parameters and stride.evaluate({}) == 1
 
 
 def _involves(piece: Conjunction, row: Row, dim: int) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.scop.words import SPACES, unknown_operation
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _SET = isl.dim_type.set
 _DTYPE = re.compile(r"[a-z]+\d{0,3}")

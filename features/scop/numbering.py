@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.isl import align_parameters, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _IN, _SET, _PARAM = isl.dim_type.in_, isl.dim_type.set, isl.dim_type.param
 _MOST_OPERATIONS = 1_000_000
@@ -25,22 +22,22 @@ def by_number(scop: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
     A loop begins at the first iteration that a statement or barrier in it has.
     """
-    loops = _Loops(scop)
+    shifts = [_shifts(scop, launch) for launch in range(len(scop.launches))]
     moved = []
     for one in (*scop.statements, *scop.barriers):
-        numbers = loops.numbers(one.launch, one.loops, one.domain.dim(_SET))
+        around = [shifts[one.launch][loop] for loop in one.loops]
+        numbers = _numbers(around, scop.launches[one.launch].axes, one.domain.dim(_SET), scop.parameters)
         moved.append(one if numbers is None else _moved(one, numbers))
     return tuple(moved[: len(scop.statements)]), tuple(moved[len(scop.statements) :])
 
 
-def _moved(scheduled: Any, numbers: Any) -> Any:
-    domain = _like(scheduled.domain, scheduled.domain.apply(numbers), _SET).coalesce()
-    if not hasattr(scheduled, "accesses"):
-        return replace(scheduled, domain=domain)
-    relations = ((one, _like(one.relation, one.relation.apply_domain(numbers), _IN)) for one in scheduled.accesses)
-    return replace(
-        scheduled, domain=domain, accesses=tuple(replace(one, relation=relation) for one, relation in relations)
-    )
+def _moved(one: Any, numbers: Any) -> Any:
+    changed = {"domain": _like(one.domain, one.domain.apply(numbers), _SET).coalesce()}
+    if hasattr(one, "accesses"):
+        relations = (_like(each.relation, each.relation.apply_domain(numbers), _IN) for each in one.accesses)
+        pairs = zip(one.accesses, relations, strict=True)
+        changed["accesses"] = tuple(replace(each, relation=relation) for each, relation in pairs)
+    return replace(one, **changed)
 
 
 def _like(before: Any, after: Any, kind: Any) -> Any:
@@ -51,69 +48,55 @@ def _like(before: Any, after: Any, kind: Any) -> Any:
     return after
 
 
-class _Loops:
-    """The loops of a Scop, by launch and place in its list, and what their values exceed their numbers by."""
+def _shifts(scop: Any, launch: int) -> list[Any]:
+    """Return what the values of a launch's loops exceed their numbers by; None for nothing."""
+    inside = [one for one in (*scop.statements, *scop.barriers) if one.launch == launch]
+    found: list[list[Any]] = []  # Of each loop, behind those of the loops around it
+    for number, loop in enumerate(scop.launches[launch].loops):
+        around = [] if loop.parent is None else found[loop.parent]
+        domains = [one.domain for one in inside if number in one.loops]
+        found.append([*around, _shift(scop, launch, loop, around, domains)])
+    return [each[-1] for each in found]
 
-    def __init__(self, scop: Any) -> None:
-        self._scop = scop
-        self._domains: dict[tuple[int, int], list[Any]] = defaultdict(list)
-        self._shifts: dict[tuple[int, int], Any] = {}
-        for one in (*scop.statements, *scop.barriers):
-            for loop in one.loops:
-                self._domains[one.launch, loop].append(one.domain)
 
-    def numbers(self, launch: int, loops: Sequence[int], dims: int) -> Any:
-        """Return the map from so many dimensions of instances in some loops to those by number; None for the same."""
-        shifts = [self._shift(launch, loops[: depth + 1]) for depth in range(len(loops))]
-        if all(shift is None for shift in shifts):
-            return None
-        axes = self._scop.launches[launch].axes
-        space = align_parameters(isl.Set(f"{{ [{_dims(dims)}] }}"), self._scop.parameters).get_space()
-        local = isl.LocalSpace.from_space(space)
-        numbers = isl.Map.from_domain(isl.Set.universe(space))
-        for position in range(dims):
-            number = isl.PwAff.var_on_domain(local, _SET, position)
-            shift = shifts[position - axes] if axes <= position < axes + len(loops) else None
-            if shift is not None:
-                # What is around a loop comes before it.
-                number = number.sub(shift.add_dims(_IN, dims - position))
-            numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
-        return numbers
+def _numbers(shifts: Sequence[Any], axes: int, dims: int, parameters: Sequence[str]) -> Any:
+    """Return the map from instances, of so many dimensions, in shifted loops to those by number; None for the same."""
+    if all(shift is None for shift in shifts):
+        return None
+    space = align_parameters(isl.Set(f"{{ [{_dims(dims)}] }}"), parameters).get_space()
+    local = isl.LocalSpace.from_space(space)
+    numbers = isl.Map.from_domain(isl.Set.universe(space))
+    for position in range(dims):
+        number = isl.PwAff.var_on_domain(local, _SET, position)
+        shift = shifts[position - axes] if axes <= position < axes + len(shifts) else None
+        if shift is not None:
+            # What is around a loop comes before it.
+            number = number.sub(shift.add_dims(_IN, dims - position))
+        numbers = numbers.flat_range_product(isl.Map.from_pw_aff(number))
+    return numbers
 
-    def _shift(self, launch: int, loops: Sequence[int]) -> Any:
-        """Return that of the innermost of some loops around one another; None for nothing."""
-        key = launch, loops[-1]
-        if key not in self._shifts:
-            self._shifts[key] = self._found(launch, loops)
-        return self._shifts[key]
 
-    def _found(self, launch: int, loops: Sequence[int]) -> Any:
-        domains, position = self._domains[launch, loops[-1]], self._scop.launches[launch].axes + len(loops) - 1
-        loop = self._scop.launches[launch].loops[loops[-1]]
-        if loop.kind == "host":
-            return None
-        pieces = [piece for domain in domains for piece in domain.get_basic_sets()]
-        if all(begins_alike(piece, position, self._scop.parameters) for piece in pieces):
-            return None
-        try:
-            with limited(_MOST_OPERATIONS):
-                return self._first(launch, loops, domains)
-        except (isl.Error, TooManyOperationsError):
-            msg = f"where loop {loop.name!r} of kernel {self._scop.name!r} begins takes isl too long; let it begin at 0"
-            raise UnsupportedKernelError(msg, kernel=self._scop.name, loop=loop.name) from None
-
-    def _first(self, launch: int, loops: Sequence[int], domains: Sequence[Any]) -> Any:
-        groups, axes = len(self._scop.launches[launch].groups), self._scop.launches[launch].axes
-        position = axes + len(loops) - 1
-        outer = [each.project_out(_SET, position + 1, each.dim(_SET) - position - 1) for each in domains]
-        entered = reduce(lambda one, other: one.union(other), outer).intersect_params(self._scop.assumptions)
-        # Counting refuses what is not bounded.
-        if not entered.dim_has_lower_bound(_SET, position):
-            return None
-        order = isl.Map(f"{{ [{_dims(position + 1)}] -> [[{_dims(position)}] -> [d{position}]] }}")
-        items = range(groups, axes)
-        shift = shift_of(entered.apply(order).unwrap(), items, self.numbers(launch, loops[:-1], position))
-        return None if shift is None else align_parameters(shift, self._scop.parameters)
+def _shift(scop: Any, launch: int, loop: Any, around: Sequence[Any], domains: Sequence[Any]) -> Any:
+    """Return that of a loop, from those of the loops around it and the domains of what is in it."""
+    groups, axes = len(scop.launches[launch].groups), scop.launches[launch].axes
+    position = axes + len(around)
+    pieces = (piece for domain in domains for piece in domain.get_basic_sets())
+    if loop.kind == "host" or all(begins_alike(piece, position, scop.parameters) for piece in pieces):
+        return None
+    try:
+        with limited(_MOST_OPERATIONS):
+            outer = [each.project_out(_SET, position + 1, each.dim(_SET) - position - 1) for each in domains]
+            entered = reduce(lambda one, other: one.union(other), outer).intersect_params(scop.assumptions)
+            # Counting refuses what is not bounded.
+            if not entered.dim_has_lower_bound(_SET, position):
+                return None
+            order = isl.Map(f"{{ [{_dims(position + 1)}] -> [[{_dims(position)}] -> [d{position}]] }}")
+            numbers = _numbers(around, axes, position, scop.parameters)
+            shift = shift_of(entered.apply(order).unwrap(), range(groups, axes), numbers)
+            return None if shift is None else align_parameters(shift, scop.parameters)
+    except (isl.Error, TooManyOperationsError):
+        msg = f"where loop {loop.name!r} of kernel {scop.name!r} begins takes isl too long; let it begin at 0"
+        raise UnsupportedKernelError(msg, kernel=scop.name, loop=loop.name) from None
 
 
 def _dims(count: int) -> str:

@@ -19,18 +19,13 @@ Values that do not fit the registers are spilled, which is not seen here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.features.scop.address_maps import MOST_UNROLLED, address_maps, paths_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from perflex.features.scop.address_maps import AccessMap, Conjunction, Row
-    from perflex.features.scop.scop import Scop
+from perflex.features.scop.address_maps import MOST_UNROLLED, AccessMap, Conjunction, Row, address_maps, paths_of
+from perflex.features.scop.scop import Scop
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
@@ -188,7 +183,7 @@ class _Values:
     def _ends_of(self, mine: str) -> list[tuple[tuple[int, ...] | None, tuple[int, ...]]]:
         """Return loops and order of what ends values of an array."""
         at_barriers = mine in self._stored or self._scop.array(mine).space == "local"
-        return [end[1:] for end in self._ends if (at_barriers if end[0] is None else end[0] == mine)]
+        return [(loops, order) for array, loops, order in self._ends if (array == mine if array else at_barriers)]
 
     def _life(self, mine: str, around: tuple[int, ...], order: tuple[int, ...], *, after: bool) -> int | None:
         """Return how many ends of values of an array come before a place, None if that cannot be said."""
@@ -283,8 +278,7 @@ def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozen
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
-    lows: list[int] = []
-    highs: list[int] = []
+    bounds: dict[bool, list[int]] = {True: [], False: []}  # By whether it is a lower one
     # A loop of one iteration is an equality, which is two opposite inequalities.
     opposite = [tuple((column, -factor) for column, factor in row) for row in piece.equalities]
     for row in (*piece.inequalities, *piece.equalities, *opposite):
@@ -293,5 +287,5 @@ def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
         if factor and (terms or abs(factor) != 1):
             return None
         if factor:
-            (lows if factor > 0 else highs).append(-factor * constant)
-    return (max(lows), min(highs)) if lows and highs else None
+            bounds[factor > 0].append(-factor * constant)
+    return (max(bounds[True]), min(bounds[False])) if all(bounds.values()) else None

@@ -13,7 +13,7 @@ All of it is data that msgspec writes and reads; isl's objects are kept as texts
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -28,9 +28,6 @@ from perflex.features.scop.numbering import by_number
 from perflex.features.scop.whole_sizes import require_addressable, require_whole
 from perflex.html import shown_by
 from perflex.isl import IslText, MapText, SetText, computed_once, isl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 _Value = TypeVar("_Value")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import yaml
@@ -22,9 +23,6 @@ from perflex.features.scop.whole_sizes import read_fraction
 from perflex.file_io import read_text
 from perflex.isl import align_parameters, isl, parameter_space
 from perflex.yaml_file import Section, parse_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCHEMA = "perflex-scop/2"
 

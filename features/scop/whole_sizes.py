@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import prod
 from numbers import Rational
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from perflex.errors import MissingSizeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # No index of generated code is longer than 64 bits; doubles hold every whole number up to 2**53.
 _MOST = 2**63

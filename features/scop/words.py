@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from perflex.errors import UnknownFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SPACES = ("global", "local", "private", "constant", "texture")
 DIRECTIONS = ("load", "store")
