@@ -326,11 +326,9 @@ class Footprints:
 
     def _step(self, place: int, loop: int) -> tuple[int, Any, Any] | None:
         """Return the axis that a loop moves, by how many indices and bytes; None if the group does not move with it."""
-        moves = (
-            (axis, step) for axis, steps in enumerate(self._steps[place]) for moved, step in steps if moved == loop
-        )
-        axis, step = next(moves, (0, None))
-        return None if step is None else (axis, step, step * self._strides[place][axis])
+        strides = self._strides[place]
+        steps = ((axis, *step) for axis, each in enumerate(self._steps[place]) for step in each)
+        return next(((axis, step, step * strides[axis]) for axis, moved, step in steps if moved == loop), None)
 
     def footprint(self, place: int, window: Window) -> Any:
         """Return the bytes that a group touches in a window: the union of what its accesses touch."""
