@@ -10,13 +10,17 @@ A model file::
     parameters:
       p_madd: {meaning: cost of a multiply-add, unit: s per sub-group operation}
     measurement_kernels:
-      - tags: [flops_madd_pattern, "dtype:float32"]
+      - tags: [flops_madd_pattern, "dtype:float32", "nelements:131072,262144"]
         match: intersect
+        scale: {nelements: {power: 1, step: 32768, odd: false}}
 
-A set may say how its sizes grow with a device's speed: ``scale: {n: {power: 2, step: 112}}`` makes them odd multiples
-of 112 such that their squares grow with it. With ``only_up: true`` they do not shrink for slow devices: arrays that
+Sizes grow with a device's speed only where ``scale`` of a set says so: ``{n: {power: 2, step: 112}}`` makes them odd
+multiples of 112 such that their squares grow with it, and with ``odd: false`` any multiples. Matrices are best odd
+multiples of a power of two: the columns of others fall into few cache sets of a CPU, and a load costs several times as
+much, which nothing a cost per access can see. With ``only_up: true`` sizes do not shrink for slow devices: arrays that
 have to be larger than caches stay so. With ``most: 16`` they grow no further than suits a device 16 times as fast as
-the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits.
+the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits. ``least: 3`` is the
+smallest multiple.
 
 ``fit: {residual: logarithmic, on_undetermined: warn}`` says how the model is fitted where nobody says otherwise, as for
 `perflex.fit_model`: a general model has costs that some devices do not have, such as that of a memory behind caches
@@ -37,138 +41,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from dataclasses import dataclass, field
 from importlib.resources import files
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from perflex.errors import FileFormatError, PerflexError, TagError
 from perflex.expression.model import Model
 from perflex.yaml_file import Fields, Positive, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from perflex.yaml_file import Section
     from uipick import MatchCondition, MeasurementKernel
-
-# Lengths of arrays are multiples of it, so that work-groups of usual sizes divide them.
-_BLOCK = 32768
-# Digits of the largest size: beyond any memory, and their products still fit in doubles.
-_DIGITS = 15
-_Count = Annotated[int, Meta(ge=1, le=10**_DIGITS)]
-
-
-class SizeRule(Fields, frozen=True):
-    """How a size argument is made to suit a device."""
-
-    # Work grows with this power of the size, and sizes are odd multiples of the step.
-    power: Annotated[int, Meta(ge=1, le=10)]
-    step: _Count
-    # Sizes do not shrink for slow devices.
-    only_up: bool = False
-    # Sizes grow no further than suits a device so many times as fast: fast devices' main memories are not as much
-    # faster as their arithmetic, and arrays would outgrow 32-bit subscripts.
-    most: Positive = inf
-    # The smallest multiple of the step.
-    least: _Count = 1
-
-    def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
-        """Return odd multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
-        scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
-        # Work grows with size**power, so the size grows with that root of the speed; 2 * half + 1 is odd.
-        halves = [round((size * scale ** (1 / self.power) / self.step - 1) / 2) for size in sorted(sizes)]
-        # Two steps at a time keep the multiples odd.
-        return _increasing([self.step * max(self.least, 2 * half + 1) for half in halves], 2 * self.step)
-
-
-# Multiples of large powers of two are avoided, for there the columns of a matrix fall into few cache sets of a CPU, and
-# a load costs several times as much: nothing a cost per access can see.
-MATRIX_SIZES = SizeRule(power=3, step=32, least=3)
-
-
-def _element_counts(counts: Iterable[int], scale: float) -> tuple[int, ...]:
-    return _increasing([max(1, round(count * scale / _BLOCK)) * _BLOCK for count in sorted(counts)], _BLOCK)
-
-
-def _increasing(values: Iterable[int], step: int) -> tuple[int, ...]:
-    """Return values, each raised by steps until it is above the one before: sizes that round alike stay apart."""
-    found: list[int] = []
-    for value in values:
-        while found and value <= found[-1]:
-            value += step  # noqa: PLW2901 - raised in place
-        found.append(value)
-    return tuple(found)
-
-
-# How sizes are scaled where the model's file does not say: extents of matrices that are multiplied, lengths of arrays.
-_RULES: Mapping[str, Callable[[Iterable[int], float], tuple[int, ...]]] = {
-    "n": MATRIX_SIZES.sizes,
-    "nelements": _element_counts,
-}
-
-
-def split_sizes(tags: Iterable[str], rules: Mapping[str, SizeRule]) -> tuple[list[str], dict[str, tuple[int, ...]]]:
-    """Take the sizes that follow a device's speed out of filter tags: return the other tags, and sizes by argument."""
-    others: list[str] = []
-    sizes: dict[str, tuple[int, ...]] = {}
-    for tag in tags:
-        argument, _, text = (part.strip() for part in tag.partition(":"))
-        values = [value.strip() for value in text.split(",")]
-        numbers = [int(value) for value in values if value.isdecimal() and len(value) <= _DIGITS]
-        # What is not plainly a list of numbers stays a tag, for the generators say best what they allow.
-        plain = len(set(numbers)) == len(values) and argument not in sizes
-        if plain and (argument in rules or argument in _RULES):
-            sizes[argument] = tuple(numbers)
-        else:
-            others.append(tag)
-    return others, sizes
-
-
-def scaled_sizes(
-    sizes: Mapping[str, tuple[int, ...]], scale: float, rules: Mapping[str, SizeRule]
-) -> dict[str, tuple[int, ...]]:
-    """Return sizes by argument for a device that is `scale` times as fast as they suit."""
-    # At the reference speed the sizes of the model's file stand as they are, odd multiples or not.
-    if scale == 1.0:
-        return dict(sizes)
-    own = {argument: rule.sizes for argument, rule in rules.items()}
-    return {argument: {**_RULES, **own}[argument](values, scale) for argument, values in sizes.items()}
-
-
-def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
-    """Generate the measurement kernels of a model description, sized for a device."""
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    kernels: dict[str, MeasurementKernel] = {}
-    for number, kernel_set in enumerate(description.measurement_kernels, start=1):
-        if not kernel_set.tags:
-            msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
-            raise TagError(msg)
-        condition = _condition(kernel_set.match)
-        tags, sizes = split_sizes(kernel_set.tags, kernel_set.scale)
-        suited = scaled_sizes(sizes, scale, kernel_set.scale)
-        # By name: a kernel that several sets ask for is measured once.
-        made = KernelCollection(ALL_GENERATORS, condition).generate_kernels(tags, suited)
-        kernels |= {kernel.name: kernel for kernel in made}
-    return list(kernels.values())
-
-
-def _condition(word: str | None) -> MatchCondition:
-    from uipick import MatchCondition
-
-    if word is None:
-        return MatchCondition.SUPERSET
-    try:
-        return MatchCondition[word.upper()]
-    except KeyError:
-        known = ", ".join(condition.name.lower() for condition in MatchCondition)
-        msg = f"no match condition is called {word!r}; there are {known}"
-        raise TagError(msg, tag=word) from None
-
 
 __all__ = [
     "GENERAL",
@@ -184,6 +73,37 @@ __all__ = [
 GENERAL = "general"
 _FORMAT = "perflex-model/1"
 _SUFFIXES = (".yaml", ".yml")
+# Digits of the largest size: beyond any memory, and their products still fit in doubles.
+_DIGITS = 15
+_Count = Annotated[int, Meta(ge=1, le=10**_DIGITS)]
+
+
+class SizeRule(Fields, frozen=True):
+    """How a size argument is made to suit a device; see the module."""
+
+    # Work grows with this power of the size.
+    power: Annotated[int, Meta(ge=1, le=10)]
+    # Sizes are odd multiples of it, or any, and no smaller ones than `least`.
+    step: _Count
+    only_up: bool = False
+    most: Positive = inf
+    least: _Count = 1
+    odd: bool = True
+
+    def sizes(self, sizes: Iterable[int], scale: float) -> tuple[int, ...]:
+        """Return multiples of the step, increasing, for a device that is `scale` times as fast as `sizes` suit."""
+        scale = min(max(scale, 1.0) if self.only_up else scale, self.most)
+        found: list[int] = []
+        for size in sorted(sizes):
+            # Work grows with size**power, so the size grows with that root of the speed.
+            multiple = size * scale ** (1 / self.power) / self.step
+            multiple = 2 * round((multiple - 1) / 2) + 1 if self.odd else round(multiple)
+            made = self.step * max(self.least, multiple)
+            # Sizes that round alike stay apart.
+            while found and made <= found[-1]:
+                made += self.step * (2 if self.odd else 1)
+            found.append(made)
+        return tuple(found)
 
 
 class ParameterDescription(Fields, frozen=True):
@@ -202,6 +122,22 @@ class KernelSet(Fields, frozen=True):
     # msgspec gives every instance an empty dict of its own.
     scale: Mapping[str, SizeRule] = {}
 
+    def sized(self, scale: float) -> tuple[list[str], dict[str, tuple[int, ...]]]:
+        """Return the tags for a device of a speed: those without sizes that follow it, and these by argument."""
+        others: list[str] = []
+        sizes: dict[str, tuple[int, ...]] = {}
+        for tag in self.tags:
+            argument, _, text = (part.strip() for part in tag.partition(":"))
+            values = [value.strip() for value in text.split(",")]
+            numbers = {int(value) for value in values if value.isdecimal() and len(value) <= _DIGITS}
+            # At the reference speed sizes stand as they are. What is not plainly a list of numbers stays a tag, for the
+            # generators say best what they allow.
+            if scale != 1.0 and argument in self.scale and argument not in sizes and len(numbers) == len(values):
+                sizes[argument] = self.scale[argument].sizes(numbers, scale)
+            else:
+                others.append(tag)
+        return others, sizes
+
 
 class FitSettings(Fields, frozen=True):
     """How a ready model is fitted where nothing else is said; as for `FitOptions`."""
@@ -218,60 +154,53 @@ class TimingSettings(Fields, frozen=True):
     precision: Annotated[float, Meta(ge=0, lt=1)] | None = None
 
 
-class _ModelFile(Fields, frozen=True, kw_only=True):
+class ModelDescription(Fields, frozen=True):
+    """A ready model: the fields of its file, with what is like in another model filled in."""
+
     name: str
     description: str
+    # ``f_cl_wall_time`` alone is completed by the device.
     output: str
     expression: str
-    like: str | None = None
-    parameters: dict[str, ParameterDescription] | None = None
-    measurement_kernels: tuple[KernelSet, ...] | None = None
+    parameters: Mapping[str, ParameterDescription] = {}
+    measurement_kernels: tuple[KernelSet, ...] = ()
     fit: FitSettings = FitSettings()
     general: bool = False
-    fixed_sizes: bool | None = None
-    timing: TimingSettings | None = None
-
-
-@dataclass(frozen=True)
-class ModelDescription:
-    """A ready model.
-
-    Attributes
-    ----------
-    name, description
-        What it is called and what it is for.
-    output
-        Output feature; ``f_cl_wall_time`` alone is completed by the device.
-    expression
-        The model string.
-    parameters
-        Meaning and unit of each parameter.
-    measurement_kernels
-        The sets of measurement kernels to calibrate it with.
-    fit
-        How it is fitted where nothing else is said.
-    general
-        Whether it is for any kernel.
-    fixed_sizes
-        Whether its measurement kernels keep their sizes on devices of any speed.
-    timing
-        How its measurement kernels are timed where nothing else is said.
-    """
-
-    name: str
-    description: str
-    output: str
-    expression: str
-    parameters: Mapping[str, ParameterDescription]
-    measurement_kernels: tuple[KernelSet, ...]
-    fit: FitSettings = field(default_factory=FitSettings)
-    general: bool = False
     fixed_sizes: bool = False
-    timing: TimingSettings = field(default_factory=TimingSettings)
+    timing: TimingSettings = TimingSettings()
+    like: str | None = None
 
     def model(self, output: str | None = None) -> Model:
         """Return the model, with another output feature if one is given."""
         return Model(self.output if output is None else output, self.expression)
+
+
+def measurement_kernels(description: ModelDescription, scale: float = 1.0) -> list[MeasurementKernel]:
+    """Generate the measurement kernels of a model description, sized for a device."""
+    from uipick import ALL_GENERATORS, KernelCollection
+
+    kernels: dict[str, MeasurementKernel] = {}
+    for number, kernel_set in enumerate(description.measurement_kernels, start=1):
+        if not kernel_set.tags:
+            msg = f"set {number} of the measurement kernels has no tags; name the generator at least"
+            raise TagError(msg)
+        collection = KernelCollection(ALL_GENERATORS, _condition(kernel_set.match))
+        # By name: a kernel that several sets ask for is measured once.
+        kernels |= {kernel.name: kernel for kernel in collection.generate_kernels(*kernel_set.sized(scale))}
+    return list(kernels.values())
+
+
+def _condition(word: str | None) -> MatchCondition:
+    from uipick import MatchCondition
+
+    if word is None:
+        return MatchCondition.SUPERSET
+    try:
+        return MatchCondition[word.upper()]
+    except KeyError:
+        known = ", ".join(condition.name.lower() for condition in MatchCondition)
+        msg = f"no match condition is called {word!r}; there are {known}"
+        raise TagError(msg, tag=word) from None
 
 
 def model_names() -> list[str]:
@@ -295,47 +224,41 @@ def load_model(path_or_name: Path | str) -> ModelDescription:
     """
     path = Path(path_or_name)
     if path.suffix not in _SUFFIXES:
-        name = str(path_or_name)
-        if name not in model_names():
-            names = model_names() if name == GENERAL else [GENERAL, *model_names()]
-            nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+        name, known = str(path_or_name), model_names()
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known if name == GENERAL else [GENERAL, *known], n=1, cutoff=0.0)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-            msg = f"no model is called {name!r}; {hint}(known: {', '.join(model_names())}; files end in .yaml)"
+            msg = f"no model is called {name!r}; {hint}(known: {', '.join(known)}; files end in .yaml)"
             raise FileFormatError(msg, path=path)
         path = Path(str(files(__name__) / f"{name}{_SUFFIXES[0]}"))
     return _read(read_yaml(path, _FORMAT))
 
 
 def _read(top: Section) -> ModelDescription:
-    file = top.read(_ModelFile)
+    found = top.read(ModelDescription)
     try:
-        model = Model(file.output, file.expression)
+        params = found.model().params()
     except PerflexError as error:
         raise top.error(error.message, "expression") from error
-    like = load_model(file.like) if file.like is not None else None
-    for name in ("parameters", "measurement_kernels") if like is None else ():
-        if getattr(file, name) is None:
+    for number, kernel_set in enumerate(found.measurement_kernels):
+        if lacking := kernel_set.scale.keys() - {tag.partition(":")[0].strip() for tag in kernel_set.tags}:
+            msg = f"no tag of the set gives sizes of {min(lacking)}; add one such as {min(lacking)}:64"
+            raise top.error(msg, "measurement_kernels", number, "scale")
+    described, own = {**found.parameters}, found.parameters.keys()
+    if found.like is not None:
+        like = load_model(found.like)
+        described = {**like.parameters, **described}
+        inherited = {name: getattr(like, name) for name in ("fixed_sizes", "timing") if name not in top.entries}
+        kernels = like.measurement_kernels + found.measurement_kernels
+        found = replace(found, measurement_kernels=kernels, **inherited)
+    for name in ("parameters", "measurement_kernels") if found.like is None else ():
+        if name not in top.entries:
             msg = "it is missing; the file is incomplete"
             raise top.error(msg, name)
-    given = file.parameters or {}
-    known = {**(like.parameters if like is not None else {}), **given}
-    if not (given.keys() <= set(model.params()) <= known.keys()):
-        msg = f"the parameters must be those of the expression: {', '.join(model.params())}"
+    if not own <= set(params) <= described.keys():
+        msg = f"the parameters must be those of the expression: {', '.join(params)}"
         raise top.error(msg, "parameters")
-    kernels = (*(like.measurement_kernels if like is not None else ()), *(file.measurement_kernels or ()))
-    fixed = (like is not None and like.fixed_sizes) if file.fixed_sizes is None else file.fixed_sizes
-    if fixed and any(kernel_set.scale for kernel_set in kernels):
+    if found.fixed_sizes and any(kernel_set.scale for kernel_set in found.measurement_kernels):
         msg = "sizes that are fixed do not grow with a device's speed; leave out fixed_sizes, or scale of each set"
         raise top.error(msg, "fixed_sizes")
-    return ModelDescription(
-        file.name,
-        file.description,
-        file.output,
-        file.expression,
-        {name: known[name] for name in model.params()},
-        kernels,
-        file.fit,
-        file.general,
-        fixed,
-        file.timing or (TimingSettings() if like is None else like.timing),
-    )
+    return replace(found, parameters={name: described[name] for name in params})

@@ -50,15 +50,9 @@ def inputs_of(arguments, sizes, seed=3):
     for argument in sorted(arguments, key=lambda argument: str(argument.name)):
         shape = [int(evaluate(extent, dict(sizes))) for extent in argument.shape]
         dtype = argument.dtype.numpy_dtype
-        if not argument.is_input:
-            arrays[argument.name] = np.full(shape, -77, dtype)
-        elif dtype.kind == "f":
-            arrays[argument.name] = (0.5 + random.random(shape)).astype(dtype)
-        elif dtype.kind == "i":
-            arrays[argument.name] = random.integers(1, 10, shape).astype(dtype)
-        else:
-            msg = f"array {argument.name} has elements of type {dtype}; families use floating point and integers"
-            raise TypeError(msg)
+        assert dtype.kind in "fi", argument
+        drawn = 0.5 + random.random(shape) if dtype.kind == "f" else random.integers(1, 10, shape)
+        arrays[argument.name] = drawn.astype(dtype) if argument.is_input else np.full(shape, -77, dtype)
     return arrays
 
 

@@ -38,43 +38,39 @@ def written(tmp_path, text):
     return path
 
 
-def test_how_a_model_is_fitted_stands_in_its_file(tmp_path):
-    assert load_model(written(tmp_path, TEXT)).fit == FitSettings("relative", "error")
-    chosen = load_model(written(tmp_path, TEXT + "fit: {residual: logarithmic, on_undetermined: warn}\n"))
-    assert chosen.fit == FitSettings("logarithmic", "warn")
-    with pytest.raises(FileFormatError, match="on_undetermined"):
-        load_model(written(tmp_path, TEXT + "fit: {on_undetermined: ignore}\n"))
+SHIPPED = TimingSettings(12, 0.15, 0.03)
 
 
-def test_a_general_models_file_says_how_its_kernels_are_timed(tmp_path):
-    plain = load_model(written(tmp_path, TEXT))
-    assert (plain.general, plain.fixed_sizes, plain.timing) == (False, False, TimingSettings())
-    stated = "general: true\nfixed_sizes: true\ntiming: {trials: 12, precision: 0.03}\n"
-    own = load_model(written(tmp_path, TEXT + stated))
-    assert (own.general, own.fixed_sizes, own.timing) == (True, True, TimingSettings(12, None, 0.03))
-    for name in ("general_cpu", "general_cpu_code", "general_gpu"):
-        assert load_model(name).general
-        assert load_model(name).timing == TimingSettings(12, 0.15, 0.03)
-        assert load_model(name).fixed_sizes == (name != "general_gpu")
+@pytest.mark.parametrize(("more", "general", "fixed", "timing", "fit"), [
+    ("", False, False, TimingSettings(), FitSettings("relative", "error")),
+    ("fit: {residual: logarithmic, on_undetermined: warn}", False, False, TimingSettings(),
+        FitSettings("logarithmic", "warn")),
+    ("general: true\nfixed_sizes: true\ntiming: {trials: 12, precision: 0.03}", True, True,
+        TimingSettings(12, None, 0.03), FitSettings()),
+    # Measurement kernels of another model are sized and timed as there.
+    ("like: general_cpu", False, True, SHIPPED, FitSettings()),
+    ("like: general_cpu\nfixed_sizes: false\ntiming: {trials: 5}", False, False, TimingSettings(5), FitSettings()),
+])  # fmt: skip
+def test_how_a_model_is_measured_and_fitted_stands_in_its_file(tmp_path, more, general, fixed, timing, fit):
+    found = load_model(written(tmp_path, f"{TEXT}{more}\n"))
+    assert (found.general, found.fixed_sizes, found.timing, found.fit) == (general, fixed, timing, fit)
 
 
-def test_measurement_kernels_of_another_model_are_sized_and_timed_as_there(tmp_path):
-    alike = load_model(written(tmp_path, TEXT + "like: general_cpu\n"))
-    assert alike.fixed_sizes
-    assert alike.timing == load_model("general_cpu").timing
-    assert not alike.general
-    other = load_model(written(tmp_path, TEXT + "like: general_cpu\nfixed_sizes: false\ntiming: {trials: 5}\n"))
-    assert not other.fixed_sizes
-    assert other.timing == TimingSettings(trials=5)
+@pytest.mark.parametrize("name", ["general_cpu", "general_cpu_code", "general_gpu"])
+def test_general_models_say_how_they_are_measured(name):
+    found = load_model(name)
+    assert (found.general, found.timing, found.fixed_sizes) == (True, SHIPPED, name != "general_gpu")
 
 
 @pytest.mark.parametrize(("line", "says"), [
-    ("general: 1", "true or false must stand here"),
+    ("general: 1", "true or false must stand here"), ("timing: {precision: 1.0}", "timing.precision"),
     ("timing: {trials: 0}", "timing.trials: it must be a number >= 1"),
-    ("timing: {precision: 1.0}", "timing.precision"),
     ("timing: {budget_s: 0}", "timing.budget_s: it must be a number > 0"),
+    ("fit: {on_undetermined: ignore}", "on_undetermined"),
     ("timing: {warmups: 2}", "there is no such field; known here: budget_s, precision, trials"),
     ("fixed_sizes: true\nlike: fdiff_linear", "sizes that are fixed do not grow"),
+    ("  - tags: [empty]\n    scale: {ngroup: {power: 1, step: 8}}",
+        "line 16, field measurement_kernels[2].scale: no tag of the set gives sizes of ngroup; add one such as"),
 ])  # fmt: skip
 def test_how_kernels_are_timed_is_checked(tmp_path, line, says):
     with pytest.raises(FileFormatError, match=re.escape(says)):
@@ -103,9 +99,7 @@ def test_every_shipped_model_can_be_read():
         description = load_model(name)
         assert description.name == name
         assert description.measurement_kernels
-        for parameter in description.parameters.values():
-            assert parameter.meaning
-            assert parameter.unit
+        assert all(parameter.meaning and parameter.unit for parameter in description.parameters.values())
 
 
 @pytest.mark.parametrize(("name", "says"), [

@@ -14,24 +14,25 @@ from perflex import Calibration
 from perflex.__main__ import main
 from perflex.calibration.ready import REFERENCE_RATE, multiply_add_rate
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
-from perflex.models import MATRIX_SIZES, load_model, measurement_kernels
+from perflex.models import SizeRule, load_model, measurement_kernels
 from perflex.studies.demo import DemoRow, demo_rows, demo_study, demo_summary, run_demo, write_demo
 from perflex.studies.evaluation.baselines import copy_kernel
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
 
 SIZES = (288, 416, 544, 672, 800, 928)
+RULE = SizeRule(power=3, step=32, least=3)
 WRITTEN = ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
 COLUMNS = ["size", "variant", "predicted_s", "measured_s", "relative_error", "predicted_rank", "measured_rank"]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 60.0])
 def test_sizes_of_the_demo_suit_the_device_unless_they_are_given(scale):
-    assert demo_study().sizes_for(scale) == MATRIX_SIZES.sizes(SIZES, scale)
+    assert demo_study().sizes_for(scale) == RULE.sizes(SIZES, scale)
     assert demo_study((512, 256)).sizes_for(scale) == (512, 256)
     assert demo_study().trial_sizes_for(scale) == ()
     # Half of the smallest size, a multiple of 16.
-    smallest = min(MATRIX_SIZES.sizes(SIZES, scale))
+    smallest = min(RULE.sizes(SIZES, scale))
     assert demo_study().small_size_for(scale) == 16 * (smallest // 32) < smallest
     assert demo_study((512, 256)).small_size_for(scale) == 128
     assert demo_study((16, 32)).small_size_for(scale) is None
