@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="count only generators with this in their names")
     parser.add_argument("--runs", type=int, default=5, help="of each command")
     given = parser.parse_args()
-    found = counting(given.only)
+    found = counting(given.only) or parser.error("loopy counts none of these kernels")
     own, others = (np.array(column) for column in zip(*found.values(), strict=True))
     rows = [(name, 1e3 * mine, f"{mine / theirs:6.2f} of loopy's") for name, (mine, theirs) in found.items()]
     rows.append(("median of kernels", 1e3 * median(own), f"{median(own / others):6.2f} of loopy's"))
