@@ -213,7 +213,7 @@ class ScopMaker:
             unknown = next((access for _, access in found if access.offset is None), None)
             if unknown is not None:
                 cause = (
-                    f"how many elements {array.name!r} has is not known, and data decide which is accessed; "
+                    f"how many elements {array.name!r} has is not known, and neither is which of them is accessed; "
                     f'state it with --state {array.name}=N (stated={{"{array.name}": N}})'
                 )
                 raise self._walk.refuse(cause, unknown.line)
