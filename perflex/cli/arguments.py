@@ -192,18 +192,22 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
         return _from_source(reference)
     import loopy as lp
 
-    from perflex.features import AnnotatedKernel, Scop, SourceKernel
+    from perflex.features import AnnotatedKernel, Scop
     from perflex.search.spaces.space import VariantSpace
 
-    kinds = (lp.TranslationUnit, AnnotatedKernel, Scop, SourceKernel)
-    made = _made(reference, (*kinds, VariantSpace))
+    made = _made(reference, (lp.TranslationUnit, AnnotatedKernel, Scop, VariantSpace))
     kernel = getattr(made, "kernel", made)  # of a measurement kernel
-    if not isinstance(kernel, kinds):
+    if isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel)):
+        return _with_stated(kernel)
+    # What reads source code takes long to import.
+    from perflex.features import SourceKernel
+
+    if not isinstance(kernel, (Scop, SourceKernel)):
         msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
         if isinstance(made, VariantSpace):
             msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
         raise ArgumentError(msg, word=reference)
-    return kernel if isinstance(kernel, (Scop, SourceKernel)) else _with_stated(kernel)
+    return kernel
 
 
 def _with_stated(kernel: Any) -> Any:

@@ -54,14 +54,12 @@ def predict(
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
-    from perflex.cli.arguments import ArgumentError, load_kernel, read_calibration
-    from perflex.features import SourceKernel
+    from perflex.cli.arguments import load_kernel, read_calibration
 
     loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
     unit = load_kernel(kernel)
-    if lines and not isinstance(unit, SourceKernel):
-        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {kernel} is none"
-        raise ArgumentError(msg, word=kernel)
+    if lines:
+        _require_source(unit, kernel)
     terminal = terminal_of(context)
     chosen = _combinations(sizes)
     # What the model leaves out is said for each size: accesses may depend on it.
@@ -80,6 +78,15 @@ def predict(
         return
     for entry in found:
         _show(terminal, entry)
+
+
+def _require_source(unit: object, word: str) -> None:
+    from perflex.cli.arguments import ArgumentError
+    from perflex.features import SourceKernel
+
+    if not isinstance(unit, SourceKernel):
+        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {word} is none"
+        raise ArgumentError(msg, word=word)
 
 
 def _predicted(

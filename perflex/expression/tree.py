@@ -7,6 +7,7 @@ their members side by side, so a tree is never deeper than the string's parenthe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import mul, truediv
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +142,9 @@ def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
             return value if isinstance(value, Dual) else np.asarray(value, dtype=np.float64)[()]
         case Sum():
             terms = [(sign, _evaluate(term, values)) for sign, term in node.terms]
-            total = sum((sign * _plain(value) for sign, value in terms), start=np.float64(0))
+            total: Any = np.float64(0)
+            for sign, value in terms:
+                total = total + _plain(value) if sign > 0 else total - _plain(value)
             return _with_slopes(total, terms)
         case Product():
             return _product([(exponent, _evaluate(factor, values)) for exponent, factor in node.factors])
@@ -159,15 +162,15 @@ def _plain(value: Any) -> Any:
 
 
 def _with_slopes(value: Any, parts: Iterable[tuple[Any, Any]]) -> Any:
-    slopes = combined((factor, part.slopes) for factor, part in parts if isinstance(part, Dual))
-    return Dual(value, slopes) if slopes else value
+    slopes = [(factor, part.slopes) for factor, part in parts if isinstance(part, Dual)]
+    return Dual(value, combined(slopes)) if slopes else value
 
 
 def _product(factors: Sequence[tuple[int, Any]]) -> Any:
     product: Any = np.float64(1)
     parts: list[tuple[Any, Dual]] = []
     for exponent, factor in factors:
-        value, step = _plain(factor), np.multiply if exponent > 0 else np.divide
+        value, step = _plain(factor), mul if exponent > 0 else truediv
         parts = [(step(before, value), part) for before, part in parts]
         if isinstance(factor, Dual):
             parts.append((product if exponent > 0 else -product / value**2, factor))
