@@ -372,7 +372,7 @@ def _places(nests: Nests, plain: Reuse, traced: Reuse) -> list[Place]:
     for place in ordered:
         # Nests that share the loop say the same.
         needed = traced.needed(place)
-        formula = Traced.of(needed).polynomial
+        formula = str(Traced.of(needed).polynomial)
         seen.setdefault((nests.nests[place[0]].loops[outermost(place[1])].node, formula), place)
     return list(seen.values())
 

@@ -45,6 +45,12 @@ def test_the_polynomials_of_conditions_have_the_values_that_decide(sizes):
             assert condition.met == (sizes[condition.symbol] <= condition.largest)
 
 
+def test_each_condition_stands_once():
+    found = estimate_ecm(jacobi3d(), {"M": 1000, "N": 600}, "clx", blocks={"j": 100, "i": 300})
+    rows = [(condition.level, condition.loop, condition.inequality) for condition in found.conditions]
+    assert len(rows) == len(set(rows)) > 12
+
+
 def test_cycles_follow_duplex_and_the_stream_that_fits():
     machine = small_machine(1024, 8192)
     sizes = {"M": 10**5, "N": 10**4}
