@@ -1,40 +1,6 @@
-"""Ready models as YAML: expression, meaning and unit of each parameter, measurement-kernel tags.
+"""Ready models as YAML files: expression, meaning and unit of each parameter, tags of measurement kernels.
 
-A model file::
-
-    schema: perflex-model/1
-    name: madd_only
-    description: Time of the multiply-adds alone.
-    output: f_cl_wall_time
-    expression: p_madd * f_op_float32_madd
-    parameters:
-      p_madd: {meaning: cost of a multiply-add, unit: s per sub-group operation}
-    measurement_kernels:
-      - tags: [flops_madd_pattern, "dtype:float32", "nelements:131072,262144"]
-        match: intersect
-        scale: {nelements: {power: 1, step: 32768, odd: false}}
-
-Sizes grow with a device's speed only where ``scale`` of a set says so: ``{n: {power: 2, step: 112}}`` makes them odd
-multiples of 112 such that their squares grow with it, and with ``odd: false`` any multiples. Matrices are best odd
-multiples of a power of two: the columns of others fall into few cache sets of a CPU, and a load costs several times as
-much, which nothing a cost per access can see. With ``only_up: true`` sizes do not shrink for slow devices: arrays that
-have to be larger than caches stay so. With ``most: 16`` they grow no further than suits a device 16 times as fast as
-the reference: main memories are not as much faster as arithmetic is, and subscripts have 32 bits. ``least: 3`` is the
-smallest multiple.
-
-``fit: {residual: logarithmic, on_undetermined: warn}`` says how the model is fitted where nobody says otherwise, as for
-`perflex.fit_model`: a general model has costs that some devices do not have, such as that of a memory behind caches
-which hold everything; it then takes them for zero with a warning. The defaults are ``relative`` and ``error``.
-
-``general: true`` says that the model is for any kernel: it has so many measurement kernels that processes count them
-side by side. ``timing: {trials: 12, budget_s: 0.15, precision: 0.03}`` says how they are timed where nobody says
-otherwise, as `perflex.TimingOptions`; any of the three may be left out. ``fixed_sizes: true`` keeps the sizes as they
-stand, whatever the device's speed, such as those made for the sizes of caches; no set may then say how they grow.
-
-``like: NAME`` takes the measurement kernels of another model, with its ``timing`` and ``fixed_sizes`` where the file
-does not state its own, and its descriptions of parameters that are not given.
-
-The output may be ``f_cl_wall_time`` alone; the device is added when the model is calibrated.
+Their fields are those of `ModelDescription`; `docs/reference/files.md` explains them.
 """
 
 from __future__ import annotations
@@ -79,7 +45,7 @@ _Count = Annotated[int, Meta(ge=1, le=10**_DIGITS)]
 
 
 class SizeRule(Fields, frozen=True):
-    """How a size argument is made to suit a device; see the module."""
+    """How a size argument is made to suit a device."""
 
     # Work grows with this power of the size.
     power: Annotated[int, Meta(ge=1, le=10)]
