@@ -69,8 +69,6 @@ class Model:
     expression: str
 
     def __post_init__(self) -> None:
-        # Fills the cached property past the frozen dataclass, so that the string is parsed once.
-        self.__dict__["tree"] = parse_expression(self.expression)
         text, inputs = self.output_feature, self.input_features()
         if [token.text for token in tokenize(text)] != [text] or not text.startswith("f_") or text == "f_":
             msg = f"the output must be one feature, such as f_cl_wall_time_intel, not {text!r}"
