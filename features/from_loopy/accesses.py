@@ -89,8 +89,6 @@ class AccessMaker:
             relation = relation.flat_range_product(isl.Map.from_pw_aff(lane_of(instances.space)))
             if strides is not None:
                 strides = (*(stride * element.width for stride in strides), QuasiPolynomial.constant(1))
-        if instances.places is not None:
-            relation = instances.places.apply_range(relation)
         # Names of loops in a relation say nothing, and would make equal relations differ.
         for position in range(relation.dim(_IN)):
             relation = relation.set_dim_id(_IN, position, isl.Id(f"i{position}"))
@@ -154,7 +152,7 @@ class AccessMaker:
         values = {key: quasi_affine(sum(rest[1:], start=rest[0]), instances.space) for key, rest in groups.items()}
         if any(value is None for value in values.values()):
             return None
-        return flattened(values, instances.values, self._parameters)
+        return flattened(values, instances.domain, self._parameters)
 
     def _split(self, term: Any) -> tuple[Product, Any]:
         """Return (size parameters, sorted; everything else) of a product."""

@@ -30,6 +30,7 @@ from perflex.features.from_loopy.terms import method_of, only, operands, polynom
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.numbering import by_number, moved
 from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
@@ -78,6 +79,8 @@ class _Extraction:
         self.launches: list[Launch] = []
         self.loops: list[list[Loop]] = []  # Of each launch
         self.extents: list[dict[str, Any]] = []  # Of each launch by axis
+        # Launch and number of each loop: where the linearization enters it, and the loops around it and itself.
+        self.heads: dict[tuple[int, int], tuple[int, tuple[str, ...]]] = {}
         self._read_linearization()
         # Instructions that share a condition with the one before them in the same loops.
         self.sharing = {
@@ -107,6 +110,8 @@ class _Extraction:
             elif isinstance(item, EnterLoop):
                 entries[item.iname] = number
                 cursor.enter(item.iname)
+                if inside is not None:
+                    self.heads[len(self.launches), cursor.loops[-1]] = number, tuple(entries)
             elif isinstance(item, LeaveLoop):
                 entries.popitem()
                 cursor.leave()
@@ -130,7 +135,7 @@ class _Extraction:
         self.accesses.check_used()
         used = {access.array for statement in statements for access in statement.accesses}
         names = [name for name in (*self.kernel.arg_dict, *self.kernel.temporary_variables) if name in used]
-        return Scop(
+        scop = Scop(
             name=self.kernel.name,
             parameters=self.parameters,
             assumptions=self.assumptions.params(),
@@ -142,9 +147,15 @@ class _Extraction:
             barriers=tuple(self._barrier(*entry) for entry in self.barriers),
             numbered=True,
         )
+        every = ((key, self.domains.entered(*head, self.extents[key[0]])) for key, head in self.heads.items())
+        entered = {key: iterations for key, iterations in every if iterations is not None}
+        if not entered:
+            return scop
+        statements, barriers = by_number(scop, entered)
+        return replace(scop, statements=statements, barriers=barriers)
 
     def _instances(self, inames: frozenset[str], place: _Place) -> Instances:
-        return self.domains.domain(inames, place.entries, self.extents[place.launch])
+        return self.domains.domain(inames, tuple(place.entries), self.extents[place.launch])
 
     # Launches and arrays
 
@@ -221,7 +232,7 @@ class _Extraction:
             touched = sorted(work.accesses, key=lambda raw: raw.direction)
             updated = {raw.text for raw in touched if assumed and mask == home and raw.direction == "store"}
             accesses = (self.accesses.access(raw, instances, insn_id) for raw in touched)
-            made.append(Statement(
+            made.append(moved(Statement(
                 name=insn_id if not made else f"{insn_id}.{len(made)}",
                 domain=instances.domain,
                 accesses=tuple(replace(one, atomic=True) if one.text in updated else one for one in accesses),
@@ -234,7 +245,7 @@ class _Extraction:
                 resets=resets if mask == home else "",
                 assumed=assumed,
                 lanes=mask.lanes,
-            ))  # fmt: skip
+            ), self.domains.numbers(every.space.get_var_names(isl.dim_type.set), mask.lanes)))  # fmt: skip
         return [replace(one, test_of=name) if (name := _tested_by(one, made)) else one for one in made]
 
     def _with_copies(self, place: _Place, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -305,8 +316,9 @@ class _Extraction:
         inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.entries)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups = {iname for axis, iname in self.domains.axes(inames)[0].items() if axis.startswith("g")}
-        domain = self._instances(frozenset(groups | place.entries.keys()), place).domain
-        return Barrier(kind, domain, place.launch, place.loops, place.order)
+        found = self._instances(frozenset(groups | place.entries.keys()), place)
+        numbers = self.domains.numbers(found.space.get_var_names(isl.dim_type.set))
+        return moved(Barrier(kind, found.domain, place.launch, place.loops, place.order), numbers)
 
 
 def _tested_by(test: Statement, parts: list[Statement]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -17,21 +17,27 @@ _MOST_OPERATIONS = 1_000_000
 
 
 # Scops are made with it, so that it knows their fields, but not their classes.
-def by_number(scop: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def by_number(
+    scop: Any, entered: Mapping[tuple[int, int], Any] | None = None
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return a Scop's statements and barriers with loops that begin at 0 for all work-items, however they were written.
 
-    A loop begins at the first iteration that a statement or barrier in it has.
+    A loop begins at the first iteration that a statement or barrier in it has, or that `entered` has: sets of all
+    iterations by launch and loop, for those loops that do not begin at 0.
     """
-    shifts = [_shifts(scop, launch) for launch in range(len(scop.launches))]
-    moved = []
+    shifts = [_shifts(scop, launch, entered) for launch in range(len(scop.launches))]
+    found = []
     for one in (*scop.statements, *scop.barriers):
         around = [shifts[one.launch][loop] for loop in one.loops]
-        numbers = _numbers(around, scop.launches[one.launch].axes, one.domain.dim(_SET), scop.parameters)
-        moved.append(one if numbers is None else _moved(one, numbers))
-    return tuple(moved[: len(scop.statements)]), tuple(moved[len(scop.statements) :])
+        numbers = numbers_of(around, scop.launches[one.launch].axes, one.domain.dim(_SET), scop.parameters)
+        found.append(moved(one, numbers))
+    return tuple(found[: len(scop.statements)]), tuple(found[len(scop.statements) :])
 
 
-def _moved(one: Any, numbers: Any) -> Any:
+def moved(one: Any, numbers: Any) -> Any:
+    """Return a statement or barrier whose instances a map gives other places; None for the same."""
+    if numbers is None:
+        return one
     changed = {"domain": _like(one.domain, one.domain.apply(numbers), _SET).coalesce()}
     if hasattr(one, "accesses"):
         relations = (_like(each.relation, each.relation.apply_domain(numbers), _IN) for each in one.accesses)
@@ -48,18 +54,20 @@ def _like(before: Any, after: Any, kind: Any) -> Any:
     return after
 
 
-def _shifts(scop: Any, launch: int) -> list[Any]:
+def _shifts(scop: Any, launch: int, entered: Mapping[tuple[int, int], Any] | None) -> list[Any]:
     """Return what the values of a launch's loops exceed their numbers by; None for nothing."""
     inside = [one for one in (*scop.statements, *scop.barriers) if one.launch == launch]
     found: list[list[Any]] = []  # Of each loop, behind those of the loops around it
     for number, loop in enumerate(scop.launches[launch].loops):
         around = [] if loop.parent is None else found[loop.parent]
         domains = [one.domain for one in inside if number in one.loops]
+        if entered is not None:
+            domains = [entered[launch, number]] if (launch, number) in entered else []
         found.append([*around, _shift(scop, launch, loop, around, domains)])
     return [each[-1] for each in found]
 
 
-def _numbers(shifts: Sequence[Any], axes: int, dims: int, parameters: Sequence[str]) -> Any:
+def numbers_of(shifts: Sequence[Any], axes: int, dims: int, parameters: Sequence[str]) -> Any:
     """Return the map from instances, of so many dimensions, in shifted loops to those by number; None for the same."""
     if all(shift is None for shift in shifts):
         return None
@@ -91,8 +99,8 @@ def _shift(scop: Any, launch: int, loop: Any, around: Sequence[Any], domains: Se
             if not entered.dim_has_lower_bound(_SET, position):
                 return None
             order = isl.Map(f"{{ [{_dims(position + 1)}] -> [[{_dims(position)}] -> [d{position}]] }}")
-            numbers = _numbers(around, axes, position, scop.parameters)
-            shift = shift_of(entered.apply(order).unwrap(), range(groups, axes), numbers)
+            numbers = numbers_of(around, axes, position, scop.parameters)
+            shift = _shift_of(entered.apply(order).unwrap(), range(groups, axes), numbers)
             return None if shift is None else align_parameters(shift, scop.parameters)
     except (isl.Error, TooManyOperationsError):
         msg = f"where loop {loop.name!r} of kernel {scop.name!r} begins takes isl too long; let it begin at 0"
@@ -127,7 +135,7 @@ def _involves_more(constraint: Any, position: int, sizes: Sequence[str]) -> bool
     )
 
 
-def shift_of(iterations: Any, items: Sequence[int], numbers: Any = None) -> Any:
+def _shift_of(iterations: Any, items: Sequence[int], numbers: Any = None) -> Any:
     """Return what to subtract from a loop's values for numbers that work-items have in common; None for nothing.
 
     It is the first iteration, or an affine function that differs from it by the same small number for all work-items of
