@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopy.kernel.data import AddressSpace
@@ -17,7 +17,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
 from perflex.features.from_loopy.domains import Instances
 from perflex.features.from_loopy.expression import RawAccess
-from perflex.features.from_loopy.facts import KernelFacts, strides_of
+from perflex.features.from_loopy.generated import KernelFacts, strides_of
 from perflex.features.from_loopy.terms import (
     below,
     flat,
@@ -63,13 +63,12 @@ def _only_writer(kernel: Any, name: str) -> Any | None:
 class AccessMaker:
     """Makes the accesses of a kernel's statements."""
 
-    def __init__(self, facts: KernelFacts) -> None:
+    def __init__(self, facts: KernelFacts, stated: Iterable[tuple[str, str]]) -> None:
         self._facts, self._kernel, self._parameters = facts, facts.kernel, facts.parameters
         self._index_variables = _index_variables(facts.kernel)
         # What the user stated by access, array or tag: the key as it was written, and the subscript.
         self._stated = {
-            _plain(self._read(key, f"access {key!r}")) if "[" in key else key: (key, value)
-            for key, value in facts.options.accesses
+            _plain(self._read(key, f"access {key!r}")) if "[" in key else key: (key, value) for key, value in stated
         }
         self._used: set[str] = set()
 
@@ -83,7 +82,7 @@ class AccessMaker:
             found = self._stated_relation(raw, key, value, instances), None, True
             assumed = f"{raw.text} as {value}"
         relation, strides, injective = found
-        element = self._facts.types.element(variable.dtype.numpy_dtype, f"array {raw.array!r}")
+        element = self._facts.element(variable.dtype.numpy_dtype, f"array {raw.array!r}")
         # The access to a whole vector touches each of its components: one axis more.
         if element.lanes > 1 and len(raw.indices) == len(variable.shape or ()):
             relation = relation.flat_range_product(isl.Map.from_pw_aff(lane_of(instances.space)))
@@ -114,7 +113,7 @@ class AccessMaker:
     ) -> tuple[Any, tuple[QuasiPolynomial, ...] | None, bool] | None:
         """Return (relation, strides if not the array's own, whether these are certain); None if not known."""
         # A displaced loop is described as starting at 0: how many iterations is right, which elements is not.
-        if any(get_dependencies(index) & self._facts.trips.displaced for index in indices):
+        if any(get_dependencies(index) & self._facts.displaced for index in indices):
             return None
         found = [quasi_affine(index, instances.space) for index in indices]
         # Accesses in the array's own axes number its elements alike, so that their footprints can be united.
@@ -192,7 +191,7 @@ class AccessMaker:
             why = f"is indirect: its subscript reads {raw.indirect}, so which elements it touches depends on the data"
         else:
             names = {name for index in raw.indices for name in get_dependencies(index)}
-            computed = sorted(names & (set(self._kernel.temporary_variables) | self._facts.trips.displaced))
+            computed = sorted(names & (set(self._kernel.temporary_variables) | self._facts.displaced))
             data = f" ({', '.join(computed)} depends on the data)" if computed else ""
             why = f"has a subscript that is not quasi-affine in loop variables and sizes{data}"
         msg = (

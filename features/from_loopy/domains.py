@@ -1,96 +1,242 @@
-"""Iteration domains: loopy's loop variables as work-group, work-item and sequential dimensions."""
+"""Iteration domains: loopy's loops as work-groups, work-items and sequential dimensions, and stated trip counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from math import ceil
+from typing import Any
 
 from loopy.codegen.bounds import get_usable_inames_for_conditional
 from loopy.codegen.tools import CodegenOperationCacheManager
-from loopy.kernel.data import GroupInameTag, IlpBaseTag, LocalInameTag, UnrollTag, VectorizeTag
+from loopy.kernel.data import (
+    GroupInameTag,
+    HardwareConcurrentTag,
+    IlpBaseTag,
+    LocalInameTag,
+    UnrollTag,
+    ValueArg,
+    VectorizeTag,
+)
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
+from loopy.symbolic import parse
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_loopy.terms import below
+from perflex.features.from_loopy.terms import affine_in_parameters, below
 from perflex.features.lowering.vectors import in_lanes
-from perflex.features.scop.numbering import begins_alike, numbers_of
+from perflex.features.scop.numbering import begins_alike, moved, numbers_of
 from perflex.isl import align_parameters, isl
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+_PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
-    from perflex.features.from_loopy.facts import KernelFacts
 
-_SET = isl.dim_type.set
+class TripCounts:
+    """Replaces data-dependent loop bounds by stated trip counts.
+
+    `displaced` are loops whose first iteration depends on data, which are described as starting at 0, and loops inside
+    that start with them.
+    """
+
+    def __init__(self, kernel: Any, parameters: Sequence[str], stated: Iterable[tuple[str, Fraction | str]]) -> None:
+        self._kernel, self._parameters, self._stated = kernel, tuple(parameters), dict(stated)
+        names = {name for domain in kernel.domains for name in domain.get_var_names(_PARAM)} - set(kernel.inames)
+        # Values computed in the kernel that bound loops.
+        self._data = frozenset(name for name in names if not isinstance(kernel.arg_dict.get(name), ValueArg))
+        self.displaced: frozenset[str] = frozenset()
+        dependent = {loop for domain in kernel.domains for loop in self._check(domain)}
+        # Outer domains come before those that they are parameters of.
+        for domain in kernel.domains:
+            self._check_inside(domain)
+        for loop, count in self._stated.items():
+            if loop not in dependent:
+                others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
+                raise self._refuse(loop, f"has no loop {loop!r} whose bounds depend on data; {others}")
+            # Whoever states nonsense shall learn it now, not at the first loop that needs it.
+            affine_in_parameters(_whole(count), self._parameters)
+
+    def _refuse(self, loop: str, what: str) -> UnsupportedKernelError:
+        return UnsupportedKernelError(f"kernel {self._kernel.name!r} {what}", kernel=self._kernel.name, loop=loop)
+
+    def _check(self, domain: Any) -> set[str]:
+        """Return the loops of a domain that depend on data; all that need it have stated trip counts."""
+        names = sorted(set(domain.get_var_names(_PARAM)) & self._data)
+        if not names:
+            return set()
+        loops = domain.get_var_names(_SET)
+        involved = {
+            loop
+            for constraint in domain.get_constraints()
+            if any(constraint.involves_dims(_PARAM, domain.find_dim_by_name(_PARAM, name), 1) for name in names)
+            for position, loop in enumerate(loops)
+            if constraint.involves_dims(_SET, position, 1)
+        }
+        # Loops that have no end without the data-dependent constraints are those that need a stated count.
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        endless = {loop for position, loop in enumerate(loops) if not free.dim_has_upper_bound(_SET, position)}
+        displaced = {loop for position, loop in enumerate(loops) if not free.dim_has_lower_bound(_SET, position)}
+        # A loop inside of a data-dependent one loses its bound together with it: nothing could be stated for it alone.
+        for loop in (loop for loop in loops if loop in endless - involved):
+            other = f"{', '.join(sorted(involved))}, whose trip count depends on the data"
+            raise self._refuse(loop, f"bounds loop {loop!r} by {other}; give {loop!r} a domain of its own")
+        needed = sorted((endless | displaced) & involved)
+        # If sizes bound all loops as well, one stated count among those involved is enough.
+        for loop in needed or sorted(involved)[: not involved & set(self._stated)]:
+            if loop not in self._stated:
+                raise self._refuse(loop, self._remedy(loop, names))
+            # A parallel loop's extent is the launch's, fixed before the kernel computes anything.
+            if self._kernel.inames[loop].tags_of_type(HardwareConcurrentTag):
+                raise self._refuse(loop, f"has a parallel loop {loop!r} whose extent depends on the data")
+        self.displaced |= displaced & involved
+        return involved
+
+    def _remedy(self, loop: str, names: Sequence[str]) -> str:
+        """Return what to do about a loop that is bounded by names that are no arguments."""
+        for name in names:
+            # A list of arguments without ``...``.
+            if name not in {*self._kernel.temporary_variables, *self._kernel.arg_dict}:
+                return (
+                    f"bounds loop {loop!r} by {name}, which is none of its arguments; put ... at the end of the list "
+                    f"of arguments of lp.make_kernel, or lp.ValueArg({name!r}, np.int32) into it"
+                )
+        return (
+            f"has a loop {loop!r} whose trip count depends on the data ({', '.join(names)} is computed "
+            f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
+        )
+
+    def _check_inside(self, domain: Any) -> None:
+        """Find loops of a domain that begin with a displaced one; refuse those whose trip count depends on it."""
+        free = isl.Set.from_basic_set(self._without_data(domain))
+        for outer in sorted(self.displaced & set(domain.get_var_names(_PARAM))):
+            place = free.find_dim_by_name(_PARAM, outer)
+            for at, loop in enumerate(free.get_var_names(_SET)):
+                if not (free.dim_has_lower_bound(_SET, at) and free.dim_has_upper_bound(_SET, at)):
+                    continue
+                first = free.dim_min(at)
+                trips = free.dim_max(at).sub(first)
+                if trips.gist(trips.domain()).coalesce().involves_dims(_PARAM, place, 1):
+                    what = (
+                        f"has a loop {loop!r} whose trip count depends on the value of loop {outer!r}, which begins "
+                        f"where the data say; bound {loop!r} by a value that the kernel computes "
+                        f"(<int32> limit = {outer}), and state its trip count"
+                    )
+                    raise self._refuse(loop, what)
+                if first.gist(first.domain()).involves_dims(_PARAM, place, 1):
+                    self.displaced |= {loop}
+
+    def _without_data(self, domain: Any) -> Any:
+        for name in self._data & set(domain.get_var_names(_PARAM)):
+            position = domain.find_dim_by_name(_PARAM, name)
+            # Projecting it out alone would leave what isl concludes from the constraints: a range for the loop.
+            domain = domain.drop_constraints_involving_dims(_PARAM, position, 1).project_out(_PARAM, position, 1)
+        return domain
+
+    def bounded(self, domain: Any) -> Any:
+        """Return a set of iterations with stated trip counts instead of data-dependent bounds."""
+        domain = self._without_data(domain)
+        for loop in self._stated:
+            if loop in domain.get_var_names(_SET):
+                domain = self._with_trips(domain, loop)
+        return domain
+
+    def _with_trips(self, domain: Any, loop: str) -> Any:
+        """Restrict a loop to ``first <= loop < first + ceil(count)``."""
+        names = domain.get_var_names(_SET)
+        # The first iteration depends on the loops around it, not on those inside, whose bounds refer to it.
+        within = (each for each in self._kernel.domains if loop in each.get_var_names(_PARAM))
+        inside = {loop}.union(*(each.get_var_names(_SET) for each in within))
+        outer = ", ".join(name for name in names if name not in inside)
+        to_map = isl.Map(f"{{ [{', '.join(names)}] -> [[{outer}] -> [{loop}]] }}")
+        iterations = domain.apply(to_map).unwrap()
+        around = iterations.domain()
+        first = isl.Map(f"{{ [{outer}] -> [0] }}").intersect_domain(around)
+        if loop not in self.displaced:
+            first = iterations.lexmin()
+        later = below(isl.Set("{ [later] }"), 0, _whole(self._stated[loop]), self._parameters)
+        reached = first.flat_range_product(isl.Map.from_domain_and_range(around, later))
+        reached = reached.apply_range(isl.Map("{ [first, later] -> [first + later] }"))
+        return domain.intersect(reached.wrap().apply(to_map.reverse()))
+
+    def average(self, loop: str) -> Fraction:
+        """Return how many executions an iteration of a loop stands for."""
+        count = self._stated.get(loop)
+        # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
+        return count / ceil(count) if isinstance(count, Fraction) else Fraction(1)
+
+    def assumed(self, loop: str) -> str:
+        """Return what was stated about a loop, for messages."""
+        return f"{loop}: {self._stated[loop]} trips" if loop in self._stated else ""
 
 
 @dataclass(frozen=True)
 class Instances:
-    """The instances of a statement, by the values that loopy's names have there."""
+    """The instances of a statement."""
 
-    domain: Any  # isl set of them
-    space: Any  # Its space with loopy's names, and one more dimension where there are lanes
-    axes: Mapping[str, str]  # Hardware axis (``lid0``, ``gid1``) -> name of its dimension in `space`
+    values: Any  # isl set of them, by the values of loopy's names
+    axes: Mapping[str, str]  # Hardware axis (``lid0``, ``gid1``) -> name of its dimension
+    names: tuple[str, ...]  # What dimensions are called in the Scop
     # Loops that the linearization lacks, whose copies of the statement stand side by side; their dimensions come last.
     copied: tuple[str, ...]
 
+    @property
+    def space(self) -> Any:
+        """The space of values."""
+        return self.values.get_space()
+
+    @property
+    def domain(self) -> Any:
+        """The instances with the Scop's names."""
+        domain = self.values
+        for position, name in enumerate(self.names):
+            domain = domain.set_dim_name(_SET, position, name)
+        return domain
+
     def restricted(self, conditions: Iterable[Any], parameters: Sequence[str]) -> Instances:
         """Return the instances for which conditions, sets in loopy's names, hold."""
-        domain = self.domain
+        values = self.values
         for condition in conditions:
-            held = condition
-            for position, name in enumerate(self.domain.get_var_names(_SET)):
-                held = held.set_dim_name(_SET, position, name)
-            domain = domain.intersect(align_parameters(held, parameters))
-        return replace(self, domain=domain.coalesce())
+            values = values.intersect(align_parameters(condition, parameters))
+        return replace(self, values=values.coalesce())
 
     def in_lanes(self, lanes: int) -> Instances:
         """Return these instances for each of a vector's elements."""
-        # Loops have their own names here, of which one may be this.
-        space = self.space.add_dims(_SET, 1).set_dim_name(_SET, self.space.dim(_SET), "_lane_")
-        return replace(self, domain=in_lanes(self.domain, lanes), space=space)
+        return replace(self, values=in_lanes(self.values, lanes), names=(*self.names, ""))
 
 
 class DomainMaker:
     """Makes the domains of a loopy kernel's statements; equal requests are answered from memory."""
 
-    def __init__(self, facts: KernelFacts, assumptions: Any) -> None:
-        self._facts = facts
-        self._kernel = facts.kernel
-        self._parameters = facts.parameters
-        self._assumptions = assumptions
-        self._code = CodegenOperationCacheManager.from_kernel(facts.kernel)
+    def __init__(self, kernel: Any, parameters: Sequence[str], assumptions: Any, trips: TripCounts) -> None:
+        self._kernel, self._parameters, self._assumptions, self._trips = kernel, tuple(parameters), assumptions, trips
+        self._code = CodegenOperationCacheManager.from_kernel(kernel)
         self._made: dict[object, Instances] = {}
-        self._starts: dict[str, Any] = {}
+        # Parallel loop -> its axis, such as ``gid0``.
+        self._axis = {
+            name: f"{'gid' if isinstance(tag, GroupInameTag) else 'lid'}{tag.axis}"
+            for name, iname in kernel.inames.items()
+            for tag in iname.tags_of_type((GroupInameTag, LocalInameTag))
+        }
+        # Parallel loop -> its iteration on work-item 0, a function of sizes, unless that is 0.
+        self._starts = {name: start for name in self._axis if (start := self._first(name)) is not None}
 
-    def axes(self, inames: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-        """Return (axis such as ``gid0`` -> the loop variable on it, sequential loop variables)."""
+    def axes(self, inames: Iterable[str]) -> dict[str, str]:
+        """Return the loops that run on axes, by axis."""
         on_axis: dict[str, str] = {}
-        sequential: set[str] = set()
-        for iname in sorted(inames):
-            axis = self._axis(iname)
-            if not axis:
-                sequential.add(iname)
+        for iname in sorted(self._axis.keys() & inames):
             # One work-item cannot be in two iterations of one axis.
-            elif on_axis.setdefault(axis, iname) != iname:
+            if on_axis.setdefault(axis := self._axis[iname], iname) != iname:
                 msg = (
                     f"loops {on_axis[axis]!r} and {iname!r} of kernel {self._kernel.name!r} are both tagged "
                     f"{axis[0]}.{axis[3:]}, and surround one instruction; give each an axis of its own"
                 )
                 raise UnsupportedKernelError(msg, kernel=self._kernel.name, loop=iname)
-        return on_axis, sequential
-
-    def _axis(self, name: str) -> str:
-        """Return the axis that a loop runs on, such as ``gid0``; empty for other loops and names."""
-        tagged = self._kernel.inames.get(name)
-        tags = tagged.tags_of_type((GroupInameTag, LocalInameTag)) if tagged else ()
-        return next((f"{'gid' if isinstance(tag, GroupInameTag) else 'lid'}{tag.axis}" for tag in tags), "")
+        return on_axis
 
     def loopys(self, inames: Iterable[str]) -> Any:
         """Return iterations of some loops as loopy has them, with dimensions for others that they depend on."""
-        return self._facts.trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
+        return self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
 
-    def domain(self, inames: Iterable[str], loops: tuple[str, ...], extents: Mapping[str, Any]) -> Instances:
+    def instances(self, inames: Iterable[str], loops: tuple[str, ...], extents: Mapping[str, Any]) -> Instances:
         """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
 
         Loops are outermost first, extents those of the launch by axis, such as ``gid0``.
@@ -101,36 +247,36 @@ class DomainMaker:
         return self._made[key]
 
     def _make(self, inames: frozenset[str], loops: tuple[str, ...], extents: Mapping[str, Any]) -> Instances:
-        on_axis, sequential = self.axes(inames)
-        inner, copied = [loop for loop in loops if loop in sequential], tuple(sorted(sequential - set(loops)))
+        on_axis, sequential = self.axes(inames), inames - self._axis.keys()
+        copied = tuple(sorted(sequential.difference(loops)))
+        inner = [*(loop for loop in loops if loop in sequential), *copied]
         axes = {axis: on_axis.get(axis, f"_{axis}") for axis in extents}
-        source = [*axes.values(), *inner, *copied]
-        # A loop may be called like an axis.
-        target = [*extents, *(f"{loop}_" * (loop in extents) or loop for loop in (*inner, *copied))]
         raw = self.loopys(inames)
         # Names without a loop (_gid0, _lid0) are new in the map's range and so unbounded; their extents bound them.
-        order = isl.Map(f"{{ [{', '.join(raw.get_var_names(_SET))}] -> [{', '.join(source)}] }}")
-        named = raw.apply(order).coalesce().align_params(self._assumptions.get_space())
+        names = [*axes.values(), *inner]
+        values = raw.apply(isl.Map(f"{{ [{', '.join(raw.get_var_names(_SET))}] -> [{', '.join(names)}] }}"))
+        values = values.coalesce().align_params(self._assumptions.get_space())
         for position, (axis, extent) in enumerate(extents.items()):
             if axis not in on_axis:
-                named = below(named, position, extent, self._parameters)
+                values = below(values, position, extent, self._parameters)
         # isl's simplification makes equal domains of different instructions equal texts, which are counted once.
-        named = named.intersect_params(self._assumptions).remove_redundancies().coalesce()
-        named = align_parameters(named, self._parameters)
-        domain = named
-        for position, (name, iname) in enumerate(zip(target, source, strict=True)):
-            domain = domain.set_dim_name(_SET, position, name)
-            named = named.set_dim_name(_SET, position, iname)
-        return Instances(domain, named.get_space(), axes, copied)
+        values = values.intersect_params(self._assumptions).remove_redundancies().coalesce()
+        values = align_parameters(values, self._parameters)
+        for position, name in enumerate(names):
+            values = values.set_dim_name(_SET, position, name)
+        # A loop may be called like an axis.
+        shown = *extents, *(f"{loop}_" * (loop in extents) or loop for loop in inner)
+        return Instances(values, axes, shown, copied)
 
-    def numbers(self, names: Sequence[str], lanes: int = 1) -> Any:
-        """Return the map from values of some dimensions to work-items counted from 0; None where that is the same.
+    def placed(self, one: Any, instances: Instances) -> Any:
+        """Return a statement or barrier with work-items in place of the values of the loops that run on them."""
+        return moved(one, self._numbers(instances.values))
 
-        A parallel loop that starts at 2 runs on the work-items from 0 on.
-        """
-        starts = [self._start(name) for name in names]
+    def _numbers(self, values: Any) -> Any:
+        """Return the map from values to work-items, which count from 0; None where that is the same."""
+        starts = [self._starts.get(name) for name in values.get_var_names(_SET)]
         shifts = [one if one is None else one.add_dims(isl.dim_type.in_, at) for at, one in enumerate(starts)]
-        return numbers_of(shifts, 0, len(names) + (lanes > 1), self._parameters)
+        return numbers_of(shifts, 0, values.dim(_SET), self._parameters)
 
     def entered(self, entry: int, loops: Sequence[str], axes: Iterable[str]) -> Any:
         """Return the iterations, on work-items from 0 on, of a loop that may begin anywhere; None for other loops.
@@ -144,24 +290,16 @@ class DomainMaker:
         if written_out or begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
             return None
         # What the generated code knows there: within a loop with barriers, all work-items begin alike.
-        usable = get_usable_inames_for_conditional(self._kernel, entry, self._code)
+        usable = {loop, *get_usable_inames_for_conditional(self._kernel, entry, self._code)}
         found = self.loopys([loop])
-        names = found.get_var_names(_SET)
-        numbers = self.numbers(names)
+        names, numbers = found.get_var_names(_SET), self._numbers(found)
         found = found if numbers is None else found.apply(numbers)
-        places = {name: f"_{self._axis(name)}".rstrip("_") or f"{name}_" for name in names if name in usable}
-        places[loop] = f"{loop}_"
+        places = {
+            name: f"_{axis}" if (axis := self._axis.get(name)) else f"{name}_" for name in names if name in usable
+        }
         held = " and ".join(f"{place} = {name}" for name, place in places.items())
         there = ", ".join([*(f"_{axis}" for axis in axes), *(f"{name}_" for name in loops)])
         return found.apply(isl.Map(f"{{ [{', '.join(names)}] -> [{there}] : {held} }}"))
-
-    def _start(self, iname: str) -> Any:
-        """Return the iteration of a parallel loop that runs on work-item 0, a function of sizes; None if it is 0."""
-        if not self._axis(iname):
-            return None
-        if iname not in self._starts:
-            self._starts[iname] = self._first(iname)
-        return self._starts[iname]
 
     def _first(self, iname: str) -> Any:
         home = self._kernel.domains[self._kernel.get_home_domain_index(iname)]
@@ -174,3 +312,8 @@ class DomainMaker:
         zero = first.eq_set(isl.PwAff("{ [0] }").project_domain_on_params())
         # The bound need only be 0 for the sizes that the kernel is valid for.
         return None if self._assumptions.params().is_subset(zero.params()) else first
+
+
+def _whole(count: Fraction | str) -> Any:
+    """Return the iterations of a loop in its domain, a number or a loopy expression."""
+    return parse(count) if isinstance(count, str) else ceil(count)

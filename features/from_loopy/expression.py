@@ -8,11 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from loopy.symbolic import condition_to_set, get_dependencies
 from pymbolic.primitives import Sum
 
-from perflex.features.from_loopy.facts import KernelFacts, Mask
-from perflex.features.from_loopy.terms import is_constant, is_product, is_square, method_of, parts_of
+from perflex.features.from_loopy.generated import KernelFacts
+from perflex.features.from_loopy.terms import (
+    all_numbers_are_integers,
+    is_constant,
+    is_product,
+    is_square,
+    method_of,
+    parts_of,
+)
 from perflex.features.scop.words import operation_of_function
+from perflex.isl import isl
 
 # Kind of a node -> the operation on its operands, on numbers of the node's type. Of a cast or negation, its operand
 # counts.
@@ -31,6 +40,19 @@ _ACCESSES = {"map_variable", "map_subscript", "map_tagged_variable", "map_lookup
 _SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 # OpenCL C's names of vector components.
 _COMPONENTS = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which instances of an instruction do something, or take a branch."""
+
+    conditions: tuple[Any, ...] = ()  # isl sets that all hold there, in loopy's names
+    guarded: bool = False  # Whether a condition that is not among them may skip it
+    lanes: int = 1  # Elements of the vectors it works on; 1 for scalars
+
+    def within(self, other: Mask) -> Mask:
+        """Return the instances that are in both."""
+        return replace(self, conditions=self.conditions + other.conditions, guarded=self.guarded or other.guarded)
 
 
 @dataclass(frozen=True)
@@ -61,7 +83,7 @@ class ExpressionReader:
     """
 
     def __init__(self, facts: KernelFacts, space: Any, insn_id: str) -> None:
-        self.facts, self.types, self.space, self.insn_id = facts, facts.types, space, insn_id
+        self.facts, self.space, self.insn_id = facts, space, insn_id
         self.mask = Mask()  # Instances that do what is read
         self.work: dict[Mask, Work] = defaultdict(Work, {self.mask: Work()})
 
@@ -78,6 +100,26 @@ class ExpressionReader:
     def operations_of(self, expr: Any) -> Counter[tuple[str, str]]:
         """Return the operations of an expression by itself."""
         return sum((work.operations for work in self._apart(expr).values()), start=Counter())
+
+    def branches(self, condition: Any) -> tuple[Mask, Mask]:
+        """Return where a condition holds, and where it does not."""
+        method = method_of(condition)
+        if method == "map_logical_not":
+            holds, fails = self.branches(condition.child)
+            return fails, holds
+        # A loop that starts anywhere is described as starting at 0, where the condition may hold or not.
+        decided = not get_dependencies(condition) & self.facts.displaced and all_numbers_are_integers(condition)
+        known = condition_to_set(self.space, condition) if decided else None
+        if known is not None:
+            return Mask((known,)), Mask((isl.Set.universe(self.space).subtract(known),))
+        unknown = Mask(guarded=True)
+        if method not in {"map_logical_and", "map_logical_or"}:
+            return unknown, unknown
+        # Of what is joined with what depends on data, the rest still says where it is certainly decided.
+        side = int(method == "map_logical_or")
+        parts = [self.branches(child)[side] for child in condition.children]
+        joined = Mask(tuple(one for part in parts for one in part.conditions), any(part.guarded for part in parts))
+        return (unknown, joined) if side else (joined, unknown)
 
     @contextmanager
     def only(self, branch: Mask) -> Iterator[None]:
@@ -111,7 +153,7 @@ class ExpressionReader:
     def count(self, kind: str, expr: Any, times: int = 1) -> None:
         """Add operations of one kind on values of an expression's type."""
         if kind and times:
-            dtype, lanes = self.types.dtype_of(expr)
+            dtype, lanes = self.facts.dtype_of(expr)
             operations = self._at(lanes).operations
             operations[kind, dtype] += times
             if not operations[kind, dtype]:
@@ -131,16 +173,16 @@ class ExpressionReader:
 
     def _touch(self, expr: Any, direction: str) -> None:
         """Add an access, unless the expression is a scalar or a loop variable."""
-        if method_of(expr) == "map_variable" and not self.types.is_array(expr.name):
+        if method_of(expr) == "map_variable" and not self.facts.is_array(expr.name):
             return
         access = self._raw(expr, direction)
-        lanes = 1 if method_of(expr) == "map_lookup" else self.types.dtype_of(expr)[1]
+        lanes = 1 if method_of(expr) == "map_lookup" else self.facts.dtype_of(expr)[1]
         self._at(lanes).accesses.append(access)
 
     def _raw(self, expr: Any, direction: str) -> RawAccess:
         if method_of(expr) == "map_lookup":
             # One component of a vector, as in ``x[i].s0``.
-            self.types.dtype_of(expr.aggregate)  # a vector, no structure
+            self.facts.dtype_of(expr.aggregate)  # a vector, no structure
             if method_of(expr.aggregate) != "map_subscript" or expr.name not in _COMPONENTS:
                 self._refuse(f"looks up {expr}")
             whole = self._raw(expr.aggregate, direction)
@@ -156,7 +198,7 @@ class ExpressionReader:
         for index in indices:
             # What an index reads is read. Its arithmetic is not counted, as that of no subscript is: common
             # subexpression elimination makes this cost negligible (paper Section 6.1.2).
-            for mask, work in self._apart(self.types.generated(index, "i")).items():
+            for mask, work in self._apart(self.facts.generated(index, "i")).items():
                 self.work[mask].accesses += work.accesses
                 read += work.accesses
         return RawAccess(str(name), tuple(indices), tag, text, read[0].text if read else "", direction)
@@ -177,8 +219,8 @@ class ExpressionReader:
 
     def feeds(self, total: Any, terms: list[Any]) -> list[bool]:
         """Return for each term of a sum whether it is a product that an addition can fuse."""
-        element = self.types.dtype_of(total)
-        return [is_product(term) and self.types.dtype_of(term) == element for term in terms]
+        element = self.facts.dtype_of(total)
+        return [is_product(term) and self.facts.dtype_of(term) == element for term in terms]
 
     def _map_power(self, expr: Any) -> None:
         if is_square(expr):  # generated as base*base
@@ -189,20 +231,20 @@ class ExpressionReader:
 
     def _map_comparison(self, expr: Any) -> None:
         self._all(expr)
-        dtype, _ = self.types.dtype_of(Sum((expr.left, expr.right)))
+        dtype, _ = self.facts.dtype_of(Sum((expr.left, expr.right)))
         self._at(self.mask.lanes).operations["cmp", dtype] += 1
 
     def _short_circuit(self, children: tuple[Any, ...], goes_on_if: int) -> None:
         """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
         self.read(children[0])
         if len(children) > 1:
-            with self.only(self.facts.branches(children[0], self.space)[goes_on_if]):
+            with self.only(self.branches(children[0])[goes_on_if]):
                 self._short_circuit(children[1:], goes_on_if)
 
     def _map_if(self, expr: Any) -> None:
         self.read(expr.condition)
         # Where it is not known who takes which, both are summed: the cost under divergence (paper Section 4).
-        branches = self.facts.branches(expr.condition, self.space)
+        branches = self.branches(expr.condition)
         for branch, chosen in zip(branches, (expr.then, expr.else_), strict=True):
             with self.only(branch):
                 self.read(chosen)
@@ -213,7 +255,7 @@ class ExpressionReader:
         if not isinstance(name, str):
             self._combine(expr, name)
             return
-        name = self.types.function_name(name)
+        name = self.facts.function_name(name)
         kind = _FUNCTION_NAMES.get(name, operation_of_function(name))
         # What is compared has a type, the result has not; that of a complex absolute value is real.
         self.count(kind, expr.parameters[0] if kind in {"cmp", "abs"} else expr)
@@ -249,7 +291,7 @@ def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str,
     if not paths:
         return None
     if method == "map_sum":
-        dtype = reader.types.dtype_of(expr)[0]
+        dtype = reader.facts.dtype_of(expr)[0]
         feeds = reader.feeds(expr, children)
         for at, path in paths.items():
             # Every addition from this term on waits for it; the first one joins the terms 0 and 1.

@@ -21,16 +21,15 @@ from msgspec.structs import replace
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.accesses import AccessMaker
-from perflex.features.from_loopy.domains import DomainMaker
-from perflex.features.from_loopy.expression import ExpressionReader, path_from
-from perflex.features.from_loopy.facts import KernelFacts, Mask, TripCounts, strides_of
-from perflex.features.from_loopy.generated import KernelTypes
+from perflex.features.from_loopy.domains import DomainMaker, TripCounts
+from perflex.features.from_loopy.expression import ExpressionReader, Mask, path_from
+from perflex.features.from_loopy.generated import KernelFacts, strides_of
 from perflex.features.from_loopy.scheduling import linearized
 from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.numbering import by_number, moved
+from perflex.features.scop.numbering import by_number
 from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
@@ -69,10 +68,10 @@ class _Extraction:
         # Of values that the kernel computes itself, no assumptions are kept.
         assumed = only(isl.Set.from_basic_set(kernel.assumptions), isl.dim_type.param, self.parameters)
         self.assumptions = align_parameters(assumed, self.parameters)
-        types, trips = KernelTypes(kernel, callables), TripCounts(kernel, self.parameters, options)
-        self.facts = KernelFacts(kernel, types, self.parameters, options, trips)
-        self.domains = DomainMaker(self.facts, self.assumptions)
-        self.accesses = AccessMaker(self.facts)
+        self.trips = TripCounts(kernel, self.parameters, options.trip_counts)
+        self.facts = KernelFacts(kernel, callables, self.parameters, self.trips.displaced)
+        self.domains = DomainMaker(kernel, self.parameters, self.assumptions, self.trips)
+        self.accesses = AccessMaker(self.facts, options.accesses)
         self.instructions: list[tuple[str, _Place]] = []
         # Kind, originating instruction (or None) and place of each barrier.
         self.barriers: list[tuple[str, str | None, _Place]] = []
@@ -126,7 +125,7 @@ class _Extraction:
 
     def _loop(self, name: str, parent: int | None, kind: str = "") -> Loop:
         written_out = self.kernel.inames[name].tags_of_type(UnrollTag)
-        kind, trips = kind or ("unrolled" if written_out else "loop"), self.facts.trips
+        kind, trips = kind or ("unrolled" if written_out else "loop"), self.trips
         return Loop(name, parent, kind, trips.average(name), trips.assumed(name))
 
     def scop(self) -> Scop:
@@ -155,7 +154,7 @@ class _Extraction:
         return replace(scop, statements=statements, barriers=barriers)
 
     def _instances(self, inames: frozenset[str], place: _Place) -> Instances:
-        return self.domains.domain(inames, tuple(place.entries), self.extents[place.launch])
+        return self.domains.instances(inames, tuple(place.entries), self.extents[place.launch])
 
     # Launches and arrays
 
@@ -199,7 +198,7 @@ class _Extraction:
     def _array(self, name: str) -> Array:
         variable = self.kernel.get_var_descriptor(name)
         what = f"array {name!r} of kernel {self.kernel.name!r}"
-        element = self.facts.types.element(variable.dtype.numpy_dtype, what)
+        element = self.facts.element(variable.dtype.numpy_dtype, what)
         shape = [self._simplified(extent) for extent in variable.shape or ()]
         strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
         # A vector is an innermost axis. One of three components takes the space of four (OpenCL C, Alignment of Types).
@@ -218,7 +217,7 @@ class _Extraction:
         every = self._instances(insn.within_inames, place)
         self._require_known(insn)
         reader = ExpressionReader(self.facts, every.space, insn_id)
-        assigned = self.facts.types.assigned(insn)
+        assigned = self.facts.assigned(insn)
         home, assumed = self._read(insn, assigned, place, reader)
         recurrence, resets = self._private_update(insn, assigned, reader)
         made: list[Statement] = []
@@ -232,7 +231,7 @@ class _Extraction:
             touched = sorted(work.accesses, key=lambda raw: raw.direction)
             updated = {raw.text for raw in touched if assumed and mask == home and raw.direction == "store"}
             accesses = (self.accesses.access(raw, instances, insn_id) for raw in touched)
-            made.append(moved(Statement(
+            made.append(self.domains.placed(Statement(
                 name=insn_id if not made else f"{insn_id}.{len(made)}",
                 domain=instances.domain,
                 accesses=tuple(replace(one, atomic=True) if one.text in updated else one for one in accesses),
@@ -245,7 +244,7 @@ class _Extraction:
                 resets=resets if mask == home else "",
                 assumed=assumed,
                 lanes=mask.lanes,
-            ), self.domains.numbers(every.space.get_var_names(isl.dim_type.set), mask.lanes)))  # fmt: skip
+            ), instances))  # fmt: skip
         return [replace(one, test_of=name) if (name := _tested_by(one, made)) else one for one in made]
 
     def _with_copies(self, place: _Place, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -282,9 +281,9 @@ class _Extraction:
                 # Loops that a condition does not depend on are inside of it.
                 outside = bool(set(place.entries) - get_dependencies(predicate))
                 with reader.only(Mask(guarded=several or outside)):
-                    reader.read(self.facts.types.generated(predicate))
+                    reader.read(self.facts.generated(predicate))
             for predicate in predicates:
-                stack.enter_context(reader.only(self.facts.branches(predicate, reader.space)[0]))
+                stack.enter_context(reader.only(reader.branches(predicate)[0]))
             home = reader.mask
             reader.read(assigned)
             for assignee in insn.assignees:
@@ -300,7 +299,7 @@ class _Extraction:
         if len(insn.assignees) != 1 or method_of(insn.assignees[0]) != "map_variable":
             return None, ""
         name = str(insn.assignees[0].name)
-        if self.facts.types.is_array(name):
+        if self.facts.is_array(name):
             return None, ""
         path = path_from(reader, assigned, name)
         return (None, name) if path is None else (Recurrence(name, _operations(Counter(path))), "")
@@ -315,10 +314,9 @@ class _Extraction:
             origin = next(neighbours, None)
         inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.entries)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
-        groups = {iname for axis, iname in self.domains.axes(inames)[0].items() if axis.startswith("g")}
+        groups = {iname for axis, iname in self.domains.axes(inames).items() if axis.startswith("g")}
         found = self._instances(frozenset(groups | place.entries.keys()), place)
-        numbers = self.domains.numbers(found.space.get_var_names(isl.dim_type.set))
-        return moved(Barrier(kind, found.domain, place.launch, place.loops, place.order), numbers)
+        return self.domains.placed(Barrier(kind, found.domain, place.launch, place.loops, place.order), found)
 
 
 def _tested_by(test: Statement, parts: list[Statement]) -> str:

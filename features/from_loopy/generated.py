@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from loopy.diagnostic import LoopyError
 from loopy.expression import dtype_to_type_context
-from loopy.kernel.array import ArrayBase
+from loopy.kernel.array import ArrayBase, SeparateArrayArrayDimTag, get_strides
 from loopy.kernel.data import AddressSpace
 from loopy.kernel.instruction import CallInstruction
 from loopy.symbolic import TypeCast
@@ -175,6 +175,17 @@ class _CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
     map_right_shift = map_left_shift
 
 
+def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
+    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors)."""
+    if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
+        msg = (
+            f"kernel {kernel_name!r}: array {variable.name!r} has an axis that is spread over several arguments "
+            "(sep), which has no stride; make it an axis in memory, or several arrays"
+        )
+        raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
+    return tuple(get_strides(variable)) if variable.shape else ()
+
+
 @dataclass(frozen=True)
 class ElementType:
     """Type of an array's elements, or of an expression's value."""
@@ -184,13 +195,20 @@ class ElementType:
     width: int = 1  # Components that are stored: 1 for scalars, 4 for a vector of three
 
 
-class KernelTypes:
-    """Types of a preprocessed kernel's expressions and kinds of its names."""
+class KernelFacts:
+    """A preprocessed kernel, with types of its expressions and kinds of its names.
 
-    def __init__(self, kernel: Any, callables: Any) -> None:
-        self._kernel, self._callables = kernel, callables
+    `parameters` are its sizes in the order of the Scop, `displaced` those loops that are described as starting at 0.
+    """
+
+    def __init__(self, kernel: Any, callables: Any, parameters: tuple[str, ...], displaced: frozenset[str]) -> None:
+        self.kernel, self._callables, self.parameters, self.displaced = kernel, callables, parameters, displaced
         self._generated, self._reader = _AsGenerated(kernel, callables), _CTypes(kernel, callables)
         self._of_dtype: dict[Any, ElementType] = {}
+
+    def refuse(self, message: str, **context: object) -> UnsupportedKernelError:
+        """Return the error of something that cannot be described."""
+        return UnsupportedKernelError(f"kernel {self.kernel.name!r}: {message}", kernel=self.kernel.name, **context)
 
     def assigned(self, insn: Any) -> Any:
         """Return what an instruction assigns as the generated code has it: numbers with types, and casts."""
@@ -206,11 +224,11 @@ class KernelTypes:
         except (LoopyError, RuntimeError, AttributeError) as error:
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
             msg = (
-                f"loopy cannot generate code for {expr} in kernel {self._kernel.name!r} ({reason[0]}); declare its "
+                f"loopy cannot generate code for {expr} in kernel {self.kernel.name!r} ({reason[0]}); declare its "
                 "names as arguments, give arrays element types (lp.add_dtypes(kernel, {'x': np.float32})), register "
                 "its functions with lp.register_callable, and give its numbers a type, e.g. np.float32(0.5)"
             )
-            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
+            raise UnsupportedKernelError(msg, kernel=self.kernel.name) from error
 
     def dtype_of(self, expr: Any) -> tuple[str, int]:
         """Return the name of the element type that C computes an expression in, and the elements of its vectors."""
@@ -218,11 +236,11 @@ class KernelTypes:
             dtype = self._reader(expr).numpy_dtype
         except (LoopyError, AttributeError) as error:  # the latter for unknown functions and the like
             msg = (
-                f"the type of {expr} in kernel {self._kernel.name!r} is not known; declare its names as arguments, and "
+                f"the type of {expr} in kernel {self.kernel.name!r} is not known; declare its names as arguments, and "
                 "register its functions with lp.register_callable"
             )
-            raise UnsupportedKernelError(msg, kernel=self._kernel.name) from error
-        found = self.element(dtype, f"{expr} in kernel {self._kernel.name!r}")
+            raise UnsupportedKernelError(msg, kernel=self.kernel.name) from error
+        found = self.element(dtype, f"{expr} in kernel {self.kernel.name!r}")
         return found.name, found.lanes
 
     def element(self, dtype: Any, what: str) -> ElementType:
@@ -240,13 +258,13 @@ class KernelTypes:
                 problem = f"has the element type {found.name}, which has no features; use one of {', '.join(DTYPES)}"
             if problem:
                 msg = f"{what} {problem}"
-                raise UnsupportedKernelError(msg, kernel=self._kernel.name)
+                raise UnsupportedKernelError(msg, kernel=self.kernel.name)
             self._of_dtype[dtype] = found
         return self._of_dtype[dtype]
 
     def is_array(self, name: str) -> bool:
         """Whether a name is an array, as opposed to a scalar, loop variable or size."""
-        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
+        variable = self.kernel.arg_dict.get(name) or self.kernel.temporary_variables.get(name)
         # A private array without axes is a register; a global or local one is memory that is accessed.
         return isinstance(variable, ArrayBase) and (
             bool(variable.shape) or variable.address_space != AddressSpace.PRIVATE
