@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import mul
 from typing import Any
 
 from loopy.kernel.data import AddressSpace
@@ -26,8 +28,7 @@ from perflex.features.from_loopy.terms import (
     quasi_affine,
     substituted,
 )
-from perflex.features.lowering.flattened import Flattened, Product, flattened
-from perflex.features.lowering.vectors import lane_of
+from perflex.features.lowering.subscripts import Flattened, Product, flattened, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access
 from perflex.isl import align_parameters, isl
@@ -137,35 +138,24 @@ class AccessMaker:
 
         None if a term is not a product of size parameters and something affine in the loop variables.
         """
-        groups: dict[Product, list[Any]] = {}
         try:
             terms = flat(distribute(index), "map_sum")
         except UnsupportedExpressionError:
             return None
+        groups: dict[Product, Any] = {}
         for term in terms:
-            product, rest = self._split(term)
-            groups.setdefault(product, []).append(rest)
+            factors = list(_factors(term))
+            sizes = [factor for factor in factors if getattr(factor, "name", None) in self._parameters]
+            product = tuple(sorted(size.name for size in sizes))
+            rest = reduce(mul, (factor for factor in factors if factor not in sizes), 1)
+            groups[product] = groups[product] + rest if product in groups else rest
         # One group without parameters is no flattened subscript, but one that is not affine.
         if len(groups) < 2 and () in groups:
             return None
-        values = {key: quasi_affine(sum(rest[1:], start=rest[0]), instances.space) for key, rest in groups.items()}
+        values = {product: quasi_affine(rest, instances.space) for product, rest in groups.items()}
         if any(value is None for value in values.values()):
             return None
         return flattened(values, instances.domain, self._parameters)
-
-    def _split(self, term: Any) -> tuple[Product, Any]:
-        """Return (size parameters, sorted; everything else) of a product."""
-        names: list[str] = []
-        rest: Any = 1
-        for factor in flat(term, "map_product"):
-            base, exponent = factor, 1
-            if method_of(factor) == "map_power" and isinstance(factor.exponent, int):
-                base, exponent = factor.base, factor.exponent
-            if getattr(base, "name", None) in self._parameters and exponent > 0:
-                names += [base.name] * exponent
-            else:
-                rest = rest * (base if exponent == 1 else factor)
-        return tuple(sorted(names)), rest
 
     # What the user stated
 
@@ -221,20 +211,18 @@ class AccessMaker:
         return _relation(found, instances)
 
     def _any_element(self, raw: RawAccess, shape: Sequence[Any], instances: Instances) -> Any:
-        everywhere = isl.Set.universe(instances.space)
-        relation = isl.Map.from_domain(everywhere)
-        for extent in shape:
+        elements = isl.Set(f"{{ [{', '.join(f'e{position}' for position in range(len(shape)))}] }}")
+        for position, extent in enumerate(shape):
             try:
-                elements = below(isl.Set("{ [e] }"), 0, extent, self._parameters)
+                elements = below(elements, position, extent, self._parameters)
             except UnsupportedKernelError:
                 msg = (
                     f"{raw.text} cannot be counted as 'anywhere': extent {extent} of array {raw.array!r} is not affine "
                     "in the sizes; state a subscript"
                 )
                 raise self._facts.refuse(msg, access=raw.text) from None
-            every = isl.Map.from_domain_and_range(everywhere, elements)
-            relation = relation.align_params(every.get_space()).flat_range_product(every)
-        return relation
+        everywhere = isl.Set.universe(instances.space)
+        return isl.Map.from_domain_and_range(everywhere, align_parameters(elements, self._parameters))
 
     def check_used(self) -> None:
         """Stop if something was stated that no access needs."""
@@ -255,3 +243,11 @@ def _relation(axes: Sequence[Any], instances: Instances) -> Any:
 
 def _plain(access: Any) -> str:
     return str(access).replace(" ", "")
+
+
+def _factors(term: Any) -> Iterator[Any]:
+    """Yield the factors of a product, each so often as its power says."""
+    for factor in flat(term, "map_product"):
+        # No address has more than 64 bits.
+        whole = method_of(factor) == "map_power" and isinstance(factor.exponent, int) and 0 < factor.exponent < 64
+        yield from [factor.base] * factor.exponent if whole else [factor]

@@ -24,7 +24,7 @@ from loopy.symbolic import parse
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import affine_in_parameters, below
-from perflex.features.lowering.vectors import in_lanes
+from perflex.features.lowering.subscripts import in_lanes
 from perflex.features.scop.numbering import begins_alike, moved, numbers_of
 from perflex.isl import align_parameters, isl
 

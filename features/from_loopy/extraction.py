@@ -34,7 +34,7 @@ from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, 
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from perflex.features.annotation import CountingOptions
     from perflex.features.from_loopy.domains import Instances
@@ -55,7 +55,7 @@ class _Place:
     """Where an instruction or barrier stands in the linearization."""
 
     launch: int
-    entries: Mapping[str, int]  # Loops around it, outermost first, and where the linearization enters them
+    names: tuple[str, ...]  # Loops around it, outermost first
     loops: tuple[int, ...]  # Their places in the launch's list
     order: tuple[int, ...]
 
@@ -90,33 +90,32 @@ class _Extraction:
         }
 
     def _read_linearization(self) -> None:
-        entries: dict[str, int] = {}
-        # Instructions of the device program that is read and host loops around it; None outside of one.
+        names: list[str] = []
+        # Instructions of the device program that is read; None outside of one.
         inside: list[str] | None = None
-        host_loops: tuple[str, ...] = ()
-        cursor = Cursor()
+        cursor, hosts = Cursor(), 0
         for number, item in enumerate(self.kernel.linearization):
             if isinstance(item, CallKernel):
                 # Loops that are open at the call run on the host: each of their iterations is a launch.
-                inside, host_loops, cursor = [], tuple(entries), Cursor()
-                for loop in host_loops:
+                inside, hosts, cursor = [], len(names), Cursor()
+                for loop in names:
                     cursor.enter(loop)
             elif isinstance(item, ReturnFromKernel):
-                self._add_launch(frozenset(inside or ()), host_loops)
-                kinds = ["host"] * len(host_loops) + [""] * len(cursor.entered)
-                self.loops.append([self._loop(*one, kind) for one, kind in zip(cursor.entered, kinds, strict=False)])
+                self._add_launch(frozenset(inside or ()), tuple(names))
+                kinds = ["host"] * hosts + [""] * (len(cursor.entered) - hosts)
+                self.loops.append([self._loop(*one, kind) for one, kind in zip(cursor.entered, kinds, strict=True)])
                 inside = None
             elif isinstance(item, EnterLoop):
-                entries[item.iname] = number
+                names.append(item.iname)
                 cursor.enter(item.iname)
+                # A launch is listed when it ends, so that the length is the number of the one being read.
                 if inside is not None:
-                    self.heads[len(self.launches), cursor.loops[-1]] = number, tuple(entries)
+                    self.heads[len(self.launches), cursor.loops[-1]] = number, tuple(names)
             elif isinstance(item, LeaveLoop):
-                entries.popitem()
+                names.pop()
                 cursor.leave()
             elif isinstance(item, (RunInstruction, BarrierItem)) and inside is not None:
-                # A launch is listed when it ends, so that the length is the number of the one being read.
-                place = _Place(len(self.launches), dict(entries), cursor.loops, cursor.step())
+                place = _Place(len(self.launches), tuple(names), cursor.loops, cursor.step())
                 if isinstance(item, RunInstruction):
                     inside.append(item.insn_id)
                     self.instructions.append((item.insn_id, place))
@@ -125,8 +124,8 @@ class _Extraction:
 
     def _loop(self, name: str, parent: int | None, kind: str = "") -> Loop:
         written_out = self.kernel.inames[name].tags_of_type(UnrollTag)
-        kind, trips = kind or ("unrolled" if written_out else "loop"), self.trips
-        return Loop(name, parent, kind, trips.average(name), trips.assumed(name))
+        kind = kind or ("unrolled" if written_out else "loop")
+        return Loop(name, parent, kind, self.trips.average(name), self.trips.assumed(name))
 
     def scop(self) -> Scop:
         statements = tuple(made for entry in self.instructions for made in self._statements(*entry))
@@ -153,8 +152,8 @@ class _Extraction:
         statements, barriers = by_number(scop, entered)
         return replace(scop, statements=statements, barriers=barriers)
 
-    def _instances(self, inames: frozenset[str], place: _Place) -> Instances:
-        return self.domains.instances(inames, tuple(place.entries), self.extents[place.launch])
+    def _instances(self, inames: Iterable[str], place: _Place) -> Instances:
+        return self.domains.instances(inames, place.names, self.extents[place.launch])
 
     # Launches and arrays
 
@@ -279,7 +278,7 @@ class _Extraction:
             predicates = sorted(insn.predicates, key=str)
             for predicate in predicates:
                 # Loops that a condition does not depend on are inside of it.
-                outside = bool(set(place.entries) - get_dependencies(predicate))
+                outside = bool(set(place.names) - get_dependencies(predicate))
                 with reader.only(Mask(guarded=several or outside)):
                     reader.read(self.facts.generated(predicate))
             for predicate in predicates:
@@ -312,10 +311,10 @@ class _Extraction:
             around, depth = (place.launch, place.loops), len(place.loops)
             neighbours = (one for one, other in self.instructions if (other.launch, other.loops[:depth]) == around)
             origin = next(neighbours, None)
-        inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.entries)
+        inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.names)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups = {iname for axis, iname in self.domains.axes(inames).items() if axis.startswith("g")}
-        found = self._instances(frozenset(groups | place.entries.keys()), place)
+        found = self._instances(groups.union(place.names), place)
         return self.domains.placed(Barrier(kind, found.domain, place.launch, place.loops, place.order), found)
 
 

@@ -18,7 +18,7 @@ from loopy.expression import dtype_to_type_context
 from loopy.kernel.array import ArrayBase, SeparateArrayArrayDimTag, get_strides
 from loopy.kernel.data import AddressSpace
 from loopy.kernel.instruction import CallInstruction
-from loopy.symbolic import TypeCast
+from loopy.symbolic import CombineMapper, TypeCast
 from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
 from loopy.type_inference import TypeReader
 from loopy.types import NumpyType
@@ -147,11 +147,6 @@ class _AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[
         return self._call(expr, function)
 
 
-def _common(*names: str) -> Callable[[Any, Any], Any]:
-    """Return a method for the common type of some operands."""
-    return lambda reader, expr: reader.combine([reader.rec(getattr(expr, name)) for name in names])
-
-
 class _CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
     """Types in which C computes expressions that `_AsGenerated` returned."""
 
@@ -165,13 +160,20 @@ class _CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
             return vectors[:1]
         return [NumpyType(np.dtype(common_type(*(str(dtype.numpy_dtype) for dtype in dtypes))))]
 
-    def map_sum(self, expr: Any) -> Any:
-        return self.combine([self.rec(child) for child in expr.children])
+    # Numbers have their types here, and casts say where the type of a quotient is not that of the integers.
+    map_sum = map_product = CombineMapper.map_sum
+    map_quotient = CombineMapper.map_quotient
 
-    map_product = map_bitwise_or = map_bitwise_xor = map_bitwise_and = map_sum
-    # Casts say where the type of a quotient is not that of the integers, and the base of a power is cast to its type.
-    map_quotient, map_power, map_if = _common("numerator", "denominator"), _common("base"), _common("then", "else_")
-    map_bitwise_not, map_left_shift = _common("child"), _common("shiftee")
+    # The base of a power is cast to its type.
+    def map_power(self, expr: Any) -> Any:
+        return self.combine([self.rec(expr.base)])
+
+    def map_bitwise_not(self, expr: Any) -> Any:
+        return self.combine([self.rec(expr.child)])
+
+    def map_left_shift(self, expr: Any) -> Any:
+        return self.combine([self.rec(expr.shiftee)])
+
     map_right_shift = map_left_shift
 
 

@@ -14,8 +14,7 @@ from perflex.features.from_source.integers import Integer, constant, names_in
 from perflex.features.from_source.values import Executed, MemoryAccess
 from perflex.features.from_source.walk import MemoryArray, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
-from perflex.features.lowering.flattened import flattened
-from perflex.features.lowering.vectors import in_lanes, lane_of
+from perflex.features.lowering.subscripts import flattened, in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl

@@ -1,4 +1,4 @@
-"""Flattened subscripts such as ``n*i + j`` as axes ``i`` and ``j`` with the strides ``n`` and 1."""
+"""Subscripts as functions of instances: flattened ones as axes, and elements of vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Product = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Flattened:
-    """A subscript as several axes."""
+    """A subscript such as ``n*i + j`` as several axes: ``i`` and ``j`` with the strides ``n`` and 1."""
 
     # (isl function of the instance, stride) per axis, the largest stride first.
     axes: tuple[tuple[Any, QuasiPolynomial], ...]
@@ -60,3 +60,15 @@ def _carry(value: Any, ratio: str, domain: Any, parameters: Sequence[str]) -> tu
             moved = isl.Map.from_pw_aff(value).apply_range(shift).as_pw_multi_aff().get_pw_aff(0)
             return carry, moved
     return None
+
+
+def in_lanes(domain: Any, lanes: int) -> Any:
+    """Return instances for each of a vector's elements, enumerated by a last dimension."""
+    last = domain.dim(isl.dim_type.set)
+    longer = domain.add_dims(isl.dim_type.set, 1).lower_bound_val(isl.dim_type.set, last, isl.Val(0))
+    return longer.upper_bound_val(isl.dim_type.set, last, isl.Val(lanes - 1))
+
+
+def lane_of(space: Any) -> Any:
+    """Return the number of the element as a function of instances."""
+    return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space), isl.dim_type.set, space.dim(isl.dim_type.set) - 1)
