@@ -19,7 +19,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
 from perflex.features.from_loopy.domains import Instances
 from perflex.features.from_loopy.expression import RawAccess
-from perflex.features.from_loopy.generated import KernelFacts, strides_of
+from perflex.features.from_loopy.generated import KernelFacts
 from perflex.features.from_loopy.terms import (
     below,
     flat,
@@ -122,7 +122,7 @@ class AccessMaker:
             return _relation(found, instances), None, True
         # A component of a vector has no axis of its own in loopy.
         one = QuasiPolynomial.constant(1)
-        scales = [polynomial_in_parameters(axis, self._parameters) for axis in strides_of(variable, self._kernel.name)]
+        scales = [polynomial_in_parameters(axis, self._parameters) for axis in self._facts.strides(variable)]
         axes: list[tuple[Any, QuasiPolynomial]] = []
         injective = True
         for index, affine, scale in zip(indices, found, [*scales, one], strict=False):

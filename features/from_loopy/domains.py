@@ -10,15 +10,7 @@ from typing import Any
 
 from loopy.codegen.bounds import get_usable_inames_for_conditional
 from loopy.codegen.tools import CodegenOperationCacheManager
-from loopy.kernel.data import (
-    GroupInameTag,
-    HardwareConcurrentTag,
-    IlpBaseTag,
-    LocalInameTag,
-    UnrollTag,
-    ValueArg,
-    VectorizeTag,
-)
+from loopy.kernel.data import GroupInameTag, HardwareConcurrentTag, LocalInameTag, UnrollTag, ValueArg
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 from loopy.symbolic import parse
 
@@ -26,6 +18,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import affine_in_parameters, below
 from perflex.features.lowering.subscripts import in_lanes
 from perflex.features.scop.numbering import begins_alike, moved, numbers_of
+from perflex.features.scop.scop import Loop
 from perflex.isl import align_parameters, isl
 
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
@@ -157,15 +150,14 @@ class TripCounts:
         reached = reached.apply_range(isl.Map("{ [first, later] -> [first + later] }"))
         return domain.intersect(reached.wrap().apply(to_map.reverse()))
 
-    def average(self, loop: str) -> Fraction:
-        """Return how many executions an iteration of a loop stands for."""
-        count = self._stated.get(loop)
+    def loop(self, name: str, parent: int | None, kind: str = "") -> Loop:
+        """Return a loop with what was stated about it."""
+        count = self._stated.get(name)
+        written_out = self._kernel.inames[name].tags_of_type(UnrollTag)
         # An average of 2.5 has three iterations in the domain, each of which stands for 2.5/3 executions.
-        return count / ceil(count) if isinstance(count, Fraction) else Fraction(1)
-
-    def assumed(self, loop: str) -> str:
-        """Return what was stated about a loop, for messages."""
-        return f"{loop}: {self._stated[loop]} trips" if loop in self._stated else ""
+        average = count / ceil(count) if isinstance(count, Fraction) else Fraction(1)
+        assumed = "" if count is None else f"{name}: {count} trips"
+        return Loop(name, parent, kind or ("unrolled" if written_out else "loop"), average, assumed)
 
 
 @dataclass(frozen=True)
@@ -285,9 +277,7 @@ class DomainMaker:
         """
         loop = loops[-1]
         home = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
-        # Copies of a loop's body begin at one value.
-        written_out = self._kernel.inames[loop].tags_of_type((UnrollTag, IlpBaseTag, VectorizeTag))
-        if written_out or begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
+        if begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):
             return None
         # What the generated code knows there: within a loop with barriers, all work-items begin alike.
         usable = {loop, *get_usable_inames_for_conditional(self._kernel, entry, self._code)}

@@ -12,14 +12,7 @@ from loopy.symbolic import condition_to_set, get_dependencies
 from pymbolic.primitives import Sum
 
 from perflex.features.from_loopy.generated import KernelFacts
-from perflex.features.from_loopy.terms import (
-    all_numbers_are_integers,
-    is_constant,
-    is_product,
-    is_square,
-    method_of,
-    parts_of,
-)
+from perflex.features.from_loopy.terms import all_numbers_are_integers, flat, method_of, operands
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
 
@@ -35,11 +28,42 @@ _OPERATIONS = {
 _FUNCTION_NAMES = {
     "fabs": "abs", "fmin": "min", "fmax": "max", "isnan": "cmp", "real": "", "imag": "", "make_tuple": "",
 }  # fmt: skip
+_NEUTRAL = {"map_product": (1, -1), "map_sum": (0,)}
 _ACCESSES = {"map_variable", "map_subscript", "map_tagged_variable", "map_lookup"}
 # Base reduction of a segmented one -> what combining two values costs where no new segment begins.
 _SEGMENTED = {"SumReductionOperation": "add", "ProductReductionOperation": "mul"}
 # OpenCL C's names of vector components.
 _COMPONENTS = {f"s{i:x}": i for i in range(16)} | {"x": 0, "y": 1, "z": 2, "w": 3}
+
+
+def _parts_of(expr: Any) -> list[Any]:
+    """Return what a sum adds, all but zeros, what a product multiplies, all but signs, or the operands of others."""
+    method = method_of(expr)
+    if method not in _NEUTRAL:
+        return operands(expr)
+    found = [part for part in flat(expr, method) if method_of(part) or part not in _NEUTRAL[method]]
+    # Compilers fold the numbers that come first into one; floating-point arithmetic is not associative.
+    numbers = next((i for i, part in enumerate(found) if not _is_constant(part)), len(found))
+    return found[max(0, numbers - 1) :]
+
+
+def _is_constant(expr: Any) -> bool:
+    """Whether an expression is a number, or sums, products and quotients of numbers only."""
+    return method_of(expr) in {"", "map_sum", "map_product", "map_quotient"} and all(map(_is_constant, operands(expr)))
+
+
+def _is_square(expr: Any) -> bool:
+    """Whether a power has the exponent 2."""
+    return not method_of(expr.exponent) and bool(expr.exponent == 2)
+
+
+def _is_product(expr: Any) -> bool:
+    """Whether an expression ends in a multiplication, which a sum can fuse."""
+    if method_of(expr) == "map_product" and not _is_constant(expr):
+        parts = _parts_of(expr)
+        # A single factor beside a sign may be a square, as in -x**2: that is a product to fuse.
+        return len(parts) >= 2 or any(map(_is_product, parts))
+    return method_of(expr) == "map_power" and _is_square(expr)
 
 
 @dataclass(frozen=True)
@@ -131,13 +155,13 @@ class ExpressionReader:
 
     def read(self, expr: Any) -> None:
         """Add what `expr` does."""
-        if is_constant(expr):
+        if _is_constant(expr):
             return
         method = method_of(expr)
         if method in _ACCESSES:
             self._touch(expr, "load")
         elif method in _OPERATIONS:
-            self._all(expr, _OPERATIONS[method], len(parts_of(expr)) - 1 if hasattr(expr, "children") else 1)
+            self._all(expr, _OPERATIONS[method], len(_parts_of(expr)) - 1 if hasattr(expr, "children") else 1)
         elif method in {"map_logical_and", "map_logical_or"}:
             self._short_circuit(expr.children, goes_on_if=int(method == "map_logical_or"))
         elif (handler := getattr(self, f"_{method}", None)) is not None:
@@ -146,7 +170,7 @@ class ExpressionReader:
             self._refuse(f"has an expression of kind {type(expr).__name__} ({expr})")
 
     def _all(self, expr: Any, kind: str = "", times: int = 0) -> None:
-        for part in parts_of(expr):
+        for part in _parts_of(expr):
             self.read(part)
         self.count(kind, expr, times)
 
@@ -206,7 +230,7 @@ class ExpressionReader:
     # Operations
 
     def _map_sum(self, expr: Any) -> None:
-        terms = parts_of(expr)
+        terms = _parts_of(expr)
         self._all(expr)
         if len(terms) <= 1:
             return
@@ -220,13 +244,13 @@ class ExpressionReader:
     def feeds(self, total: Any, terms: list[Any]) -> list[bool]:
         """Return for each term of a sum whether it is a product that an addition can fuse."""
         element = self.facts.dtype_of(total)
-        return [is_product(term) and self.facts.dtype_of(term) == element for term in terms]
+        return [_is_product(term) and self.facts.dtype_of(term) == element for term in terms]
 
     def _map_power(self, expr: Any) -> None:
-        if is_square(expr):  # generated as base*base
+        if _is_square(expr):  # generated as base*base
             self.read(expr.base)
             self.count("mul", expr)
-        elif not (is_constant(expr.exponent) and expr.exponent == 0):  # generated as 1
+        elif not (_is_constant(expr.exponent) and expr.exponent == 0):  # generated as 1
             self._all(expr, "pow", int(expr.exponent != 1))
 
     def _map_comparison(self, expr: Any) -> None:
@@ -286,7 +310,7 @@ def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str,
         return None
     if method == "map_variable":
         return [] if expr.name == name else None
-    children = parts_of(expr)
+    children = _parts_of(expr)
     paths = {at: path for at, child in enumerate(children) if (path := path_from(reader, child, name)) is not None}
     if not paths:
         return None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from loopy.diagnostic import LoopyError
 from loopy.kernel.array import ArrayBase
-from loopy.kernel.data import AddressSpace, UnrollTag, ValueArg
+from loopy.kernel.data import AddressSpace, ValueArg
 from loopy.kernel.instruction import AtomicUpdate, BarrierInstruction, NoOpInstruction
 from loopy.schedule import Barrier as BarrierItem
 from loopy.schedule import CallKernel, EnterLoop, LeaveLoop, ReturnFromKernel, RunInstruction
@@ -23,7 +22,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.accesses import AccessMaker
 from perflex.features.from_loopy.domains import DomainMaker, TripCounts
 from perflex.features.from_loopy.expression import ExpressionReader, Mask, path_from
-from perflex.features.from_loopy.generated import KernelFacts, strides_of
+from perflex.features.from_loopy.generated import KernelFacts
 from perflex.features.from_loopy.scheduling import linearized
 from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
 from perflex.features.lowering.schedule import Cursor
@@ -102,8 +101,8 @@ class _Extraction:
                     cursor.enter(loop)
             elif isinstance(item, ReturnFromKernel):
                 self._add_launch(frozenset(inside or ()), tuple(names))
-                kinds = ["host"] * hosts + [""] * (len(cursor.entered) - hosts)
-                self.loops.append([self._loop(*one, kind) for one, kind in zip(cursor.entered, kinds, strict=True)])
+                loops = [self.trips.loop(*one, "host" * (at < hosts)) for at, one in enumerate(cursor.entered)]
+                self.loops.append(loops)
                 inside = None
             elif isinstance(item, EnterLoop):
                 names.append(item.iname)
@@ -121,11 +120,6 @@ class _Extraction:
                     self.instructions.append((item.insn_id, place))
                 else:
                     self.barriers.append((item.synchronization_kind, item.originating_insn_id, place))
-
-    def _loop(self, name: str, parent: int | None, kind: str = "") -> Loop:
-        written_out = self.kernel.inames[name].tags_of_type(UnrollTag)
-        kind = kind or ("unrolled" if written_out else "loop")
-        return Loop(name, parent, kind, self.trips.average(name), self.trips.assumed(name))
 
     def scop(self) -> Scop:
         statements = tuple(made for entry in self.instructions for made in self._statements(*entry))
@@ -145,8 +139,13 @@ class _Extraction:
             barriers=tuple(self._barrier(*entry) for entry in self.barriers),
             numbered=True,
         )
-        every = ((key, self.domains.entered(*head, self.extents[key[0]])) for key, head in self.heads.items())
-        entered = {key: iterations for key, iterations in every if iterations is not None}
+        entered = {
+            (launch, loop): iterations
+            for (launch, loop), head in self.heads.items()
+            # Copies of a loop's body begin at one value.
+            if self.loops[launch][loop].kind == "loop"
+            and (iterations := self.domains.entered(*head, self.extents[launch])) is not None
+        }
         if not entered:
             return scop
         statements, barriers = by_number(scop, entered)
@@ -199,7 +198,7 @@ class _Extraction:
         what = f"array {name!r} of kernel {self.kernel.name!r}"
         element = self.facts.element(variable.dtype.numpy_dtype, what)
         shape = [self._simplified(extent) for extent in variable.shape or ()]
-        strides = [self._simplified(stride) for stride in strides_of(variable, self.kernel.name)]
+        strides = [self._simplified(stride) for stride in self.facts.strides(variable)]
         # A vector is an innermost axis. One of three components takes the space of four (OpenCL C, Alignment of Types).
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
@@ -250,7 +249,7 @@ class _Extraction:
         """Return the loops of a statement of which copies stand side by side, each in a loop of its own."""
         known, loops = self.loops[place.launch], place.loops
         for name in names:
-            known.append(self._loop(name, loops[-1] if loops else None, "interleaved"))
+            known.append(self.trips.loop(name, loops[-1] if loops else None, "interleaved"))
             loops = (*loops, len(known) - 1)
         return loops
 
@@ -271,26 +270,23 @@ class _Extraction:
 
     def _read(self, insn: Any, assigned: Any, place: _Place, reader: ExpressionReader) -> tuple[Mask, str]:
         """Read an instruction; return where it assigns, and what is assumed, for messages."""
-        with ExitStack() as stack:
-            # The generated code tests one after the other, the first one once for several instructions that share it.
-            several = len(insn.predicates) > 1 or insn.id in self.sharing
-            # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
-            predicates = sorted(insn.predicates, key=str)
-            for predicate in predicates:
-                # Loops that a condition does not depend on are inside of it.
-                outside = bool(set(place.names) - get_dependencies(predicate))
-                with reader.only(Mask(guarded=several or outside)):
-                    reader.read(self.facts.generated(predicate))
-            for predicate in predicates:
-                stack.enter_context(reader.only(reader.branches(predicate)[0]))
-            home = reader.mask
+        # The generated code tests one after the other, the first one once for several instructions that share it.
+        several = len(insn.predicates) > 1 or insn.id in self.sharing
+        home = Mask()
+        # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
+        for predicate in sorted(insn.predicates, key=str):
+            # Loops that a condition does not depend on are inside of it.
+            outside = bool(set(place.names) - get_dependencies(predicate))
+            with reader.only(Mask(guarded=several or outside)):
+                reader.read(self.facts.generated(predicate))
+            home = home.within(reader.branches(predicate)[0])
+        # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
+        updates = sum(isinstance(one, AtomicUpdate) for one in getattr(insn, "atomicity", ()))
+        with reader.only(home):
             reader.read(assigned)
             for assignee in insn.assignees:
                 reader.write(assignee)
-            # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
-            updates = [one for one in getattr(insn, "atomicity", ()) if isinstance(one, AtomicUpdate)]
-            if updates:
-                reader.count("atomic", insn.assignees[0], len(updates))
+            reader.count("atomic", insn.assignees[0], updates)
         return home, "atomic updates that succeed at once" if updates else ""
 
     def _private_update(self, insn: Any, assigned: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:

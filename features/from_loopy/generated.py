@@ -177,17 +177,6 @@ class _CTypes(_ByIdentity, TypeReader):  # type: ignore[misc]
     map_right_shift = map_left_shift
 
 
-def strides_of(variable: Any, kernel_name: str) -> tuple[Any, ...]:
-    """Return the stride of each axis of an array, loopy expressions in elements (components of vectors)."""
-    if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
-        msg = (
-            f"kernel {kernel_name!r}: array {variable.name!r} has an axis that is spread over several arguments "
-            "(sep), which has no stride; make it an axis in memory, or several arrays"
-        )
-        raise UnsupportedKernelError(msg, kernel=kernel_name, array=variable.name)
-    return tuple(get_strides(variable)) if variable.shape else ()
-
-
 @dataclass(frozen=True)
 class ElementType:
     """Type of an array's elements, or of an expression's value."""
@@ -275,3 +264,13 @@ class KernelFacts:
     def function_name(self, name: str) -> str:
         """Return a function's own name: loopy numbers a function's versions for different types."""
         return str(getattr(self._callables.get(name), "name", name))
+
+    def strides(self, variable: Any) -> tuple[Any, ...]:
+        """Return the stride of each axis of an array, loopy expressions in elements (components of vectors)."""
+        if any(isinstance(tag, SeparateArrayArrayDimTag) for tag in variable.dim_tags or ()):
+            msg = (
+                f"array {variable.name!r} has an axis that is spread over several arguments (sep), which has no "
+                "stride; make it an axis in memory, or several arrays"
+            )
+            raise self.refuse(msg, array=variable.name)
+        return tuple(get_strides(variable)) if variable.shape else ()

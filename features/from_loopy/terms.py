@@ -1,4 +1,4 @@
-"""loopy's expressions: operands, sums and products as the generated code takes them, and isl's form of them."""
+"""loopy's expressions: their operands and numbers, and isl's form of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _OPERANDS = (
     "children", "parameters", "numerator", "denominator", "base", "exponent", "left", "right", "child", "condition",
     "then", "else_", "shiftee", "shift", "aggregate",
 )  # fmt: skip
-_NEUTRAL = {"map_product": (1, -1), "map_sum": (0,)}
 
 
 def method_of(expr: Any) -> str:
@@ -44,36 +43,6 @@ def flat(expr: Any, method: str) -> list[Any]:
     if method_of(expr) != method:
         return [expr]
     return [inner for child in expr.children for inner in flat(child, method)]
-
-
-def parts_of(expr: Any) -> list[Any]:
-    """Return what a sum adds, all but zeros, what a product multiplies, all but signs, or the operands of others."""
-    method = method_of(expr)
-    if method not in _NEUTRAL:
-        return operands(expr)
-    found = [part for part in flat(expr, method) if method_of(part) or part not in _NEUTRAL[method]]
-    # Compilers fold the numbers that come first into one; floating-point arithmetic is not associative.
-    numbers = next((i for i, part in enumerate(found) if not is_constant(part)), len(found))
-    return found[max(0, numbers - 1) :]
-
-
-def is_constant(expr: Any) -> bool:
-    """Whether an expression is a number, or sums, products and quotients of numbers only."""
-    return method_of(expr) in {"", "map_sum", "map_product", "map_quotient"} and all(map(is_constant, operands(expr)))
-
-
-def is_square(expr: Any) -> bool:
-    """Whether a power has the exponent 2."""
-    return not method_of(expr.exponent) and bool(expr.exponent == 2)
-
-
-def is_product(expr: Any) -> bool:
-    """Whether an expression ends in a multiplication, which a sum can fuse."""
-    if method_of(expr) == "map_product" and not is_constant(expr):
-        parts = parts_of(expr)
-        # A single factor beside a sign may be a square, as in -x**2: that is a product to fuse.
-        return len(parts) >= 2 or any(map(is_product, parts))
-    return method_of(expr) == "map_power" and is_square(expr)
 
 
 def substituted(expr: Any, values: Mapping[str, Any]) -> Any:
