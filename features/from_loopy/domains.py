@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from loopy.codegen.bounds import get_usable_inames_for_conditional
 from loopy.codegen.tools import CodegenOperationCacheManager
@@ -18,24 +18,22 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import affine_in_parameters, below
 from perflex.features.lowering.subscripts import in_lanes
 from perflex.features.scop.numbering import begins_alike, moved, numbers_of
-from perflex.features.scop.scop import Loop
+from perflex.features.scop.scop import Barrier, Loop, Statement
 from perflex.isl import align_parameters, isl
 
+_One = TypeVar("_One", Statement, Barrier)
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
 
 class TripCounts:
-    """Replaces data-dependent loop bounds by stated trip counts.
-
-    `displaced` are loops whose first iteration depends on data, which are described as starting at 0, and loops inside
-    that start with them.
-    """
+    """Replaces data-dependent loop bounds by stated trip counts."""
 
     def __init__(self, kernel: Any, parameters: Sequence[str], stated: Iterable[tuple[str, Fraction | str]]) -> None:
         self._kernel, self._parameters, self._stated = kernel, tuple(parameters), dict(stated)
         names = {name for domain in kernel.domains for name in domain.get_var_names(_PARAM)} - set(kernel.inames)
         # Values computed in the kernel that bound loops.
         self._data = frozenset(name for name in names if not isinstance(kernel.arg_dict.get(name), ValueArg))
+        # Loops that begin where data say, which are described as starting at 0, and loops inside that start with them.
         self.displaced: frozenset[str] = frozenset()
         dependent = {loop for domain in kernel.domains for loop in self._check(domain)}
         # Outer domains come before those that they are parameters of.
@@ -229,10 +227,7 @@ class DomainMaker:
         return self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
 
     def instances(self, inames: Iterable[str], loops: tuple[str, ...], extents: Mapping[str, Any]) -> Instances:
-        """Return a statement's instances; along axes of the launch that no iname is tagged with, all execute it.
-
-        Loops are outermost first, extents those of the launch by axis, such as ``gid0``.
-        """
+        """Return a statement's instances in loops, outermost first, and on axes with extents, of which it may use few."""
         key = frozenset(inames), loops, tuple(extents.items())
         if key not in self._made:
             self._made[key] = self._make(key[0], loops, extents)
@@ -260,9 +255,10 @@ class DomainMaker:
         shown = *extents, *(f"{loop}_" * (loop in extents) or loop for loop in inner)
         return Instances(values, axes, shown, copied)
 
-    def placed(self, one: Any, instances: Instances) -> Any:
+    def placed(self, one: _One, instances: Instances) -> _One:
         """Return a statement or barrier with work-items in place of the values of the loops that run on them."""
-        return moved(one, self._numbers(instances.values))
+        found: _One = moved(one, self._numbers(instances.values))
+        return found
 
     def _numbers(self, values: Any) -> Any:
         """Return the map from values to work-items, which count from 0; None where that is the same."""
@@ -271,10 +267,7 @@ class DomainMaker:
         return numbers_of(shifts, 0, values.dim(_SET), self._parameters)
 
     def entered(self, entry: int, loops: Sequence[str], axes: Iterable[str]) -> Any:
-        """Return the iterations, on work-items from 0 on, of a loop that may begin anywhere; None for other loops.
-
-        The loop is the last of `loops`, which are outermost first, and is entered at a place of the linearization.
-        """
+        """Return the iterations of the innermost of some loops, on work-items from 0 on; None if all begin alike."""
         loop = loops[-1]
         home = self._kernel.domains[self._kernel.get_home_domain_index(loop)]
         if begins_alike(home, home.find_dim_by_name(_SET, loop), self._parameters):

@@ -100,11 +100,7 @@ class Work:
 
 
 class ExpressionReader:
-    """Walks expressions as the generated code has them, and collects operations and array accesses in `work`.
-
-    A multiply-add is recognised wherever a product feeds a sum of the same type (paper Section 5): ``a*b + c`` is one,
-    ``a*b + c*d`` is one and a multiplication. A factor of 1 or -1 is a sign, not a multiplication.
-    """
+    """Walks expressions as the generated code has them, and collects operations and array accesses in `work`."""
 
     def __init__(self, facts: KernelFacts, space: Any, insn_id: str) -> None:
         self.facts, self.space, self.insn_id = facts, space, insn_id
@@ -235,7 +231,8 @@ class ExpressionReader:
         if len(terms) <= 1:
             return
         feeds = self.feeds(expr, terms)
-        # The generated code adds from left to right: of the first two terms one product at most is fused.
+        # A product that feeds a sum of its type is fused (paper Section 5). The generated code adds from left to right:
+        # of the first two terms one product at most, so that a*b + c*d is a multiply-add and a multiplication.
         fused = int(feeds[0] or feeds[1]) + sum(feeds[2:])
         self.count("mul", expr, -fused)
         self.count("madd", expr, fused)
@@ -301,10 +298,7 @@ class ExpressionReader:
 
 
 def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str, str]] | None:
-    """Return the operations (kind, dtype) between a variable and the value of `expr`.
-
-    None where `expr` does not depend on the variable; the longest path where it does so repeatedly.
-    """
+    """Return the operations (kind, dtype) on the longest path from a variable to a value; None if there is none."""
     method = method_of(expr)
     if method in {"map_subscript", "map_tagged_variable"}:
         return None

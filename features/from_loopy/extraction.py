@@ -33,10 +33,9 @@ from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, 
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from perflex.features.annotation import CountingOptions
-    from perflex.features.from_loopy.domains import Instances
 
 _SPACES = {AddressSpace.GLOBAL: "global", AddressSpace.LOCAL: "local", AddressSpace.PRIVATE: "private"}
 _JUNCTIONS = {"map_logical_and", "map_logical_or"}
@@ -151,9 +150,6 @@ class _Extraction:
         statements, barriers = by_number(scop, entered)
         return replace(scop, statements=statements, barriers=barriers)
 
-    def _instances(self, inames: Iterable[str], place: _Place) -> Instances:
-        return self.domains.instances(inames, place.names, self.extents[place.launch])
-
     # Launches and arrays
 
     def _add_launch(self, ids: frozenset[str], host_loops: tuple[str, ...]) -> None:
@@ -212,7 +208,7 @@ class _Extraction:
         insn = self.kernel.id_to_insn[insn_id]
         if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
             return []
-        every = self._instances(insn.within_inames, place)
+        every = self.domains.instances(insn.within_inames, place.names, self.extents[place.launch])
         self._require_known(insn)
         reader = ExpressionReader(self.facts, every.space, insn_id)
         assigned = self.facts.assigned(insn)
@@ -310,7 +306,7 @@ class _Extraction:
         inames = self.kernel.id_to_insn[origin].within_inames if origin is not None else frozenset(place.names)
         # OpenCL: all work-items of a group reach a barrier, or none. Only group axes and loops bound its instances.
         groups = {iname for axis, iname in self.domains.axes(inames).items() if axis.startswith("g")}
-        found = self._instances(groups.union(place.names), place)
+        found = self.domains.instances(groups.union(place.names), place.names, self.extents[place.launch])
         return self.domains.placed(Barrier(kind, found.domain, place.launch, place.loops, place.order), found)
 
 

@@ -1,9 +1,4 @@
-"""Expressions with the types that loopy's code generation gives them, and the types that C computes them in.
-
-loopy infers one type for an expression and writes code that may have another: a number takes the type of what it is
-assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``), and casts stand only
-where inferred types differ. Its own code generation is asked for both.
-"""
+"""Expressions with the types that loopy's code generation gives them, and the types that C computes them in."""
 
 from __future__ import annotations
 
@@ -28,8 +23,6 @@ from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.scop.words import DTYPES
 
 _FLOATS = {"h": np.float16, "f": np.float32, "d": np.float64}
-# Whether a type is unsigned, and holds more than int -> the type of its literals, of which int and long have none.
-_LITERALS = {(False, False): int, (True, False): np.uint32, (False, True): np.int64, (True, True): np.uint64}
 
 
 class _ByIdentity:
@@ -44,11 +37,11 @@ class _Inferred(_ByIdentity, TypeReader):  # type: ignore[misc]  # loopy has no 
 
 
 class _AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[misc]
-    """Rewrite expressions as loopy generates code of them: numbers have types, and each cast stands there.
+    """Rewrite expressions as loopy generates code of them: numbers have types, and each cast stands there."""
 
-    Names, subscripts and calls stay loopy's. The second argument of each method is loopy's type context: ``"i"``,
-    ``"f"``, ``"d"``, ``"b"`` or None; and ``"h"`` for half precision, in which loopy writes no numbers.
-    """
+    # A number takes the type of what it is assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is
+    # ``0.2f * a[i]``), and casts stand only where inferred types differ. The second argument of each method is loopy's
+    # type context: "i", "f", "d", "b" or None; and "h" for half precision, in which loopy writes no numbers.
 
     def __init__(self, kernel: Any, callables: Any) -> None:
         # What the mapper takes of loopy's state of code generation.
@@ -95,10 +88,9 @@ class _AsGenerated(_ByIdentity, ExpressionToCExpressionMapper):  # type: ignore[
             return expr if isinstance(expr, np.generic) else np.complex64(expr)
         if not np.isfinite(expr):
             return np.float32(expr)  # INFINITY and NAN of OpenCL C are floats
-        if isinstance(expr, np.integer):
-            limits = np.iinfo(expr)
-            return _LITERALS[limits.min == 0, limits.max >= 2**31](expr)
-        if isinstance(expr, (np.float16, np.float32, np.float64, np.bool_)):
+        if isinstance(expr, (np.uint8, np.uint16)):
+            return np.uint32(expr)  # C's suffix u
+        if isinstance(expr, (np.integer, np.float16, np.float32, np.float64, np.bool_)):
             return expr
         if type_context in _FLOATS and not isinstance(expr, np.generic):
             return _FLOATS[type_context](expr)
@@ -187,12 +179,10 @@ class ElementType:
 
 
 class KernelFacts:
-    """A preprocessed kernel, with types of its expressions and kinds of its names.
-
-    `parameters` are its sizes in the order of the Scop, `displaced` those loops that are described as starting at 0.
-    """
+    """A preprocessed kernel, with types of its expressions and kinds of its names."""
 
     def __init__(self, kernel: Any, callables: Any, parameters: tuple[str, ...], displaced: frozenset[str]) -> None:
+        # Its sizes in the order of the Scop, and those loops that are described as starting at 0.
         self.kernel, self._callables, self.parameters, self.displaced = kernel, callables, parameters, displaced
         self._generated, self._reader = _AsGenerated(kernel, callables), _CTypes(kernel, callables)
         self._of_dtype: dict[Any, ElementType] = {}
