@@ -227,7 +227,7 @@ class DomainMaker:
         return self._trips.bounded(isl.Set.from_basic_set(self._kernel.get_inames_domain(frozenset(inames))))
 
     def instances(self, inames: Iterable[str], loops: tuple[str, ...], extents: Mapping[str, Any]) -> Instances:
-        """Return a statement's instances in loops, outermost first, and on axes with extents, of which it may use few."""
+        """Return the instances of a statement in some loops, outermost first, and on all axes that have extents."""
         key = frozenset(inames), loops, tuple(extents.items())
         if key not in self._made:
             self._made[key] = self._make(key[0], loops, extents)
