@@ -144,8 +144,7 @@ class TripCounts:
         if loop not in self.displaced:
             first = iterations.lexmin()
         later = below(isl.Set("{ [later] }"), 0, _whole(self._stated[loop]), self._parameters)
-        reached = first.flat_range_product(isl.Map.from_domain_and_range(around, later))
-        reached = reached.apply_range(isl.Map("{ [first, later] -> [first + later] }"))
+        reached = first.sum(isl.Map.from_domain_and_range(around, later))
         return domain.intersect(reached.wrap().apply(to_map.reverse()))
 
     def loop(self, name: str, parent: int | None, kind: str = "") -> Loop:

@@ -24,7 +24,7 @@ from perflex.features.from_loopy.domains import DomainMaker, TripCounts
 from perflex.features.from_loopy.expression import ExpressionReader, Mask, path_from
 from perflex.features.from_loopy.generated import KernelFacts
 from perflex.features.from_loopy.scheduling import linearized
-from perflex.features.from_loopy.terms import method_of, only, operands, polynomial_in_parameters
+from perflex.features.from_loopy.terms import method_of, operands, polynomial_in_parameters
 from perflex.features.lowering.schedule import Cursor
 from perflex.features.polynomials.cardinality import TooManyOperationsError, card
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -64,7 +64,7 @@ class _Extraction:
         self.callables = callables
         self.parameters = size_parameters(kernel, options)
         # Of values that the kernel computes itself, no assumptions are kept.
-        assumed = only(isl.Set.from_basic_set(kernel.assumptions), isl.dim_type.param, self.parameters)
+        assumed = isl.Set.from_basic_set(kernel.assumptions).project_out_except(self.parameters, [isl.dim_type.param])
         self.assumptions = align_parameters(assumed, self.parameters)
         self.trips = TripCounts(kernel, self.parameters, options.trip_counts)
         self.facts = KernelFacts(kernel, callables, self.parameters, self.trips.displaced)
@@ -168,7 +168,7 @@ class _Extraction:
         repeats = QuasiPolynomial.constant(1)
         if host_loops:
             try:
-                iterations = only(self.domains.loopys(host_loops), isl.dim_type.set, host_loops)
+                iterations = self.domains.loopys(host_loops).project_out_except(host_loops, [isl.dim_type.set])
                 iterations = iterations.intersect_params(self.assumptions.params())
                 repeats = QuasiPolynomial(card(iterations, self.assumptions))
             except TooManyOperationsError:

@@ -130,12 +130,3 @@ def below(domain: Any, position: int, extent: Any, parameters: Sequence[str]) ->
     local = isl.LocalSpace.from_space(domain.align_params(limit.get_space()).get_space())
     coordinate = isl.PwAff.var_on_domain(local, isl.dim_type.set, position)
     return domain.lower_bound_val(isl.dim_type.set, position, isl.Val(0)).intersect(coordinate.lt_set(limit))
-
-
-def only(found: Any, kind: Any, names: Any) -> Any:
-    """Return a set without the dimensions of a kind, or parameters, that have other names."""
-    # From the last one on: removing one moves those behind it.
-    for position in reversed(range(found.dim(kind))):
-        if found.get_dim_name(kind, position) not in names:
-            found = found.project_out(kind, position, 1)
-    return found
