@@ -205,7 +205,7 @@ class AccessMaker:
             known = [*instances.axes, *instances.space.get_var_names(_SET), *self._parameters]
             msg = (
                 f"{value!r}, stated for {key}, is not quasi-affine in the loop variables and sizes there: "
-                f"{', '.join(name for name in dict.fromkeys(known) if not name.startswith('_'))}"
+                f"{', '.join(name for name in dict.fromkeys(known) if name and not name.startswith('_'))}"
             )
             raise self._facts.refuse(msg, access=raw.text)
         return _relation(found, instances)

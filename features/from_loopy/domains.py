@@ -163,7 +163,7 @@ class Instances:
 
     values: Any  # isl set of them, by the values of loopy's names
     axes: Mapping[str, str]  # Hardware axis (``lid0``, ``gid1``) -> name of its dimension
-    names: tuple[str, ...]  # What dimensions are called in the Scop
+    names: tuple[str, ...]  # What dimensions, but for that of lanes, are called in the Scop
     # Loops that the linearization lacks, whose copies of the statement stand side by side; their dimensions come last.
     copied: tuple[str, ...]
 
@@ -189,7 +189,7 @@ class Instances:
 
     def in_lanes(self, lanes: int) -> Instances:
         """Return these instances for each of a vector's elements."""
-        return replace(self, values=in_lanes(self.values, lanes), names=(*self.names, ""))
+        return replace(self, values=in_lanes(self.values, lanes))
 
 
 class DomainMaker:
