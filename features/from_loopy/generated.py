@@ -1,4 +1,9 @@
-"""Expressions with the types that loopy's code generation gives them, and the types that C computes them in."""
+"""Expressions with the types that loopy's code generation gives them, and the types that C computes them in.
+
+loopy infers one type for an expression and writes code that may have another: a number takes the type of what it is
+assigned to, passed to or compared with (``0.2*a[i]`` assigned to a float is ``0.2f * a[i]``), and casts stand only
+where inferred types differ. Its own code generation is asked for both.
+"""
 
 from __future__ import annotations
 
