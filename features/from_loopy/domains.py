@@ -13,6 +13,7 @@ from loopy.codegen.tools import CodegenOperationCacheManager
 from loopy.kernel.data import GroupInameTag, HardwareConcurrentTag, LocalInameTag, UnrollTag, ValueArg
 from loopy.kernel.tools import get_hw_axis_base_for_codegen
 from loopy.symbolic import parse
+from pytools.lex import ParseError
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import affine_in_parameters, below
@@ -298,4 +299,10 @@ class DomainMaker:
 
 def _whole(count: Fraction | str) -> Any:
     """Return the iterations of a loop in its domain, a number or a loopy expression."""
-    return parse(count) if isinstance(count, str) else ceil(count)
+    if not isinstance(count, str):
+        return ceil(count)
+    try:
+        return parse(count)
+    except ParseError:
+        msg = f"the trip count {count!r} cannot be read as an expression; write it as loopy would, such as n//2"
+        raise UnsupportedKernelError(msg) from None
