@@ -1,35 +1,6 @@
 """What a CPU executes, by vectors of work-items and one by one: ``f_simd_<what>_<width>[_<nesting>]``.
 
-Runtimes for CPUs let the work-items of a work-group run one after the other, those along axis 0 in vectors. What cannot
-go in vectors costs many times as much: work-groups that are narrower than a vector along axis 0, gathers, and for
-compilers that vectorise innermost loops only all that is in a sequential loop. So each kind of work is counted apart by
-
-* its width: ``vector`` in whole vectors of the target's sub-group size, ``scalar`` for work-items that fill none;
-* its nesting: ``loop`` in a sequential loop that a work-item runs through on its own; ``unrolled`` in such loops of at
-  most 32 iterations, whose number the compiler knows; ``straight`` elsewhere, also where the source writes a loop out.
-
-================================ ====================================================================================
-``arith int idiv``               operations: floating point, integers, and division and remainder of integers
-``div sqrt rsqrt exp log sin``   those that take many cycles; ``sin`` is also cos and tan, ``exp log`` their like
-``tanh pow call``                ... and all other functions
-``load_broadcast``               loads of which all lanes get one element
-``load_contiguous``              ... of neighbours
-``load_gather``                  elements that are gathered; of single work-items in loops, those that do not follow one
-                                 another from one iteration to the next
-``load``                         all loads of single work-items in straight code
-``store_contiguous``             likewise; a store to one element by all lanes is as one to neighbours; also ``store``
-``store_scatter``                elements that are scattered
-``private``                      accesses of arrays of the work-item's own
-``chain``                        operations in loops that wait for one another (of variables in one loop, the longest),
-                                 but for the first 32 each time the loop is entered: they overlap with what was before;
-                                 a sum, shift or the like of integers waits a quarter as long as others, and counts so
-``iteration entry``              of loops that are not unrolled: their iterations, and how often they begin
-``address guard``                integer instructions for addresses, and conditions tested
-``item barrier``                 work-items begun and barriers met
-================================ ====================================================================================
-
-Operations, loads and stores have a nesting, the others have none. Vector operations count registers of 4 bytes per
-lane: two for 8-byte elements.
+What each of them counts is said in `docs/reference/features.md`, with why they are counted apart.
 """
 
 from __future__ import annotations
@@ -159,6 +130,8 @@ def _vector_map(groups: int, dims: int, lanes: int) -> Any:
     return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(images)}] }}")
 
 
+# Bytes of a lane of a register; wider elements take several registers.
+_LANE_BYTES = 4
 # Registers of AVX-512; other instruction sets have 16 or 32.
 _REGISTERS = 32
 # Operations at the beginning of a chain during which processors still execute what was before it: of the order of their
@@ -173,16 +146,13 @@ _SIMPLE_LATENCY = Fraction(1, 4)
 class Work:
     """Something that a CPU executes."""
 
-    # what it is: ``("op", operation, dtype)``, ``("load", pattern along axis 0, pattern along the innermost loop)``,
-    # ``("store", ...)`` likewise, ``("chain", loop, variable)``, and of one word ``private``, ``iteration``, ``entry``,
-    # ``address``, ``guard``, ``item`` and ``barrier``
-    kind: tuple[str, ...]
+    names: tuple[str, ...]  # identifiers of what counts it in vectors, and one by one
     # executions per element of the set; negative for those of a chain's beginning, which are not waited for
     times: Fraction
     domain: Any  # isl set of work-groups, work-items and values of loops
     launch: int  # index of the launch
-    nesting: Nesting
-    itemsize: int = 4  # bytes of an element; 4 where there is none
+    registers: int = 1  # what one execution by a vector counts; 0 for each of its elements
+    chain: tuple[str, str] = ("", "")  # loop and variable of a chain: those of several variables run beside each other
 
 
 def work_of(scop: Scop) -> tuple[Work, ...]:
@@ -206,23 +176,27 @@ def _everything(scop: Scop) -> Iterator[Work]:
         yield from _around(scop, nest)
     for barrier in scop.barriers:
         if barrier.kind == "local":
-            yield Work(("barrier",), scop.weight(barrier), barrier.domain, barrier.launch, "straight")
+            yield Work(_names("barrier"), scop.weight(barrier), barrier.domain, barrier.launch)
+
+
+def _names(what: str, *nesting: Nesting) -> tuple[str, ...]:
+    return tuple("_".join(["f_simd", what, width, *nesting]) for width in WIDTHS)
 
 
 def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], updates: Chains) -> Iterator[Work]:
     statement = scop.statements[number]
     inside, weight = _nesting(nest, number, loops), scop.weight(statement)
     for operation in statement.operations:
-        size = np.dtype(operation.dtype).itemsize
-        kind: tuple[str, ...] = ("op", operation.kind, operation.dtype)
-        yield Work(kind, weight * operation.count, statement.domain, statement.launch, inside, size)
+        names = _names(_operation_class(operation.kind, operation.dtype), inside)
+        registers = _registers(np.dtype(operation.dtype).itemsize)
+        yield Work(names, weight * operation.count, statement.domain, statement.launch, registers)
     if statement.recurrence is not None and inside == "loop":
         steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
-        loop = nest.around(number)[loops[-1] + 1]
-        kind = ("chain", str(loop.number), statement.recurrence.variable)
-        yield Work(kind, weight * steps, statement.domain, statement.launch, inside)
-        if updates[statement.launch, sequential_loops(scop, statement)][statement.recurrence.variable][0] is statement:
-            yield Work(kind, -_OVERLAPPED * loop.weight, nest.entries(loop), statement.launch, inside)
+        loop, variable = nest.around(number)[loops[-1] + 1], statement.recurrence.variable
+        names, chain = _names("chain"), (f"{nest.launch} {loop.number}", variable)
+        yield Work(names, weight * steps, statement.domain, nest.launch, chain=chain)
+        if updates[nest.launch, sequential_loops(scop, statement)][variable][0] is statement:
+            yield Work(names, -_OVERLAPPED * loop.weight, nest.entries(loop), nest.launch, chain=chain)
 
 
 def _accesses(
@@ -234,8 +208,7 @@ def _accesses(
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
         if array.space == "private":
-            inside = _nesting(nest, number, loops)
-            yield Work(("private",), weight, statement.domain, statement.launch, inside, array.itemsize)
+            yield Work(_names("private"), weight, statement.domain, statement.launch, _registers(array.itemsize))
             continue
         loads, most = (1, 0) if access.direction == "store" else remaining.get((number, place), (1, 0))
         if not loads:
@@ -243,10 +216,29 @@ def _accesses(
         still = _invariant(scop, statement, place, most)
         left = [loop for loop in loops if nest.axes + loop < dims - still]
         along = pattern_of(stride_along(scop, statement, access, nest.axes + left[-1])) if left else "broadcast"
-        kind = (access.direction, lane_pattern(scop, statement, access), along)
+        lane, inside = lane_pattern(scop, statement, access), _nesting(nest, number, left)
+        single = access.direction if inside == "straight" else _access_class(access.direction, along, "scalar")
+        names = (
+            f"f_simd_{_access_class(access.direction, lane, 'vector')}_vector_{inside}",
+            f"f_simd_{single}_scalar_{inside}",
+        )
+        # A store of all lanes to one element is one.
+        registers = {"contiguous": _registers(array.itemsize), "broadcast": 1, "gather": 0}[lane]
         kept, loads = (most, loads) if loads <= _REGISTERS else (still, 1)
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Work(kind, weight * loads, domain, statement.launch, _nesting(nest, number, left), array.itemsize)
+        yield Work(names, weight * loads, domain, statement.launch, registers)
+
+
+def _access_class(direction: str, pattern: Pattern, width: Width) -> str:
+    if pattern == "gather" and direction == "store":
+        return "store_scatter"
+    # One element again and again stays in a register, or is a store like others.
+    single = pattern == "broadcast" and (width == "scalar" or direction == "store")
+    return f"{direction}_contiguous" if single else f"{direction}_{pattern}"
+
+
+def _registers(itemsize: int) -> int:
+    return max(1, itemsize // _LANE_BYTES)
 
 
 def _latency(operation: Operation) -> Fraction:
@@ -291,21 +283,18 @@ def _invariant(scop: Scop, statement: Statement, place: int, most: int) -> int:
 
 def _around(scop: Scop, nest: CountedNest) -> Iterator[Work]:
     """Yield what a launch executes beside its statements."""
-    yield Work(("item",), Fraction(1), nest.root.iterations, nest.launch, "straight")
+    yield Work(_names("item"), Fraction(1), nest.root.iterations, nest.launch)
     for times, loop in address_work(scop, nest):
         if times:
-            yield Work(("address",), times * loop.weight, loop.iterations, nest.launch, "straight")
+            yield Work(_names("address"), times * loop.weight, loop.iterations, nest.launch)
     for test in guard_work(scop, nest):
         if test.kind == "control":
-            yield Work(("guard",), test.times, test.domain, nest.launch, "straight")
+            yield Work(_names("guard"), test.times, test.domain, nest.launch)
     for loop in nest.loops.values():
         if not loop.unrolled:
-            yield Work(("iteration",), loop.weight, loop.iterations, nest.launch, "loop")
-            yield Work(("entry",), loop.weight, nest.entries(loop), nest.launch, "loop")
+            yield Work(_names("iteration"), loop.weight, loop.iterations, nest.launch)
+            yield Work(_names("entry"), loop.weight, nest.entries(loop), nest.launch)
 
-
-# Bytes of a lane of a register; wider elements take several registers.
-_LANE_BYTES = 4
 
 _FUNCTIONS = {
     **dict.fromkeys(("exp", "exp2", "exp10", "expm1"), "exp"),
@@ -326,15 +315,13 @@ _NAMED_ACCESSES: dict[tuple[Width, Nesting], tuple[str, ...]] = {
     ("scalar", "loop"): _PATTERNS,
 }
 _PLAIN = ("private", "chain", "iteration", "entry", "address", "guard", "item", "barrier")
-
-
 IDENTIFIERS = (
     *(
         f"f_simd_{what}_{width}_{nesting}"
         for (width, nesting), accesses in _NAMED_ACCESSES.items()
         for what in (*_CLASSES, *accesses)
     ),
-    *(f"f_simd_{what}_{width}" for what in _PLAIN for width in WIDTHS),
+    *(name for what in _PLAIN for name in _names(what)),
 )
 
 
@@ -342,35 +329,6 @@ def _operation_class(kind: str, dtype: str) -> str:
     if np.dtype(dtype).kind in "iub":
         return "idiv" if kind in {"div", "floordiv", "mod"} else "int"
     return "arith" if kind in _SIMPLE else _FUNCTIONS.get(kind, "call")
-
-
-def _named(work: Work, width: Width) -> str:
-    """Return the identifier of what counts some work that vectors, or work-items alone, execute."""
-    what = work.kind[0]
-    if what in _PLAIN:
-        return f"f_simd_{what}_{width}"
-    if what == "op":
-        return f"f_simd_{_operation_class(*work.kind[1:])}_{width}_{work.nesting}"
-    lane, loop = work.kind[1:]
-    if width == "scalar" and work.nesting == "straight":
-        return f"f_simd_{what}_scalar_straight"
-    pattern = lane if width == "vector" else loop
-    # One element again and again stays in a register, or is a store like others.
-    if pattern == "broadcast" and (width == "scalar" or what == "store"):
-        pattern = "contiguous"
-    if pattern == "gather" and what == "store":
-        return f"f_simd_store_scatter_{width}_{work.nesting}"
-    return f"f_simd_{what}_{pattern}_{width}_{work.nesting}"
-
-
-def _each(work: Work, width: Width, lanes: int) -> int:
-    """Return what one execution counts: the registers or elements of a vector, one of a work-item."""
-    if width == "scalar" or work.kind[0] not in {"op", "load", "store", "private"}:
-        return 1
-    if work.kind[0] in {"load", "store"} and work.kind[1] != "contiguous":
-        # A store of all lanes to one element is one.
-        return lanes if work.kind[1] == "gather" else 1
-    return max(1, work.itemsize // _LANE_BYTES)
 
 
 def _unit(name: str) -> str:
@@ -390,36 +348,30 @@ def _value(scop: Scop, sizes: Sizes, target: Target, name: str) -> Any:
 
 def _inventory(scop: Scop) -> list[str]:
     """Return the features that the kernel has where vectors are narrow enough, and where they are not."""
-    found = {_named(work, width) for work in work_of(scop) for width in WIDTHS}
+    found = {name for work in work_of(scop) for name in work.names}
     return [name for name in IDENTIFIERS if name in found]
 
 
-# Counts by identifier, then by loop and variable for chains.
-_Terms = dict[str, dict[str, dict[str, list[QuasiPolynomial]]]]
+def _terms(scop: Scop, lanes: int) -> dict[str, dict[str, dict[str, list[QuasiPolynomial]]]]:
+    """Return counts by identifier, then by loop and variable for chains."""
 
-
-def _terms(scop: Scop, lanes: int) -> _Terms:
-    def compute() -> _Terms:
-        found: _Terms = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    def compute() -> dict[str, dict[str, dict[str, list[QuasiPolynomial]]]]:
+        found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
         for work in work_of(scop):
-            for width in WIDTHS:
-                count = _count(scop, work, width, lanes)
-                if count is not None and not count.is_zero:
-                    loop, variable = (
-                        (f"{work.launch} {work.kind[1]}", work.kind[2]) if work.kind[0] == "chain" else ("", "")
-                    )
-                    found[_named(work, width)][loop][variable].append(count * (work.times * _each(work, width, lanes)))
+            for width, name in zip(WIDTHS, work.names, strict=True):
+                with ISL_LOCK:
+                    domain = _executing(work.domain, scop.launches[work.launch], width, lanes)
+                if domain is None:
+                    continue
+                count = counts_of(scop).executions(domain, work.launch, None)
+                if not count.is_zero:
+                    each = 1 if width == "scalar" else work.registers or lanes
+                    loop, variable = work.chain
+                    found[name][loop][variable].append(count * (work.times * each))
         counts_of(scop).keep()
         return {name: {loop: dict(each) for loop, each in loops.items()} for name, loops in found.items()}
 
     return scop.derived("simd terms", lanes, compute)
-
-
-def _count(scop: Scop, work: Work, width: Width, lanes: int) -> QuasiPolynomial | None:
-    """Return how many vectors, or work-items that fill none, execute something; None if the launch has none."""
-    with ISL_LOCK:
-        domain = _executing(work.domain, scop.launches[work.launch], width, lanes)
-    return None if domain is None else counts_of(scop).executions(domain, work.launch, None)
 
 
 SIMD = Family(
