@@ -1,21 +1,4 @@
-"""Arithmetic: ``f_op_<dtype>_<op>``, per sub-group (paper Sections 5 and 6.1.2), chains of it, and instructions.
-
-A sub-group executes a statement if the condition holds for any of its work-items, and both sides of an if/else where
-they differ.
-
-``f_chain_<dtype>_<op>`` are operations that must wait for one another. A sequential loop that updates a private
-variable from its own old value runs no faster than the latency of that update, unless other work-items fill the wait.
-GPUs and simultaneous multithreading mostly do; CPUs run the work-items of a work-group one vector after the other, so
-that a long chain is paid in full. A short one is not: out-of-order execution starts the next work-item's chain
-meanwhile. A chain runs from where its variable is set afresh to the end of the loops that update it. Of several
-variables updated in the same loops only the one with the most operations counts. A barrier ends a chain, because the
-other work-items of the work-group have their turn then. With ``_after:<n>``, n operations at the beginning of each
-chain are not counted.
-
-``f_inst_total`` is the sum of all classes of instructions, ``f_inst_thread`` the same sum over work-items, and
-``f_inst_predication`` the share of work-items that are active in an executed instruction. Branches whose condition
-depends on data count for all work-items.
-"""
+"""Arithmetic: operations per sub-group (paper Sections 5 and 6.1.2), dependence chains of them, and instructions."""
 
 from __future__ import annotations
 

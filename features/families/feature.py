@@ -140,13 +140,11 @@ class Feature:
         if not family.one_size:
             return family.value(scop, sizes, target, self.what)
         names = scop.parameters
-        spread = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
-        shape = spread[0].shape if spread else ()
-        result = np.empty(shape)
-        for place in np.ndindex(shape):
-            each = {name: int(array[place]) for name, array in zip(names, spread, strict=True)}
-            result[place] = family.value(scop, each, target, self.what)
-        return result if shape else float(result)
+        # A number goes before the sizes: a kernel may have none.
+        points = np.broadcast(0, *(np.asarray(sizes[name]) for name in names))
+        each = (dict(zip(names, map(int, point[1:]), strict=True)) for point in points)
+        values = np.array([family.value(scop, one, target, self.what) for one in each], dtype=float)
+        return values.reshape(points.shape) if points.shape else float(values[0])
 
     def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether the kernel has anything that this feature counts."""

@@ -1,11 +1,8 @@
-"""Features of launches: barriers, launches, work-groups, work-items and sub-groups.
-
-Barriers are those that one work-item meets (end of Section 5, Section 6.1.3 of the paper): the mean over the launch's
-work-groups, of which all do the same as a rule. Times ``f_thread_groups`` it is the number of barriers executed.
-"""
+"""Features of launches: barriers that a work-item meets (paper Sections 5 and 6.1.3), launches, and their sizes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +15,8 @@ from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
 
 _BARRIER = "f_sync_barrier_"
+_BARRIERS = tuple(f"{_BARRIER}{kind}" for kind in ("local", "global", "sub_group"))
 _UNITS = {
-    f"{_BARRIER}local": "barrier per work-item",
-    f"{_BARRIER}global": "barrier per work-item",
-    f"{_BARRIER}sub_group": "barrier per work-item",
     "f_sync_kernel_launch": "launch",
     "f_thread_groups": "work-group",
     "f_thread_items": "work-item",
@@ -29,45 +24,44 @@ _UNITS = {
 }
 
 
-def _count(scop: Scop, _sizes: Sizes, target: Target, name: str) -> QuasiPolynomial | None:
+def _count(scop: Scop, _sizes: Sizes, target: Target, name: str) -> QuasiPolynomial:
     counts = counts_of(scop)
-    if name.startswith(_BARRIER):
-        return counts.barriers_met(name.removeprefix(_BARRIER))
     if name == "f_sub_groups":
         return counts.sub_groups(target.sub_group_size)
     return {"f_sync_kernel_launch": counts.launches, "f_thread_groups": counts.work_groups}.get(name, counts.work_items)
 
 
-def _value(scop: Scop, sizes: Sizes, target: Target, name: str) -> Any:
-    if not name.startswith(_BARRIER):
-        return _count(scop, sizes, target, name).evaluate(sizes)  # type: ignore[union-attr]
-    kind, counts = name.removeprefix(_BARRIER), counts_of(scop)
+def _barriers(scop: Scop, sizes: Sizes, _target: Target, kind: str) -> Any:
     total: Any = 0
     for launch in dict.fromkeys(barrier.launch for barrier in scop.barriers if barrier.kind == kind):
         # A launch without work-groups has no barriers: 0/1, not 0/0.
-        groups = np.maximum(counts.group_count(launch).evaluate(sizes), 1)
-        total = total + counts.barriers(kind, launch).evaluate(sizes) / groups
+        groups = np.maximum(counts_of(scop).group_count(launch).evaluate(sizes), 1)
+        total = total + counts_of(scop).barriers(kind, launch).evaluate(sizes) / groups
     return total
 
 
-def _inventory(scop: Scop) -> list[str]:
-    barriers = {f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}
-    return [*sorted(barriers), *(name for name in _UNITS if not name.startswith(_BARRIER))]
-
-
-def _remarks(scop: Scop, sizes: Sizes | None, target: Target, name: str) -> Remarks:
-    count = _count(scop, sizes or {}, target, name)
-    stated = any(scop.assumed(one) for one in scop.barriers if name == f"{_BARRIER}{one.kind}")
+def _barrier_remarks(scop: Scop, _sizes: Sizes | None, _target: Target, kind: str) -> Remarks:
+    count = counts_of(scop).barriers_met(kind)
+    stated = any(scop.assumed(one) for one in scop.barriers if one.kind == kind)
     return Remarks("mean over the work-groups" if count is None else str(count), Certainty(stated=stated))
 
 
-LAUNCH_COUNTS = Family(
-    "Barriers per work-item, launches, work-groups, work-items or sub-groups of a kernel",
+LAUNCHES = Family(
+    "Launches, work-groups, work-items or sub-groups of a kernel",
     any_of(_UNITS),
     _UNITS.__getitem__,
-    _value,
+    count=_count,
     examples=tuple(_UNITS),
-    inventory=_inventory,
-    remarks=_remarks,
+    inventory=lambda scop: [*sorted({f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}), *_UNITS],
     cost="overhead",
+)
+BARRIERS = replace(
+    LAUNCHES,
+    title="Barriers that a work-item meets",
+    pattern=f"{_BARRIER}(local|global|sub_group)",
+    unit="barrier per work-item",
+    value=_barriers,
+    count=None,
+    examples=_BARRIERS,
+    remarks=_barrier_remarks,
 )

@@ -1,14 +1,4 @@
-"""Features of a kernel's machine code: ``f_code_...``, of the whole launch, and of what its build takes.
-
-The code is disassembled, never run. How often each part of it runs follows from its control flow, from the sizes, and
-on a CPU from the counts of the kernel's description (`perflex.compiled`). On a GPU an instruction counts once for each
-sub-group that is issued it.
-
-``cycles`` are those of the busiest part of the core that runs all work-groups, ``chain_cycles`` what chains of
-dependent instructions take beyond that, ``lanes`` the mean of floating-point instructions. ``f_registers``,
-``f_private_bytes`` and ``f_spill_bytes`` are those of a work-item, ``f_local_bytes`` of a work-group: the most of
-several device programs.
-"""
+"""Features of machine code, which is disassembled, never run: ``f_code_...``, and of what a kernel's build takes."""
 
 from __future__ import annotations
 

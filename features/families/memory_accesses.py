@@ -1,9 +1,4 @@
-"""Memory access features ``f_mem_access_...`` (paper Section 6.1.1) and footprints ``f_mem_footprint_...`` (Section 5).
-
-On-chip and uniform accesses count per sub-group, others per work-item. A footprint is what a kernel reads and writes at
-least once, however often it does so: the data volume of caches that are large enough. Footprints are of global arrays:
-local and private ones exist once per work-group or work-item.
-"""
+"""Memory accesses ``f_mem_access_...`` (paper Section 6.1.1) and footprints ``f_mem_footprint_...`` (Section 5)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Features that need a machine, which is the target's; without one they are errors that say so.
-
-On GPUs: residency, data volumes, memory transactions, and Su's closed forms. On CPUs: ``f_ecm_vol_<level>`` and
-``f_ecm_cycles_<level>``, of one core that runs the whole kernel, between a level and the one before it (for ``l1`` the
-registers); and ``f_traffic_<what>_<level>``, of all cores, to which the work-groups are dealt out. ``streams`` are what
-hardware prefetchers follow: the contiguous bytes that an access touches before it jumps. Pages are those that the TLB
-has forgotten when they are touched again.
-"""
+"""Features that need a machine, which is the target's; without one they are errors that say so."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Times at a machine's peaks: ``f_peak_<resource>``, seconds that a kernel takes if one resource alone limits it.
 
-Each is the kernel's work for one resource of a GPU over what the machine's file says the resource does at best.
-Work-groups are dealt evenly to compute units, so that the busiest unit counts, not the mean: a launch of fewer
-work-groups than units uses only as many. Costs relative to these times have no unit, and carry over to other machines.
+Work-groups are dealt evenly to compute units, so that the busiest unit counts, not the mean.
 """
 
 from __future__ import annotations
@@ -52,6 +50,10 @@ class _Run:
     def need(self, fact: str) -> float:
         return self.machine.need(fact)
 
+    def over(self, amount: float, fact: str) -> float:
+        """Return an amount over what the machine does of it; of nothing, the machine need not tell."""
+        return amount / self.need(fact) if amount else 0.0
+
     def at(self, count: Any) -> float:
         return float(count.evaluate(self.sizes))
 
@@ -81,11 +83,8 @@ class _Run:
 
     def piped(self, pipe: str, operations: int = 1) -> float:
         """Return the time of a pipeline's instructions, of which each is so many operations."""
-        number = self.slots()[pipe]
-        if not number:
-            return 0.0
-        lanes = number * self.target.sub_group_size * operations
-        return self.unit_seconds(lanes / self.need(f"{pipe}_per_cycle"), "on_schedulers")
+        lanes = self.slots()[pipe] * self.target.sub_group_size * operations
+        return self.unit_seconds(self.over(lanes, f"{pipe}_per_cycle"), "on_schedulers")
 
     def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
         target = self.target
@@ -120,17 +119,14 @@ def _slots(run: _Run) -> dict[str, float]:
 
 def _dram(run: _Run, caches: str = "warm") -> float:
     total = run.volumes(caches).total
-    moved = total.dram_load + total.dram_store
-    return moved / run.need("dram_bandwidth") if moved else 0.0
+    return run.over(total.dram_load + total.dram_store, "dram_bandwidth")
 
 
 def _l2(run: _Run) -> float:
     total = run.volumes().total
     moved = total.l2_l1_load + total.l2_l1_store
-    if not moved:
-        return 0.0
     # One compute unit alone gets less than all of the bandwidth.
-    return max(moved / run.need("l2_bandwidth"), run.unit_seconds(moved / run.need("l2_bytes_per_cycle")))
+    return max(run.over(moved, "l2_bandwidth"), run.unit_seconds(run.over(moved, "l2_bytes_per_cycle")))
 
 
 def _l1(run: _Run) -> float:
@@ -168,8 +164,7 @@ def _atomic(run: _Run) -> float:
 
 
 def _group(run: _Run) -> float:
-    groups = sum(one.repeats * one.groups for one in run.fillings())
-    return groups / run.need("group_start_rate") if groups else 0.0
+    return run.over(sum(one.repeats * one.groups for one in run.fillings()), "group_start_rate")
 
 
 def _latency(run: _Run) -> float:

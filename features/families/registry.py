@@ -12,7 +12,7 @@ from typing import Any
 from perflex.errors import FeatureError, UnknownFeatureError
 from perflex.features.families.arithmetic import CHAINS, INSTRUCTIONS, OPERATIONS
 from perflex.features.families.feature import Family, Feature, Sizes
-from perflex.features.families.launch_counts import LAUNCH_COUNTS
+from perflex.features.families.launch_counts import BARRIERS, LAUNCHES
 from perflex.features.families.machine_code import BUILT, MACHINE_CODE
 from perflex.features.families.memory_accesses import ACCESSES, ARRAY_ACCESSES, FOOTPRINTS
 from perflex.features.families.on_machine import ON_MACHINE
@@ -23,8 +23,8 @@ from perflex.features.target import Target
 
 # The first whose pattern fits an identifier has it.
 _WITH_PERFLEX = (
-    OPERATIONS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, LAUNCH_COUNTS, *ON_MACHINE, PEAKS, INSTRUCTIONS, SIMD,
-    BUILT, MACHINE_CODE,
+    OPERATIONS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, BARRIERS, LAUNCHES, *ON_MACHINE, PEAKS, INSTRUCTIONS,
+    SIMD, BUILT, MACHINE_CODE,
 )  # fmt: skip
 _families = list(_WITH_PERFLEX)
 _own: dict[str, Family] = {}
