@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perflex.features.polynomials.affine import without_cases
 from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
@@ -162,10 +163,17 @@ def strides_along(
     """Return the strides along axes of a statement's instances, also loops', in elements; None where one varies."""
     if not access.relation.is_single_valued():
         return tuple(None for _ in axes)
-    function, along = access.relation.as_pw_multi_aff(), _axis_strides(scop, access)
+    along = _axis_strides(scop, access)
+    # Without cases and floors, as usual, the coefficient is the stride; differences take isl longer.
+    indices = without_cases(access.relation)
     found: list[QuasiPolynomial | None] = []
     for axis in axes:
-        steps = [_step(statement, access, function, axis, position) for position in range(len(along))]
+        steps = [
+            index.coefficient(axis)
+            if index is not None and axis not in index.floor_dims
+            else _constant_step(statement, access, axis, position)
+            for position, index in enumerate(indices)
+        ]
         moved = [stride * step for step, stride in zip(steps, along, strict=True) if step]
         found.append(None if None in steps else QuasiPolynomial.total(moved))
     return tuple(found)
@@ -174,20 +182,6 @@ def strides_along(
 def stride_along(scop: Scop, statement: Statement, access: Access, axis: int) -> QuasiPolynomial | None:
     """Return the stride along one axis of a statement's instances, as `strides_along`."""
     return strides_along(scop, statement, access, (axis,))[0]
-
-
-def _step(statement: Statement, access: Access, function: Any, axis: int, position: int) -> int | None:
-    """Return by how much one array index grows per step along an instance axis; None if that varies."""
-    kinds = isl.dim_type
-    # One piece without floors is the usual case, where the coefficient is the stride; differences take isl longer.
-    pieces = function.get_at(position).get_pieces()
-    if len(pieces) == 1:
-        affine = pieces[0][1]
-        coefficient = affine.get_coefficient_val(kinds.in_, axis)
-        floors = (i for i in range(affine.dim(kinds.div)) if not affine.get_coefficient_val(kinds.div, i).is_zero())
-        if coefficient.is_int() and not any(affine.get_div(i).involves_dims(kinds.in_, axis, 1) for i in floors):
-            return int(coefficient.to_python())
-    return _constant_step(statement, access, axis, position)
 
 
 def _constant_step(statement: Statement, access: Access, axis: int, position: int) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from perflex.features.polynomials.quasipolynomial import Affine, Piece
+from perflex.features.polynomials.affine import Affine
+from perflex.features.polynomials.quasipolynomial import Piece
 
 # Sorted pairs (name, exponent).
 Monomial = tuple[tuple[str, int], ...]
@@ -94,7 +95,7 @@ class Polynomial:
 def floor_text(floor: Affine) -> str:
     """Return a floor as text, e.g. ``floor((n + 15)/16)``."""
     inner = Polynomial.constant(floor.constant)
-    for name, factor in (*floor.parameters, *((floor_text(nested), factor) for factor, nested in floor.floors)):
-        inner += Polynomial.power(name) * Polynomial.constant(factor)
+    for name, factor in (*floor.terms, *((floor_text(nested), factor) for nested, factor in floor.floors)):
+        inner += Polynomial.power(str(name)) * Polynomial.constant(factor)
     top = f"({inner})" if len(inner.terms) > 1 else str(inner)
     return f"floor({top}/{floor.denominator})" if floor.denominator != 1 else f"floor({top})"

@@ -84,7 +84,7 @@ def _subscripts(
     for piece in pieces:
         here: dict[tuple[str, str], dict[Subscript, int]] = defaultdict(lambda: defaultdict(int))
         for access in piece.accesses:
-            subscript = subscript_of(piece, access, loops, columns, names)
+            subscript = subscript_of(access, loops, columns, names)
             here[access.direction, access.text][subscript] += 1
         for key, found in here.items():
             by_access[key].append((-len(piece.equalities), dict(found)))

@@ -13,20 +13,19 @@ from fractions import Fraction
 from math import gcd
 
 from perflex.features.cpu.nests import DRIVER_PREFIX, LANE, Loop, Step
+from perflex.features.polynomials.affine import Affine, Column
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import AccessMap, Column, Conjunction, Floor, Row
+from perflex.features.scop.address_maps import AccessMap, Conjunction
 
 # What is added to a loop's name for its outer part.
 OUTER_SUFFIX = " div"
 
 
-def divided_dimension(floor: Floor) -> int | None:
+def divided_dimension(floor: Affine) -> int | None:
     """Return the instance dimension that a floor divides, beside a constant; None if it divides something else."""
-    moved = [(column, factor) for column, factor in floor.row if column[0] != "c"]
-    if len(moved) == 1:
-        ((column, factor),) = moved
-        if column[0] == "d" and factor == 1:
-            return column[1]
+    match floor:
+        case Affine(terms=((int(dimension), 1),), floors=()):
+            return dimension
     return None
 
 
@@ -37,12 +36,11 @@ def loop_divisors(pieces: Iterable[Conjunction], loops: Sequence[Sequence[object
     """
     found: dict[tuple[int, object], set[int]] = {}
     for piece in pieces:
-        rows = [row for access in piece.accesses for row, _ in access.axes]
-        for number in {column[1] for row in rows for column, _ in row if column[0] == "f"}:
-            dimension = divided_dimension(piece.floors[number])
+        for floor in {floor for access in piece.accesses for axis in access.axes for floor, _ in axis.floors}:
+            dimension = divided_dimension(floor)
             if dimension is not None:
                 key = piece.launch, loops[piece.number][dimension]
-                found.setdefault(key, set()).add(piece.floors[number].denominator)
+                found.setdefault(key, set()).add(floor.denominator)
     return {key: max(divisors) for key, divisors in found.items()}
 
 
@@ -77,21 +75,17 @@ def split_divided_loops(loops: Sequence[Loop], divisors: Mapping[str, int]) -> t
     return tuple(result)
 
 
-_CONSTANT: Column = ("c", 0)
-
-
 def with_simple_floors(piece: Conjunction, items: Mapping[int, int]) -> Conjunction:
     """Return a piece in whose subscripts ``(64*o + i) // 8`` is ``8*o + i//8``, and ``i // 64`` is 0 for i < 64.
 
     `items` are the iterations of dimensions that begin with 0 and have as many for all sizes, beside what the piece's
     constraints say.
     """
-    if not piece.floors:
-        return piece
     extents = {**_constant_extents(piece), **items}
-    floors = list(piece.floors)
-    accesses = tuple(_simplified(access, floors, extents) for access in piece.accesses)
-    return replace(piece, floors=tuple(floors), accesses=accesses)
+    accesses = tuple(
+        replace(access, axes=tuple(_simplified(axis, extents) for axis in access.axes)) for access in piece.accesses
+    )
+    return replace(piece, accesses=accesses)
 
 
 def _constant_extents(piece: Conjunction) -> dict[int, int]:
@@ -99,64 +93,53 @@ def _constant_extents(piece: Conjunction) -> dict[int, int]:
     lower: set[int] = set()
     upper: dict[int, int] = {}
     for row in piece.inequalities:
-        factors = dict(row)
-        constant = factors.pop(_CONSTANT, 0)
-        if len(factors) != 1:
-            continue
-        ((kind, place), factor) = factors.popitem()
-        if kind == "d" and factor > 0 and constant <= 0:
-            lower.add(place)
-        elif kind == "d" and factor < 0:
-            upper[place] = min(constant // -factor + 1, upper.get(place, constant // -factor + 1))
+        match row:
+            case Affine(constant, ((int(place), factor),), ()):
+                if factor < 0:
+                    upper[place] = min(constant // -factor + 1, upper.get(place, constant // -factor + 1))
+                elif constant <= 0:
+                    lower.add(place)
     return {place: extent for place, extent in upper.items() if place in lower}
 
 
-def _simplified(access: AccessMap, floors: list[Floor], extents: Mapping[int, int]) -> AccessMap:
-    axes = []
-    for row, denominator in access.axes:
-        found: dict[Column, int] = {}
-        for column, value in row:
-            parts = _parts(floors[column[1]], floors, extents) if column[0] == "f" else {column: 1}
-            for part, factor in parts.items():
-                found[part] = found.get(part, 0) + value * factor
-        axes.append((tuple(sorted((column, value) for column, value in found.items() if value)), denominator))
-    return replace(access, axes=tuple(axes))
+def _simplified(axis: Affine, extents: Mapping[int, int]) -> Affine:
+    found: dict[Column, int] = defaultdict(int)
+    for column, value in axis.columns.items():
+        parts = _parts(column, extents) if isinstance(column, Affine) else {column: 1}
+        for part, factor in parts.items():
+            found[part] += value * factor
+    return Affine.of(found, axis.denominator)
 
 
-def _parts(floor: Floor, floors: list[Floor], extents: Mapping[int, int]) -> dict[Column, int]:
+def _parts(floor: Affine, extents: Mapping[int, int]) -> dict[Column, int]:
     """Return a floor as a sum of columns, the last of which may be a simpler floor."""
     divisor = floor.denominator
-    if sum(factor for column, factor in floor.row if column[0] == "d") < 0:
+    if sum(factor for _, factor in floor.dim_terms) < 0:
         # Of what falls, the floor is that of what grows: floor(-x/m) = -1 - floor((x - 1)/m).
-        grown = {_CONSTANT: -1} | {column: -factor for column, factor in floor.row}
-        grown[_CONSTANT] = -1 - dict(floor.row).get(_CONSTANT, 0)
-        row: Row = tuple(sorted((column, factor) for column, factor in grown.items() if factor))
-        found = {column: -factor for column, factor in _parts(Floor(row, divisor), floors, extents).items()}
-        found[_CONSTANT] = found.get(_CONSTANT, 0) - 1
+        grown = {column: -factor for column, factor in floor.columns.items()}
+        grown[""] -= 1
+        found = {column: -factor for column, factor in _parts(Affine.of(grown, divisor), extents).items()}
+        found[""] = found.get("", 0) - 1
         return found
-    found = {column: factor // divisor for column, factor in floor.row if factor // divisor}
-    rest = {column: factor % divisor for column, factor in floor.row if factor % divisor}
-    constant = rest.pop(_CONSTANT, 0)
+    found = {column: factor // divisor for column, factor in floor.columns.items() if factor // divisor}
+    rest = {column: factor % divisor for column, factor in floor.columns.items() if factor % divisor}
+    constant = rest.pop("", 0)
     # What stays below the step of the others does not change the floor: parts of that kind come out, smallest first.
     below, most = constant, 0
     ordered = sorted(rest, key=lambda column: rest[column])
     for place, column in enumerate(ordered):
-        if column[0] != "d" or column[1] not in extents:
+        if not isinstance(column, int) or column not in extents:
             break
-        below += rest[column] * (extents[column[1]] - 1)
+        below += rest[column] * (extents[column] - 1)
         if below < gcd(divisor, *(rest[other] for other in ordered[place + 1 :])):
             most = place + 1
     remaining = ordered[most:]
     if not remaining:
         return found
     common = gcd(divisor, *(rest[column] for column in remaining))
-    kept: Row = tuple((column, rest[column] // common) for column in sorted(remaining))
-    if not most and constant >= common:
-        kept = tuple(sorted(((_CONSTANT, constant // common), *kept)))
-    simple = Floor(kept, divisor // common)
-    if simple not in floors:
-        floors.append(simple)
-    found["f", floors.index(simple)] = 1
+    kept = {column: rest[column] // common for column in remaining}
+    kept[""] = 0 if most else constant // common
+    found[Affine.of(kept, divisor // common)] = 1
     return found
 
 
@@ -183,52 +166,50 @@ class Subscript:
     fixed: frozenset[object] = frozenset()  # the part of `rest` that is loops that move only where ranges begin
 
 
-def subscript_of(
-    piece: Conjunction, access: AccessMap, loops: Sequence[Loop], columns: Columns, names: Sequence[str]
-) -> Subscript:
+def subscript_of(access: AccessMap, loops: Sequence[Loop], columns: Columns, names: Sequence[str]) -> Subscript:
     """Return how loops move an access; `names` are the own ones of its instance dimensions.
 
     Floors of what is no loop that is divided move evenly, by a fraction per iteration. A loop in two subscripts moves
     along one of them: what another loop inside of it covers anyway is left out (a skewed loop covers the same range),
     else the axis with the largest stride decides.
     """
-    mover = _Mover(piece, loops, columns)
-    ends = [_with_fixed_end(row, loops, columns, names) for row, _ in access.axes]
+    mover = _Mover(loops, columns)
+    ends = [_with_fixed_end(axis, loops, columns, names) for axis in access.axes]
     found = [
-        mover.factors(tuple(entry for entry in row if entry[0] not in fixed), denominator)
-        for (row, denominator), fixed in zip(access.axes, ends, strict=True)
+        mover.factors([entry for entry in axis.columns.items() if entry[0] not in fixed], axis.denominator)
+        for axis, fixed in zip(access.axes, ends, strict=True)
     ]
     notes = ["has // or % of what is no loop"] if mover.uneven else []
     kept, diagonal = _one_axis_each(found, loops, [typical(stride) for stride in access.strides])
     notes += ["has a loop in two subscripts"] if diagonal else []
-    offsets, rests = [], []
-    for (row, denominator), fixed in zip(access.axes, ends, strict=True):
-        offsets.append(sum(value for column, value in row if column == ("c", 0)) // denominator)
-        rests.append(
-            tuple(
-                (piece.floors[column[1]] if column[0] == "f" else column, value)
-                for column, value in row
-                if column[0] == "p" or column in fixed or (column[0] == "f" and not mover.moves(column))
-            )
+    rests = [
+        (
+            *(term for term in axis.terms if isinstance(term[0], str) or term[0] in fixed),
+            *(floor for floor in axis.floors if not floor[0].dims),
         )
+        for axis, fixed in zip(access.axes, ends, strict=True)
+    ]
+    offsets = tuple(axis.constant // axis.denominator for axis in access.axes)
     steps = tuple(_ordered(factors, loops) for factors in kept)
-    moved = [entry for (row, _), fixed in zip(access.axes, ends, strict=True) for entry in row if entry[0] in fixed]
-    return Subscript(access, steps, tuple(offsets), tuple(rests), " and ".join(notes), diagonal, frozenset(moved))
+    moved = [
+        entry for axis, fixed in zip(access.axes, ends, strict=True) for entry in axis.dim_terms if entry[0] in fixed
+    ]
+    return Subscript(access, steps, offsets, tuple(rests), " and ".join(notes), diagonal, frozenset(moved))
 
 
-def _with_fixed_end(row: Row, loops: Sequence[Loop], columns: Columns, names: Sequence[str]) -> frozenset[Column]:
+def _with_fixed_end(axis: Affine, loops: Sequence[Loop], columns: Columns, names: Sequence[str]) -> frozenset[int]:
     """Return the dimensions that move where an index begins, but not where it ends: those of the rows of a triangle.
 
     From row to row, the loop inside visits the same but for the beginning.
     """
-    factors = {column: value for column, value in row if column[0] == "d"}
-    found: set[Column] = set()
+    factors = dict(axis.dim_terms)
+    found: set[int] = set()
     for inner, factor in factors.items():
-        (place, width), *more = columns[inner[1]]
+        (place, width), *more = columns[inner]
         varying = loops[place].varying
         if varying is None or more:
             continue
-        drivers = {column: DRIVER_PREFIX + names[column[1]] for column in factors if column != inner}
+        drivers = {column: DRIVER_PREFIX + names[column] for column in factors if column != inner}
         given = dict.fromkeys(varying.parameters, _SAMPLE) | dict.fromkeys(drivers.values(), 1)
         for column, driver in drivers.items():
             if driver in varying.parameters:
@@ -247,28 +228,21 @@ def typical(stride: object) -> float:
 class _Mover:
     """Reads by how much each loop moves an index."""
 
-    def __init__(self, piece: Conjunction, loops: Sequence[Loop], columns: Columns) -> None:
-        self._piece = piece
+    def __init__(self, loops: Sequence[Loop], columns: Columns) -> None:
         self._loops = loops
         self._columns = columns
         self.uneven = False  # whether a part of an index moved unevenly so far
 
-    def moves(self, column: Column) -> bool:
-        """Return whether a column changes from iteration to iteration."""
-        if column[0] != "f":
-            return column[0] == "d"
-        return any(self.moves(inner) for inner, _ in self._piece.floors[column[1]].row)
-
-    def factors(self, row: Row, denominator: int) -> dict[int, float]:
+    def factors(self, row: Sequence[tuple[Column, int]], denominator: int) -> dict[int, float]:
         """Return by how many indices an iteration of each loop moves."""
         direct: dict[int, float] = defaultdict(float)
         divided: dict[int, float] = defaultdict(float)
         for column, value in row:
-            if column[0] == "d":
-                for loop, factor in self._columns[column[1]]:
+            if isinstance(column, int):
+                for loop, factor in self._columns[column]:
                     direct[loop] += value * factor
-            elif self.moves(column):
-                for loop, part in self._floor(column[1]):
+            elif isinstance(column, Affine) and column.dims:
+                for loop, part in self._floor(column):
                     divided[loop] += value * part
         found = {}
         for loop in direct.keys() | divided.keys():
@@ -284,9 +258,8 @@ class _Mover:
         # The outer part of a divided loop moves by its divisor and back: i % m.
         return not direct or self._loops[loop].name.endswith(OUTER_SUFFIX)
 
-    def _floor(self, number: int) -> list[tuple[int, float]]:
+    def _floor(self, floor: Affine) -> list[tuple[int, float]]:
         """Return by how much each loop moves a floor."""
-        floor = self._piece.floors[number]
         dimension = divided_dimension(floor)
         if dimension is not None:
             (inner, _), *outer = self._columns[dimension]
@@ -299,11 +272,11 @@ class _Mover:
                 return found
         self.uneven = True
         parts: list[tuple[int, float]] = []
-        for column, factor in floor.row:
-            if column[0] == "d":
-                parts += [(loop, factor * moved / floor.denominator) for loop, moved in self._columns[column[1]]]
-            elif column[0] == "f":
-                parts += [(loop, factor * part / floor.denominator) for loop, part in self._floor(column[1])]
+        for column, factor in floor.columns.items():
+            if isinstance(column, int):
+                parts += [(loop, factor * moved / floor.denominator) for loop, moved in self._columns[column]]
+            elif isinstance(column, Affine):
+                parts += [(loop, factor * part / floor.denominator) for loop, part in self._floor(column)]
         return parts
 
 

@@ -216,7 +216,7 @@ def _group_loads(
                 for shift in one.offsets.tolist()
             )
             # Compilers and generators order the loads of a statement by address: neighbours share lines.
-            bases = [one.address.values(points) + offsets.get(one.access.array, 0) for one in mine]
+            bases = [one.address(points) + offsets.get(one.access.array, 0) for one in mine]
             filled = np.stack(
                 [
                     in_sub_groups(np.where(alive, bases[position] + shift, IDLE), lines.lanes)

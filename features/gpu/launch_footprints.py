@@ -15,7 +15,8 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.integer_sets import Atoms, Intervals
-from perflex.features.gpu.resolved_launch import Form, Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
+from perflex.features.gpu.resolved_launch import Ranges, ResolvedAccess, ResolvedLaunch, ResolvedPiece
+from perflex.features.polynomials.affine import Affine
 from perflex.features.polynomials.cardinality import connected
 from perflex.features.scop.scop import Scop
 from perflex.isl import computed_once
@@ -52,7 +53,7 @@ class Imager:
             self.image(self._constraints[part][0], access).starts.size for part in self.parts if not part & touched
         )
 
-    def image(self, form: Form, access: ResolvedAccess) -> Intervals:
+    def image(self, form: Affine, access: ResolvedAccess) -> Intervals:
         """Return the values of a form on the piece's instances."""
         # Without divisions a constant only shifts the image, so that shifted forms share one.
         key = (form.terms, form.floors, form.denominator, form.constant if form.floor_dims else 0)
@@ -79,11 +80,11 @@ class Imager:
                 return self.image(form, access).size
         return int(np.count_nonzero(self._alive(part, guards, access)[1]))
 
-    def _coupled(self, form: Form) -> frozenset[int]:
+    def _coupled(self, form: Affine) -> frozenset[int]:
         """Return the dimensions of a form, and those that guards couple with them."""
         return form.dims.union(*(part for part in self.parts if part & form.dims))
 
-    def _computed(self, form: Form, access: ResolvedAccess) -> Intervals:
+    def _computed(self, form: Affine, access: ResolvedAccess) -> Intervals:
         ranges = self.piece.ranges
         guards = [guard for part in self.parts if part & form.dims for guard in self._constraints[part]]
         clip = _clip(form, guards) if not form.floor_dims else None
@@ -104,17 +105,17 @@ class Imager:
         return result if clip is None else result.clipped(*clip)
 
     def _enumerated(
-        self, form: Form, core: frozenset[int], guards: Sequence[Form], access: ResolvedAccess
+        self, form: Affine, core: frozenset[int], guards: Sequence[Affine], access: ResolvedAccess
     ) -> Intervals:
         """Return the values over some dimensions, where the others that are merely added are left out."""
         points, alive = self._alive(core, guards, access)
         zero = np.zeros((), dtype=np.int64)
         for dim in form.dims - core:
             points[dim] = zero
-        return Intervals.of_values(np.broadcast_to(form.values(points), alive.shape)[alive])
+        return Intervals.of_values(np.broadcast_to(form(points), alive.shape)[alive])
 
     def _alive(
-        self, core: frozenset[int], guards: Sequence[Form], access: ResolvedAccess
+        self, core: frozenset[int], guards: Sequence[Affine], access: ResolvedAccess
     ) -> tuple[dict[int, np.ndarray], np.ndarray]:
         """Return arrays of the dimensions' values that broadcast to all points, and which points the guards let run."""
         order = sorted(core)
@@ -136,11 +137,11 @@ class Imager:
         points = dict(zip(order, np.ix_(*values), strict=True))
         alive = np.ones(extents, dtype=bool)
         for guard in guards:
-            alive &= guard.values(points) >= 0
+            alive &= guard(points) >= 0
         return points, alive
 
 
-def _clip(form: Form, guards: Sequence[Form]) -> tuple[int, int] | None:
+def _clip(form: Affine, guards: Sequence[Affine]) -> tuple[int, int] | None:
     """Return limits of a form that say the same as the guards, or None if there are none such."""
     # No limit, yet within int64, in which intervals are clipped.
     low, high = -(1 << 62), 1 << 62
@@ -331,7 +332,7 @@ class FootprintCounter:
                 sets[mark] = image
             product.append(image)
         # A scalar has no axes, but lies in one granule.
-        return tuple(product) or (self._granules(imager.image(Form(0, ()), access), access, 1),)
+        return tuple(product) or (self._granules(imager.image(Affine(0, ()), access), access, 1),)
 
     def _elements(self, imager: Imager, access: ResolvedAccess) -> Intervals:
         """Return the elements that an access touches, by their distance from the array's first one."""
@@ -341,7 +342,7 @@ class FootprintCounter:
         mark = access if floors else (access.array, access.strides, tuple(axis.terms for axis in access.axes))
         known = self._flat_elements.setdefault(id(imager), {})
         if mark not in known:
-            total = imager.image(Form(0, ()), access)
+            total = imager.image(Affine(0, ()), access)
             grouped = imager.groups(access)
             alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
             for axes in grouped + alone:

@@ -63,7 +63,7 @@ def executing(launch: ResolvedLaunch, part: ResolvedPiece, points: Mapping[int, 
         low, high = part.ranges[dim]
         running = running & (points[dim] >= low) & (points[dim] <= high)
     for guard in part.constraints:
-        running = running & (guard.values(points) >= 0)
+        running = running & (guard(points) >= 0)
     return running
 
 
@@ -109,14 +109,14 @@ def instructions(
         address = np.asarray(IDLE)
         for part, item in pieces:
             alive = executing(launch, part, here) & _reached(part, steps)
-            moved = item.address.values(here) + int(item.offsets[0]) + offsets.get(item.access.array, 0)
+            moved = item.address(here) + int(item.offsets[0]) + offsets.get(item.access.array, 0)
             address = np.where(alive, moved, address)
         yield _made(launch, issued, 1, address, lanes, weights)
     for part in parts:
         for (issued, shift), count in _kinds(launch, part, space, offsets, joined).items():
             steps, weights = _iterations(launch, part, issued)
             here = points | steps
-            address = np.where(executing(launch, part, here), issued.address.values(here) + shift, IDLE)
+            address = np.where(executing(launch, part, here), issued.address(here) + shift, IDLE)
             yield _made(launch, issued, count, address, lanes, weights)
 
 

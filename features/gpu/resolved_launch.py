@@ -6,62 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.address_maps import AccessMap, Conjunction, Row, address_maps, vector_elements
+from perflex.features.polynomials.affine import Affine, Column
+from perflex.features.scop.address_maps import AccessMap, Conjunction, address_maps, vector_elements
 from perflex.features.scop.register_reuse import Remaining, remaining_loads
 from perflex.features.scop.scop import Scop
 from perflex.isl import computed_once
-
-
-@dataclass(frozen=True)
-class Form:
-    """A quasi-affine function of instances: ``(constant + sum of coefficient * dimension or floor) / denominator``.
-
-    The division leaves no rest.
-    """
-
-    constant: int
-    terms: tuple[tuple[int, int], ...]  # (dimension, coefficient)
-    floors: tuple[tuple[Form, int], ...] = ()  # (function, coefficient): the function is rounded down
-    denominator: int = 1
-
-    @computed_once
-    def dims(self) -> frozenset[int]:
-        """Dimensions it depends on."""
-        return frozenset(dim for dim, _ in self.terms).union(*(form.dims for form, _ in self.floors))
-
-    @computed_once
-    def floor_dims(self) -> frozenset[int]:
-        """Dimensions that are not merely added."""
-        if self.denominator != 1:
-            return self.dims
-        return frozenset[int]().union(*(form.dims for form, _ in self.floors))
-
-    def coefficient(self, dim: int) -> int:
-        """Return the coefficient of a dimension that is merely added."""
-        return dict(self.terms).get(dim, 0)
-
-    def bounds(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return limits of its values, which floors that cancel may make too wide."""
-        low = high = self.constant
-        spans = [(ranges[dim], coefficient) for dim, coefficient in self.terms]
-        spans += [(form.bounds(ranges), coefficient) for form, coefficient in self.floors]
-        for (start, end), coefficient in spans:
-            low += coefficient * (start if coefficient > 0 else end)
-            high += coefficient * (end if coefficient > 0 else start)
-        # Rounding down is monotone: limits of the quotient are the quotients of the limits.
-        return low // self.denominator, high // self.denominator
-
-    def values(self, points: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return its values at points given by arrays for each dimension, which broadcast."""
-        total: np.ndarray = np.asarray(self.constant, dtype=np.int64)
-        for dim, coefficient in self.terms:
-            total = total + coefficient * points[dim]
-        for form, coefficient in self.floors:
-            total = total + coefficient * form.values(points)
-        return total if self.denominator == 1 else total // self.denominator
-
 
 Ranges = tuple[tuple[int, int], ...]
 # Limit of loops before constraints narrow them: far beyond any size.
@@ -77,7 +29,7 @@ class ResolvedAccess:
     array: str
     direction: str
     text: str
-    axes: tuple[Form, ...]
+    axes: tuple[Affine, ...]
     strides: tuple[int, ...]
     itemsize: int
 
@@ -87,7 +39,7 @@ class ResolvedAccess:
         return self.array, self.strides
 
     @computed_once
-    def address(self) -> Form:
+    def address(self) -> Affine:
         """Byte address relative to the array's first element."""
         return self.linear(range(len(self.axes)), self.itemsize)
 
@@ -112,20 +64,15 @@ class ResolvedAccess:
             for axis, (form, stride) in enumerate(zip(self.axes, self.strides, strict=True))
         )
 
-    def linear(self, axes: Iterable[int], scale: int = 1) -> Form:
+    def linear(self, axes: Iterable[int], scale: int = 1) -> Affine:
         """Return the sum of index times stride over some axes, in elements, times a scale."""
-        constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
+        columns: dict[Column, int] = {}
         for axis in axes:
             form, factor = self.axes[axis], self.strides[axis] * scale
             # A quotient stays as it is: its single coefficients over the denominator are no integers.
-            if form.denominator != 1:
-                floors.append((form, factor))
-                continue
-            constant += factor * form.constant
-            for dim, coefficient in form.terms:
-                terms[dim] = terms.get(dim, 0) + factor * coefficient
-            floors += [(inner, factor * coefficient) for inner, coefficient in form.floors]
-        return Form(constant, tuple(sorted((d, c) for d, c in terms.items() if c)), tuple(floors))
+            for column, coefficient in (form.columns if form.denominator == 1 else {form: 1}).items():
+                columns[column] = columns.get(column, 0) + factor * coefficient
+        return Affine.of(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +80,7 @@ class Issued:
     """Memory instructions of an access."""
 
     access: ResolvedAccess  # what is accessed
-    address: Form  # byte address relative to the array's first element, without the loops below
+    address: Affine  # byte address relative to the array's first element, without the loops below
     offsets: np.ndarray  # bytes to add to it, one for each instruction
     itemsize: int  # bytes that a work-item moves with one of them
     loops: int = 0  # number of innermost loops for whose iterations it is executed but once
@@ -144,7 +91,7 @@ class Issued:
         width = elements * self.access.itemsize
         address, offsets = self.address, self.offsets
         if not self.loops:
-            address = replace(address, terms=tuple(term for term in address.terms if term[0] != dim))
+            address = structs.replace(address, terms=tuple(term for term in address.terms if term[0] != dim))
             moved = self.access.itemsize * np.arange(lanes[0], lanes[1] + 1, dtype=np.int64)
             offsets = (offsets[:, None] + moved).ravel()
         starts = np.unique((address.constant + offsets) // width) * width - address.constant
@@ -157,7 +104,7 @@ class ResolvedPiece:
 
     statement: str  # the statement's name
     ranges: Ranges  # first and last value of each dimension
-    constraints: tuple[Form, ...]  # forms that are not negative on instances; those that the box implies are left out
+    constraints: tuple[Affine, ...]  # forms that are not negative on instances; those that the box implies are left out
     accesses: tuple[ResolvedAccess, ...]  # the accesses
     issued: tuple[Issued, ...] = ()  # the memory instructions that they are
     order: tuple[int, ...] = ()  # as of the statement
@@ -199,7 +146,7 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
     """
     maps = address_maps(scop)
     remaining = remaining_loads(scop) if register_reuse else {}
-    values = [int(sizes[name]) for name in scop.parameters]
+    sizes = {name: int(sizes[name]) for name in scop.parameters}
     launches = []
     for number, launch in enumerate(scop.launches):
         if not launch.groups or not launch.items:
@@ -215,7 +162,7 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
         mine = [(place, piece) for place, piece in enumerate(maps) if piece.launch == number]
         resolved = [
-            _resolved(scop, piece, box, values, sizes, {at: one for (of, at), one in remaining.items() if of == place})
+            _resolved(scop, piece, box, sizes, {at: one for (of, at), one in remaining.items() if of == place})
             for place, piece in mine
         ]
         pieces = tuple(piece for piece in resolved if piece is not None)
@@ -235,20 +182,17 @@ def _resolved(
     scop: Scop,
     piece: Conjunction,
     box: list[tuple[int, int]],
-    values: list[int],
     sizes: Mapping[str, int],
     remaining: Mapping[int, Remaining],
 ) -> ResolvedPiece | None:
-    forms: list[Form] = []
-    for floor in piece.floors:
-        forms.append(_form(floor.row, floor.denominator, values, forms))
-    constraints = [_form(row, 1, values, forms) for row in piece.inequalities]
+    constraints = [row.at(sizes) for row in piece.inequalities]
     for row in piece.equalities:
         # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
-        constraints += [_form(row, 1, values, forms), _form(tuple((c, -v) for c, v in row), 1, values, forms)]
+        form = row.at(sizes)
+        constraints += [form, Affine.of({column: -factor for column, factor in form.columns.items()})]
     # Equal forms become one object, on whose identity `ResolvedAccess.marks` relies.
-    known: dict[Form, Form] = {}
-    accesses = tuple(_access(scop, access, values, forms, sizes, known) for access in piece.accesses)
+    known: dict[Affine, Affine] = {}
+    accesses = tuple(_access(scop, access, sizes, known) for access in piece.accesses)
     unbounded = [(-_FAR, _FAR)] * (piece.dims - len(box))
     ranges = narrowed((*box, *unbounded), constraints)
     if ranges is None:
@@ -286,50 +230,22 @@ def _resolved(
 def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:
     """Return the instructions of a load whose values are kept."""
     full = access.address
-    terms = tuple((dim, factor) for dim, factor in full.terms if dim < dims - remaining.loops)
+    terms = tuple((dim, factor) for dim, factor in full.dim_terms if dim < dims - remaining.loops)
     # The address has the access's own constants; elements have the constants of each instruction.
-    own = np.array(
-        [dict(row).get(("c", 0), 0) if denominator == 1 else 0 for row, denominator in found.axes], dtype=np.int64
-    )
+    own = np.array([axis.constant if axis.denominator == 1 else 0 for axis in found.axes], dtype=np.int64)
     scale = np.array(access.strides, dtype=np.int64) * access.itemsize
-    address = Form(full.constant, terms, full.floors, full.denominator)
+    address = Affine(full.constant, terms, full.floors, full.denominator)
     return Issued(access, address, (remaining.elements - own) @ scale, access.itemsize, remaining.loops)
 
 
-def _access(
-    scop: Scop,
-    access: AccessMap,
-    values: list[int],
-    forms: list[Form],
-    sizes: Mapping[str, int],
-    known: dict[Form, Form],
-) -> ResolvedAccess:
-    made = (_form(row, denominator, values, forms) for row, denominator in access.axes)
+def _access(scop: Scop, access: AccessMap, sizes: Mapping[str, int], known: dict[Affine, Affine]) -> ResolvedAccess:
+    made = (axis.at(sizes) for axis in access.axes)
     axes = tuple(known.setdefault(form, form) for form in made)
     strides = tuple(int(stride.evaluate(sizes)) for stride in access.strides)
     return ResolvedAccess(access.array, access.direction, access.text, axes, strides, scop.array(access.array).itemsize)
 
 
-def _form(row: Row, denominator: int, values: list[int], forms: list[Form]) -> Form:
-    constant, terms, floors = 0, dict[int, int](), list[tuple[Form, int]]()
-    for (kind, position), coefficient in row:
-        if kind == "c":
-            constant += coefficient
-        elif kind == "p":
-            constant += coefficient * values[position]
-        elif kind == "d":
-            terms[position] = terms.get(position, 0) + coefficient
-        elif forms[position].dims:
-            floors.append((forms[position], coefficient))
-        else:
-            # A floor over sizes alone is a number once these are given.
-            constant += coefficient * (forms[position].constant // forms[position].denominator)
-    if not terms and not floors:
-        return Form(constant // denominator, ())
-    return Form(constant, tuple(sorted(terms.items())), tuple(floors), denominator)
-
-
-def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
+def narrowed(ranges: Ranges, constraints: Sequence[Affine]) -> Ranges | None:
     """Return ranges cut to what constraints leave of them, or None if that is nothing."""
     current = list(ranges)
     changed = True
@@ -343,7 +259,7 @@ def narrowed(ranges: Ranges, constraints: Sequence[Form]) -> Ranges | None:
                 continue
             if high < 0:
                 return None
-            for dim, coefficient in form.terms:
+            for dim, coefficient in form.dim_terms:
                 start, end = current[dim]
                 # What the other terms can add at most bounds this one.
                 rest = high - coefficient * (end if coefficient > 0 else start)

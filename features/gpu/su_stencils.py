@@ -144,8 +144,8 @@ def _accesses(scop: Scop, launch: ResolvedLaunch, piece: ResolvedPiece) -> Itera
         at = dict(enumerate(values))
         runs = np.ones(values[0].shape, dtype=bool)
         for form in piece.constraints:
-            runs &= form.values(at) >= 0
-        columns = [np.broadcast_to(form.values(at), runs.shape)[runs].tolist() for form in forms]
+            runs &= form(at) >= 0
+        columns = [np.broadcast_to(form(at), runs.shape)[runs].tolist() for form in forms]
         yield StencilAccess(
             access.array,
             access.direction,

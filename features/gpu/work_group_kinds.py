@@ -11,7 +11,8 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.launch_footprints import instances
-from perflex.features.gpu.resolved_launch import Form, ResolvedLaunch, ResolvedPiece
+from perflex.features.gpu.resolved_launch import ResolvedLaunch, ResolvedPiece
+from perflex.features.polynomials.affine import Affine
 from perflex.features.polynomials.cardinality import connected
 from perflex.isl import computed_once
 
@@ -95,7 +96,7 @@ class Guards:
         spread: np.ndarray = values.transpose().reshape(shape)
         return spread
 
-    def _axes_of(self, guard: Form) -> frozenset[int]:
+    def _axes_of(self, guard: Affine) -> frozenset[int]:
         return frozenset(dim for dim in guard.dims if dim < len(self.groups))
 
     def _check(self, axes: Sequence[int]) -> None:
@@ -169,12 +170,12 @@ class _Split:
     rests: tuple[np.ndarray, ...]  # what floors of both depend on beside the other dimensions
 
 
-def _split(form: Form, points: Points, piece: ResolvedPiece, axes: int) -> _Split:
+def _split(form: Affine, points: Points, piece: ResolvedPiece, axes: int) -> _Split:
     total = np.asarray(form.constant, dtype=np.int64)
     low: np.ndarray = np.zeros((), dtype=np.int64)
     high: np.ndarray = low
     rests: list[np.ndarray] = []
-    for dim, coefficient in form.terms:
+    for dim, coefficient in form.dim_terms:
         if dim < axes:
             total = total + coefficient * points[dim]
         else:

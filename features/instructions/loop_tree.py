@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from perflex.features.polynomials.affine import Affine, without_cases
 from perflex.features.scop.address_maps import MOST_UNROLLED, paths_of
 from perflex.isl import isl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
     from perflex.features.scop.scop import Access, Scop, Statement
 
     # Whether something is met for the first time.
@@ -137,22 +137,8 @@ _DIVISION = 3
 _UNKNOWN = 2
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """An index along an array axis."""
-
-    terms: tuple[tuple[int, int], ...]  # (dimension, coefficient), without floors
-    floors: tuple[tuple[str, frozenset[int]], ...]  # (text, dimensions) of each division by a constant
-    constant: str  # what is added
-    fixed_stride: bool  # whether the distance of neighbours along the axis is known at compile time
-
-    @property
-    def moving(self) -> object:
-        """What is the same for addresses a constant distance apart."""
-        return self.terms, self.floors
-
-    def dims(self) -> frozenset[int]:
-        return frozenset(dim for dim, _ in self.terms).union(*(dims for _, dims in self.floors))
+# A subscript, and whether the distance of neighbours along its axis is known at compile time.
+_Axis = tuple[Affine, bool]
 
 
 def address_work(scop: Scop, nest: CountedNest) -> Iterator[tuple[int, CountedLoop]]:
@@ -178,34 +164,37 @@ def address_work(scop: Scop, nest: CountedNest) -> Iterator[tuple[int, CountedLo
 
 
 def _indices(axes: list[_Axis], around: list[CountedLoop], first: int, new: _New) -> Iterator[tuple[int, CountedLoop]]:
-    for axis in axes:
-        items = tuple((dim, factor) for dim, factor in axis.terms if dim < first)
+    for axis, _ in axes:
+        items = tuple(term for term in axis.dim_terms if term[0] < first)
         if items and new("index", items):
             # n terms are n - 1 multiply-adds; a single one is a multiplication, unless its factor is 1.
             yield len(items) - (len(items) > 1 or items[0][1] == 1), around[0]
-        for text, dims in axis.floors:
-            home = around[_depth(dims, first)]
-            if new("floor", text, home.number):
+        for floor, _ in axis.floors:
+            home = around[_depth(floor.dims, first)]
+            if new("floor", floor, home.number):
                 yield _DIVISION, home
 
 
 def _address(
     array: str, axes: list[_Axis], around: list[CountedLoop], first: int, new: _New
 ) -> Iterator[tuple[int, CountedLoop]]:
-    moving = tuple(axis.moving for axis in axes)
+    # Of addresses a constant distance apart, the same.
+    moving = tuple((axis.dim_terms, tuple(floor for floor, _ in axis.floors)) for axis, _ in axes)
     # An offset along an axis whose stride is not known makes another address.
-    offsets = tuple(axis.constant for axis in axes if not axis.fixed_stride)
-    loops = tuple(around[_depth(axis.dims(), first)].number for axis in axes)
+    offsets = tuple(
+        (axis.constant, frozenset(axis.terms).difference(axis.dim_terms)) for axis, fixed in axes if not fixed
+    )
+    loops = tuple(around[_depth(axis.dims, first)].number for axis, _ in axes)
     if new("address", array, moving, loops):
-        varying = sum(1 for axis in axes if any(dim < first for dim in axis.dims()))
+        varying = sum(1 for axis, _ in axes if any(dim < first for dim in axis.dims))
         yield max(1, varying), around[0]
         # The address is the first of its offsets: only further ones cost an addition.
         new("offset", array, moving, loops, offsets)
     elif new("offset", array, moving, loops, offsets):
         yield 1, around[0]
     for depth, loop in enumerate(around[1:], 1):
-        steps = [axis for axis in axes if any(dim == first + depth - 1 for dim, _ in axis.terms)]
-        moves = any(not axis.fixed_stride for axis in steps) if loop.unrolled else bool(steps)
+        steps = [fixed for axis, fixed in axes if axis.coefficient(first + depth - 1)]
+        moves = not all(steps) if loop.unrolled else bool(steps)
         if moves and new("step", array, moving, offsets, loop.number):
             yield 1, loop
 
@@ -219,32 +208,8 @@ def _axes(scop: Scop, access: Access) -> list[_Axis] | None:
     """Return the indices of an access; None where they are given by cases or not known."""
     if not access.relation.is_single_valued():
         return None
-    function = access.relation.as_pw_multi_aff()
+    indices = without_cases(access.relation)
     strides = access.strides if access.strides is not None else scop.array(access.array).strides
-    axes = []
-    for position in range(function.dim(isl.dim_type.out)):
-        pieces = function.get_at(position).get_pieces()
-        if len(pieces) != 1:
-            return None
-        axes.append(_axis(pieces[0][1], strides[position]))
-    return axes
-
-
-def _axis(affine: Any, stride: QuasiPolynomial) -> _Axis:
-    kinds = isl.dim_type
-    terms = [
-        # isl returns rationals: times their common denominator they are whole.
-        (dim, int((value * affine.get_denominator_val()).to_python()))
-        for dim in range(affine.dim(kinds.in_))
-        if not (value := affine.get_coefficient_val(kinds.in_, dim)).is_zero()
-    ]
-    floors = []
-    for place in range(affine.dim(kinds.div)):
-        if affine.get_coefficient_val(kinds.div, place).is_zero():
-            continue
-        inner = affine.get_div(place)
-        dims = frozenset(dim for dim in range(inner.dim(kinds.in_)) if inner.involves_dims(kinds.in_, dim, 1))
-        floors.append((str(inner), dims))
-    added = [str(affine.get_constant_val())]
-    added += [str(affine.get_coefficient_val(kinds.param, place)) for place in range(affine.dim(kinds.param))]
-    return _Axis(tuple(terms), tuple(floors), " ".join(added), not stride.parameters)
+    if None in indices:
+        return None
+    return [(index, not stride.parameters) for index, stride in zip(indices, strides, strict=True) if index is not None]

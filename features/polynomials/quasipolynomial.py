@@ -12,32 +12,9 @@ import numpy as np
 from msgspec import Struct
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
+from perflex.features.polynomials.affine import Affine, integer, read_affine
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
-
-
-class Affine(Struct, frozen=True, array_like=True):
-    """floor((constant + sum coefficient*parameter + sum coefficient*floor) / denominator)."""
-
-    constant: int
-    parameters: tuple[tuple[str, int], ...]  # name and coefficient of size parameters
-    floors: tuple[tuple[int, Affine], ...]  # coefficients, and the floors that they multiply
-    denominator: int = 1
-
-    def __call__(self, sizes: Mapping[str, Any]) -> Any:
-        """Return the value at given sizes: numbers, or arrays of one shape."""
-        value: Any = self.constant
-        for name, coefficient in self.parameters:
-            value = value + coefficient * sizes[name]
-        for coefficient, floor in self.floors:
-            value = value + coefficient * floor(sizes)
-        # // rounds down for negative values, too, as isl's floor does and C's division does not.
-        return value // self.denominator if self.denominator != 1 else value
-
-    def bound(self, magnitude: Mapping[str, float]) -> float:
-        """Return an upper bound of its intermediate values, of which the numerator is one, given those of the sizes."""
-        value = abs(self.constant) + sum(abs(factor) * magnitude[name] for name, factor in self.parameters)
-        return float(value + sum(abs(factor) * floor.bound(magnitude) for factor, floor in self.floors))
 
 
 class Term(Struct, frozen=True, array_like=True):
@@ -98,36 +75,6 @@ class Piece(Struct, frozen=True, array_like=True):
         return sum(term.bound(magnitude) for term in self.terms)
 
 
-def _integer(value: Any) -> int:
-    """Return an isl.Val that is whole as a number of Python; by its text, for `get_num_si` gives 0 beyond 64 bits."""
-    try:
-        return int(value.to_python())
-    except ValueError:  # Python converts no more digits
-        msg = "an extent, stride or count has a number of more than 4300 digits; give smaller ones"
-        raise UnsupportedKernelError(msg) from None
-
-
-def _read_affine(aff: Any, denominator: int = 1) -> Affine:
-    """Read an isl.Constraint, or an isl.Aff with its denominator: isl gives its coefficients as fractions over that."""
-    kinds = isl.dim_type
-
-    def coefficients(kind: Any, count: int) -> list[tuple[int, int]]:
-        values = ((i, aff.get_coefficient_val(kind, i)) for i in range(count))
-        return [(i, _integer(value.mul(isl.Val(denominator)))) for i, value in values if not value.is_zero()]
-
-    sizes = coefficients(kinds.param, aff.space.dim(kinds.param))
-    return Affine(
-        _integer(aff.get_constant_val().mul(isl.Val(denominator))),
-        tuple((aff.space.get_dim_name(kinds.param, i), factor) for i, factor in sizes),
-        tuple((factor, _read_floor(aff.get_div(i))) for i, factor in coefficients(kinds.div, aff.dim(kinds.div))),
-        denominator,
-    )
-
-
-def _read_floor(aff: Any) -> Affine:
-    return _read_affine(aff, aff.get_denominator_val().to_python())
-
-
 def _read_piece(domain: Any, polynomial: Any) -> Piece:
     """Take apart one piece of an ``isl.PwQPolynomial``: the ``isl.Set`` it holds on, and the ``isl.QPolynomial``."""
     if polynomial.is_nan() or polynomial.is_infty() or polynomial.is_neginfty():
@@ -138,19 +85,19 @@ def _read_piece(domain: Any, polynomial: Any) -> Piece:
     polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
     coefficients = [term.get_coefficient_val() for term in terms]
     # Integers over one denominator: values are exact, and summing them needs no fractions.
-    common = lcm(*(_integer(value.get_den_val()) for value in coefficients))
+    common = lcm(*(integer(value.get_den_val()) for value in coefficients))
     whole = []
     for term, value in zip(terms, coefficients, strict=True):
         sizes, floors = (
             [(i, e) for i in range(term.dim(kind)) if (e := term.get_exp(kind, i))] for kind in (param, div)
         )
         whole.append(Term(
-            _integer(value.mul(isl.Val(str(common)))),
+            integer(value.mul(isl.Val(str(common)))),
             tuple((polynomial.space.get_dim_name(param, i), exponent) for i, exponent in sizes),
-            tuple((_read_floor(term.get_div(i)), exponent) for i, exponent in floors),
+            tuple((read_affine(term.get_div(i)), exponent) for i, exponent in floors),
         ))  # fmt: skip
     conditions = tuple(
-        tuple((_read_affine(one), bool(one.is_equality())) for one in conjunction.get_constraints())
+        tuple((read_affine(one.get_aff()), bool(one.is_equality())) for one in conjunction.get_constraints())
         # Without compute_divs, existential variables may lack the floor that defines them.
         for conjunction in domain.compute_divs().get_basic_sets()
     )

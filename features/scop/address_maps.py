@@ -1,31 +1,19 @@
-"""Subscripts as addresses: rows of integers over sizes, instances and floors, read from isl once."""
+"""Subscripts and domains as quasi-affine functions, read from isl once."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.affine import Affine, read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
 
-# Column (kind, position): ("c", 0) the constant, ("p", i) a size, ("d", i) an instance dimension, ("f", i) a floor.
-Column = tuple[str, int]
-Row = tuple[tuple[Column, int], ...]
 # An access with its place among its statement's, and the isl function that gives the element.
 _Found = tuple[int, "Access", Any]
-
-
-@dataclass(frozen=True)
-class Floor:
-    """The largest integer not above ``row / denominator``."""
-
-    row: Row
-    denominator: int
 
 
 @dataclass(frozen=True)
@@ -37,8 +25,7 @@ class AccessMap:
     array: str
     direction: str
     text: str
-    # Index along each axis, outermost first: a row and the denominator it is divided by without rest.
-    axes: tuple[tuple[Row, int], ...]
+    axes: tuple[Affine, ...]  # Index along each axis, outermost first; its division leaves no rest
     strides: tuple[QuasiPolynomial, ...]  # Distance between neighbours along each axis, in elements
 
 
@@ -51,10 +38,9 @@ class Conjunction:
     number: int
     launch: int  # Index of its launch
     dims: int  # Number of instance dimensions
-    floors: tuple[Floor, ...]  # Floors that rows refer to; a floor refers to earlier ones only
-    # equalities, inequalities: rows that are zero, or not negative.
-    equalities: tuple[Row, ...]
-    inequalities: tuple[Row, ...]
+    # equalities, inequalities: what is zero, or not negative.
+    equalities: tuple[Affine, ...]
+    inequalities: tuple[Affine, ...]
     accesses: tuple[AccessMap, ...]
 
 
@@ -119,7 +105,7 @@ def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
 def _conjunctions(scop: Scop, place: int, domain: Any, accesses: list[_Found]) -> list[Conjunction]:
     if not accesses:
         return []
-    # Rows need a floor for each local variable; isl computes these only when asked to.
+    # Each local variable has to be a floor; isl computes these only when asked to.
     conjunctions = domain.compute_divs().get_basic_sets()
     # An instance in two conjunctions would count twice.
     if len(conjunctions) > 1:
@@ -128,56 +114,19 @@ def _conjunctions(scop: Scop, place: int, domain: Any, accesses: list[_Found]) -
 
 
 def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> Conjunction:
-    reader = _Reader(scop.parameters)
-    equalities: list[Row] = []
-    inequalities: list[Row] = []
+    equalities: list[Affine] = []
+    inequalities: list[Affine] = []
     for constraint in conjunction.get_constraints():
-        row, _ = reader.read(constraint.get_aff())
-        (equalities if constraint.is_equality() else inequalities).append(row)
+        (equalities if constraint.is_equality() else inequalities).append(read_affine(constraint.get_aff()))
     maps = []
     for number, access, function in accesses:
-        axes = tuple(reader.read(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
+        axes = tuple(read_affine(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
         strides = access.strides if access.strides is not None else scop.array(access.array).strides
         maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
     statement = scop.statements[place]
     dims = int(statement.domain.dim(isl.dim_type.set))
-    rows = tuple(reader.floors), tuple(equalities), tuple(inequalities)
+    rows = tuple(equalities), tuple(inequalities)
     return Conjunction(statement.name, place, statement.launch, dims, *rows, tuple(maps))
-
-
-class _Reader:
-    """Reads isl's quasi-affine functions; floors they share are read once."""
-
-    def __init__(self, parameters: tuple[str, ...]) -> None:
-        self._columns = {name: ("p", position) for position, name in enumerate(parameters)}
-        self.floors: list[Floor] = []
-
-    def read(self, function: Any) -> tuple[Row, int]:
-        """Return a function as a row of integers and the denominator that all of it is divided by."""
-        kinds = isl.dim_type
-        denominator = int(function.get_denominator_val().to_python())
-        row: Counter[Column] = Counter()
-
-        def add(value: Any, column: Callable[[], Column]) -> None:
-            if not value.is_zero():
-                row[column()] += int((value if denominator == 1 else value * isl.Val(denominator)).to_python())
-
-        add(function.get_constant_val(), lambda: ("c", 0))
-        for kind, column in (
-            (kinds.param, lambda place: self._columns[function.get_dim_name(kinds.param, place)]),
-            (kinds.in_, lambda place: ("d", place)),
-            (kinds.div, lambda place: self._floor(function.get_div(place))),
-        ):
-            for place in range(function.dim(kind)):
-                add(function.get_coefficient_val(kind, place), partial(column, place))
-        return tuple(sorted(row.items())), denominator
-
-    def _floor(self, function: Any) -> Column:
-        floor = Floor(*self.read(function))
-        # `read` has added the floors inside this one: a floor refers to earlier ones only.
-        if floor not in self.floors:
-            self.floors.append(floor)
-        return "f", self.floors.index(floor)
 
 
 # Compilers unroll loops with up to so many iterations, if the number is known to them.
@@ -223,20 +172,9 @@ def vector_elements(scop: Scop) -> Mapping[tuple[int, int], int]:
 def _neighbours(piece: Conjunction, access: AccessMap) -> bool:
     """Return whether the last dimension moves an access from one element to the next."""
     lane = piece.dims - 1
-    moved = [
-        (row, denominator, stride)
-        for (row, denominator), stride in zip(access.axes, access.strides, strict=True)
-        if _involves(piece, row, lane)
-    ]
+    moved = [(axis, stride) for axis, stride in zip(access.axes, access.strides, strict=True) if lane in axis.dims]
     if len(moved) != 1:
         return False
-    row, denominator, stride = moved[0]
-    once = [term for term in row if _involves(piece, (term,), lane)] == [(("d", lane), 1)] and denominator == 1
+    axis, stride = moved[0]
+    once = axis.coefficient(lane) == 1 and lane not in axis.floor_dims
     return once and not stride.parameters and stride.evaluate({}) == 1
-
-
-def _involves(piece: Conjunction, row: Row, dim: int) -> bool:
-    return any(
-        position == dim if kind == "d" else kind == "f" and _involves(piece, piece.floors[position].row, dim)
-        for (kind, position), _ in row
-    )

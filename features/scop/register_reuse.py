@@ -19,19 +19,20 @@ Values that do not fit the registers are spilled, which is not seen here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from perflex.features.scop.address_maps import MOST_UNROLLED, AccessMap, Conjunction, Row, address_maps, paths_of
+from perflex.features.polynomials.affine import Affine
+from perflex.features.scop.address_maps import MOST_UNROLLED, AccessMap, Conjunction, address_maps, paths_of
 from perflex.features.scop.scop import Scop
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
-# Rows with floors written out, so that those of different conjunctions can be compared.
 _Key = tuple[object, ...]
-_Guards = frozenset[tuple[str, _Key]]
+# Constraints, each with whether it is an equality.
+_Guards = frozenset[tuple[bool, Affine]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +140,14 @@ class _Values:
         statement, load = self._scop.statements[piece.number], access.direction == "load"
         loops = self._kept_over(piece, access) if load else 0
         first = piece.dims - loops
-        split = [_split(piece, row, denominator, first) for row, denominator in access.axes]
+        split = [_split(axis, first) for axis in access.axes]
         around = self._paths[piece.number][: first - self._axes]
         life = self._life(access.array, around, statement.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
         whose = piece.number if life is None or piece.number not in self._single else None
         if (guards := self._guards.get((place[0], first))) is None:
-            rows = [("=", row) for row in piece.equalities] + [(">", row) for row in piece.inequalities]
-            outer = ((kind, _written(piece, row)) for kind, row in rows if max(_dims(piece, row), default=0) < first)
+            rows = [(True, row) for row in piece.equalities] + [(False, row) for row in piece.inequalities]
+            outer = ((equality, row) for equality, row in rows if max(row.dims, default=0) < first)
             guards = self._guards[place[0], first] = frozenset(outer)
         rest = tuple(rest for rest, _, _ in split)
         family = access.array, rest, statement.accesses[access.number].strides, around, life, whose, guards
@@ -166,10 +167,11 @@ class _Values:
                 break
             if any(_is_in(loop, around) for around, _ in ends) or not self._unconditional(piece, dim, loop):
                 break
-            if any(dim in _dims(piece, row) for row, _ in access.axes):
+            if any(dim in axis.dims for axis in access.axes):
                 low, high = _constant_span(piece, dim) or (0, MOST_UNROLLED)
                 points *= high - low + 1
-                if high - low >= MOST_UNROLLED or points > _MOST_POINTS or not _moves_evenly(piece, access, dim):
+                uneven = any(dim in axis.floor_dims for axis in access.axes)
+                if high - low >= MOST_UNROLLED or points > _MOST_POINTS or uneven:
                     break
             kept += 1
         return kept
@@ -200,7 +202,7 @@ def _is_in(loop: int, loops: tuple[int, ...] | None) -> bool:
 
 
 def _elements(
-    split: Sequence[tuple[_Key, int, dict[int, int]]], first: int, spans: Sequence[tuple[int, int]]
+    split: Sequence[tuple[Affine, int, dict[int, int]]], first: int, spans: Sequence[tuple[int, int]]
 ) -> np.ndarray:
     """Return the distinct constant parts of subscripts over the loops from `first` on, shape (elements, axes)."""
     moving = {dim for _, _, terms in split for dim in terms}
@@ -217,75 +219,34 @@ def _elements(
     return np.unique(np.stack([column.ravel() for column in columns], axis=1), axis=0)
 
 
-def _dims(piece: Conjunction, row: Row) -> frozenset[int]:
-    """Return the dimensions that a row depends on, also through floors."""
-    found: set[int] = set()
-    for (kind, position), _ in row:
-        if kind == "d":
-            found.add(position)
-        elif kind == "f":
-            found |= _dims(piece, piece.floors[position].row)
-    return frozenset(found)
-
-
-def _written(piece: Conjunction, row: Iterable[tuple[tuple[str, int], int]]) -> _Key:
-    """Return a row with floors written out."""
-    return tuple(
-        sorted(
-            (
-                (("f", _written(piece, piece.floors[position].row), piece.floors[position].denominator), factor)
-                if kind == "f"
-                else ((kind, position), factor)
-                for (kind, position), factor in row
-            ),
-            key=repr,
-        )
-    )
-
-
-def _split(piece: Conjunction, row: Row, denominator: int, first: int) -> tuple[_Key, int, dict[int, int]]:
+def _split(axis: Affine, first: int) -> tuple[Affine, int, dict[int, int]]:
     """Return what of a subscript does not depend on dimensions from `first` on, its constant, and the others' terms."""
-    if denominator != 1:
-        return (_written(piece, row), denominator), 0, {}
-    constant = sum(factor for (kind, _), factor in row if kind == "c")
-    terms = {position: factor for (kind, position), factor in row if kind == "d" and position >= first}
-    rest = [
-        (column, factor) for column, factor in row if column[0] != "c" and not (column[0] == "d" and column[1] in terms)
-    ]
-    return _written(piece, rest), constant, terms
+    if axis.denominator != 1:
+        return axis, 0, {}
+    terms = {dim: factor for dim, factor in axis.dim_terms if dim >= first}
+    rest = tuple(term for term in axis.terms if term[0] not in terms)
+    return Affine(0, rest, axis.floors), axis.constant, terms
 
 
-def _moves_evenly(piece: Conjunction, access: AccessMap, dim: int) -> bool:
-    """Return whether a loop moves all subscripts by constant steps."""
-    return all(
-        denominator == 1 and not any(kind == "f" and dim in _dims(piece, (((kind, at), 1),)) for (kind, at), _ in row)
-        for row, denominator in access.axes
-        if dim in _dims(piece, row)
-    )
-
-
-def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozenset[object] | None:
+def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozenset[Affine] | None:
     """Return the constraints on a dimension; None where they have floors, or name others that they may not name."""
-    rows = [row for row in (*piece.equalities, *piece.inequalities) if dim in _dims(piece, row)]
+    rows = [row for row in (*piece.equalities, *piece.inequalities) if dim in row.dims]
     if triangular:
         # What names a dimension further inside is a bound of that one.
-        rows = [row for row in rows if max(_dims(piece, row)) == dim]
-    elif any(_dims(piece, row) != {dim} for row in rows):
+        rows = [row for row in rows if max(row.dims) == dim]
+    elif any(row.dims != {dim} for row in rows):
         return None
-    floors = any(kind == "f" for row in rows for (kind, _), _ in row)
-    return None if floors else frozenset(_written(piece, row) for row in rows)
+    return None if any(row.floors for row in rows) else frozenset(rows)
 
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
     bounds: dict[bool, list[int]] = {True: [], False: []}  # By whether it is a lower one
     # A loop of one iteration is an equality, which is two opposite inequalities.
-    opposite = [tuple((column, -factor) for column, factor in row) for row in piece.equalities]
-    for row in (*piece.inequalities, *piece.equalities, *opposite):
-        terms = dict(row)
-        factor, constant = terms.pop(("d", dim), 0), terms.pop(("c", 0), 0)
-        if factor and (terms or abs(factor) != 1):
-            return None
-        if factor:
-            bounds[factor > 0].append(-factor * constant)
+    rows = [(row, sign) for row in piece.equalities for sign in (1, -1)] + [(row, 1) for row in piece.inequalities]
+    for row, sign in rows:
+        if factor := sign * row.coefficient(dim):
+            if len(row.terms) > 1 or row.floors or abs(factor) != 1:
+                return None
+            bounds[factor > 0].append(-factor * sign * row.constant)
     return (max(bounds[True]), min(bounds[False])) if all(bounds.values()) else None
