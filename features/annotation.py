@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.whole_sizes import read_fraction
+from perflex.features.scop.checks import read_fraction
 
 # The stand-in of an access that may touch any element of its array.
 ANYWHERE = "anywhere"

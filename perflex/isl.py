@@ -10,7 +10,7 @@ import sys
 from functools import lru_cache
 from importlib.util import find_spec
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import islpy as isl
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["ISL_LOCK", "IslText", "MapText", "SetText", "align_parameters", "computed_once", "isl", "parsed"]
-
-_Value = TypeVar("_Value")
 
 # All threads share one isl context, which has one count of operations and one limit to them; loopy's preprocessing is
 # not made for threads either.
@@ -117,30 +115,27 @@ def align_parameters(isl_object: Any, names: Iterable[str]) -> Any:
     return isl_object.align_params(parameter_space(tuple(names)))
 
 
-class computed_once(Generic[_Value]):  # noqa: N801 - used as a decorator
-    """A ``functools.cached_property`` without a lock, as that of Python 3.12.
+if TYPE_CHECKING:
+    from functools import cached_property as computed_once
+else:
 
-    The older one holds a lock for each class while it computes. Where computing waits for the lock on isl, and another
-    thread that has this lock reads the same attribute, both wait for ever.
-    """
+    class computed_once:  # noqa: N801 - used as a decorator
+        """A ``functools.cached_property`` without a lock, as that of Python 3.12.
 
-    def __init__(self, compute: Callable[[Any], _Value]) -> None:
-        self._compute = compute
-        self._name = ""
-        self.__doc__ = compute.__doc__
+        The older one holds a lock for each class while it computes. Where computing waits for the lock on isl, and
+        another thread that has this lock reads the same attribute, both wait for ever.
+        """
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+        def __init__(self, compute):
+            self._compute = compute
+            self.__doc__ = compute.__doc__
 
-    @overload
-    def __get__(self, owner: None, kind: type) -> Self: ...
+        def __set_name__(self, owner, name):
+            self._name = name
 
-    @overload
-    def __get__(self, owner: object, kind: type | None = None) -> _Value: ...
-
-    def __get__(self, owner: object | None, kind: type | None = None) -> Self | _Value:
-        if owner is None:
-            return self
-        # Two threads may both compute: the values are equal. Later reads find __dict__ first: there is no __set__.
-        value = owner.__dict__[self._name] = self._compute(owner)
-        return value
+        def __get__(self, owner, kind=None):
+            if owner is None:
+                return self
+            # Two threads may both compute: the values are equal. Later reads find __dict__ first: there is no __set__.
+            value = owner.__dict__[self._name] = self._compute(owner)
+            return value

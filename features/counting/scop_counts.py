@@ -209,7 +209,7 @@ class ScopCounts:
         first: dict[tuple[object, ...], int] = {}
         return {
             id(one): first.setdefault(
-                (one.launch, one.text_of("domain"), *(loop.average for loop in self.scop.loops_of(one))), number
+                (one.launch, one.isl_text, *(loop.average for loop in self.scop.loops_of(one))), number
             )
             for number, one in enumerate(self.scop.statements)
         }

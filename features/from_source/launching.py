@@ -23,7 +23,7 @@ from perflex.features.from_source.parsing import STUBS, Language
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.from_source.values import CType, Executed, MemoryAccess
 from perflex.features.from_source.walk import Walk
-from perflex.features.scop.whole_sizes import is_whole, require_whole
+from perflex.features.scop.checks import is_whole, require_whole
 from perflex.isl import ISL_LOCK, isl
 
 # Of data that have no elements of one type: an array of such bytes is filled with zeros.

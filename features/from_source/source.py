@@ -20,8 +20,8 @@ from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, Pointer, Struct, TypeReader, Value, unknown_of
 from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
+from perflex.features.scop.checks import read_fraction
 from perflex.features.scop.scop import Scop
-from perflex.features.scop.whole_sizes import read_fraction
 from perflex.isl import ISL_LOCK, isl
 
 _Found = TypeVar("_Found")

@@ -35,10 +35,14 @@ class CardProcess:
     """A worker process, started when first needed, and again after it has ended."""
 
     def __init__(self) -> None:
+        self._forget()
+        atexit.register(self.close)
+        # A fork must not share pipes with its parent.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
         self._lock = Lock()
         self._worker: AskedProcess | None = None
-        self._owner = 0
-        atexit.register(self.close)
 
     def card(self, points: str, assumptions: str, operations: int) -> str | None:
         """Return the number of points of a set as isl's text of a piecewise quasi-polynomial.
@@ -57,22 +61,19 @@ class CardProcess:
         return answer or None
 
     def _running(self) -> AskedProcess:
-        if self._worker is None or not self._worker.alive or self._owner != os.getpid():
-            self._end()
+        if self._worker is None or not self._worker.alive:
+            if self._worker is not None:
+                self._worker.end()
             # As a script and isolated (-I) it starts without perflex and loopy, in a fraction of their time.
             self._worker = AskedProcess(["-I", str(Path(__file__).with_name("card_worker.py"))])
-            self._owner = os.getpid()
         return self._worker
-
-    def _end(self) -> None:
-        if self._worker is not None and self._owner == os.getpid():  # a fork must not share pipes with its parent
-            self._worker.end()
-        self._worker = None
 
     def close(self) -> None:
         """End the worker, if there is one."""
         with self._lock:
-            self._end()
+            if self._worker is not None:
+                self._worker.end()
+            self._worker = None
 
 
 card_process = CardProcess()
@@ -203,9 +204,7 @@ def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, operations: i
 
 
 def _check_finite(counted: Any, domain: Any) -> None:
-    polynomials: list[Any] = []
-    counted.foreach_piece(lambda _, polynomial: polynomials.append(polynomial))  # it lets no error out
-    if any(polynomial.is_infty() or polynomial.is_nan() for polynomial in polynomials):
+    if any(polynomial.is_infty() or polynomial.is_nan() for _, polynomial in counted.get_pieces()):
         msg = f"a loop of the kernel has no end: {domain}; give every loop a lower and an upper bound"
         raise UnsupportedKernelError(msg, domain=str(domain))
 

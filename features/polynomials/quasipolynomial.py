@@ -192,10 +192,8 @@ class QuasiPolynomial:
         """The symbolic part taken apart, for evaluation."""
         if "piece_records" in self.__dict__:
             return msgspec.convert(self.__dict__["piece_records"], tuple[Piece, ...])
-        pieces: list[tuple[Any, Any]] = []
         with ISL_LOCK:
-            self.isl_object.foreach_piece(lambda domain, polynomial: pieces.append((domain, polynomial)))
-            return tuple(_read_piece(domain, polynomial) for domain, polynomial in pieces)
+            return tuple(_read_piece(domain, polynomial) for domain, polynomial in self.isl_object.get_pieces())
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
         deferred = self.deferred + other.deferred

@@ -1,15 +1,19 @@
-"""What a description must say of arrays, accesses, operations, and where statements and barriers stand."""
+"""What a description must say of arrays, accesses, operations and places, and what sizes must be."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
+from math import prod
+from numbers import Rational
 from typing import Any
 
 import numpy as np
 
-from perflex.errors import UnsupportedKernelError
+from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.scop.words import SPACES, unknown_operation
 from perflex.isl import isl
 
@@ -25,45 +29,39 @@ def check(scop: Any) -> None:
             f"the assumptions of kernel {scop.name!r} have dimensions; write conditions on sizes, such as {{ : n > 0 }}"
         )
         raise UnsupportedKernelError(msg, kernel=scop.name)
-    _check_parts(scop)
-    for number, launch in enumerate(scop.launches):
-        if reason := _loop_fault(launch.loops):
-            raise _refused(scop, f"launch {number}", reason)
-    for what, one in _everything(scop):
-        if not 0 <= one.launch < len(scop.launches):
-            raise _refused(scop, what, f"it belongs to launch {one.launch}, but there are {len(scop.launches)}")
-        if reason := _place_fault(scop.launches[one.launch], one, getattr(one, "lanes", 1)):
-            raise _refused(scop, what, reason)
-    for number in range(len(scop.launches)):
-        _check_places(scop, number)
+    for what, reason, context in chain(_faults_of_parts(scop), _faults_of_places(scop)):
+        if reason:
+            msg = f"{what} of kernel {scop.name!r}: {reason}"
+            raise UnsupportedKernelError(msg, kernel=scop.name, **context)
 
 
-def _check_parts(scop: Any) -> None:
-    arrays = {array.name: array for array in scop.arrays}
+def _faults_of_parts(scop: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield parts of a description, what is wrong with them, mostly nothing, and what the error says of the place."""
+    arrays, names = {array.name: array for array in scop.arrays}, {statement.name for statement in scop.statements}
     for array in scop.arrays:
-        if reason := _array_fault(array):
-            raise _refused(scop, f"array {array.name!r}", reason, array=array.name)
-    names = {statement.name for statement in scop.statements}
-    for statement in scop.statements:
-        what = f"statement {statement.name!r}"
-        for access in statement.accesses:
-            if reason := _access_fault(access, statement, arrays):
-                raise _refused(scop, what, reason, access=access.text)
-        if statement.test_of and statement.test_of not in names:
-            raise _refused(scop, what, f"test_of names {statement.test_of!r}, which is no statement")
-        recurring = () if statement.recurrence is None else statement.recurrence.operations
-        for operation in (*statement.operations, *recurring):
-            if reason := unknown_operation(operation.kind) or _dtype_fault(operation.dtype):
-                raise _refused(scop, what, reason)
+        yield f"array {array.name!r}", _array_fault(array), {"array": array.name}
+    for one in scop.statements:
+        what = f"statement {one.name!r}"
+        for access in one.accesses:
+            yield what, _access_fault(access, one, arrays), {"access": access.text}
+        if one.test_of and one.test_of not in names:
+            yield what, f"test_of names {one.test_of!r}, which is no statement", {}
+        for operation in (*one.operations, *(one.recurrence.operations if one.recurrence else ())):
+            yield what, unknown_operation(operation.kind) or _dtype_fault(operation.dtype), {}
 
 
-def _everything(scop: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((f"statement {one.name!r}", one) for one in scop.statements)
-    yield from ((f"barrier {number}", one) for number, one in enumerate(scop.barriers))
-
-
-def _refused(scop: Any, what: str, reason: str, **context: str) -> UnsupportedKernelError:
-    return UnsupportedKernelError(f"{what} of kernel {scop.name!r}: {reason}", kernel=scop.name, **context)
+def _faults_of_places(scop: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
+    for number, launch in enumerate(scop.launches):
+        yield f"launch {number}", _loop_fault(launch.loops), {}
+    there = [(f"statement {one.name!r}", one) for one in scop.statements]
+    there += [(f"barrier {number}", one) for number, one in enumerate(scop.barriers)]
+    for what, one in there:
+        if not 0 <= one.launch < len(scop.launches):
+            yield what, f"it belongs to launch {one.launch}, but there are {len(scop.launches)}", {}
+        yield what, _place_fault(scop.launches[one.launch], one), {}
+    for number, launch in enumerate(scop.launches):
+        for what, reason in _order_faults(launch.loops, [pair for pair in there if pair[1].launch == number]):
+            yield what, reason, {}
 
 
 def _array_fault(array: Any) -> str:
@@ -116,7 +114,7 @@ def _loop_fault(loops: Sequence[Any]) -> str:
     return ""
 
 
-def _place_fault(launch: Any, one: Any, lanes: int) -> str:
+def _place_fault(launch: Any, one: Any) -> str:
     """Return what is wrong with the loops around a statement or barrier, and its order; empty for nothing."""
     loops, order = one.loops, one.order
     for loop, around in zip(loops, (None, *loops), strict=False):
@@ -129,32 +127,117 @@ def _place_fault(launch: Any, one: Any, lanes: int) -> str:
         return f"its loops {list(loops)} do not begin with the host's, {hosts}"
     if order and len(order) != len(loops) + 1:
         return f"its order {list(order)} needs {len(loops) + 1} numbers, a place in the launch and one in each loop"
-    dims, there = launch.axes + len(loops) + (lanes > 1), one.domain.dim(_SET)
+    lanes = getattr(one, "lanes", 1) > 1
+    dims, there = launch.axes + len(loops) + lanes, one.domain.dim(_SET)
     if dims != there:
-        words = f"{launch.axes} axes and {len(loops)} loops{', and lanes' * (lanes > 1)}"
+        words = f"{launch.axes} axes and {len(loops)} loops{', and lanes' * lanes}"
         return f"its domain needs a dimension for each of the {words}, which is {dims}, not {there}"
     return _name_fault(one.domain.get_space())
 
 
-def _check_places(scop: Any, launch: int) -> None:
-    """Stop where a loop stands at two places, or something else at the place of a loop or barrier."""
-    loops = scop.launches[launch].loops
+def _order_faults(loops: Sequence[Any], inside: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield where a loop stands at two places, or something else at the place of a loop or barrier."""
     places: dict[int, int] = {}
     there: dict[tuple[int | None, int], str] = {}
-    for what, one in _everything(scop):
+    for what, one in inside:
         around: int | None = None
-        for number, inside in zip(one.order if one.launch == launch else (), (*one.loops, None), strict=False):
+        for number, loop in zip(one.order, (*one.loops, None), strict=False):
             # Copies of a statement stand where it does, and statements at one place are executed together.
-            last = inside is None or loops[inside].kind == "interleaved"
-            here = "a statement" if what.startswith("s") else what
+            here = what if what.startswith("b") else "a statement"
+            last = loop is None or loops[loop].kind == "interleaved"
             if not last:
-                here = f"loop {inside} ({loops[inside].name!r})"
-            if not last and places.setdefault(inside, number) != number:
-                reason = f"its order {list(one.order)} has {here} at {number}, others have it at {places[inside]}"
-                raise _refused(scop, what, reason)
+                here = f"loop {loop} ({loops[loop].name!r})"
+                if (known := places.setdefault(loop, number)) != number:
+                    yield what, f"its order {list(one.order)} has {here} at {number}, others have it at {known}"
             if (found := there.setdefault((around, number), here)) != here:
-                reason = f"its order {list(one.order)} has the place of {found}; number neighbours in order"
-                raise _refused(scop, what, reason)
+                yield what, f"its order {list(one.order)} has the place of {found}; number neighbours in order"
             if last:
                 break
-            around = inside
+            around = loop
+
+
+# No index of generated code is longer than 64 bits; doubles hold every whole number up to 2**53.
+_MOST = 2**63
+_MOST_EXACT = 2**53
+_BITS_62 = 2**62
+
+
+def require_whole(sizes: Mapping[str, Any], names: Iterable[str], kernel: str) -> None:
+    """Stop unless sizes are whole numbers, or arrays of them, of any numeric type: 16, ``np.int32(16)``, 16.0."""
+    for name in names:
+        value = sizes[name]
+        if not is_whole(value):
+            # Python writes no integer of thousands of digits.
+            long = isinstance(value, int) and abs(value) >= _MOST
+            shown = f"one of {value.bit_length()} bits" if long else f"{value!r:.60}"
+            msg = f"kernel {kernel!r}: size {name} must be a whole number below 2**63, such as 1024, not {shown}"
+            raise MissingSizeError(msg, kernel=kernel, parameters=(name,))
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number of at most 64 bits, or an array of such."""
+    if isinstance(value, bool) or not isinstance(value, (Rational, float, np.generic, np.ndarray)):
+        return False
+    if isinstance(value, Rational):  # int, too
+        return value.denominator == 1 and abs(int(value.numerator)) < _MOST
+    array = np.asarray(value)
+    if array.dtype.kind == "O":  # integers that no array of numbers holds, among others
+        return all(map(is_whole, array.ravel().tolist()))
+    return array.dtype.kind in "iuf" and bool(
+        np.all(np.isfinite(array) & (array == np.floor(array)) & (np.abs(array.astype(float)) < _MOST))
+    )
+
+
+def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool = True) -> None:
+    """Stop where sizes, or the arrays or grids that they make, are too large for 64-bit addresses."""
+
+    def refused(cause: str, *names: str) -> MissingSizeError:
+        return MissingSizeError(cause, kernel=scop.name, parameters=names or scop.parameters)
+
+    for name, value in sizes.items():
+        # Of Python's numbers: the least of numpy's has no absolute value.
+        if max(map(abs, map(int, np.ravel(value).tolist())), default=0) > _MOST_EXACT:
+            msg = f"size {name} of kernel {scop.name!r} exceeds {_MOST_EXACT}; give a smaller one"
+            raise refused(msg, name)
+    for array in scop.arrays:
+        extents = [_most(extent, sizes) for extent in array.shape]
+        # Whatever the order of the axes, no stride is larger than all extents but the least.
+        steps = prod(extents) // (1 if addresses else min(extents, default=1))
+        longest = max((_most(stride, sizes) for stride in array.strides), default=1)
+        if max(steps, longest) * array.itemsize >= _BITS_62:
+            fix = "give smaller sizes" if longest <= steps else "give smaller sizes or strides"
+            msg = f"array {array.name!r} of kernel {scop.name!r} would have more than 2**62 bytes; {fix}"
+            raise refused(msg)
+    for launch in scop.launches:
+        if prod(_most(extent, sizes) for extent in (*launch.groups, launch.repeats)) * launch.group_size >= _BITS_62:
+            msg = f"kernel {scop.name!r} would have more than 2**62 work-items; give smaller sizes"
+            raise refused(msg)
+
+
+def _most(extent: Any, sizes: Mapping[str, Any]) -> int:
+    """Return the largest distance from zero, 1 at least."""
+    try:
+        return max(1, *map(abs, map(int, np.ravel(extent.evaluate(sizes)))))
+    except OverflowError:  # in an array's arithmetic
+        return _BITS_62
+
+
+# Long enough for any double; 1e999999999 would be computed digit by digit.
+_NUMBER = re.compile(r"[+-]?((\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,3})?|\d{1,400}/\d{1,400})")
+# Beyond any trip count; their products still fit in doubles.
+_MOST_TRIPS = 10**15
+
+
+def read_fraction(text: str) -> Fraction | None:
+    """Return the positive number that a text such as ``7.5`` or ``5/6`` stands for, exactly; None if it is none.
+
+    Numbers above 10**15, and their reciprocals, count as none.
+    """
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    try:
+        # By way of the text: 0.1 is a tenth, not the binary number next to it.
+        number = Fraction(text)
+    except ZeroDivisionError:
+        return None
+    return number if Fraction(1, _MOST_TRIPS) <= number <= _MOST_TRIPS else None

@@ -12,8 +12,8 @@ All of it is data that msgspec writes and reads; isl's objects are kept as texts
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping
+from contextvars import ContextVar
 from fractions import Fraction
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -23,9 +23,8 @@ from msgspec.structs import force_setattr
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.checks import check
+from perflex.features.scop.checks import check, require_addressable, require_whole
 from perflex.features.scop.numbering import by_number
-from perflex.features.scop.whole_sizes import require_addressable, require_whole
 from perflex.html import shown_by
 from perflex.isl import IslText, MapText, SetText, computed_once, isl
 
@@ -54,42 +53,21 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A part of a description."""
 
 
-class _Late:
-    """A field of a text that is read as the object of isl; what makes a part may give either."""
-
-    def __init__(self, owner: type, name: str, kind: type[IslText]) -> None:
-        # msgspec itself reads and compares what is in the slot.
-        self._slot, self._name, self._kind = owner.__dict__[name], name, kind
-        setattr(owner, name, self)
-
-    def __get__(self, owner: Any, kind: Any = None) -> Any:
-        if owner is None:
-            return self
-        # Later reads find __dict__ first: there is no __set__.
-        value = owner.__dict__[self._name] = self.text(owner).parsed
-        return value
-
-    def text(self, owner: Any) -> Any:
-        return self._slot.__get__(owner)
-
-    def keep(self, owner: Any) -> None:
-        """Keep the text of what was given, and that itself if it is an object."""
-        given = self.text(owner)
-        if not isinstance(given, IslText):
-            self._slot.__set__(owner, self._kind(given))
-            if not isinstance(given, str):
-                owner.__dict__[self._name] = given
-
-
 class _OfIsl(_Part, frozen=True):
-    """A part with an object of isl."""
+    """A part with a field that is kept as isl's text and read as isl's object; what makes it may give either."""
 
     def __post_init__(self) -> None:
-        _LATE[type(self)].keep(self)
+        name, slot, kind = _TEXTS[type(self)]
+        given = slot.__get__(self)
+        if not isinstance(given, IslText):
+            slot.__set__(self, kind(given))
+            if not isinstance(given, str):
+                self.__dict__[name] = given
 
-    def text_of(self, field: str) -> str:
-        """Return a field as isl prints it."""
-        return str(type(self).__dict__[field].text(self))
+    @property
+    def isl_text(self) -> str:
+        """The field as isl prints it."""
+        return str(_TEXTS[type(self)][1].__get__(self))
 
 
 class Array(_Part, frozen=True):
@@ -302,13 +280,8 @@ class Launch(_Part, frozen=True):
         return prod(self.groups, start=self.repeats)
 
 
-class _Reading(threading.local):
-    """Whether this thread reads Scops that were checked when they were made."""
-
-    checked = False
-
-
-READING = _Reading()
+# Whether Scops are read that were checked when they were made.
+READING: ContextVar[bool] = ContextVar("reading", default=False)
 
 
 class Scop(_OfIsl, frozen=True):
@@ -341,7 +314,7 @@ class Scop(_OfIsl, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if READING.checked:
+        if READING.get():
             return
         check(self)
         if not self.numbered:
@@ -432,7 +405,7 @@ class Scop(_OfIsl, frozen=True):
         # As a polynomial, the assumptions are tested for arrays of sizes at once, and without isl.
         if not np.all(np.asarray(self.validity.evaluate(given), dtype=float) == 1.0):
             shown = ", ".join(f"{name}={size}" for name, size in given.items())
-            condition = self.text_of("assumptions").partition(":")[2].rstrip(" }").strip()
+            condition = self.isl_text.partition(":")[2].rstrip(" }").strip()
             msg = f"kernel {self.name!r} is not valid for {shown}: it assumes {condition}"
             raise MissingSizeError(msg, kernel=self.name, parameters=self.parameters)
         require_addressable(self, given, addresses=addresses)
@@ -446,12 +419,26 @@ class Scop(_OfIsl, frozen=True):
     _repr_html_ = shown_by("scop.html")
 
 
-_LATE = {
-    Access: _Late(Access, "relation", MapText),
-    Statement: _Late(Statement, "domain", SetText),
-    Barrier: _Late(Barrier, "domain", SetText),
-    Scop: _Late(Scop, "assumptions", SetText),
-}
+# Of each part, the field, its slot, which msgspec itself reads and compares, and what texts it has.
+_TEXTS: dict[type, tuple[str, Any, type[IslText]]] = {}
+
+
+def _keep_as_text(part: type, name: str, kind: type[IslText]) -> None:
+    slot = part.__dict__[name]
+    _TEXTS[part] = name, slot, kind
+
+    def parsed(owner: Any) -> Any:
+        return slot.__get__(owner).parsed
+
+    read = computed_once(parsed)
+    read.__set_name__(part, name)
+    setattr(part, name, read)
+
+
+_keep_as_text(Access, "relation", MapText)
+_keep_as_text(Statement, "domain", SetText)
+_keep_as_text(Barrier, "domain", SetText)
+_keep_as_text(Scop, "assumptions", SetText)
 
 
 class _CheckedSizes(dict[str, Any]):

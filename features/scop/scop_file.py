@@ -17,9 +17,9 @@ import yaml
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial, polynomial_from_record, polynomial_record
+from perflex.features.scop.checks import read_fraction
 from perflex.features.scop.numbering import by_number
 from perflex.features.scop.scop import READING, Scop, require_scop
-from perflex.features.scop.whole_sizes import read_fraction
 from perflex.file_io import read_text
 from perflex.isl import align_parameters, isl, parameter_space
 from perflex.yaml_file import Section, parse_yaml
@@ -57,11 +57,11 @@ def scop_to_text(scop: Scop) -> str:
 
 def scop_from_text(text: str) -> Scop:
     """Return the Scop that `scop_to_text` wrote; unlike with YAML, nothing is checked, and nothing parsed by isl."""
-    READING.checked = True
+    token = READING.set(True)
     try:
         stored = _DECODER.decode(text)
     finally:
-        READING.checked = False
+        READING.reset(token)
     vars(stored.scop)["validity"] = polynomial_from_record(stored.validity)
     # Writing it again would parse texts.
     stored.scop.derived("text", (), lambda: text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import MeasurementError, UnsupportedKernelError
 from perflex.features.from_source.launching import identity_of
 from perflex.features.from_source.source import SourceKernel
-from perflex.features.scop.whole_sizes import is_whole
+from perflex.features.scop.checks import is_whole
 from perflex.store.records import MeasurementKey
 from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.launch.plan import plan_launch

@@ -13,7 +13,7 @@ import numpy as np
 
 from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, MissingSizeError
-from perflex.features.scop.whole_sizes import require_whole
+from perflex.features.scop.checks import require_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
