@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perflex.features.polynomials.affine import read_constraints
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
@@ -371,21 +372,10 @@ def without_holes(domain: Any) -> Any:
 
 def holes_of(domain: Any, sequential: range) -> bool:
     """Return whether iterations are left out by more than the steps of sequential loops."""
-    return any(len(involved) != 1 or involved[0] not in sequential for involved in _divided(domain))
+    return any(len(dims) != 1 or not dims.issubset(sequential) for dims in _divided(domain))
 
 
-def _divided(domain: Any) -> Iterator[list[int]]:
+def _divided(domain: Any) -> Iterator[frozenset[int]]:
     """Return, for each constraint with a division of loops, the dimensions of these."""
-    kinds = isl.dim_type
-    dims = range(domain.dim(kinds.set))
     for conjunction in domain.compute_divs().get_basic_sets():
-        for constraint in conjunction.get_constraints():
-            affine = constraint.get_aff()
-            used = [
-                affine.get_div(place)
-                for place in range(affine.dim(kinds.div))
-                if not affine.get_coefficient_val(kinds.div, place).is_zero()
-            ]
-            involved = [place for place in dims if any(one.involves_dims(kinds.in_, place, 1) for one in used)]
-            if involved:
-                yield involved
+        yield from (row.floor_dims for row, _ in read_constraints(conjunction) if row.floor_dims)

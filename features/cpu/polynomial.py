@@ -36,11 +36,8 @@ class Polynomial:
         total = cls({})
         for term in piece.terms:
             product = cls.constant(Fraction(term.coefficient, piece.denominator))
-            for name, exponent in (
-                *term.parameters,
-                *((floor_text(floor), exponent) for floor, exponent in term.floors),
-            ):
-                product *= cls.power(name, exponent)
+            for base, exponent in term.powers:
+                product *= cls.power(base if isinstance(base, str) else floor_text(base), exponent)
             total += product
         return total
 

@@ -87,7 +87,7 @@ def _subscripts(
             subscript = subscript_of(access, loops, columns, names)
             here[access.direction, access.text][subscript] += 1
         for key, found in here.items():
-            by_access[key].append((-len(piece.equalities), dict(found)))
+            by_access[key].append((-sum(equality for _, equality in piece.constraints), dict(found)))
     result = []
     for cases in by_access.values():
         moving = [sum(len(steps) for subscript in case for steps in subscript.steps) for _, case in cases]

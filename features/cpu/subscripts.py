@@ -92,9 +92,9 @@ def _constant_extents(piece: Conjunction) -> dict[int, int]:
     """Return the iterations of dimensions from 0 to a number."""
     lower: set[int] = set()
     upper: dict[int, int] = {}
-    for row in piece.inequalities:
+    for row in piece.constraints:
         match row:
-            case Affine(constant, ((int(place), factor),), ()):
+            case Affine(constant, ((int(place), factor),), ()), False:
                 if factor < 0:
                     upper[place] = min(constant // -factor + 1, upper.get(place, constant // -factor + 1))
                 elif constant <= 0:

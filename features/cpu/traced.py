@@ -125,8 +125,8 @@ def trace(polynomial: QuasiPolynomial, sizes: Mapping[str, Any]) -> Traced:
         return Traced.of(0)
     known: dict[str, float] = {}
     for term in piece.terms:
-        known |= {name: sizes[name] for name, _ in term.parameters}
-        known |= {floor_text(floor): floor(sizes) for floor, _ in term.floors}
+        for base, _ in term.powers:
+            known |= {base: sizes[base]} if isinstance(base, str) else {floor_text(base): base(sizes)}
     return Traced(Polynomial.of_piece(piece), float(polynomial.evaluate(sizes)), known)
 
 

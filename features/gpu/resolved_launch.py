@@ -185,11 +185,12 @@ def _resolved(
     sizes: Mapping[str, int],
     remaining: Mapping[int, Remaining],
 ) -> ResolvedPiece | None:
-    constraints = [row.at(sizes) for row in piece.inequalities]
-    for row in piece.equalities:
+    constraints: list[Affine] = []
+    for row, equality in piece.constraints:
+        constraints.append(form := row.at(sizes))
         # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
-        form = row.at(sizes)
-        constraints += [form, Affine.of({column: -factor for column, factor in form.columns.items()})]
+        if equality:
+            constraints.append(Affine.of({column: -factor for column, factor in form.columns.items()}))
     # Equal forms become one object, on whose identity `ResolvedAccess.marks` relies.
     known: dict[Affine, Affine] = {}
     accesses = tuple(_access(scop, access, sizes, known) for access in piece.accesses)

@@ -36,6 +36,7 @@ import numpy as np
 from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.scop_counts import ScopCounts, counts_of
 from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, nests_of
+from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
@@ -247,12 +248,7 @@ def _comparisons(guard: Any) -> int:
             # These only bound isl's floors, and are no test.
             if constraint.is_div_constraint():
                 continue
-            affine = constraint.get_aff()
-            divisions = sum(
-                not affine.get_coefficient_val(isl.dim_type.div, place).is_zero()
-                for place in range(affine.dim(isl.dim_type.div))
-            )
-            count += 1 + _PER_DIVISION * divisions
+            count += 1 + _PER_DIVISION * len(read_affine(constraint.get_aff()).floors)
     return max(1, count)
 
 

@@ -139,6 +139,11 @@ def read_affine(aff: Any) -> Affine:
     return Affine.of(columns, 1 if whole else integer(over))
 
 
+def read_constraints(conjunction: Any) -> tuple[tuple[Affine, bool], ...]:
+    """Read an ``isl.BasicSet`` without unknown local variables: what is zero (True) or not negative (False)."""
+    return tuple((read_affine(one.get_aff()), bool(one.is_equality())) for one in conjunction.get_constraints())
+
+
 def without_cases(relation: Any) -> list[Affine | None]:
     """Return each index of a single-valued ``isl.Map``; None for those that are given by cases."""
     function = relation.as_pw_multi_aff()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from math import lcm, prod
+from math import lcm
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features.polynomials.affine import Affine, integer, read_affine
+from perflex.features.polynomials.affine import Affine, integer, read_affine, read_constraints
 from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
 
@@ -21,27 +21,26 @@ class Term(Struct, frozen=True, array_like=True):
     """A product of an integer, powers of size parameters, and powers of floors."""
 
     coefficient: int
-    parameters: tuple[tuple[str, int], ...]  # name and exponent of size parameters
-    floors: tuple[tuple[Affine, int], ...]  # floors and their exponents
+    powers: tuple[tuple[str | Affine, int], ...]  # names or floors, and their exponents
 
     def __call__(self, sizes: Mapping[str, Any]) -> Any:
         """Return the value at given sizes: numbers, or arrays of one shape."""
         value: Any = self.coefficient
-        for base, exponent in self._powers(sizes, Affine.__call__):
+        for base, exponent in self.powers:
+            factor = sizes[base] if isinstance(base, str) else base(sizes)
             # Several times as fast as ** on arrays for the small exponents there are.
             for _ in range(exponent):
-                value = value * base
+                value = value * factor
         return value
-
-    def _powers(self, sizes: Mapping[str, Any], of_floor: Callable[[Affine, Any], Any]) -> list[tuple[Any, int]]:
-        powers = [(sizes[name], exponent) for name, exponent in self.parameters]
-        return powers + [(of_floor(floor, sizes), exponent) for floor, exponent in self.floors]
 
     def bound(self, magnitude: Mapping[str, float]) -> float:
         """Return an upper bound of its intermediate values."""
-        powers = self._powers(magnitude, Affine.bound)
-        # At least 1: a small factor must not hide how large the product of the others becomes.
-        return prod((max(1.0, base) ** exponent for base, exponent in powers), start=float(abs(self.coefficient)))
+        value = float(abs(self.coefficient))
+        for base, exponent in self.powers:
+            factor = magnitude[base] if isinstance(base, str) else base.bound(magnitude)
+            # At least 1: a small factor must not hide how large the product of the others becomes.
+            value *= max(1.0, factor) ** exponent
+        return value
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -65,10 +64,7 @@ class Piece(Struct, frozen=True, array_like=True):
 
     def numerator(self, sizes: Mapping[str, Any]) -> Any:
         """Return the sum of the terms at given sizes, which is `denominator` times the value."""
-        value: Any = 0
-        for term in self.terms:
-            value = value + term(sizes)
-        return value
+        return sum(term(sizes) for term in self.terms)
 
     def bound(self, magnitude: Mapping[str, float]) -> float:
         """Return an upper bound of every intermediate value of the polynomial, given those of the sizes."""
@@ -80,7 +76,7 @@ def _read_piece(domain: Any, polynomial: Any) -> Piece:
     if polynomial.is_nan() or polynomial.is_infty() or polynomial.is_neginfty():
         msg = f"an extent, stride or count is not finite where {domain}; write it without a division by zero"
         raise UnsupportedKernelError(msg)
-    param, div = isl.dim_type.param, isl.dim_type.div
+    kinds = isl.dim_type
     terms: list[Any] = []
     polynomial.foreach_term(terms.append)  # isl prints what a callback raises: only collect in it
     coefficients = [term.get_coefficient_val() for term in terms]
@@ -88,19 +84,15 @@ def _read_piece(domain: Any, polynomial: Any) -> Piece:
     common = lcm(*(integer(value.get_den_val()) for value in coefficients))
     whole = []
     for term, value in zip(terms, coefficients, strict=True):
-        sizes, floors = (
-            [(i, e) for i in range(term.dim(kind)) if (e := term.get_exp(kind, i))] for kind in (param, div)
-        )
-        whole.append(Term(
-            integer(value.mul(isl.Val(str(common)))),
-            tuple((polynomial.space.get_dim_name(param, i), exponent) for i, exponent in sizes),
-            tuple((read_affine(term.get_div(i)), exponent) for i, exponent in floors),
-        ))  # fmt: skip
-    conditions = tuple(
-        tuple((read_affine(one.get_aff()), bool(one.is_equality())) for one in conjunction.get_constraints())
-        # Without compute_divs, existential variables may lack the floor that defines them.
-        for conjunction in domain.compute_divs().get_basic_sets()
-    )
+        powers = [
+            (polynomial.space.get_dim_name(kind, i) if kind == kinds.param else read_affine(term.get_div(i)), exponent)
+            for kind in (kinds.param, kinds.div)
+            for i in range(term.dim(kind))
+            if (exponent := term.get_exp(kind, i))
+        ]
+        whole.append(Term(integer(value.mul(isl.Val(str(common)))), tuple(powers)))
+    # Without compute_divs, existential variables may lack the floor that defines them.
+    conditions = tuple(map(read_constraints, domain.compute_divs().get_basic_sets()))
     return Piece(conditions, tuple(whole), common)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.polynomials.affine import Affine, read_affine
+from perflex.features.polynomials.affine import Affine, read_affine, read_constraints
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
@@ -38,9 +38,7 @@ class Conjunction:
     number: int
     launch: int  # Index of its launch
     dims: int  # Number of instance dimensions
-    # equalities, inequalities: what is zero, or not negative.
-    equalities: tuple[Affine, ...]
-    inequalities: tuple[Affine, ...]
+    constraints: tuple[tuple[Affine, bool], ...]  # What is zero (True), or not negative (False)
     accesses: tuple[AccessMap, ...]
 
 
@@ -114,10 +112,6 @@ def _conjunctions(scop: Scop, place: int, domain: Any, accesses: list[_Found]) -
 
 
 def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> Conjunction:
-    equalities: list[Affine] = []
-    inequalities: list[Affine] = []
-    for constraint in conjunction.get_constraints():
-        (equalities if constraint.is_equality() else inequalities).append(read_affine(constraint.get_aff()))
     maps = []
     for number, access, function in accesses:
         axes = tuple(read_affine(function.get_at(axis)) for axis in range(function.dim(isl.dim_type.out)))
@@ -125,8 +119,7 @@ def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> 
         maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
     statement = scop.statements[place]
     dims = int(statement.domain.dim(isl.dim_type.set))
-    rows = tuple(equalities), tuple(inequalities)
-    return Conjunction(statement.name, place, statement.launch, dims, *rows, tuple(maps))
+    return Conjunction(statement.name, place, statement.launch, dims, read_constraints(conjunction), tuple(maps))
 
 
 # Compilers unroll loops with up to so many iterations, if the number is known to them.

@@ -31,8 +31,7 @@ from perflex.features.scop.scop import Scop
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
 _Key = tuple[object, ...]
-# Constraints, each with whether it is an equality.
-_Guards = frozenset[tuple[bool, Affine]]
+_Guards = frozenset[tuple[Affine, bool]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,21 +139,19 @@ class _Values:
         statement, load = self._scop.statements[piece.number], access.direction == "load"
         loops = self._kept_over(piece, access) if load else 0
         first = piece.dims - loops
-        split = [_split(axis, first) for axis in access.axes]
+        rests, moving = zip(*(_split(axis, first) for axis in access.axes), strict=True)
         around = self._paths[piece.number][: first - self._axes]
         life = self._life(access.array, around, statement.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
         whose = piece.number if life is None or piece.number not in self._single else None
         if (guards := self._guards.get((place[0], first))) is None:
-            rows = [(True, row) for row in piece.equalities] + [(False, row) for row in piece.inequalities]
-            outer = ((equality, row) for equality, row in rows if max(row.dims, default=0) < first)
+            outer = (row for row in piece.constraints if max(row[0].dims, default=0) < first)
             guards = self._guards[place[0], first] = frozenset(outer)
-        rest = tuple(rest for rest, _, _ in split)
-        family = access.array, rest, statement.accesses[access.number].strides, around, life, whose, guards
+        family = access.array, rests, statement.accesses[access.number].strides, around, life, whose, guards
         order = statement.order, piece.number, not load, *place
-        spans = [_constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)]
+        spans = {dim: _constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)}
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
-        return _Value(place, order, load, family, loops, _elements(split, first, spans), may_lack)
+        return _Value(place, order, load, family, loops, _elements(moving, spans), may_lack)
 
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
@@ -201,36 +198,30 @@ def _is_in(loop: int, loops: tuple[int, ...] | None) -> bool:
     return loops is None or loop in loops
 
 
-def _elements(
-    split: Sequence[tuple[Affine, int, dict[int, int]]], first: int, spans: Sequence[tuple[int, int]]
-) -> np.ndarray:
-    """Return the distinct constant parts of subscripts over the loops from `first` on, shape (elements, axes)."""
-    moving = {dim for _, _, terms in split for dim in terms}
+def _elements(moving: Sequence[Affine], spans: Mapping[int, tuple[int, int]]) -> np.ndarray:
+    """Return the distinct values of parts of subscripts over loops, shape (elements, axes)."""
     # A loop that moves no subscript adds no elements, however many iterations it has.
-    ranges = [
-        np.arange(low, (high if dim in moving else low) + 1) for dim, (low, high) in enumerate(spans, start=first)
-    ]
-    points = np.meshgrid(*ranges, indexing="ij") if ranges else []
-    start = np.zeros(points[0].shape if points else (), dtype=np.int64)
-    columns = [
-        constant + sum((factor * points[dim - first] for dim, factor in terms.items()), start)
-        for _, constant, terms in split
-    ]
+    ranges = {
+        dim: np.arange(low, high + 1) for dim, (low, high) in spans.items() if any(dim in one.dims for one in moving)
+    }
+    points = dict(zip(ranges, np.ix_(*ranges.values()), strict=True))
+    columns = np.broadcast_arrays(*(np.asarray(one(points), dtype=np.int64) for one in moving))
     return np.unique(np.stack([column.ravel() for column in columns], axis=1), axis=0)
 
 
-def _split(axis: Affine, first: int) -> tuple[Affine, int, dict[int, int]]:
-    """Return what of a subscript does not depend on dimensions from `first` on, its constant, and the others' terms."""
+def _split(axis: Affine, first: int) -> tuple[Affine, Affine]:
+    """Return what of a subscript does not depend on dimensions from `first` on, and the rest with the constant."""
     if axis.denominator != 1:
-        return axis, 0, {}
-    terms = {dim: factor for dim, factor in axis.dim_terms if dim >= first}
-    rest = tuple(term for term in axis.terms if term[0] not in terms)
-    return Affine(0, rest, axis.floors), axis.constant, terms
+        return axis, Affine(0)
+    moving = tuple(term for term in axis.dim_terms if term[0] >= first)
+    return Affine(0, tuple(term for term in axis.terms if term not in moving), axis.floors), Affine(
+        axis.constant, moving
+    )
 
 
 def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozenset[Affine] | None:
     """Return the constraints on a dimension; None where they have floors, or name others that they may not name."""
-    rows = [row for row in (*piece.equalities, *piece.inequalities) if dim in row.dims]
+    rows = [row for row, _ in piece.constraints if dim in row.dims]
     if triangular:
         # What names a dimension further inside is a bound of that one.
         rows = [row for row in rows if max(row.dims) == dim]
@@ -241,12 +232,12 @@ def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozen
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
-    bounds: dict[bool, list[int]] = {True: [], False: []}  # By whether it is a lower one
-    # A loop of one iteration is an equality, which is two opposite inequalities.
-    rows = [(row, sign) for row in piece.equalities for sign in (1, -1)] + [(row, 1) for row in piece.inequalities]
-    for row, sign in rows:
-        if factor := sign * row.coefficient(dim):
+    lower, upper = [], []
+    for row, equality in piece.constraints:
+        if factor := row.coefficient(dim):
             if len(row.terms) > 1 or row.floors or abs(factor) != 1:
                 return None
-            bounds[factor > 0].append(-factor * sign * row.constant)
-    return (max(bounds[True]), min(bounds[False])) if all(bounds.values()) else None
+            # A loop of one iteration is an equality, which is two opposite inequalities.
+            lower += [-factor * row.constant] * (equality or factor > 0)
+            upper += [-factor * row.constant] * (equality or factor < 0)
+    return (max(lower), min(upper)) if lower and upper else None
