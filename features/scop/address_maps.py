@@ -63,12 +63,13 @@ def scattered_accesses(scop: Scop) -> dict[int, tuple[Access, ...]]:
 
 def _address_maps(scop: Scop, scattered: bool) -> tuple[Conjunction, ...]:
     pieces: list[Conjunction] = []
-    left_out = {} if scattered else scattered_accesses(scop)
     with ISL_LOCK:
         for place, statement in enumerate(scop.statements):
-            numbered = enumerate(statement.accesses)
-            accesses = [(number, item) for number, item in numbered if scop.array(item.array).space != "private"]
-            accesses = [pair for pair in accesses if pair[1] not in left_out.get(place, ())]
+            accesses = [
+                (number, access)
+                for number, access in enumerate(statement.accesses)
+                if scop.array(access.array).space != "private" and (scattered or access.relation.is_single_valued())
+            ]
             if accesses:
                 pieces.extend(_pieces_of(scop, place, accesses))
     return tuple(pieces)
@@ -80,24 +81,19 @@ def _pieces_of(scop: Scop, place: int, accesses: list[tuple[int, Access]]) -> li
     pieces: list[Conjunction] = []
     domain = scop.statements[place].domain.coalesce()
     for number, access in accesses:
-        for subdomain, function in _functions(scop, access):
+        if not access.relation.is_single_valued():
+            shown = access.text or access.array
+            msg = f"data volumes need to know which element {shown} of kernel {scop.name!r} touches; give it a stand-in"
+            raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
+        cases: list[tuple[Any, Any]] = []
+        access.relation.as_pw_multi_aff().foreach_piece(lambda *case, to=cases: to.append(case))
+        for subdomain, function in cases:
             # plain_is_universe only looks at constraints; is_subset may solve integer programmes.
             if subdomain.plain_is_universe() or domain.is_subset(subdomain):
                 whole.append((number, access, function))
             else:
                 pieces.extend(_conjunctions(scop, place, domain.intersect(subdomain), [(number, access, function)]))
     return _conjunctions(scop, place, domain, whole) + pieces
-
-
-def _functions(scop: Scop, access: Access) -> list[tuple[Any, Any]]:
-    """Return (subdomain, function) for each case of an access relation."""
-    if not access.relation.is_single_valued():
-        shown = access.text or access.array
-        msg = f"data volumes need to know which element {shown} of kernel {scop.name!r} touches; give it a stand-in"
-        raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
-    found: list[tuple[Any, Any]] = []
-    isl.PwMultiAff.from_map(access.relation).foreach_piece(lambda *case: found.append(case))
-    return found
 
 
 def _conjunctions(scop: Scop, place: int, domain: Any, accesses: list[_Found]) -> list[Conjunction]:

@@ -31,7 +31,6 @@ from perflex.features.scop.scop import Scop
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
 _Key = tuple[object, ...]
-_Guards = frozenset[tuple[Affine, bool]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +118,6 @@ class _Values:
         self._stored = {array for array, *_ in self._ends}
         # A barrier without an order may stand in any loop.
         barriers = (one for one in scop.barriers if one.launch == launch)
-        self._guards: dict[tuple[int, int], _Guards] = {}  # By place of the piece and the first loop that is kept over
         self._ends += [(None, one.loops if one.order else None, one.order) for one in barriers]
 
     def in_order(self) -> list[_Value]:
@@ -144,9 +142,7 @@ class _Values:
         life = self._life(access.array, around, statement.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
         whose = piece.number if life is None or piece.number not in self._single else None
-        if (guards := self._guards.get((place[0], first))) is None:
-            outer = (row for row in piece.constraints if max(row[0].dims, default=0) < first)
-            guards = self._guards[place[0], first] = frozenset(outer)
+        guards = frozenset(row for row in piece.constraints if max(row[0].dims, default=0) < first)
         family = access.array, rests, statement.accesses[access.number].strides, around, life, whose, guards
         order = statement.order, piece.number, not load, *place
         spans = {dim: _constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)}
