@@ -140,11 +140,12 @@ class Feature:
         if not family.one_size:
             return family.value(scop, sizes, target, self.what)
         names = scop.parameters
-        # A number goes before the sizes: a kernel may have none.
-        points = np.broadcast(0, *(np.asarray(sizes[name]) for name in names))
-        each = (dict(zip(names, map(int, point[1:]), strict=True)) for point in points)
+        # A number goes before the sizes: a kernel may have none. numpy.broadcast takes 64 arrays at most.
+        first, *others = np.broadcast_arrays(0, *(np.asarray(sizes[name]) for name in names))
+        points = zip(first.ravel(), *(other.ravel() for other in others), strict=True)
+        each = (dict(zip(names, map(int, point), strict=True)) for _, *point in points)
         values = np.array([family.value(scop, one, target, self.what) for one in each], dtype=float)
-        return values.reshape(points.shape) if points.shape else float(values[0])
+        return values.reshape(first.shape) if first.shape else float(values[0])
 
     def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether the kernel has anything that this feature counts."""

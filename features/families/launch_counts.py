@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
 
 _BARRIER = "f_sync_barrier_"
-_BARRIERS = tuple(f"{_BARRIER}{kind}" for kind in ("local", "global", "sub_group"))
 _UNITS = {
     "f_sync_kernel_launch": "launch",
     "f_thread_groups": "work-group",
@@ -40,6 +38,10 @@ def _barriers(scop: Scop, sizes: Sizes, _target: Target, kind: str) -> Any:
     return total
 
 
+def _inventory(scop: Scop) -> list[str]:
+    return [*sorted({f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}), *_UNITS]
+
+
 def _barrier_remarks(scop: Scop, _sizes: Sizes | None, _target: Target, kind: str) -> Remarks:
     count = counts_of(scop).barriers_met(kind)
     stated = any(scop.assumed(one) for one in scop.barriers if one.kind == kind)
@@ -52,16 +54,16 @@ LAUNCHES = Family(
     _UNITS.__getitem__,
     count=_count,
     examples=tuple(_UNITS),
-    inventory=lambda scop: [*sorted({f"{_BARRIER}{barrier.kind}" for barrier in scop.barriers}), *_UNITS],
+    inventory=_inventory,
     cost="overhead",
 )
-BARRIERS = replace(
-    LAUNCHES,
-    title="Barriers that a work-item meets",
-    pattern=f"{_BARRIER}(local|global|sub_group)",
-    unit="barrier per work-item",
-    value=_barriers,
-    count=None,
-    examples=_BARRIERS,
+BARRIERS = Family(
+    "Barriers that a work-item meets",
+    f"{_BARRIER}(local|global|sub_group)",
+    "barrier per work-item",
+    _barriers,
+    examples=tuple(f"{_BARRIER}{kind}" for kind in ("local", "global", "sub_group")),
+    inventory=_inventory,
     remarks=_barrier_remarks,
+    cost="overhead",
 )

@@ -51,7 +51,7 @@ class _Run:
         return self.machine.need(fact)
 
     def over(self, amount: float, fact: str) -> float:
-        """Return an amount over what the machine does of it; of nothing, the machine need not tell."""
+        """Return an amount over what the machine does of it in a second or cycle; zero needs no fact of the machine."""
         return amount / self.need(fact) if amount else 0.0
 
     def at(self, count: Any) -> float:

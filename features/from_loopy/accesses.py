@@ -248,6 +248,6 @@ def _plain(access: Any) -> str:
 def _factors(term: Any) -> Iterator[Any]:
     """Yield the factors of a product, each so often as its power says."""
     for factor in flat(term, "map_product"):
-        # No address has more than 64 bits.
+        # A higher power of a size of 2 or more exceeds every 64-bit address, and would make a list without end.
         whole = method_of(factor) == "map_power" and isinstance(factor.exponent, int) and 0 < factor.exponent < 64
         yield from [factor.base] * factor.exponent if whole else [factor]

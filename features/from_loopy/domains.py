@@ -45,7 +45,12 @@ class TripCounts:
                 others = f"those that do are {', '.join(sorted(dependent))}" if dependent else "none of its loops do"
                 raise self._refuse(loop, f"has no loop {loop!r} whose bounds depend on data; {others}")
             # Whoever states nonsense shall learn it now, not at the first loop that needs it.
-            affine_in_parameters(_whole(count), self._parameters)
+            try:
+                affine_in_parameters(_whole(count), self._parameters)
+            except (ParseError, UnsupportedKernelError):
+                sizes = ", ".join(self._parameters) or "there are none"
+                what = f"cannot have {count!r} for the trips of loop {loop!r}; state a number, or an expression"
+                raise self._refuse(loop, f"{what} that is quasi-affine in the sizes ({sizes}), such as n//2") from None
 
     def _refuse(self, loop: str, what: str) -> UnsupportedKernelError:
         return UnsupportedKernelError(f"kernel {self._kernel.name!r} {what}", kernel=self._kernel.name, loop=loop)
@@ -299,10 +304,4 @@ class DomainMaker:
 
 def _whole(count: Fraction | str) -> Any:
     """Return the iterations of a loop in its domain, a number or a loopy expression."""
-    if not isinstance(count, str):
-        return ceil(count)
-    try:
-        return parse(count)
-    except ParseError:
-        msg = f"the trip count {count!r} cannot be read as an expression; write it as loopy would, such as n//2"
-        raise UnsupportedKernelError(msg) from None
+    return parse(count) if isinstance(count, str) else ceil(count)

@@ -140,7 +140,7 @@ DEPENDS = "'k' whose trip count depends on the value of loop 'j'"
     (gathered(), {"trip_counts": {"i": 2}}, "none of its loops do"),
     (csr("length"), {"trip_counts": {"j": -1}}, "above zero"),
     (csr("length"), {"trip_counts": {"j": None}}, "a number or an expression"),
-    (csr("length"), {"trip_counts": {"j": "n/"}}, "trip count .n/. cannot be read"),
+    (csr("length"), {"trip_counts": {"j": "n/"}}, "cannot have 'n/' for the trips of loop 'j'; state a number"),
     (gathered(), {"accesses": {"x": "i", "y": "i"}}, "'y' fits no access that needs"),
     (gathered(), {"accesses": {"x": "i, i"}}, "2 subscripts; array 'x' has 1"),
     (gathered(), {"accesses": {"x": "q"}}, "'q', stated for x, is not quasi-affine.*lid0"),
