@@ -258,9 +258,14 @@ def _lines(file: str) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.is_file() else ()
 
 
+def language_of(path: Path, source: str) -> Language:
+    """Return what a file is written in: its suffix says so, else its text."""
+    return LANGUAGES.get(path.suffix, "cuda" if "__global__" in source else "opencl")
+
+
 def _parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Language, Any, Node]:
     """Return a file's language, clang's unit, and its root."""
-    language = LANGUAGES.get(path.suffix, "cuda" if "__global__" in source else "opencl")
+    language = language_of(path, source)
     macros = tuple(sorted((key, str(value)) for key, value in defines.items()))
     return language, *_unit(path, source, language, macros, tuple(folders))
 

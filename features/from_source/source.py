@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -14,13 +14,13 @@ import numpy as np
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
-from perflex.features.from_source.parsing import Node, ParsedKernel, parsed_kernel
+from perflex.features.from_source.parsing import Language, Node, ParsedKernel, language_of, parsed_kernel
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, Pointer, Struct, TypeReader, Value, unknown_of
 from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
-from perflex.features.scop.checks import read_fraction
+from perflex.features.scop.checks import is_whole, read_fraction
 from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
 
@@ -207,6 +207,11 @@ class SourceKernel:
         """Return the kernel's function as clang reads it."""
         return parsed_kernel(self.path, self.source, self.name, self.defines, self.folders)
 
+    @property
+    def language(self) -> Language:
+        """``"opencl"`` or ``"cuda"``."""
+        return language_of(self.path, self.source)
+
     def types(self) -> TypeReader:
         """Return what reads types of this kernel, those of template parameters included."""
         names = self.parsed().function.template_parameters
@@ -261,9 +266,9 @@ def source_kernel(
     source: str | Path,
     name: str,
     *,
-    local: Sequence[int] | None = None,
-    groups: Sequence[str | int] | None = None,
-    global_size: Sequence[str | int] | None = None,
+    local: int | Sequence[int] | None = None,
+    groups: str | int | Sequence[str | int] | None = None,
+    global_size: str | int | Sequence[str | int] | None = None,
     defines: Mapping[str, Any] | None = None,
     folders: Sequence[str | Path] = (),
     stated: Mapping[str, Any] | None = None,
@@ -285,7 +290,7 @@ def source_kernel(
         The kernel's function, with template arguments where it has any: ``"reduce<float, 256>"``.
     local
         Work-items of a work-group (threads of a block) along each axis, axis 0 first; by default those of the kernel's
-        ``reqd_work_group_size``. Axes that are left out have one work-item, and one work-group.
+        ``reqd_work_group_size``. Axes that are left out have one work-item, and one work-group; one axis needs no list.
     groups
         Work-groups (blocks) along each axis: numbers, or formulas of sizes and macros such as ``"ceil_div(nx, 32)"``.
     global_size
@@ -313,13 +318,17 @@ def source_kernel(
     if found is None:
         msg = f"cannot read the kernel's name {name!r}; write a function's name, or NAME<ARGUMENT, ...> of a template"
         raise UnsupportedKernelError(msg)
-    shape = list(map(int, local)) if local is not None else _required_work_group(found[1], text, defines or {})
+    shape = _axes(local) if local is not None else _required_work_group(found[1], text, defines or {})
     if (groups is None) == (global_size is None):
         msg = f"kernel {found[1]!r} needs the launch's extent; give groups=... or global_size=..., one of them"
         raise UnsupportedKernelError(msg, kernel=found[1])
-    extents = list(groups if groups is not None else global_size or ())
-    if not 1 <= len(shape) <= 3 or not 1 <= len(extents) <= 3 or min(shape) < 1:
-        msg = f"kernel {found[1]!r}: work-group and grid need one to three positive extents each"
+    extents = _axes(groups if groups is not None else global_size)
+    whole = all(is_whole(items) and items > 0 for items in shape)
+    if not 1 <= len(shape) <= 3 or not 1 <= len(extents) <= 3 or not whole:
+        msg = (
+            f"kernel {found[1]!r}: work-group {local!r} and grid {groups if groups is not None else global_size!r}; "
+            "give one to three whole numbers of work-items above zero, and as many numbers or formulas of the grid"
+        )
         raise UnsupportedKernelError(msg, kernel=found[1])
     axes = max(len(shape), len(extents))
     shape += [1] * (axes - len(shape))
@@ -332,13 +341,18 @@ def source_kernel(
         text,
         found[1],
         tuple(each.strip() for each in found[2].split(",")) if found[2] else (),
-        tuple(shape),
+        tuple(map(int, shape)),
         tuple(map(str, extents)),
         dict(defines or {}),
         tuple(map(str, folders)),
         trips,
         shapes,
     )
+
+
+def _axes(extents: Any) -> list[Any]:
+    """Return extents along each axis; those of one axis may stand alone."""
+    return list(extents) if isinstance(extents, Iterable) and not isinstance(extents, str) else [extents]
 
 
 def _required_work_group(name: str, text: str, defines: Mapping[str, Any]) -> list[int]:
@@ -352,7 +366,9 @@ def _required_work_group(name: str, text: str, defines: Mapping[str, Any]) -> li
     extents = [read_formula(each.strip(), values).value for each in stated[1].split(",")] if stated else []
     known = [extent for extent in extents if extent is not None]
     if not known or len(known) < len(extents):
-        msg = f"kernel {name!r} needs its work-group; give local=(32, 8), --local 32,8 on the command line"
+        bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(name)}\s*\(", text)
+        most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
+        msg = f"kernel {name!r} needs its work-group{most}; give local=(32, 8), --local 32,8 on the command line"
         raise UnsupportedKernelError(msg, kernel=name)
     return known
 

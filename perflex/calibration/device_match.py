@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.devices.listing import describe, device_of, is_device_specific, is_wall_time, list_devices
 from perflex.errors import CalibrationError, DeviceError
+from perflex.features.from_source.source import SourceKernel
+from perflex.machines.files import load_machine, machine_of_device
 from perflex.timing.measuring import chosen_device
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from perflex.calibration.record import CalibrationRecord
-    from perflex.devices.device import Device
+    from perflex.devices.device import Api, Device
+    from perflex.machines.machine import Machine
     from perflex.timing.launch.backend import TimedDevice
 
 # By these a device is known again; drivers are updated.
@@ -50,10 +54,47 @@ def device_of_calibration(output: str, facts: Mapping[str, Any]) -> Device:
     raise DeviceError(msg, device=wanted["name"])
 
 
-def timing_device(calibration: CalibrationRecord, device: str | TimedDevice | None = None) -> TimedDevice:
-    """Return where kernels are timed beside what a calibration predicts: by default on its own device."""
+def timing_device(
+    calibration: CalibrationRecord,
+    device: str | TimedDevice | None = None,
+    *,
+    machine: str | Path | Machine | None = None,
+    kernels: Iterable[Any] = (),
+) -> TimedDevice:
+    """Return where `kernels` are timed beside what a calibration predicts, of `machine` if that is given.
+
+    By default the calibration's own device, else one that the machine's names stand for; kernels in OpenCL C or CUDA C
+    are launched through the interface that they are written for.
+    """
     output = calibration.model.output_feature
     if not is_wall_time(output):
         msg = f"the model's output {output} is not a time, which could be measured beside it; predict without timing"
         raise CalibrationError(msg, feature=output)
-    return device_of_calibration(output, calibration.device) if device is None else chosen_device(device)
+    if device is not None:
+        return chosen_device(device)
+    try:
+        found = device_of_calibration(output, calibration.device)
+    except DeviceError:
+        if machine is None:
+            raise
+        found = _device_of_machine(load_machine(machine))
+    languages = {each.language for each in kernels if isinstance(each, SourceKernel)}
+    return _reached(found, languages.pop()) if len(languages) == 1 else found
+
+
+def _device_of_machine(machine: Machine) -> Device:
+    infos = sorted(list_devices(), key=lambda info: not info.default)
+    for info in infos:
+        if info.usable and machine_of_device(info.device.name) == machine:
+            return info.device
+    msg = (
+        f"no device that works here is a {machine.name}: {describe(infos)}; "
+        "predict without timing, or name the device to time on"
+    )
+    raise DeviceError(msg, device=machine.name)
+
+
+def _reached(device: Device, api: Api) -> Device:
+    """Return the same device through another interface, if it has that."""
+    same = (info.device for info in list_devices() if info.usable and info.device.name == device.name)
+    return device if device.api == api else next((each for each in same if each.api == api), device)

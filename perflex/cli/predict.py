@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perflex.features import SourceKernel
     from perflex.progress import Progress
     from perflex.search.pruning.ranking import RankedVariant
+    from perflex.timing.launch.backend import TimedDevice
 
 # Costs of a prediction that are shown by name.
 _MOST_COSTS = 8
@@ -71,8 +72,10 @@ def predict(
             for entry in found:
                 entry["lines"] = _lines(source, entry["sizes"], loaded, machine)
         if time:
+            from perflex.calibration.device_match import timing_device
+
             with terminal.progress("time:") as progress:
-                _time_all(loaded, unit, found, progress)
+                _time_all(timing_device(loaded, machine=machine, kernels=[unit]), unit, found, progress)
     if as_json:
         print_json(found)
         return
@@ -124,14 +127,12 @@ def _lines(
     return [asdict(line) for line in source_lines(unit, sizes, loaded, machine=machine)]
 
 
-def _time_all(loaded: Calibration, unit: Any, entries: Sequence[dict[str, Any]], progress: Progress | None) -> None:
+def _time_all(device: TimedDevice, unit: Any, entries: Sequence[dict[str, Any]], progress: Progress | None) -> None:
     """Add to each entry what a timing says of the kernel at its sizes; an error where there is none at any."""
-    from perflex.calibration.device_match import timing_device
     from perflex.features.sized_kernel import sized_kernels
     from perflex.timing.measuring import measure
     from perflex.timing.results import Timing
 
-    device = timing_device(loaded)
     outcomes = measure(sized_kernels([(unit, entry["sizes"]) for entry in entries]), device, None, progress)
     for entry, outcome in zip(entries, outcomes, strict=True):
         if isinstance(outcome, Timing):

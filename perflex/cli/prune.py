@@ -80,7 +80,7 @@ def prune(
             run = RunOptions(progress=progress)
             candidates = candidates_of(found, loaded, given, machine=machine, run=run)
         batch = [] if measure is None else random_batch(candidates, measure, seed)
-        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device or None)
+        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device=device or None, machine=machine)
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
@@ -97,7 +97,9 @@ def _measured(
     calibration: Calibration,
     keep: Keep,
     batch: list[int],
+    *,
     device: str | None,
+    machine: str | None,
 ) -> tuple[Pruning, dict[str, float]]:
     """Prune, measuring a batch before and the kept variants after where there is a batch."""
     from perflex.search.pruning.pruning import measure_variants
@@ -106,11 +108,11 @@ def _measured(
     if not batch:
         return pruned(candidates, calibration, keep=keep), {}
     with terminal.progress("measure:") as progress:
-        measured = measure_variants(candidates, batch, calibration, device, progress)
+        measured = measure_variants(candidates, batch, calibration, device, progress, machine=machine)
         pruning = pruned(candidates, calibration, keep=keep, measured=measured)
         # Kept variants of the batch have their times already.
         left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
-        times = measured | measure_variants(candidates, left, calibration, device, progress)
+        times = measured | measure_variants(candidates, left, calibration, device, progress, machine=machine)
     return pruning, times
 
 

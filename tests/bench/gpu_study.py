@@ -58,14 +58,13 @@ def steps(device: str) -> tuple[Step, ...]:
         Step("space", 12, (*PERFLEX, "prune", "general.yaml", *space, *own, "--out", "space"), ("calibrate",)),
         Step("families", 25, (*record, "record", *own, "--out", "families.jsonl")),
         Step("judge", 6, (*record, "judge", *judged), ("calibrate", "families")),
-        Step("evaluate", 20, (*PERFLEX, "evaluate", *own, "--out", "evaluation")),
+        Step("evaluate", 20, (*PERFLEX, "evaluate", "all", *own, "--out", "evaluation")),
     )
 
 
 def run(step: Step, folder: Path, seconds: float) -> str:
     """Run a step and return how it ended, ``"done"`` or why not."""
     environment = os.environ | {"PERFLEX_STORE": str(folder / "store.sqlite"), "PYTHONUNBUFFERED": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TOP), *filter(None, [os.environ.get("PYTHONPATH")])])
     with (folder / f"{step.name}.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
             step.command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

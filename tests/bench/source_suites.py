@@ -1,7 +1,7 @@
 """How many kernels of public suites are understood from their source, whether they are counted right, and their times.
 
     python tests/bench/source_suites.py classes --data DIR [--suites NAME,...] [--only TEXT] [--oclgrind]
-    python tests/bench/source_suites.py times --data DIR --device DEVICE --calibration here.yaml --out FILE
+    python tests/bench/source_suites.py times --data DIR --device DEVICE [--calibration here.yaml] --out FILE
 
 DIR holds checkouts of PolyBench-ACC, gpu-rodinia, shoc, Kernel Tuner (its examples), BAT and NVIDIA's cuda-samples, in
 folders ``PolyBench-ACC``, ``gpu-rodinia``, ``shoc``, ``kernel_tuner``, ``BAT`` and ``cuda-samples``. All integer
@@ -16,10 +16,11 @@ at most:
 With ``--oclgrind`` OpenCL C kernels that are exact or bounds run under that simulator without optimisation. Loads,
 stores and bytes by address space, barriers and float operations must be equal, or not below for bounds.
 
-``times`` compares counts, a roofline and another timing on a machine that does nothing else, for OpenCL C kernels: all
-integers 512, 256 or 64 on one, two or three axes; those of PolyBench, which use no local memory, with three shapes of
-work-groups. Each case is timed twice. Cases both timings of which differ by more than 8 % were not steady; they are
-left out and counted. A results file that is there is gone on with.
+``times`` compares counts, a roofline and another timing on a machine that does nothing else, for OpenCL C kernels, or
+on CUDA devices CUDA C kernels: all integers 512, 256 or 64 on one, two or three axes, on GPUs 4096, 1024 or 128; those
+of PolyBench, which use no local memory, with three shapes of work-groups. Without a calibration the one is taken that
+comes with perflex for all GPUs. Each case is timed twice. Cases both timings of which differ by more than 8 % were not
+steady; they are left out and counted. A results file that is there is gone on with.
 """
 
 from __future__ import annotations
@@ -322,18 +323,20 @@ def show_truth(rows: list[Job]) -> None:
 
 # Work-groups, and work-items along each axis of the grid, by the number of axes.
 SHAPES = {1: ((256,), (64,), (32,)), 2: ((32, 8), (16, 16), (64, 1)), 3: ((8, 8, 4),)}
-EXTENTS = {1: 512, 2: 256, 3: 64}
+EXTENTS = {"cpu": {1: 512, 2: 256, 3: 64}, "gpu": {1: 4096, 2: 1024, 3: 128}}
 STEADY = 1.08
 
 
-def cases_of(data: Path) -> Iterator[tuple[str, dict[str, SizedKernel]]]:
+def cases_of(given: argparse.Namespace, device: Any) -> Iterator[tuple[str, dict[str, SizedKernel]]]:
     """Yield the name of each kernel of the suites that is understood, with the shapes of its work-groups."""
     from perflex.features.sized_kernel import SizedKernel
 
-    for job in (job for suite in SUITES if "OpenCL" in suite or "S3D" in suite for job in jobs_of(data, suite, "")):
+    ending = ".cu" if device.api == "cuda" else ".cl"
+    suites = [name for name, (_, pattern) in SUITES.items() if pattern.endswith(ending) and given.suites in name]
+    for job in (job for suite in suites for job in jobs_of(given.data, suite, "")):
         found, axes = {}, job["axes"]
         for shape in SHAPES[axes] if "PolyBench" in job["suite"] else [launch_of(job, small=False)[0]]:
-            text, extent = "x".join(map(str, shape)), EXTENTS[axes]
+            text, extent = "x".join(map(str, shape)), EXTENTS[device.kind][axes]
             kernel = source_kernel(
                 Path(job["path"]), job["name"], local=shape, global_size=[extent] * len(shape),
                 defines=job["defines"], folders=job["headers"],
@@ -352,13 +355,15 @@ def run_times(given: argparse.Namespace) -> None:
     """Time the kernels that the results file does not hold, predict all, and judge by the second timing."""
     from judging import OPTIONS, Method, judged, measured_peaks, predicted, record, recorded
 
-    from perflex import Calibration, find_device
+    from perflex import Calibration, find_device, load_calibration
     from perflex.studies.evaluation.baselines import Peaks, distinct_bytes_of, work_of
     from perflex.timing.measuring import measure
     from perflex.timing.results import Timing
 
-    device, calibration = find_device(given.device), Calibration.load(given.calibration)
-    kernels = {(name, shape): job for name, jobs in cases_of(given.data) for shape, job in jobs.items()}
+    device = find_device(given.device)
+    calibration = Calibration.load(given.calibration) if given.calibration else load_calibration("general_gpu")
+    machine = None if given.calibration else device.name
+    kernels = {(name, shape): job for name, jobs in cases_of(given, device) for shape, job in jobs.items()}
     if not given.out.exists():
         record(given.out, [{"peaks": vars(measured_peaks(device))}])
     known = {row.get("kernel") for row in recorded(given.out)}
@@ -375,14 +380,15 @@ def run_times(given: argparse.Namespace) -> None:
     steady = {case: times for case, times in both.items() if 1 / STEADY < times[0] / times[1] < STEADY}
     print(f"{len(both) - len(steady)} of {len(rows)} cases were not steady, {len(rows) - len(both)} failed")
 
+    def counts(case: tuple[str, str]) -> Any:
+        return calibration.predict_interval(kernels[case].kernel, kernels[case].sizes, machine=machine)
+
     def roofline(case: tuple[str, str]) -> float:
         job = kernels[case]
         return float(peaks.roofline(work_of(job.kernel, job.sizes), distinct_bytes_of(job.kernel, job.sizes)))
 
     methods = [
-        predicted(
-            "counts", "nothing", steady, lambda c: float(calibration.predict(kernels[c].kernel, kernels[c].sizes))
-        ),
+        predicted("counts", "nothing", steady, counts),
         predicted("roofline", "nothing", steady, roofline),
         Method("timed", "timing", {case: before for case, (before, _) in steady.items()}),
     ]
@@ -414,13 +420,13 @@ def main() -> None:
     classes, times = commands.add_parser("classes"), commands.add_parser("times")
     for command in (classes, times):
         command.add_argument("--data", type=Path, required=True, help="folder of the suites")
-    classes.add_argument("--suites", default="")
+        command.add_argument("--suites", default="")
     classes.add_argument("--only", default="", help="text that paths must have")
     classes.add_argument("--oclgrind", action="store_true")
     classes.add_argument("--details", action="store_true", help="also why kernels are not exact")
     classes.set_defaults(run=run_classes)
     times.add_argument("--device", required=True)
-    times.add_argument("--calibration", type=Path, required=True)
+    times.add_argument("--calibration", type=Path)
     times.add_argument("--out", type=Path, required=True)
     times.set_defaults(run=run_times)
     given = parser.parse_args()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Device, Model, calibrate
+from perflex import Device, Model, calibrate, load_calibration, source_kernel
 from perflex.calibration import device_match
 from perflex.calibration.built_target import built_target
 from perflex.calibration.device_match import device_of_calibration, timing_device
@@ -50,6 +50,22 @@ def test_an_output_for_any_device_is_that_of_the_calibrations_device():
 def test_no_other_device_stands_in(output, device):
     with pytest.raises(DeviceError, match=r"the calibration is of .*, which is not among the devices that work here: "):
         device_of_calibration(output, facts(device))
+
+
+def test_kernels_are_timed_on_the_machine_that_is_named_through_their_own_interface(monkeypatch):
+    gpu = Device("NVIDIA CUDA", "NVIDIA", "NVIDIA H100 80GB HBM3", "1", kind="gpu")
+    through_cuda = replace(gpu, platform="CUDA", api="cuda")
+    calibration = load_calibration("general_gpu")
+    code = {"cuda": "__global__ void k(float *a) {}\n", "opencl": "kernel void k(global float *a) {}\n"}
+    kernels = {api: source_kernel(text, "k", local=32, groups=1) for api, text in code.items()}
+    with pytest.raises(DeviceError, match=r"no device that works here is a H100-SXM: .*; predict without timing"):
+        timing_device(calibration, machine="H100-SXM")
+    infos = [DeviceInfo(each, usable=True, reason="", found_by="a test") for each in (HERE, gpu, through_cuda)]
+    monkeypatch.setattr(device_match, "list_devices", lambda: infos)
+    assert timing_device(calibration, machine="H100-SXM") == gpu
+    assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["cuda"]]) == through_cuda
+    assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["opencl"]]) == gpu
+    assert timing_device(calibration, machine="H100-SXM", kernels=list(kernels.values())) == gpu
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")

@@ -262,8 +262,10 @@ def measure_variants(
     device: str | TimedDevice | None = None,
     progress: Progress | None = None,
     timing: TimingOptions | None = None,
+    *,
+    machine: str | Path | Machine | None = None,
 ) -> dict[str, float]:
-    """Time some of the variants on a device, by default the calibration's; return the seconds of each by name.
+    """Time some of the variants on a device, by default as `timing_device` says; return the seconds of each by name.
 
     Those that fail are not in it, with a warning; it is a MeasurementError if all do.
     """
@@ -273,9 +275,9 @@ def measure_variants(
 
     if not numbers:
         return {}
-    found = timing_device(calibration, device)
     names = candidates.names
     jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes[n], names[n]) for n in numbers]
+    found = timing_device(calibration, device, machine=machine, kernels=[job.translation_unit for job in jobs])
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):

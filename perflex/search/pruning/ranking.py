@@ -103,7 +103,9 @@ def rank(
     DeviceError, MeasurementError
         Only with `time`: there is no such device, or no variant can be timed.
     """
-    device = None if time is False else timing_device(calibration, None if time is True else time)
+    device = None if isinstance(time, bool) else time
+    if time is not False:
+        timing_device(calibration, device, machine=machine)
     found = candidates_of(variants, calibration, sizes, machine=machine, refuse=True)
     columns = found.columns(calibration.model.input_features())
     count, names = len(found), found.names
@@ -114,7 +116,7 @@ def rank(
         factor = predicted / calibration.model.evaluate(calibration.fit, columns)
     # A model's time of zero has terms of zero, whatever corrects it.
     factor = np.where(np.isfinite(factor), factor, 1.0)
-    times = {} if device is None else measure_variants(found, range(count), calibration, device)
+    times = {} if time is False else measure_variants(found, range(count), calibration, device, machine=machine)
     measured = np.array([times.get(name, math.nan) for name in names])
     terms = {
         text: np.broadcast_to(value * factor, (count,))

@@ -95,8 +95,7 @@ class OpenCLBackend:
             for kernel, (name, _) in zip(kernels, request.programs, strict=True)
         ]
         for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
-            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._cl_device)
-            check_built(request.label, self.device, grid, int(most), resources)
+            check_built(request.label, self.device, grid, self._most_items(kernel), resources)
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
@@ -128,6 +127,14 @@ class OpenCLBackend:
             except (cl.Error, RuntimeError) as error:
                 raise build_failure(label, self.device, _compiler_message(error), "error:") from error
         return self._programs[code]
+
+    def _most_items(self, kernel: Any) -> int:
+        """Return how many work-items of a kernel a work-group may have."""
+        # NVIDIA's driver always answers 256, and launches larger work-groups (seen on an H100, driver 580.159).
+        if self._options:
+            return self.device.max_work_group_size
+        query = cl.kernel_work_group_info.WORK_GROUP_SIZE
+        return int(kernel.get_work_group_info(query, self._cl_device))
 
     def _resources(self, kernel: Any, logged: Resources) -> Resources:
         """Return what a kernel takes: what OpenCL asks drivers for, and what NVIDIA's compiler writes."""

@@ -120,6 +120,16 @@ def test_the_net_ends_a_count_with_an_error(monkeypatch):
     assert card_process.card("{ [i, j] : 0 <= i <= j < 9 }", "{ : }", 10**6) == "{ 45 }"
 
 
+def test_the_worker_imports_what_its_parent_imports(monkeypatch, tmp_path):
+    """Packages in a folder of PYTHONPATH, as on clusters and with pip's --target."""
+    (tmp_path / "islpy.py").write_text("raise SystemExit('islpy of this folder')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    worker = CardProcess()
+    with pytest.raises(UnsupportedKernelError, match="islpy of this folder"):
+        worker.card("{ [i] : 0 <= i < 9 }", "{ : }", 10**6)
+    worker.close()
+
+
 def test_without_a_worker_there_is_an_error(monkeypatch):
     def none():
         msg = "no more processes"
