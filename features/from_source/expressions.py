@@ -164,7 +164,7 @@ class Expressions:
         """Return an integer as another integer type holds it, as far as it changes."""
         try:
             if dtype == "bool":
-                return self._truth(self.compared("NE", value, Integer.of(0)))
+                return self._truth(self._compared("NE", value, Integer.of(0)))
             if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
                 return Integer.of(wrapped(value, self.walk), dtype)
         except NotAffineError:
@@ -197,7 +197,7 @@ class Expressions:
                 pointer = self.truth(self.value(left if _is_null(right) else right))
                 return pointer if name == "NE" else pointer.negated()
             if name in _COMPARISONS:
-                return self._comparison(name, self.value(left), self.value(right))
+                return self.comparison(name, self.value(left), self.value(right))
         if cursor.kind == "UNARY_OPERATOR" and cursor.sign == "!":
             return self.condition(cursor.children[0]).negated()
         return self.truth(self.value(cursor))
@@ -209,7 +209,7 @@ class Expressions:
         if isinstance(value, Pointer) and value.array is not None:  # arguments are arrays, none of them null
             value = Integer.of(1)
         if isinstance(value, Integer):
-            return self._comparison("NE", value, Integer.of(0))
+            return self.comparison("NE", value, Integer.of(0))
         return Condition(reason=reason_of(value))
 
     def _both_conditions(self, name: str, left: Node, right: Node) -> Condition:
@@ -237,25 +237,26 @@ class Expressions:
             return Condition(one.true.intersect(two.true), one.false.union(two.false))
         return Condition(one.true.union(two.true), one.false.intersect(two.false))
 
-    def _comparison(self, name: str, left: Value, right: Value) -> Condition:
+    def comparison(self, name: str, left: Value, right: Value) -> Condition:
+        """Return where two values compare."""
         one, two = _before_conversion(left), _before_conversion(right)
         if isinstance(one, Unknown) and isinstance(two, Integer):
             one, two, name = two, one, _MIRRORED[name]
         try:
             if isinstance(one, Integer) and isinstance(two, Integer):
-                return self.compared(name, one, two)
+                return self._compared(name, one, two)
             limit = two.constant if isinstance(two, Unknown) else None
             if isinstance(one, Integer) and limit is not None and math.isfinite(limit):
                 nearest = math.floor(limit) if name in {"LE", "GT"} else math.ceil(limit)
                 if limit == nearest or name not in {"EQ", "NE"}:
-                    return self.compared(name, one, Integer.of(nearest))
+                    return self._compared(name, one, Integer.of(nearest))
         except NotAffineError:
             return Condition(reason="not affine")
         dtype = dtype_of(left, right)
         self.walk.operation("cmp", dtype, lanes_of(left, right))
         return Condition(reason=reason_of(left, right))
 
-    def compared(self, name: str, one: Integer, two: Integer) -> Condition:
+    def _compared(self, name: str, one: Integer, two: Integer) -> Condition:
         """Return where two integers compare; NotAffineError where that is not affine."""
         dtype = common_type(one.dtype, two.dtype)
         if dtype.startswith("u"):

@@ -146,7 +146,10 @@ class SourceKernel:
     def unstated(self, sizes: Mapping[str, Any] | None = None) -> tuple[Unstated, ...]:
         """Return what the source cannot say because data decide it; parameters as of `scop`."""
         with ISL_LOCK:
-            return tuple(self.walked({} if sizes is None else sizes).recorder.unstated.values())
+            walk = self.attempted(lambda: self.walked({} if sizes is None else sizes))
+        if isinstance(walk, PerflexError):
+            raise walk
+        return tuple(walk.recorder.unstated.values())
 
     def attempted(self, describe: Callable[[], _Found]) -> _Found | PerflexError:
         """Return what describing the kernel gives, or why it cannot be described."""

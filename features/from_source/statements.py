@@ -136,8 +136,6 @@ class Statements:
     def _switch(self, cursor: Node) -> None:
         value = self.expressions.value(cursor.children[0])
         cases = self._cases(cursor.children[-1])
-        if not isinstance(value, Integer):
-            self._walk.note("guard", "data decide")
         labels = [label for own, _ in cases for label in own if label is not None]
         self._switches.append(len(self._walk.loops))
         for own, statements in cases:
@@ -148,18 +146,18 @@ class Statements:
         self._switches.pop()
 
     def _case(self, value: Value, own: list[int | None], labels: list[int], statements: list[Node]) -> None:
-        condition = Condition()
-        if isinstance(value, Integer):
-            chosen = None
-            for label in labels if None in own else own:
-                equal = self.expressions.compared("EQ", value, Integer.of(label or 0))
-                chosen = equal if chosen is None else Condition(
-                    chosen.true.union(equal.true), chosen.false.intersect(equal.false)
-                )  # fmt: skip
-            if chosen is None:
-                self._all(statements)
-                return
-            condition = chosen.negated() if None in own else chosen
+        others = labels if None in own else own
+        equal = [self.expressions.comparison("EQ", value, Integer.of(label or 0)) for label in others]
+        if not equal:
+            self._all(statements)
+            return
+        condition = next((each for each in equal if not each.known), equal[0])
+        if not condition.known:
+            self._walk.note("guard", "data decide" if condition.reason == "data" else condition.reason)
+        for each in equal[1:] if condition.known else ():
+            condition = Condition(condition.true.union(each.true), condition.false.intersect(each.false))
+        if None in own:
+            condition = condition.negated()
         self._walk.branch(condition, lambda: self._all(statements), lambda: None)
 
     def _cases(self, body: Node) -> list[tuple[list[int | None], list[Node]]]:

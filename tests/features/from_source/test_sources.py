@@ -252,3 +252,28 @@ def test_damaged_sources_are_refused_in_one_line(seed):
     assert described
     assert refused
     assert not [message for message in refused if "\n" in message]
+
+
+@pytest.mark.parametrize(("value", "stores", "guards"), [("i", 65, 0), ("i - 1u", 65, 0), ("i * 100000000u", 256, 1)])
+def test_a_switch_on_an_unsigned_integer_that_wraps_around(value, stores, guards):
+    """One store in case 0, two in case 3, one elsewhere; where the product wraps around, all are counted everywhere."""
+    cases = "case 0: a[i] = 1; break; case 3: b[i] = 1; b[i + 64] = 3; break; default: a[i] = 2;"
+    text = (
+        f"kernel void k(global int *a, global int *b) {{ uint i = get_global_id(0); switch ({value}) {{ {cases} }} }}\n"
+    )
+    kernel = source_kernel(text, "k", local=64, groups=1)
+    assert [each.matter for each in kernel.unstated()] == ["guard"] * guards
+    [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_int32_store"])
+    assert count.value == stores
+
+
+@pytest.mark.parametrize("extents", [{"local": 64, "groups": "n/64"}, {"local": [64], "groups": ["n/64"]}])
+def test_one_axis_needs_no_list(extents):
+    kernel = source_kernel("kernel void k(global int *a, int n) { a[get_global_id(0)] = 1; }\n", "k", **extents)
+    assert (kernel.local, kernel.groups) == ((64,), ("n/64",))
+
+
+@pytest.mark.parametrize("local", ["64", [64.5], [0], [], [1, 1, 1, 1]])
+def test_a_work_group_is_whole_numbers(local):
+    with pytest.raises(UnsupportedKernelError, match="give one to three whole numbers of work-items above zero"):
+        source_kernel("kernel void k(global int *a) { a[0] = 1; }\n", "k", local=local, groups=1)
