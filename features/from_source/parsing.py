@@ -167,14 +167,14 @@ class Node:
         finally:
             library.clang_EvalResult_dispose(result)
 
-    @property
+    @cached_property
     def lane(self) -> str:
         """Which elements of a vector a hidden expression names: it ends behind its operand; empty for others."""
         if len(self.operands) != 1 or self.extent.end.offset <= self.operands[0].extent.end.offset:
             return ""
         return self.words[-1] if len(self.words) > 1 and self.words[-2] in {".", "->"} else ""
 
-    @property
+    @cached_property
     def stripped(self) -> Node:
         """The expression without parentheses and conversions that change no value."""
         if self.kind not in {"PAREN_EXPR", "UNEXPOSED_EXPR"} or len(self.children) != 1:

@@ -183,7 +183,17 @@ class SourceKernel:
     # The walk
 
     def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None) -> Walk:
-        """Walk through the kernel with values of sizes, and of what integer arrays hold where that is known."""
+        """Return a walk through the kernel with values of sizes, and of what integer arrays hold where that is known."""
+        key = tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items()))
+        walks: dict[Any, Walk] = self.__dict__.setdefault("_walks", {})
+        if key not in walks:
+            # That with sizes as names and the last one.
+            for other in [each for each in walks if each[0]]:
+                del walks[other]
+            walks[key] = self._walked(numbers, contents or {})
+        return walks[key]
+
+    def _walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int]) -> Walk:
         kernel, values = self.parsed(), {**self.defines, **numbers}
         groups = tuple(read_formula(group, values) for group in self.groups)
         active = isl.Set("{ [] }")
@@ -191,7 +201,7 @@ class SourceKernel:
             for axis, extent in enumerate(extents):
                 place = variable(f"{letter}{axis}")
                 active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
-        walk = Walk(kernel, self.types(), set(), self.local, groups, active, numbers, contents or {})
+        walk = Walk(kernel, self.types(), set(), self.local, groups, active, numbers, contents)
         for group in groups:
             walk.sizes |= group.names
         for parameter in kernel.function.parameters:

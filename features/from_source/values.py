@@ -101,14 +101,15 @@ class TypeReader:
 
     def __init__(self, bound: Mapping[str, str]) -> None:
         self.bound: Mapping[str, str] = bound
-        # By identity, and with what was read, which therefore keeps it.
-        self._known: dict[int, tuple[Any, CType]] = {}
+        # By what clang knows a type by as long as the file's unit is there, which a type that was read keeps.
+        self._known: dict[tuple[Any, ...], tuple[Any, CType]] = {}
 
     def read(self, declared: Any) -> CType:
         """Return the type that clang names."""
-        if id(declared) not in self._known:
-            self._known[id(declared)] = declared, self._read(declared)
-        return self._known[id(declared)][1]
+        key = tuple(declared.data)
+        if key not in self._known:
+            self._known[key] = declared, self._read(declared)
+        return self._known[key][1]
 
     def _read(self, declared: Any) -> CType:
         canonical = declared.get_canonical()
