@@ -183,7 +183,7 @@ class SourceKernel:
     # The walk
 
     def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None) -> Walk:
-        """Return a walk through the kernel with values of sizes, and of what integer arrays hold where that is known."""
+        """Return a walk with values of sizes, and of what integer arrays hold where that is known."""
         key = tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items()))
         walks: dict[Any, Walk] = self.__dict__.setdefault("_walks", {})
         if key not in walks:
