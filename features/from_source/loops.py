@@ -201,7 +201,7 @@ class _Run:
         self._walk, self._expressions = loops.walk, loops.expressions
         self._before, self._changes = before, changes
         self._file = self._walk.file
-        self._limited = False  # Whether the number of iterations is stated rather than known
+        self._limited = 0  # Iterations, where they are stated rather than known
 
     def walk_through(self) -> None:
         walk, header, counter = self._walk, self._header, self._counter
@@ -288,11 +288,13 @@ class _Run:
         leaves = header.leaves("BREAK_STMT", "RETURN_STMT")
         if header.test is None:
             return begun if leaves else self._limit(begun, "it never ends")
-        walk.active = begun
+        walk.active, first = begun, len(walk.recorder.executed)
         condition = self._expressions.condition(header.test)
         walk.active = around
         if not condition.known:
-            return self._limit(begun, _DECIDES[condition.reason])
+            limited = self._limit(begun, _DECIDES[condition.reason])
+            self._end(first, self._limited)  # The test is executed once more than the body.
+            return limited
         iterations = begun.intersect(condition.true)
         over = later(begun.intersect(condition.false), counter)
         if not over.intersect(iterations).is_empty():
@@ -310,13 +312,12 @@ class _Run:
         walk = self._walk
         name = f"{Path(self._file).name}:" if self._file else ""
         trips = self._loops.trips.get(f"{name}{self._header.line}")
-        self._limited = True
         if trips is None:
             (walk.line, walk.file), place = (self._header.line, self._file), (walk.line, walk.file)
             walk.note("trip count", why, f'state it with --state {walk.label}=N (stated={{"{walk.label}": N}})')
             walk.line, walk.file = place
             trips = Fraction(1)
-        whole = math.ceil(trips)
+        whole = self._limited = math.ceil(trips)
         if not walk.recorder.dry:
             walk.recorder.averages[self._counter] = trips / whole
         return iterations.intersect(isl.Set(f"[{self._counter}] -> {{ [] : {self._counter} < {whole} }}"))
@@ -329,9 +330,12 @@ class _Run:
             loop.left = united(loop.left, before.intersect(condition.false))
             return
         walk.active = self._limit(before, _DECIDES[condition.reason])
-        most = along(walk.active, counter).dim_max_val(0)
-        within = isl.Set(f"[{counter}] -> {{ [] : {counter} <= {most} }}")
-        for executed in walk.recorder.executed[first:]:
+        self._end(first, self._limited - 1)
+
+    def _end(self, first: int, last: int) -> None:
+        """Let what was recorded from a place on end with an iteration."""
+        within = isl.Set(f"[{self._counter}] -> {{ [] : {self._counter} <= {last} }}")
+        for executed in self._walk.recorder.executed[first:]:
             executed.domain = executed.domain.intersect(within)
 
     def _after(self, iterations: Any, around: Any) -> None:
