@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,8 @@ class CountedFeatures(list[CountedFeature]):
 
 # A stride that can stand in an identifier.
 _PRODUCT = re.compile(r"-?[A-Za-z0-9_]+(\*[A-Za-z0-9_]+)*")
-# Costs that a model misses, that are shown.
-_MISSED = 12
+# Costs that a model misses, that are shown: each is long.
+_MISSED = 3
 
 
 def count_features(
@@ -179,9 +179,15 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     return list(dict.fromkeys(missed))
 
 
+def missed_text(missed: Sequence[str]) -> str:
+    """Return what `uncounted` found as a message tells it: the first few, and how many there are besides."""
+    more = f"; and {len(missed) - _MISSED} more" if len(missed) > _MISSED else ""
+    return "; ".join(missed[:_MISSED]) + more
+
+
 def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) -> None:
     """Warn of what `uncounted` finds; arguments as there, the kernel may also be a measurement kernel."""
     if missed := uncounted(features, kernel, sizes):
         name = extract_scop(kernel, sizes).name
-        msg = f"{name}: the model has no feature for {'; '.join(missed[:_MISSED])}; the prediction leaves it out"
+        msg = f"{name}: the model has no feature for {missed_text(missed)}; the prediction leaves it out"
         warnings.warn(msg, PerflexWarning, stacklevel=4)

@@ -1,6 +1,7 @@
 from .analysis.block_choice import choose_block as choose_block
 from .analysis.ecm import ecm_model as ecm_model
 from .analysis.ecm import in_core_cycles as in_core_cycles
+from .analysis.source_lines import source_lines as source_lines
 from .calibration.calibrating import calibrate as calibrate
 from .calibration.calibration import Calibration as Calibration
 from .calibration.calibration import load_calibration as load_calibration

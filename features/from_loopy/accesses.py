@@ -186,7 +186,7 @@ class AccessMaker:
             why = f"has a subscript that is not quasi-affine in loop variables and sizes{data}"
         msg = (
             f"access {raw.text} in instruction {insn_id!r} {why}; state a subscript to count in its place, "
-            f"e.g. annotate(kernel, accesses={{{raw.text!r}: 'anywhere'}})"
+            f"e.g. annotate(kernel, accesses={{{raw.text!r}: 'anywhere'}}) or --state '{raw.text}=anywhere'"
         )
         raise self._facts.refuse(msg, access=raw.text)
 

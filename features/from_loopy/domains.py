@@ -98,7 +98,7 @@ class TripCounts:
                 )
         return (
             f"has a loop {loop!r} whose trip count depends on the data ({', '.join(names)} is computed "
-            f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}})"
+            f"in the kernel); state its average, e.g. annotate(kernel, trip_counts={{{loop!r}: 8}}) or --state {loop}=8"
         )
 
     def _check_inside(self, domain: Any) -> None:

@@ -323,7 +323,7 @@ class _Run:
         return iterations.intersect(isl.Set(f"[{self._counter}] -> {{ [] : {self._counter} < {whole} }}"))
 
     def _test_last(self, test: Node, loop: Loop, first: int) -> None:
-        walk, counter = self._walk, self._counter
+        walk = self._walk
         before = walk.active
         condition = self._expressions.condition(test)
         if condition.known:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from perflex.features import counts_of
+from perflex.features import Certainty, counts_of
+from perflex.features.counting.touched import certainty_of_access, certainty_of_statement
+from perflex.html import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,21 +25,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """What a line of a kernel's source does, in all work-items together."""
+    """What a line of a kernel's source does, in all work-items together.
 
-    # Its number; 0 stands for all lines of headers.
+    Attributes
+    ----------
+    line, text
+        Its number, and what stands there; 0 stands for all lines of headers.
+    operations
+        Arithmetic operations; a multiply-add is one.
+    accesses, bytes
+        Loads and stores of elements of global and constant memory, and their bytes.
+    local_accesses
+        Loads and stores of elements of local (shared) memory.
+    certainty
+        Whether these are exact, upper bounds, or rest on what the user stated.
+    share
+        By how much of itself the predicted time is shorter without the line: what overlaps with other lines saves
+        nothing, so that shares need not add up to one. None without a calibration.
+    """
+
     line: int
     text: str
-    # Loads and stores of global and constant memory.
-    accesses: float
-    bytes: float
-    # Loads and stores of local (shared) memory.
-    local_accesses: float
-    # Arithmetic operations; a multiply-add is one.
-    operations: float
-    # By how much of itself the predicted time is shorter without the line: what overlaps with other lines saves
-    # nothing, so that shares need not add up to one. None without a calibration.
+    operations: float = 0.0
+    accesses: float = 0.0
+    bytes: float = 0.0
+    local_accesses: float = 0.0
+    certainty: Certainty = field(default_factory=Certainty)
     share: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the counts are exact."""
+        return self.certainty.exact
+
+
+class SourceLines(list[SourceLine]):
+    """Lines of a kernel: a list that notebooks show as a table."""
+
+    _repr_html_ = shown_by("source_lines.html")
 
 
 def source_lines(
@@ -44,13 +71,13 @@ def source_lines(
     calibration: Calibration | None = None,
     *,
     machine: str | Path | Machine | None = None,
-) -> tuple[SourceLine, ...]:
+) -> SourceLines:
     """Return what the lines of a kernel do that access memory or compute, in their order.
 
     Parameters
     ----------
     kernel
-        A kernel that `source_kernel` returned.
+        A kernel that `source_kernel` returned. What a statement of several lines does stands in its first line.
     sizes
         Value of each size parameter.
     calibration
@@ -60,42 +87,51 @@ def source_lines(
 
     Raises
     ------
+    MissingSizeError
+        A size has no value, or one that the kernel is not valid for.
     UnsupportedKernelError
         The kernel cannot be described, or the calibration's model reads compiled code.
     """
     scop = kernel.scop(sizes)
+    checked = scop.checked(sizes)
     text = kernel.source.splitlines()
-    by_line: dict[int, list[Statement]] = {}
+    found: dict[int, SourceLine] = {}
     for statement in scop.statements:
-        by_line.setdefault(int(statement.line) if statement.line.isdigit() else 0, []).append(statement)
+        times = float(counts_of(scop).instances(statement).evaluate(checked))
+        number = _number(statement)
+        written = text[number - 1].strip() if 0 < number <= len(text) else "(headers)"
+        found[number] = _with(found.get(number, SourceLine(number, written)), scop, statement, times)
+    lines = SourceLines(
+        one for _, one in sorted(found.items()) if one.operations + one.accesses + one.local_accesses > 0
+    )
     whole = _predicted(scop, sizes, calibration, machine)
-    lines = []
-    for line, own in sorted(by_line.items()):
-        written = text[line - 1].strip() if 0 < line <= len(text) else "(headers)"
-        found_line = _counted(SourceLine(line, written, 0, 0, 0, 0), scop, own, sizes)
-        if not found_line.accesses + found_line.local_accesses + found_line.operations:
-            continue
-        if calibration is not None and whole:
-            rest = structs.replace(scop, statements=tuple(one for one in scop.statements if one not in own))
-            found_line = replace(found_line, share=1 - _predicted(rest, sizes, calibration, machine) / whole)
-        lines.append(found_line)
-    return tuple(lines)
+    for place, one in enumerate(lines if whole else ()):
+        others = tuple(statement for statement in scop.statements if _number(statement) != one.line)
+        rest = _predicted(structs.replace(scop, statements=others), sizes, calibration, machine)
+        lines[place] = replace(one, share=1 - rest / whole)
+    return lines
 
 
-def _counted(line: SourceLine, scop: Scop, own: list[Statement], sizes: Mapping[str, int]) -> SourceLine:
-    counts = counts_of(scop)
-    for statement in own:
-        times = float(counts.instances(statement).evaluate(sizes))
-        arrays = [scop.array(access.array) for access in statement.accesses]
-        shared = [array for array in arrays if array.space == "local"]
-        line = replace(
-            line,
-            accesses=line.accesses + times * (len(arrays) - len(shared)),
-            bytes=line.bytes + times * sum(array.itemsize for array in arrays if array.space != "local"),
-            local_accesses=line.local_accesses + times * len(shared),
-            operations=line.operations + times * sum(float(one.count) for one in statement.operations),
-        )
-    return line
+def _number(statement: Statement) -> int:
+    return int(statement.line) if statement.line.isdigit() else 0
+
+
+def _with(line: SourceLine, scop: Scop, statement: Statement, times: float) -> SourceLine:
+    """Return a line with what a statement in it does, which is executed so many times."""
+    arrays = [scop.array(access.array) for access in statement.accesses]
+    far = [array.itemsize for array in arrays if array.space != "local"]
+    return replace(
+        line,
+        operations=line.operations + times * sum(operation.count for operation in statement.operations),
+        accesses=line.accesses + times * len(far),
+        bytes=line.bytes + times * sum(far),
+        local_accesses=line.local_accesses + times * (len(arrays) - len(far)),
+        certainty=reduce(
+            or_,
+            (certainty_of_access(scop, statement, access) for access in statement.accesses),
+            line.certainty | certainty_of_statement(scop, statement),
+        ),
+    )
 
 
 def _predicted(

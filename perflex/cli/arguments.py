@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     import loopy as lp
+    import typer
 
     from perflex.calibration.calibration import Calibration
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
@@ -455,9 +456,14 @@ def _own_errors(path: Path, function: str) -> Iterator[None]:
         raise ArgumentError(msg, path=path) from error
 
 
-def require_writable_folder(folder: Path) -> None:
-    """Make the folder if it is not there, and make sure that files can be made in it; leaves none behind."""
+def require_writable_folder(folder: Path, context: typer.Context) -> None:
+    """Make the folder if it is not there, and make sure that files can be made in it.
+
+    At the command's end it is gone again if it is empty, such as after an error.
+    """
     try:
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
+        context.call_on_close(lambda: _remove_empty(new))
         folder.mkdir(parents=True, exist_ok=True)
         # Only making a file shows what permissions, read-only mounts and quotas allow.
         with TemporaryFile(dir=folder):
@@ -465,6 +471,12 @@ def require_writable_folder(folder: Path) -> None:
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; name another folder with --out"
         raise ArgumentError(msg, path=folder) from error
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    with suppress(OSError):  # of one that is not empty
+        for folder in folders:
+            folder.rmdir()
 
 
 def require_writable_file(path: Path, *, regular: bool = False) -> None:

@@ -42,7 +42,7 @@ def diagnose(
     terminal = terminal_of(context)
     loaded = Calibration.load(calibration)
     if out is not None:
-        require_writable_folder(out)
+        require_writable_folder(out, context)
     with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
         diagnosis = judge(loaded, progress=progress)
     if as_json:
@@ -159,8 +159,8 @@ def report(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Calibrations (YAML), folders of 'perflex evaluate', output of 'perflex prune --json' and "
-            "'perflex roofline --json'."
+            help="Calibrations (YAML), folders of 'perflex evaluate', output of 'perflex predict --json', "
+            "'perflex prune --json' and 'perflex roofline --json'."
         ),
     ],
     *,

@@ -49,7 +49,7 @@ def evaluate(
 
     terminal = terminal_of(context)
     # Before minutes of measuring, not after them.
-    require_writable_folder(out)
+    require_writable_folder(out, context)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
     evaluations = []
     for where in _devices(device or []):
@@ -163,7 +163,7 @@ def demo(
     terminal = terminal_of(context)
     # All that can be wrong with the options shows before the device is opened.
     chosen = _demo_sizes(sizes)
-    require_writable_folder(out)
+    require_writable_folder(out, context)
     where = find_device(device or None)
     terminal.remarks.print(f"device: {where}", markup=False)
     with terminal.warnings_shown():

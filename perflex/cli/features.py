@@ -8,13 +8,15 @@ import typer
 
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
+from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import JsonOption, KernelArgument, MachineOption, RegistersOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import sizes_text, terminal_of
 from perflex.errors import TagError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
     from uipick import Generator
@@ -40,15 +42,22 @@ def features(
             help="Build the kernel to read its code: for a device here, or 'machine': for --machine, a GPU of NVIDIA.",
         ),
     ] = "",
+    lines: LinesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex.cli.arguments import load_kernel, read_sizes
+    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
     from perflex.features import count_features, extract_scop
     from perflex.features.target import using_code, using_machine
 
     loaded = load_kernel(kernel)
     given = read_sizes(sizes or ())
+    if lines and (identifier or code):
+        msg = "--lines counts all operations and accesses by line, without features and code; leave -f and --code out"
+        raise ArgumentError(msg)
+    if lines:
+        _show_lines(terminal_of(context), loaded, kernel, given, as_json=as_json)
+        return
     scop = extract_scop(loaded, given)
     terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])
     if not code and machine is not None and _needs_code(identifier or ()):
@@ -74,6 +83,19 @@ def features(
         terminal.show(f"    {_line(entry, given)}")
         if entry.note:
             terminal.show(f"    {entry.note}", style="dim")
+
+
+def _show_lines(terminal: Terminal, kernel: Any, word: str, sizes: Mapping[str, int], *, as_json: bool) -> None:
+    from perflex.analysis.source_lines import source_lines
+
+    source = require_source(kernel, word)
+    terminal.warn_of_unknown_sizes(sizes, [], [source])
+    found = source_lines(source, sizes)
+    if as_json:
+        print_json(lines_content(found))
+        return
+    terminal.show(f"kernel {source.name} at {sizes_text(sizes)}; counts of all work-items together")
+    show_lines(terminal, found)
 
 
 def _needs_code(identifiers: Sequence[str]) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.json_output import print_json
+from perflex.cli.json_output import print_json, stamped
+from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, TimeOption
 from perflex.cli.terminal import sizes_text, terminal_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
-    from perflex.features import SourceKernel
     from perflex.progress import Progress
     from perflex.search.pruning.ranking import RankedVariant
     from perflex.timing.launch.backend import TimedDevice
@@ -49,47 +48,43 @@ def predict(
         typer.Option(min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."),
     ] = None,
     time: TimeOption = False,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Show what each line of a .cl or .cu file does, and its share of the time.")
-    ] = False,
+    lines: LinesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
+    from perflex.analysis.source_lines import source_lines
     from perflex.cli.arguments import load_kernel, read_calibration
 
     loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
     unit = load_kernel(kernel)
-    if lines:
-        _require_source(unit, kernel)
+    source = require_source(unit, kernel) if lines else None
     terminal = terminal_of(context)
     chosen = _combinations(sizes)
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
         name = kernel.rpartition(":")[2]
         found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
-        if lines:
-            source: Any = unit
-            for entry in found:
-                entry["lines"] = _lines(source, entry["sizes"], loaded, machine)
+        for entry in found if source is not None else ():
+            entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
         if time:
             from perflex.calibration.device_match import timing_device
 
             with terminal.progress("time:") as progress:
                 _time_all(timing_device(loaded, machine=machine, kernels=[unit]), unit, found, progress)
     if as_json:
-        print_json(found)
+        print_json([_content(entry, kernel, loaded, machine) for entry in found])
         return
     for entry in found:
         _show(terminal, entry)
 
 
-def _require_source(unit: object, word: str) -> None:
-    from perflex.cli.arguments import ArgumentError
-    from perflex.features import SourceKernel
+def _content(entry: dict[str, Any], kernel: str, loaded: Calibration, machine: str | None) -> dict[str, Any]:
+    """Return what ``--json`` prints of a prediction, which says by itself what it is of."""
+    from perflex.reports.json_files import PREDICTION
 
-    if not isinstance(unit, SourceKernel):
-        msg = f"--lines shows what a prediction says of the source of a kernel in a .cl or .cu file; {word} is none"
-        raise ArgumentError(msg, word=word)
+    lines = {"lines": lines_content(entry["lines"])} if "lines" in entry else {}
+    of = {"kernel": kernel, "device": dict(loaded.device), "calibrated": loaded.date, "machine": machine}
+    return stamped(PREDICTION, of | entry | lines)
 
 
 def _predicted(
@@ -116,15 +111,6 @@ def _predicted(
         entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
         entry |= {"extrapolated": interval.extrapolated}
     return entry
-
-
-def _lines(
-    unit: SourceKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None
-) -> list[dict[str, Any]]:
-    """Return what `source_lines` says, as `predict` prints it."""
-    from perflex.analysis.source_lines import source_lines
-
-    return [asdict(line) for line in source_lines(unit, sizes, loaded, machine=machine)]
 
 
 def _time_all(device: TimedDevice, unit: Any, entries: Sequence[dict[str, Any]], progress: Progress | None) -> None:
@@ -171,15 +157,7 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
         share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
         terminal.show(f"  {100 * share:5.1f} %  {textwrap.shorten(text, _LONGEST, placeholder='...')}")
     if "lines" in entry:
-        headings = ("line", "source", "accesses", "bytes", "local accesses", "operations", "share")
-        terminal.show_table(headings, [_line_cells(line) for line in entry["lines"]], indent=2)
-        terminal.show("  share: by how much the predicted time is shorter without the line")
-
-
-def _line_cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = [f"{line[name]:.4g}" for name in ("accesses", "bytes", "local_accesses", "operations")]
-    text = textwrap.shorten(line["text"], _LONGEST // 2, placeholder="...")
-    return (str(line["line"] or ""), text, *numbers, f"{100 * line['share']:.1f} %")
+        show_lines(terminal, entry["lines"], indent=2)
 
 
 def rank(

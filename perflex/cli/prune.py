@@ -72,7 +72,7 @@ def prune(
     loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
-        require_writable_folder(out)
+        require_writable_folder(out, context)
     found = load_variants(space)
     with terminal.warnings_shown():
         with terminal.progress("prune:") as progress:
@@ -222,7 +222,7 @@ def prune_table(
 
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
-        require_writable_folder(out)
+        require_writable_folder(out, context)
     facts = load_machine(machine) if machine is not None else None
     with terminal.warnings_shown():
         space = load_described_space(table, description, device=device or None, machine=facts)

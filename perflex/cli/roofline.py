@@ -56,7 +56,7 @@ def roofline(
     loaded = None if calibration is None else Calibration.load(calibration)
     kernels, sizes = _kernels(words)
     if out is not None:
-        require_writable_folder(out)
+        require_writable_folder(out, context)
     ceilings = ceilings_of(where, loaded)
     scops = {name: extract_scop(kernel, sizes) for name, kernel in kernels.items()}
     terminal.warn_of_unknown_sizes(sizes, scops.values(), kernels.values())

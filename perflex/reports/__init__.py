@@ -1,1 +1,1 @@
-"""Reports: one HTML page of calibrations, evaluations, prunings and rooflines that were written to files."""
+"""Reports: one HTML page of what commands wrote to files: calibrations, evaluations, predictions, and so on."""

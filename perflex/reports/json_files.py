@@ -1,4 +1,4 @@
-"""What ``--json`` printed, read again: prunings and rooflines, of a known version, with one-line errors."""
+"""What ``--json`` printed, read again: predictions, prunings, rooflines, of a known version, with one-line errors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from perflex.file_io import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+PREDICTION = "perflex-prediction/1"
 PRUNING = "perflex-pruning/1"
 ROOFLINE = "perflex-roofline/1"
 _ROOFLINE_COMMAND = "perflex roofline --json"
@@ -28,6 +29,40 @@ class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     perflex: str
     date: str
+
+
+class LineEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a kernel's source, as `perflex.analysis.source_lines.SourceLine` has it."""
+
+    line: int
+    text: str
+    operations: float
+    accesses: float
+    bytes: float
+    local_accesses: float
+    exact: bool
+    share: float | None = None
+
+
+class PredictionEntry(_Stamp, frozen=True, kw_only=True):
+    """A prediction at some sizes: one of those that ``perflex predict --json`` prints; times in seconds."""
+
+    kernel: str
+    device: dict[str, Any]
+    calibrated: str
+    machine: str | None
+    sizes: dict[str, int]
+    predicted_s: float | None
+    knowledge: str
+    doubts: list[str]
+    terms: dict[str, float | None]
+    low_s: float | None = None
+    high_s: float | None = None
+    confidence: float | None = None
+    measured_s: float | None = None
+    measured_on: str = ""
+    disturbed: bool = False
+    lines: list[LineEntry] = []
 
 
 class VariantEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,8 +186,19 @@ def read_json(path: Path) -> Any:
 
 
 def kind_of(content: Any) -> str:
-    """Return what a file says it is, without its version; or an empty text."""
-    return _schema(content).partition("/")[0]
+    """Return what a file says it is, or the first in its list, without its version; or an empty text."""
+    return _schema(content[0] if isinstance(content, list) and content else content).partition("/")[0]
+
+
+def predictions_from(content: Any, path: Path) -> list[PredictionEntry]:
+    """Return predictions from the content of their file.
+
+    Raises
+    ------
+    FileFormatError
+        One is of another version, or damaged.
+    """
+    return [_convert(each, PredictionEntry, path, PREDICTION, "perflex predict --json") for each in content]
 
 
 def pruning_from(content: Any, path: Path) -> PruningFile:

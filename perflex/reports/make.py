@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from perflex.reports.part import Part, Picture
 
 _KNOWN = (
-    "a calibration (YAML), a folder of perflex evaluate, or output of perflex prune --json or perflex roofline --json"
+    "a calibration (YAML), a folder of perflex evaluate, or output of perflex predict --json, perflex prune --json or "
+    "perflex roofline --json"
 )
 
 
@@ -31,8 +32,8 @@ def report(paths: Sequence[Path | str], *, progress: Progress | None = None) -> 
     Parameters
     ----------
     paths
-        Calibrations (YAML), folders that ``perflex evaluate`` wrote, what ``perflex prune --json`` and ``perflex
-        roofline --json`` printed.
+        Calibrations (YAML), folders that ``perflex evaluate`` wrote, what ``perflex predict --json``, ``perflex prune
+        --json`` and ``perflex roofline --json`` printed.
     progress
         Called with (done, total, what) while a calibration is diagnosed.
 
@@ -87,6 +88,10 @@ def _part(path: Path, picture: Picture, progress: Progress | None) -> Part:
     if path.suffix == ".json":
         content = json_files.read_json(path)
         kind = json_files.kind_of(content)
+        if kind == json_files.PREDICTION.partition("/")[0]:
+            from perflex.reports.prediction_part import prediction_part
+
+            return prediction_part(json_files.predictions_from(content, path), path)
         if kind == json_files.PRUNING.partition("/")[0]:
             from perflex.reports.pruning_part import pruning_part
 

@@ -9,6 +9,7 @@ from perflex import load_calibration, source_kernel
 from perflex.__main__ import main
 from perflex.analysis.source_lines import source_lines
 from perflex.features import count_features
+from support.html_structure import checked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 N = 64
@@ -51,15 +52,58 @@ def test_shares_are_those_of_the_time_without_the_line():
     assert max(shares, key=lambda text: shares[text] or 0) == "sum += a_tile[y][k] * b_tile[k][x];"
 
 
-def test_the_command_shows_them(capfd):
-    words = ["predict", "--machine", "V100", f"{EXAMPLES / 'matmul.cl'}:tiled", "--local", "16,16", "--global", "n,n"]
-    assert main([*words, "n=1024", "--lines"]) == 0
+@pytest.mark.parametrize("command", [["features"], ["predict", "--machine", "V100"]], ids=" ".join)
+def test_the_commands_show_them(command, capfd):
+    words = [*command, f"{EXAMPLES / 'matmul.cl'}:tiled", "--local", "16,16", "--global", "n,n", "n=1024", "--lines"]
+    assert main(words) == 0
     shown = capfd.readouterr().out
-    assert "sum += a_tile[y][k] * b_tile[k][x];" in shown
-    assert "shorter without the line" in shown
-    assert main([*words, "n=1024", "--lines", "--json"]) == 0
-    (entry,) = json.loads(capfd.readouterr().out)
-    assert [line["line"] for line in entry["lines"]] == [25, 26, 29, 32]
+    (product,) = [line.split("b_tile[k][x];")[1].split() for line in shown.splitlines() if "b_tile[k][x]" in line]
+    assert product[:4] == [str(1024**3), "0", "0", str(2 * 1024**3)]
+    predicted = command[0] == "predict"
+    assert ("shorter without the line" in shown, len(product) > 4) == (predicted, predicted)
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    lines = found[0]["lines"] if predicted else found
+    assert [(line["line"], "share" in line) for line in lines] == [(line, predicted) for line in (25, 26, 29, 32)]
     loopy = f"{EXAMPLES / 'matmul.py'}:naive"
-    assert main(["predict", "--machine", "V100", loopy, "n=64", "--lines"]) == 2
+    assert main([*command, loopy, "n=64", "--lines"]) == 2
     assert "is none" in capfd.readouterr().err
+
+
+SPARSE = """
+kernel void rows(global const int *begin, global const float *a, global float *y) {
+    int i = get_global_id(0);
+    float sum = 0;
+    for (int k = begin[i]; k < begin[i + 1]; k++)
+        sum += 1.0f;
+    if (a[i] > 0)
+        y[i] = sum;
+}
+"""
+
+
+def test_bounds_and_what_was_stated_are_marked(tmp_path, capfd):
+    (tmp_path / "rows.cl").write_text(SPARSE)
+    place = f"{tmp_path / 'rows.cl'}:rows"
+    assert main(["features", place, "--local", "64", "--groups", "2", "--state", "5=4", "--lines"]) == 0
+    found = " ".join(capfd.readouterr().out.split())
+    # 128 work-items with 4 iterations each.
+    assert "sum += 1.0f; ~ 512 0 0 " in found
+    assert "if (a[i] > 0) 128 128 512 " in found
+    assert found.endswith("y[i] = sum; 0 <= 128 <= 512")
+
+
+def test_notebooks_show_a_table():
+    table = checked(source_lines(tiled(), {"n": N})._repr_html_()).table("Lines")
+    assert table.numbers("line") == [25, 26, 29, 32]
+    assert table.numbers("operations") == [0, 0, N**3, 0]
+    assert "share (%)" not in table.head
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    ([], "needs a value for size n"), (["n=64", "-f", "f_op_float32_madd"], "leave -f and --code out"),
+])  # fmt: skip
+def test_what_lines_need(words, error, capfd):
+    place = f"{EXAMPLES / 'matmul.cl'}:tiled"
+    assert main(["features", place, "--local", "16,16", "--global", "n,n", "--lines", *words]) == 2
+    assert error in capfd.readouterr().err

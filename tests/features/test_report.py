@@ -7,7 +7,7 @@ import pytest
 
 from perflex.errors import MissingSizeError, UnknownFeatureError
 from perflex.features import Target, count_features, extract_scop, parse_feature
-from perflex.features.report import uncounted
+from perflex.features.report import missed_text, uncounted
 from sample_kernels import make, matmul, pointwise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
@@ -85,3 +85,10 @@ def test_what_no_feature_counts_is_named(kernel, identifiers, missed):
     found = uncounted(identifiers, made, {"n": 64})
     assert len(found) == len(missed)
     assert all(words in text for words, text in zip(missed, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("missed", "text"), [(["a"], "a"), (["a", "b", "c"], "a; b; c"), ([*"abcde"], "a; b; c; and 2 more")]
+)
+def test_a_message_tells_the_first_of_what_is_missed(missed, text):
+    assert missed_text(missed) == text

@@ -16,7 +16,7 @@ from perflex.reports.make import report, write_report
 from perflex.reports.pruning_part import expected_loss
 from perflex.studies.evaluation.files import FILES
 from support.html_structure import Document, checked
-from support.report_files import evaluation_folder, pruning_content, roofline_content
+from support.report_files import evaluation_folder, prediction_content, pruning_content, roofline_content
 
 NAME = "matmul_sq_amd_epyc_4cores_pocl"
 NASTY = "<b>&\"'--></script>"
@@ -183,6 +183,25 @@ def test_a_roofline(tmp_path):
     assert "measured on a GPU" in found.text
 
 
+def test_predictions(tmp_path):
+    content = prediction_content(NASTY)
+    found = checked(report([written(tmp_path, "p.json", content)]))
+    times = found.table("Predicted times")
+    assert times.column("sizes") == ["n=1", "n=2"]
+    assert times.numbers("predicted (ms)") == [entry["predicted_s"] for entry in content]
+    assert times.numbers("error (%)") == [pytest.approx(-0.2)] * 2
+    costs = found.table("Costs at n=2")
+    assert costs.column("cost") == ["p_b * f_b", "p_a * f_a"]
+    assert costs.numbers("share (%)") == [0.5, 0.25]
+    lines = found.table("Lines of the source at n=2")
+    assert lines.head == ["line", "source", "operations", "accesses", "bytes", "share (%)", "remarks"]
+    assert lines.rows[2][:2] == ["7", NASTY]
+    assert lines.column("remarks") == ["", "not exact"]
+    assert lines.numbers("share (%)") == [0.5, 0.25]
+    assert [text for _, text in found.notices] == [f"Warning: n=2: doubtful: {NASTY}"]
+    assert "driver 7" in found.text
+
+
 def test_several_files_in_one_page(calibration, tmp_path):
     calibration.save(tmp_path / "c.yaml")
     paths = [
@@ -222,6 +241,9 @@ def with_kernel(**counts):
     [
         ("a.json", "{", r"a.json is damaged: .*; make it again"),
         ("a.json", "[1]", r"a.json is no file that a report can show; name a calibration"),
+        ("a.json", json.dumps([{"schema": "perflex-prediction/2"}]), r"update perflex to read it"),
+        ("a.json", json.dumps([*prediction_content(), 3]), r"make it again with perflex predict --json"),
+        ("a.json", json.dumps([dict(prediction_content()[0], terms=[])]), r"damaged: Expected `object`"),
         ("a.json", json.dumps({"schema": "perflex-other/1"}), r"no file that a report can show"),
         ("a.json", json.dumps(dict(pruning_content(), schema="perflex-pruning/2")), r"update perflex to read it"),
         ("a.json", json.dumps(dict(pruning_content(), schema="perflex-pruning/0")), r"make it again with perflex"),

@@ -32,6 +32,26 @@ def pruning_content(name="wide"):
     }  # fmt: skip
 
 
+def prediction_content(name="x.cl:f"):
+    """What ``perflex predict --lines --json`` prints at two sizes; costs and lines have a half and a quarter."""
+    of = {
+        "schema": "perflex-prediction/1", **STAMP, "kernel": name, "device": {"name": "a GPU", "driver": "driver 7"},
+        "calibrated": "2026-01-01T00:00:00+00:00", "machine": None, "knowledge": "nothing",
+    }  # fmt: skip
+    counts = {"operations": 64.0, "accesses": 32.0, "bytes": 128.0, "local_accesses": 0.0}
+    return [
+        {
+            **of, "sizes": {"n": n}, "predicted_s": 4e-3 * n, "measured_s": 5e-3 * n, "doubts": [name][: n - 1],
+            "terms": {"p_a * f_a": 1e-3 * n, "p_b * f_b": 2e-3 * n, "p_c * f_c": 0.0},
+            "lines": [
+                {"line": 0, "text": "(headers)", **counts, "exact": True, "share": 0.5},
+                {"line": 7, "text": name, **counts, "exact": n == 1, "share": 0.25},
+            ],
+        }
+        for n in (1, 2)
+    ]  # fmt: skip
+
+
 def roofline_content(name="tiled"):
     """What ``perflex roofline --json`` prints of two kernels; times are twice the least."""
     kernels = []

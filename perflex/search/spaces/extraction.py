@@ -97,7 +97,7 @@ def alike(message: str) -> str:
     return _NUMBERS.sub("#", message)
 
 
-LISTED = 12
+_LISTED = 12
 # Variants that are built at once: enough to keep several processes busy, few enough to hold.
 _BUILT_TOGETHER = 32
 # Objects made between two looks for reference cycles; Python's own threshold is 700.
@@ -201,11 +201,13 @@ def extract_space(
                 first[row.key] = len(kept)
             kept.append(number)
     if not kept:
-        causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(LISTED))
+        causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(_LISTED))
         msg = f"space {space.name} holds no valid variant of {space.combinations} combinations: {causes}"
         raise SpaceError(msg, space=space.name)
     if missed := Counter(text for number in kept for text in rows[number].missed):
-        shown = "; ".join(f"{text} ({count} variants)" for text, count in missed.most_common(LISTED))
+        from perflex.features.report import missed_text
+
+        shown = missed_text([f"{text} ({count} variants)" for text, count in missed.most_common()])
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
         # stacklevel 3: the line that called `VariantSpace.extract`.
         warnings.warn(msg, PerflexWarning, stacklevel=3)

@@ -19,7 +19,6 @@ from perflex.features.values import target_of
 from perflex.html import shown_by
 from perflex.search.formula import SCALARS, parse_formula
 from perflex.search.spaces.extraction import (
-    LISTED,
     Candidates,
     EnumeratedSpace,
     Work,
@@ -396,7 +395,9 @@ def candidates_of(
             msg = f"{named[number][0]} is left out: {row.refusal.message}"
             warnings.warn(msg, PerflexWarning, stacklevel=3)
         if row.missed:
-            shown = "; ".join(row.missed[:LISTED])
+            from perflex.features.report import missed_text
+
+            shown = missed_text(row.missed)
             msg = f"{named[number][0]}: the model has no feature for {shown}; the prediction leaves it out"
             warnings.warn(msg, PerflexWarning, stacklevel=3)
     refusals = [row.refusal.message for row in rows if row.refusal is not None]

@@ -105,9 +105,9 @@ def test_known_parts_bound_the_others(body, most):
 
 
 @pytest.mark.parametrize(("body", "tests"), [
-    ("for (int k = 0; k < flag[i]; k++) a[i + k] = 1;", 8), ("for (int k = flag[i]; k < flag[i + 1]; k++) a[i] = 1;", 9),
+    ("for (int k = 0; k < flag[i]; k++) a[i + k] = 1;", 8), ("while (i < n && flag[i]) a[i] += 1;", 8),
+    ("for (int k = flag[i]; k < flag[i + 1]; k++) a[i] = 1;", 9),
     ("int k = 0; while (flag[i + k]) a[i + k++] = 1;", 8), ("int k = 0; do a[i + k++] = 1; while (k < flag[i]);", 7),
-    ("while (i < n && flag[i]) a[i] += 1;", 8),
 ])  # fmt: skip
 def test_what_a_stated_loop_tests_is_loaded_once_more_than_its_body_runs(body, tests):
     kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4], stated={"4": 7})
