@@ -64,8 +64,9 @@ def predict(
     with terminal.warnings_shown():
         name = kernel.rpartition(":")[2]
         found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
-        for entry in found if source is not None else ():
-            entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
+        for entry in found:
+            if source is not None:
+                entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
         if time:
             from perflex.calibration.device_match import timing_device
 
