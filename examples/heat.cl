@@ -35,12 +35,15 @@ void heat_step(__global const float *restrict old, __global float *restrict next
     }
 }
 
-// Each of n points radiates heat for as many steps as it has.
+// Each of n points radiates heat, for as many steps as its entry in `steps` says.
 __kernel void radiate(__global float *restrict heat, __global const int *restrict steps, float c, int n)
 {
     int i = get_global_id(0);
+    if (i >= n)
+        return;
     float here = heat[i];
-    for (int k = 0; k < steps[i]; k++)
+    int count = steps[i];
+    for (int k = 0; k < count; k++)
         here -= c * here * here * here * here;
     heat[i] = here;
 }

@@ -82,6 +82,7 @@ _NAMES = {
     **dict.fromkeys(("popcount", "popc", "popcll", "clz", "clzll", "ffs", "brev"), "bit"),
     **dict.fromkeys(("bitselect", "signbit", "copysign"), "bit"),
 }  # fmt: skip
+_CONSTANTS = {"inf", "inff", "huge_val", "huge_valf", "nan", "nanf"}
 _FOLDED = {each.__name__: each for each in (math.log2, math.log, math.sqrt, math.floor, math.ceil, math.exp2)}
 
 
@@ -253,6 +254,8 @@ class Calls:
         single = _NAMES.get(base[:-1], base[:-1])
         if base.endswith("f") and operation_of_function(single) == single:
             base = base[:-1]
+        if base in _CONSTANTS:
+            return Unknown(kind.dtype, reason="uniform")
         fold = _FOLDED.get(base)
         if fold is not None and len(values) == 1:
             known = self.expressions.converted(values[0], CType("scalar", kind.dtype or "float32"))

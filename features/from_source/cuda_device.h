@@ -17,7 +17,7 @@
 #define __CUDACC_VER_MAJOR__ 12
 #define CUDART_VERSION 12000
 #define NULL 0
-#define CUDART_INF_F (1.0f / 0.0f)
+#define CUDART_INF_F __builtin_inff()
 #define CUDART_PI_F 3.141592654f
 #define CUDART_PI 3.1415926535897931
 #define M_PI 3.14159265358979323846
@@ -26,12 +26,13 @@
 #define FLT_MIN 1.175494351e-38f
 #define FLT_EPSILON 1.192092896e-07f
 #define DBL_MAX 1.7976931348623158e+308
-#define INFINITY (1.0f / 0.0f)
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 #define INT_MAX 2147483647
 #define INT_MIN (-2147483647 - 1)
 #define UINT_MAX 4294967295u
 #define RAND_MAX 2147483647
-#define HUGE_VALF (1.0f / 0.0f)
+#define HUGE_VALF __builtin_inff()
 
 typedef unsigned long size_t;
 typedef long ptrdiff_t;

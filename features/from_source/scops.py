@@ -35,6 +35,7 @@ class ScopMaker:
         # Sizes that the description does not need are left out, so that users need not give them.
         self._sizes = sorted(self._used_sizes())
         self._bytes: dict[str, int] = {}
+        self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
         self._domains: dict[int, Any] = {}
         # Places of loops in the launch's list, by those among all that were entered.
         entered = sorted({loop for executed in self._executed for loop in executed.loops})
@@ -196,11 +197,12 @@ class ScopMaker:
 
     def _element_bytes(self, found: list[tuple[Executed, MemoryAccess]]) -> int:
         """Return the largest element that all accesses of an array are whole multiples of."""
-        each = max(1, math.gcd(*(size for _, one in found for size in (one.bytes, scalar_bytes(one.dtype)))))
+        each = most = max(1, math.gcd(*(size for _, one in found for size in (one.bytes, scalar_bytes(one.dtype)))))
         for executed, access in found:
             for term in access.offset.terms.values() if access.offset is not None else ():
                 while not term.mod_val(isl.Val(each)).ne_set(constant(0)).intersect(executed.domain).is_empty():
                     each //= 2
+        self.split += most // each - 1
         return each
 
     def _array(self, array: MemoryArray, found: list[tuple[Executed, MemoryAccess]]) -> Array:

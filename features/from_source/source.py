@@ -34,7 +34,7 @@ _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
 @dataclass(frozen=True)
 class _Description:
     scop: Scop
-    unstated: int  # How much data decide in it
+    unstated: int  # How much data decide in it, or sizes whose values are not used
     limits: tuple[Limit, ...]  # Of unsigned integers: beyond them it is another kernel
 
 
@@ -169,7 +169,8 @@ class SourceKernel:
         self._require_stated(walk, numbers)
         values = {**self.defines, **numbers}
         shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
-        return _Description(ScopMaker(walk, shapes).scop(), len(walk.recorder.unstated), tuple(walk.recorder.limits))
+        maker = ScopMaker(walk, shapes)
+        return _Description(maker.scop(), len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
 
     def _require_stated(self, walk: Walk, numbers: Mapping[str, int]) -> None:
         missing = [each for each in walk.recorder.unstated.values() if each.remedy]

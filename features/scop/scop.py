@@ -395,7 +395,8 @@ class Scop(_OfIsl, frozen=True):
         there: object = sizes  # None stands for no sizes
         missing = [name for name in self.parameters if not isinstance(there, Mapping) or name not in there]
         if missing:
-            remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {missing[0]}=1024"
+            words = " ".join(f"{name}=1024" for name in missing)
+            remedy = f"pass {dict.fromkeys(missing, 1024)}, or on the command line {words}"
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; {remedy}"
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
         require_whole(sizes, self.parameters, self.name)

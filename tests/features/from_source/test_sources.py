@@ -104,6 +104,36 @@ def test_known_parts_bound_the_others(body, most):
     assert stores(body)[0] == most
 
 
+BYTES = """
+kernel void f(global char *rows, ulong stride, ulong start, int n) {
+    global float *row = (global float *)(rows + start + get_group_id(0) * stride);
+    row[get_local_id(0)] *= 2.0f;
+}
+"""
+
+
+@pytest.mark.parametrize(("stride", "start", "element"), [
+    (512, 0, "float32"), (512, 8, "float32"), (510, 0, "uint16"), (512, 3, "uint8"),
+])  # fmt: skip
+def test_rows_that_begin_at_a_byte_have_the_largest_elements_that_fit_these_sizes(stride, start, element):
+    kernel = source_kernel(BYTES, "f", local=[64], groups=["n"])
+    identifiers = [f"f_mem_access_global_{kind}_load" for kind in ("float32", "uint16", "uint8")]
+    found = count_features(kernel, {"stride": stride, "start": start, "n": 5}, identifiers=identifiers)
+    counts = {entry.identifier.split("_")[4]: entry.value for entry in found if entry.value}
+    assert counts == {element: 64 * 5 * 4 // int(element.removeprefix("float").removeprefix("uint")) * 8}
+
+
+@pytest.mark.parametrize("language", ["cl", "cu"])
+@pytest.mark.parametrize("value", ["-INFINITY", "INFINITY", "NAN"])
+def test_constants_are_no_operations(language, value):
+    if language == "cu":
+        text = KERNEL.format(body=f"float most = {value}; if (flag[i]) most = m[i]; a[i] = most;")
+    else:
+        text = SUMS.format(body=f"float most = {value}; c[i] = k > 2 ? a[i] : most;")
+    kernel = source_kernel(text, "f" if language == "cu" else "sums", local=[64], groups=[4])
+    assert not [one for one in count_features(kernel) if one.identifier.startswith("f_op_")]
+
+
 @pytest.mark.parametrize(("body", "tests"), [
     ("for (int k = 0; k < flag[i]; k++) a[i + k] = 1;", 8), ("while (i < n && flag[i]) a[i] += 1;", 8),
     ("for (int k = flag[i]; k < flag[i + 1]; k++) a[i] = 1;", 9),
