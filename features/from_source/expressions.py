@@ -92,6 +92,10 @@ class Expressions:
             return self._named(cursor)
         inner, kind = cursor.operands, self.walk.types.read(cursor.type)
         if len(inner) == 1:
+            whole = self.walk.types.read(inner[0].type)
+            if "vector" in {whole.kind, whole.element.kind if whole.element else ""} and kind.kind == "scalar":
+                cause = "which element of a vector a macro names is not known; write it without the macro"
+                raise self.walk.refuse(cause, cursor.location.line)
             value = self.value(inner[0])
             return self.converted(value, kind) if kind.is_number else value
         if cursor.value is not None:

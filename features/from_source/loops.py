@@ -289,7 +289,8 @@ class _Run:
         if header.test is None:
             return begun if leaves else self._limit(begun, "it never ends")
         walk.active, first = begun, len(walk.recorder.executed)
-        condition = self._expressions.condition(header.test)
+        with walk.postponed() as limits:
+            condition = self._expressions.condition(header.test)
         walk.active = around
         if not condition.known:
             limited = self._limit(begun, _DECIDES[condition.reason])
@@ -300,12 +301,27 @@ class _Run:
         if not over.intersect(iterations).is_empty():
             iterations = iterations.subtract(over)
         iterations = iterations.coalesce()
+        if not self._stays_below(limits, begun.subtract(over)):
+            return self._limit(begun, _DECIDES["not affine"])
         if leaves or iterations.is_empty():
             return iterations
         counted = along(iterations, counter)
         if counted is not None and counted.dim_has_upper_bound(isl.dim_type.set, 0):
             return iterations
         return self._limit(iterations, "its condition never changes")
+
+    def _stays_below(self, limits: list[tuple[Integer, int]], tested: Any) -> bool:
+        """Return whether unsigned integers stay below limits in all iterations whose condition is tested."""
+        walk, around = self._walk, self._walk.active
+        walk.active = tested
+        try:
+            for value, limit in limits:
+                walk.require_below(value, limit)
+        except NotAffineError:
+            return False
+        finally:
+            walk.active = around
+        return True
 
     def _limit(self, iterations: Any, why: str) -> Any:
         """Return as many iterations as are stated."""

@@ -131,7 +131,16 @@ class Node:
     @cached_property
     def words(self) -> list[str]:
         """The words of the source."""
+        extent = self.cursor.extent
+        if extent.start == extent.end:  # inside a macro's argument
+            unit, start = self.cursor.translation_unit, extent.start
+            ends = (clang().SourceLocation.from_offset(unit, start.file, _offset(each)) for each in (start, extent.end))
+            return [token.spelling for token in unit.get_tokens(extent=clang().SourceRange.from_locations(*ends))]
         return [token.spelling for token in self.cursor.get_tokens()]
+
+    @cached_property
+    def _end(self) -> int:
+        return _offset(self.cursor.extent.end)
 
     @cached_property
     def definition(self) -> Node | None:
@@ -170,7 +179,7 @@ class Node:
     @cached_property
     def lane(self) -> str:
         """Which elements of a vector a hidden expression names: it ends behind its operand; empty for others."""
-        if len(self.operands) != 1 or self.extent.end.offset <= self.operands[0].extent.end.offset:
+        if len(self.operands) != 1 or self._end <= self.operands[0]._end:  # noqa: SLF001 - another node
             return ""
         return self.words[-1] if len(self.words) > 1 and self.words[-2] in {".", "->"} else ""
 
@@ -184,6 +193,13 @@ class Node:
             return self
         decays = own.name in {"POINTER", "BOOL", "FUNCTIONPROTO"}
         return inner.stripped if decays or own == inner.type.get_canonical().kind else self
+
+
+def _offset(location: Any) -> int:
+    """Return where something stands in its file; arguments of macros stand where they are written."""
+    found = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    clang().conf.lib.clang_getFileLocation(location, *map(ctypes.byref, found))
+    return found[-1].value
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,7 @@ class Walk:
     inlined: int = 0  # Functions that are inlined around the place
     cursor: Cursor = field(default_factory=Cursor)
     counters: int = 0
+    limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 
     def size(self, name: str, dtype: str) -> Integer:
         """Return an integer argument: its stated value, or a size."""
@@ -183,6 +184,9 @@ class Walk:
 
     def require_below(self, value: Integer, limit: int) -> None:
         """Note that an integer must stay below a limit here; NotAffineError where it does not whatever the sizes."""
+        if self.limits is not None:
+            self.limits.append((value, limit))
+            return
         if set(value.terms) <= {()}:
             above = value.affine.ge_set(constant(limit)).intersect(self.active)
             if above.is_empty():
@@ -192,6 +196,13 @@ class Walk:
                 raise NotAffineError(msg)
         if not self.recorder.dry:
             self.recorder.limits[Limit.of(value, limit, self.active)] = None
+
+    @contextmanager
+    def postponed(self) -> Iterator[list[tuple[Integer, int]]]:
+        """Collect the limits of integers instead of looking whether they hold."""
+        kept, self.limits = self.limits, []
+        yield self.limits
+        self.limits = kept
 
     # What is recorded
 

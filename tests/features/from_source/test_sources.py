@@ -86,6 +86,49 @@ def test_an_unsigned_subscript_that_wraps_around_is_not_known(subscript, sizes, 
     assert (found.value == 7) is wraps
 
 
+@pytest.mark.parametrize(("head", "trips"), [
+    ("unsigned i = 0; i < 8; i++", 8), ("unsigned i = threadIdx.x; i < 64; i += blockDim.x", 1),
+    ("unsigned char i = 0; i < 255; i += 5", 51), ("unsigned i = 0; i < n; i++", 200),
+    # Two of each, if nothing wrapped around.
+    ("unsigned i = 0; i * 2147483648u < 2147483649u; i++", None),
+    ("unsigned i = 0; i <= 4294967294u; i += 4294967294u", None),
+])  # fmt: skip
+def test_unsigned_counters_stay_below_their_limits_while_they_are_tested(head, trips):
+    body = f"for ({head}) a[(size_t)i + threadIdx.x] = 1;"
+    kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4])
+    if trips is None:
+        with pytest.raises(UnsupportedKernelError, match=r"trip count .* is not known"):
+            kernel.scop({"n": 200})
+        return
+    (found,) = count_features(kernel, {"n": 200}, identifiers=["f_mem_access_global_store"])
+    assert found.value == 4 * 64 * trips
+
+
+MACROS = """
+#define TWICE(a) ((a) + (a))
+#define INDEX(a, b) __umul24(a, b)
+#define LENGTH(v) (v.x * v.x)
+__global__ void f(float4 *v, float *y) {{
+    {body}
+}}
+"""
+
+
+def test_elements_of_vectors_in_macros():
+    body = "int i = INDEX(blockDim.x, blockIdx.x) + threadIdx.x; y[i] = TWICE(v[i].z) + TWICE(TWICE(v->w));"
+    twin = "int i = blockDim.x * blockIdx.x + threadIdx.x; y[i] = (v[i].z + v[i].z) + (v->w + v->w + (v->w + v->w));"
+    found, expected = (
+        {each.identifier: each.value for each in count_features(kernel, {})}
+        for kernel in (source_kernel(MACROS.format(body=each), "f", local=[64], groups=[4]) for each in (body, twin))
+    )
+    assert found == expected
+    # Five each for 256 work-items in sub-groups of 32.
+    assert found["f_op_float32_add"] == 5 * 8
+    body = "y[threadIdx.x] = LENGTH(v[threadIdx.x]);"
+    with pytest.raises(UnsupportedKernelError, match=r"kernel.cu:6: which element of a vector a macro names"):
+        source_kernel(MACROS.format(body=body), "f", local=[64], groups=[4]).scop()
+
+
 def test_matrix_units_have_no_time_yet():
     scop = source_kernel(KERNEL.format(body="a[i] = a[i] * 2 + 1;"), "f", local=[64], groups=[4]).scop()
     text = scop_to_yaml(scop).replace("kind: madd", "kind: mma")
