@@ -17,39 +17,9 @@
 #define __CUDACC_VER_MAJOR__ 12
 #define CUDART_VERSION 12000
 #define NULL 0
-#define CUDART_INF_F __builtin_inff()
-#define CUDART_PI_F 3.141592654f
-#define CUDART_PI 3.1415926535897931
-#define M_PI 3.14159265358979323846
-#define M_PI_F 3.14159265358979323846f
-#define FLT_MAX 3.402823466e+38f
-#define FLT_MIN 1.175494351e-38f
-#define FLT_EPSILON 1.192092896e-07f
-#define DBL_MAX 1.7976931348623158e+308
-#define INFINITY __builtin_inff()
-#define NAN __builtin_nanf("")
-#define INT_MAX 2147483647
-#define INT_MIN (-2147483647 - 1)
-#define UINT_MAX 4294967295u
-#define RAND_MAX 2147483647
-#define HUGE_VALF __builtin_inff()
 
 typedef unsigned long size_t;
 typedef long ptrdiff_t;
-typedef long intptr_t;
-typedef unsigned long uintptr_t;
-typedef signed char int8_t;
-typedef unsigned char uint8_t;
-typedef short int16_t;
-typedef unsigned short uint16_t;
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-typedef unsigned char uchar;
-typedef unsigned short ushort;
-typedef unsigned int uint;
-typedef unsigned long ulong;
 typedef _Float16 half;
 typedef _Float16 __half;
 
@@ -69,8 +39,14 @@ struct dim3 {
   unsigned int x, y, z;
   __host__ __device__ constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
 };
-extern __device__ const uint3 threadIdx;
-extern __device__ const uint3 blockIdx;
+// A struct, not a vector: clang hides which element of a vector a macro names.
+struct __cuda_index {
+  unsigned int x, y, z;
+  __device__ operator uint3() const;
+  __device__ operator dim3() const;
+};
+extern __device__ const __cuda_index threadIdx;
+extern __device__ const __cuda_index blockIdx;
 extern __device__ const dim3 blockDim;
 extern __device__ const dim3 gridDim;
 constexpr int warpSize = 32;
@@ -230,38 +206,7 @@ __cuda_builtin half __hadd(half, half);
 __cuda_builtin half __hmul(half, half);
 __cuda_builtin half __hfma(half, half, half);
 
-namespace std {
-template <typename T> __host__ __device__ T min(T a, T b);
-template <typename T> __host__ __device__ T max(T a, T b);
-}  // namespace std
-
-// Cooperative groups of one block
-namespace cooperative_groups {
-struct thread_block {
-  __device__ void sync() const;
-  __device__ unsigned thread_rank() const;
-  __device__ unsigned size() const;
-  __device__ dim3 group_index() const;
-  __device__ dim3 thread_index() const;
-};
-__cuda_builtin thread_block this_thread_block();
-template <typename G> __cuda_builtin void sync(const G &);
-template <unsigned N> struct thread_block_tile {
-  __device__ void sync() const;
-  __device__ unsigned thread_rank() const;
-  __device__ unsigned size() const;
-  __device__ unsigned meta_group_rank() const;
-  __device__ unsigned meta_group_size() const;
-  template <typename T> __device__ T shfl(T, int) const;
-  template <typename T> __device__ T shfl_down(T, unsigned) const;
-  template <typename T> __device__ T shfl_up(T, unsigned) const;
-  template <typename T> __device__ T shfl_xor(T, unsigned) const;
-  __device__ int any(int) const;
-  __device__ int all(int) const;
-  __device__ unsigned ballot(int) const;
-};
-template <unsigned N> __cuda_builtin thread_block_tile<N> tiled_partition(const thread_block &);
-}  // namespace cooperative_groups
+#include "cuda_headers.h"
 
 // Textures are named, so that it can be said that they are not read
 struct __texture_object { unsigned long long id; };

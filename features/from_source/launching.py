@@ -11,7 +11,6 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,8 @@ import numpy as np
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import Integer, constant
-from perflex.features.from_source.parsing import STUBS, Language
+from perflex.features.from_source.kernel_text import kernel_text
+from perflex.features.from_source.parsing import Language
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.from_source.values import CType, Executed, MemoryAccess
 from perflex.features.from_source.walk import Walk
@@ -57,8 +57,7 @@ class SourceLaunch:
 
     name: str  # As the compiler calls it, template arguments and namespaces included
     language: Language
-    text: str  # With its macros
-    folders: tuple[str, ...]  # Where headers are looked for; empty if none are included
+    text: str  # See `kernel_text`
     arguments: tuple[Argument, ...]
     groups: tuple[int, ...]
     arrays: Mapping[str, Reach]  # How far each array argument is reached
@@ -82,19 +81,15 @@ def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) ->
 
 
 def identity_of(kernel: SourceKernel) -> str:
-    """Return a digest of all that a kernel's launches depend on but sizes and device: its text, headers and launch."""
+    """Return a digest of all that a kernel's launches depend on but sizes and device: its text and its launch."""
     with ISL_LOCK:
-        parsed = kernel.parsed()
-    headers = [
-        # By their names: folders differ from machine to machine.
-        (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-        for path in (Path(each.include.name) for each in parsed.unit.get_includes())
-        if not str(path).startswith(STUBS) and path.is_file() and path.parent != Path(__file__).parent
-    ]
+        # Where lines stand changes nothing.
+        lines = [line for line in kernel_text(kernel).splitlines() if line and not line.startswith("#line")]
+        arguments = kernel.arguments
     stated = sorted((name, str(value)) for given in (kernel.trips, kernel.shapes) for name, value in given.items())
-    macros = sorted((name, str(value)) for name, value in kernel.defines.items())
-    parts = (kernel.source, kernel.name, kernel.arguments, kernel.local, kernel.groups, macros, stated, headers)
-    return hashlib.sha256(repr((parsed.language, *parts)).encode("utf-8", "surrogatepass")).hexdigest()
+    name = (kernel.name, kernel.template_arguments)
+    parts = (kernel.language, lines, name, arguments, kernel.local, kernel.groups, stated)
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class _Launching:
@@ -132,8 +127,7 @@ class _Launching:
         return SourceLaunch(
             name=self._name(),
             language=self._parsed.language,
-            text=self._text(),
-            folders=self._folders(),
+            text=kernel_text(self._kernel),
             arguments=arguments,
             groups=tuple(self._number(group) for group in self._kernel.groups),
             arrays=arrays,
@@ -182,22 +176,11 @@ class _Launching:
 
     def _name(self) -> str:
         names, owner = [self._kernel.name], self._parsed.function.semantic_parent
-        while owner is not None and owner.kind == "NAMESPACE":
-            names.insert(0, owner.spelling)
+        while owner is not None and owner.kind != "TRANSLATION_UNIT":
+            names[:0] = [owner.spelling] if owner.spelling else []  # Linkage has none, nor have some namespaces.
             owner = owner.semantic_parent
         bound = self._kernel.types().bound.values()
         return "::".join(names) + (f"<{', '.join(bound)}>" if bound else "")
-
-    def _text(self) -> str:
-        lines = [f"#define {name} {value}" for name, value in self._kernel.defines.items()]
-        # Messages of the compiler keep the file's own lines.
-        return "\n".join([*lines, "#line 1", self._kernel.source] if lines else [self._kernel.source])
-
-    def _folders(self) -> tuple[str, ...]:
-        if "#" not in self._kernel.source or "include" not in self._kernel.source:
-            return ()
-        folders = [self._kernel.path.parent, *map(Path, self._kernel.folders)]
-        return tuple(str(each.resolve()) for each in folders)
 
     # Reach
 

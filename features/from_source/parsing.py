@@ -6,7 +6,7 @@ import atexit
 import ctypes
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
@@ -22,6 +22,7 @@ LANGUAGES: dict[str, Language] = {".cl": "opencl", ".ocl": "opencl", ".cu": "cud
 _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
 _INTEGER = 1
 _HERE = Path(__file__).parent
+CUDA_HEADERS = _HERE / "cuda_headers.h"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 _MISSING = re.compile(r"'(.*)' file not found")
 _MOST_STUBS = 40
@@ -31,6 +32,12 @@ _CUDA = (
     "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"), "-ferror-limit=0", "-w",
 )  # fmt: skip
 STUBS = "/perflex-stubs"
+# CUDA's headers that the run-time compiler lacks, with the beginnings of names that they declare.
+TOOLKIT = {
+    "cooperative_groups": "(multi_)?(grid|thread|cluster|coalesced)_(group|threads)$", "cub/": "cub", "cuda/": "cuda",
+    "cuda_bf16": "__nv_bf|nv_bf", "cuda_fp16": "half2?$|__half|__h[a-z]|__float2half", "cuda_pipeline": "__pipeline",
+    "curand_kernel": "curand", "mma.h": "nvcuda|wmma", "thrust/": "thrust",
+}  # fmt: skip
 # What clang calls wrong without the toolkit's headers, and counting does not need.
 _HARMLESS = re.compile(r"reference to __host__ (variable|function)")
 
@@ -319,6 +326,12 @@ def _unit(
 atexit.register(_unit.cache_clear)
 
 
+def declares(header: str, words: Iterable[str]) -> bool:
+    """Return whether a header of CUDA's toolkit declares one of the words."""
+    begins = [each for name, each in TOOLKIT.items() if header.startswith(name)]
+    return any(re.match(each, word) for each in begins for word in words)
+
+
 def _require_sound(kernel: ParsedKernel) -> None:
     """Stop where the kernel's own lines have errors: clang leaves out what it does not understand."""
     extent = kernel.function.extent
@@ -327,8 +340,11 @@ def _require_sound(kernel: ParsedKernel) -> None:
         if each.severity < 3 or file is None or _HARMLESS.search(each.spelling):
             continue
         if file.name == extent.start.file.name and extent.start.line <= each.location.line <= extent.end.line:
+            headers = (str(header.include.name).removeprefix(f"{STUBS}/") for header in kernel.unit.get_includes())
+            missing = [name for name in headers if declares(name, re.findall(r"\w+", each.spelling))]
+            cause = each.spelling + (f" ({', '.join(missing)} is not there)" if missing else "")
             msg = (
-                f"{Path(file.name).name}:{each.location.line}: {each.spelling}; state macros that the host program "
+                f"{Path(file.name).name}:{each.location.line}: {cause}; state macros that the host program "
                 "sets with -D NAME=VALUE (defines=...), and folders of headers with -I FOLDER (folders=...)"
             )
             raise UnsupportedKernelError(msg, kernel=kernel.name, line=each.location.line)

@@ -21,7 +21,8 @@ PolyBench's kernels in CUDA C are compared with what their twins in OpenCL C exe
 on CUDA devices CUDA C kernels: all integers 512, 256 or 64 on one, two or three axes, on GPUs 4096, 1024 or 128; those
 of PolyBench, which use no local memory, with three shapes of work-groups. Without a calibration the one is taken that
 comes with perflex for all GPUs. Each case is timed twice. Cases both timings of which differ by more than 8 % were not
-steady; they are left out and counted. A results file that is there is gone on with.
+steady; they are left out and counted, as are those that failed, by their reasons. A results file that is there is gone
+on with.
 """
 
 from __future__ import annotations
@@ -94,11 +95,13 @@ DEFINES = {
     " LOOP_UNROLL_REDUCE_1=1 LOOP_UNROLL_REDUCE_2=1 USE_CUDA=1 WORK_GROUP_SIZE_X=32 BLOCK_SIZE=256 LOOP_UNROLL_TRIAD=1"
     " WORK_PER_THREAD=2 UNROLL_LOOP_2=1 FFT_BLOCK_SIZE=64 TEXTURE_MEMORY=0 GRID_SIZE=64 UNROLL_REDUCE_LOOP=1"
     " FPTYPE=float LOOP_UNROLL_LSB=1 SCAN_DATA_SIZE=4 SORT_DATA_SIZE=4 INLINE_LSB=1 SCAN_BLOCK_SIZE=256"
-    " SORT_BLOCK_SIZE=256",
+    " SORT_BLOCK_SIZE=256 LOOP_UNROLL_LOAD_8=1 LOOP_UNROLL_LOADX_8=1 LOOP_UNROLL_LOADX_16=1 LOOP_UNROLL_LOADY_8=1"
+    " LOOP_UNROLL_LOADY_16=1 LOOP_UNROLL_STORE_8=1 LOOP_UNROLL_STOREX_8=1 LOOP_UNROLL_STOREX_4X4=1"
+    " LOOP_UNROLL_STOREY_8=1 LOOP_UNROLL_STOREY_4X4=1 LOOP_UNROLL_TWIDDLE_8=1 LOOP_UNROLL_ITWIDDLE_8=1",
     "NVIDIA": "BLOCK_DIM=16",
 }
 TYPES = {"C": "float4", "vec": "float4", "forceVecType": "float4", "posVecType": "float4", "ContextType": "int",
-         "use_soa": "int", "block_size_x_": "int"}  # fmt: skip
+         "use_soa": "int", "block_size_x_": "int", "vecT": "float4"}  # fmt: skip
 NUMBERS = {"blockSize": "256", "threadsPerBlock": "256", "size": "256", "ntid": "256", "n_blocks": "4", "vlen": "2",
            "multithreadBodies": "0", "lookAt": "0", "ofs": "0", "R": "4", "BLOCK_SIZE": "16", "BS": "16"}  # fmt: skip
 HEADERS = ("PolyBench-ACC/common", "cuda-samples/Samples/5_Domain_Specific/FDTD3d/inc")
@@ -389,12 +392,22 @@ def run_times(given: argparse.Namespace) -> None:
         for shape, *pair in zip(own, before, after, strict=True):
             named = zip(("before_s", "after_s"), pair, strict=True)
             times = {when: each.seconds for when, each in named if isinstance(each, Timing)}
-            record(given.out, [{"kernel": name, "shape": shape, **times}])
+            failed = [each.reason for each in pair if not isinstance(each, Timing)]
+            why = {"reason": failed[0].removeprefix(f"{own[shape].label}: ")} if failed else {}
+            record(given.out, [{"kernel": name, "shape": shape, **times, **why}])
         print(f"{name}: {len(own)} cases", flush=True)
     [peaks], rows = [Peaks(**row["peaks"]) for row in recorded(given.out) if "peaks" in row], recorded(given.out)[1:]
-    both = {(row["kernel"], row["shape"]): (row["before_s"], row["after_s"]) for row in rows if len(row) == 4}
+    both = {
+        (row["kernel"], row["shape"]): (row["before_s"], row["after_s"])
+        for row in rows
+        if {"before_s", "after_s"} <= row.keys()
+    }
     steady = {case: times for case, times in both.items() if 1 / STEADY < times[0] / times[1] < STEADY}
     print(f"{len(both) - len(steady)} of {len(rows)} cases were not steady, {len(rows) - len(both)} failed")
+    # Numbers and names differ from kernel to kernel.
+    reasons = Counter(re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "...", row["reason"]) for row in rows if "reason" in row)
+    for reason, count in reasons.most_common(12):
+        print(f"- {count} failed: {reason[:200]}")
 
     def counts(case: tuple[str, str]) -> Any:
         return calibration.predict_interval(kernels[case].kernel, kernels[case].sizes, machine=machine)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # What a source's own code reaches is known; its subscripts may have any width.
 _MOST_ELEMENTS = 2**63 - 1
+_NEEDED = {"cuda": "CuPy (pip install 'perflex[cuda]')", "opencl": "its vendor's OpenCL driver"}
+# Functions and methods without a word for it run on both: such as are constant expressions, too.
+_CUDA_OPTIONS = ("-default-device",)
 
 
 def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
@@ -40,9 +43,11 @@ def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
         msg = f"{job.label}: {error.message}"
         raise MeasurementError(msg, kernel=job.label) from error
     if launch.language != api:
+        written = API_NAMES[launch.language]
         msg = (
-            f"{job.label}: kernel {kernel.name!r} is written in {API_NAMES[launch.language]} C and cannot be launched "
-            f"through {API_NAMES[api]}; choose another device, or write the kernel for it"
+            f"{job.label}: kernel {kernel.name!r} is written in {written} C and cannot be launched through "
+            f"{API_NAMES[api]}; name a device that {written} reaches, as perflex devices lists them, "
+            f"which needs {_NEEDED[launch.language]}"
         )
         raise MeasurementError(msg, kernel=job.label)
     return _plan(kernel, launch)
@@ -72,11 +77,6 @@ def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
         assumptions=None,
         most_elements=_MOST_ELEMENTS,
         local_arguments=launch.local_arguments,
-        options=tuple(_including(folder, launch.language) for folder in launch.folders),
+        options=() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{folder}" for folder in kernel.folders)),
         written=True,
     )
-
-
-def _including(folder: str, language: str) -> str:
-    # In OpenCL options are one text. Some drivers take quotes for part of the path, so only where it needs them.
-    return f'-I "{folder}"' if language == "opencl" and " " in folder else f"-I{folder}"

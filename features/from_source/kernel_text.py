@@ -1,0 +1,292 @@
+"""The text that a compiler needs for one kernel: directives, headers in the place of their include, and no host code.
+
+NVIDIA's run-time compiler has neither host code nor headers. So of CUDA C++ only those declarations are left that the
+kernel needs: those of the names in it, of the names in these, and so on. Lines keep their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Node, declares
+from perflex.features.from_source.source import SourceKernel
+
+_COMMENT = re.compile(r"//(?:\\\r?\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_INCLUDED = re.compile(r"\s*([<\"])([^>\"]+)[>\"]")
+_CONDITIONS = {"if", "ifdef", "ifndef", "elif", "else", "endif", "undef"}
+_WORD = re.compile(r"[A-Za-z_]\w*")
+# What may follow a declaration: others that share its type.
+_END = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?(?:;|,[^;]*;|__cuda_body[^\n]*)", re.DOTALL)
+_BLOCKS = {"NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"}
+_CLASSES = {"STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE"}
+_TYPES = {
+    *_CLASSES, "UNION_DECL", "ENUM_DECL", "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION", "TYPEDEF_DECL", "TYPE_ALIAS_DECL",
+    "TYPE_ALIAS_TEMPLATE_DECL", "NAMESPACE_ALIAS", "USING_DECLARATION",
+}  # fmt: skip
+_ON_DEVICE = {"CUDADEVICE_ATTR", "CUDAGLOBAL_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR"}
+
+
+@dataclass(eq=False)
+class _Header:
+    """Where a header is included, and its file; None if it is not read."""
+
+    start: int
+    end: int
+    name: str
+    path: Path | None
+    wanted: bool = False
+
+
+@dataclass(eq=False)
+class _File:
+    """A source file without comments; its characters are bytes, by which clang counts."""
+
+    path: Path
+    text: str
+    kept: bytearray  # By character
+    headers: list[_Header] = field(default_factory=list)
+    macros: list[tuple[int, int, str]] = field(default_factory=list)  # Begin and end of a definition, and the name
+
+    @property
+    def line(self) -> str:
+        """The name of the file as a directive writes it."""
+        return f'"{self.path.name}"'.encode().decode("latin-1")
+
+    def keep(self, start: int, end: int) -> None:
+        self.kept[start:end] = b"\1" * (end - start)
+
+    def part(self, start: int, end: int) -> str:
+        pairs = zip(self.text[start:end], self.kept[start:end], strict=True)
+        return "".join(char if kept or char == "\n" else " " for char, kept in pairs)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A namespace or the like, from its name to its closing brace."""
+
+    name: str
+    file: _File
+    start: int
+    brace: int
+    end: int
+
+
+@dataclass(eq=False)
+class _Declaration:
+    nodes: list[Node]  # Those that share this text
+    file: _File
+    start: int
+    end: int
+    names: set[str]
+    blocks: tuple[_Block, ...]  # Around it
+
+    @property
+    def words(self) -> set[str]:
+        return set(_WORD.findall(self.file.text, self.start, self.end))
+
+    def keep(self) -> None:
+        self.file.keep(self.start, self.end)
+        for block in self.blocks:
+            block.file.keep(block.start, block.brace + 1)
+            block.file.keep(block.end - 1, block.end)
+
+
+def kernel_text(kernel: SourceKernel) -> str:
+    """Return the text, with the macros that the kernel is given.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        There is no such kernel in its file, or it has errors.
+    """
+    return _KernelText(kernel).text()
+
+
+class _KernelText:
+    def __init__(self, kernel: SourceKernel) -> None:
+        self._kernel = kernel
+        self._parsed = kernel.parsed()
+        self._folders = [kernel.path.parent, *map(Path, kernel.folders)]
+        self._files: dict[Path, _File] = {}
+        self._paths: dict[str, Path] = {}
+        # The names in macros.
+        self._macros = {name: set(_WORD.findall(str(value))) for name, value in kernel.defines.items()}
+        self._pastes = False
+        self._tested: set[str] = set()
+        # Headers, and the places where clang enters them: not where they or conditions forbid it.
+        self._entered: set[Path | tuple[Path, int]] = set()
+        for each in self._parsed.unit.get_includes():
+            if each.location.file is not None:
+                place = (self._path(each.location.file.name), each.location.line)
+                self._entered |= {self._path(each.include.name), place}
+
+    def text(self) -> str:
+        own = self._kernel
+        macros = [f"#define {name} {value}" for name, value in own.defines.items()]
+        main = self._read(own.path, own.source.encode("utf-8", "replace"))
+        lacking = []
+        if self._parsed.language == "opencl":
+            for file in self._files.values():
+                file.keep(0, len(file.text))
+        else:
+            lacking = self._reduced()
+        text = "\n".join([*lacking, f"#line 1 {main.line}", self._emitted(main, ())])
+        text = re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE).encode("latin-1").decode("utf-8", "replace")
+        return "\n".join([*macros, text])
+
+    # Files
+
+    def _read(self, path: Path, content: bytes) -> _File:
+        """Read a file and the headers that it includes; keep its directives."""
+        text = _COMMENT.sub(_without_comment, content.decode("latin-1"))
+        file = self._files[path.resolve()] = _File(path, text, bytearray(len(text)))
+        for found in _DIRECTIVE.finditer(text):
+            word, rest = found[1], found[2]
+            if word == "include" and (named := _INCLUDED.match(rest)):
+                self._include(file, found.span(), named[2], [path.parent] * (named[1] == '"') + self._folders)
+            elif word == "define" and (names := _WORD.findall(rest)):
+                file.macros.append((*found.span(), names[0]))
+                self._macros.setdefault(names[0], set()).update(names[1:])
+                self._pastes |= "##" in rest
+            elif word in _CONDITIONS:
+                file.keep(*found.span())
+                self._tested.update(_WORD.findall(rest))
+            elif word == "pragma" and rest.strip() != "once":
+                file.keep(*found.span())
+        return file
+
+    def _include(self, file: _File, place: tuple[int, int], name: str, folders: list[Path]) -> None:
+        path = next((each / name for each in folders if (each / name).is_file()), None)
+        here = (file.path.resolve(), file.text.count("\n", 0, place[0]) + 1)
+        if path is not None:
+            path = path.resolve()
+            if name.startswith(tuple(TOOLKIT)) or (path in self._entered and here not in self._entered):
+                path = None
+        file.headers.append(_Header(*place, name, path))
+        if path is not None and path not in self._files:
+            self._read(path, path.read_bytes())
+
+    def _emitted(self, file: _File, outer: tuple[_File, ...]) -> str:
+        """Return what is kept of a file, with its headers."""
+        parts, place = [], 0
+        for each in file.headers:
+            parts.append(file.part(place, each.start))
+            place = each.end
+            header = None if each.path is None else self._files[each.path]
+            if header is None and each.wanted:
+                parts.append(file.text[each.start : each.end])
+            elif header not in (None, file, *outer):
+                inner = self._emitted(header, (*outer, file))
+                if inner.strip():
+                    line = file.text.count("\n", 0, place) + 2
+                    parts.append(f"#line 1 {header.line}\n{inner}\n#line {line} {file.line}")
+        return "".join([*parts, file.part(place, len(file.text))])
+
+    # Declarations of CUDA C++
+
+    def _reduced(self) -> list[str]:
+        """Keep what the kernel needs; return the lines of what it needs of headers that the compiler lacks."""
+        own = set(self._macros)
+        lacking = self._read(CUDA_HEADERS, CUDA_HEADERS.read_bytes())
+        declarations = list(_merged(self._declarations(self._parsed.root, ())))
+        words, blocks = self._closure(declarations)
+        for each in declarations:
+            if each.nodes[0].kind == "USING_DIRECTIVE" and each.words & blocks:
+                each.keep()
+        for file in self._files.values():
+            for header in file.headers:
+                header.wanted = declares(header.name, words)
+            for start, end, name in file.macros:
+                # Which macros others make by pasting is not known.
+                if name in words - own if file is lacking else name in words or self._pastes:
+                    file.keep(start, end)
+        return [line for line in self._emitted(lacking, ()).splitlines() if line.strip()]
+
+    def _closure(self, declarations: list[_Declaration]) -> tuple[set[str], set[str]]:
+        """Keep the declarations that the kernel needs; return all names in them, and those of namespaces around."""
+        declared: dict[str, list[_Declaration]] = {}
+        for each in declarations:
+            for name in each.names:
+                declared.setdefault(name, []).append(each)
+        declared.pop("", None)
+        words: set[str] = set()
+        kept: set[_Declaration] = set()
+        bound = _WORD.findall(" ".join(self._kernel.types().bound.values()))
+        pending = [self._kernel.name, *bound, *(self._tested & set(self._macros))]
+        while pending:
+            word = pending.pop()
+            if word in words:
+                continue
+            words.add(word)
+            pending += self._macros.get(word, ())
+            for each in declared.get(word, ()):
+                if each not in kept:
+                    kept.add(each)
+                    each.keep()
+                    pending += each.words
+                    if self._pastes:  # Names that macros make are no words of the text.
+                        below = (inner for node in each.nodes for inner in node.cursor.walk_preorder())
+                        pending += {inner.spelling for inner in below} & set(declared)
+        return words, {block.name for each in kept for block in each.blocks}
+
+    def _declarations(self, inside: Node, blocks: tuple[_Block, ...]) -> Iterator[_Declaration]:
+        """Yield the declarations in files that were read."""
+        for node in inside.children:
+            place, start, end = node.extent.start.file, node.extent.start.offset, node.extent.end.offset
+            file = None if place is None else self._files.get(self._path(place.name))
+            if file is None:
+                continue
+            brace = file.text.find("{", start, end)
+            inner = node.children if node.kind in _BLOCKS else []
+            if node.kind == "NAMESPACE" or (inner and 0 <= brace < inner[0].extent.start.offset):
+                yield from self._declarations(node, (*blocks, _Block(node.spelling, file, start, brace, end)))
+                continue
+            head = set(_WORD.findall(file.text, start, brace if brace >= 0 else end))
+            names = {name for each in inner or [node] for name in _names(each, head)}
+            following = _END.match(file.text, end)
+            yield _Declaration([node], file, start, following.end() if following else end, names, blocks)
+
+    def _path(self, name: str) -> Path:
+        if name not in self._paths:
+            self._paths[name] = Path(name).resolve()
+        return self._paths[name]
+
+
+def _without_comment(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0]) if found[0][0] == "/" else found[0]
+
+
+def _merged(declarations: Iterable[_Declaration]) -> Iterator[_Declaration]:
+    """Yield declarations; those that share text as one."""
+    last = None
+    for each in declarations:
+        if last is not None and each.file is last.file and each.start < last.end:
+            last.nodes += each.nodes
+            last.names |= each.names
+            last.start, last.end = min(last.start, each.start), max(last.end, each.end)
+            continue
+        if last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last
+
+
+def _names(node: Node, head: set[str]) -> set[str]:
+    """Return the names by which code on the device needs a declaration; none for the host's functions and variables."""
+    on_device = {child.kind for child in node.children} & _ON_DEVICE or head & {"constexpr", "__managed__"}
+    constant = re.match(r"const [^*]*$", node.type.get_canonical().spelling)
+    if node.kind not in _TYPES and not on_device and not (node.kind == "VAR_DECL" and constant):
+        return set()
+    names = {str(node.spelling)}
+    if node.kind == "ENUM_DECL":
+        names |= {str(child.spelling) for child in node.children}
+    if node.semantic_parent.kind in _CLASSES:
+        names.add(str(node.semantic_parent.spelling))
+    if node.spelling.startswith("operator"):
+        names |= {word for each in node.parameters for word in _WORD.findall(each.type.spelling)}
+    return names
