@@ -10,6 +10,7 @@ from functools import cached_property
 from math import prod
 
 from perflex.features.from_source.expressions import Expressions
+from perflex.features.from_source.images import Images
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, tidy
 from perflex.features.from_source.parsing import Node, functions
 from perflex.features.from_source.values import (
@@ -28,6 +29,7 @@ from perflex.features.from_source.values import (
     reason_of,
     type_name,
     unknown_of,
+    vector_of,
 )
 from perflex.features.from_source.walk import Frame, Walk
 from perflex.features.lowering.arithmetic_types import is_float
@@ -59,7 +61,6 @@ _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
 _HINTED = {"__ldg", "__ldcg", "__ldcs", "__ldca", "__ldlu"}
 _HINTED_STORES = {"__stcg", "__stcs", "__stwb", "__stwt"}
 _VECTOR_MEMORY = re.compile(r"v(load|store)a?(_half)?(\d*)(_r\w+)?")
-_IMAGES = re.compile(r"(read|write)_image\w*|tex[123]D\w*|surf[123]D\w*|tex1Dfetch")
 _SHUFFLE = re.compile(r"(__)?shfl(_\w+)?|(intel_)?sub_group_(shuffle|broadcast|rotate|clustered_rotate)\w*")
 _VOTE = re.compile(
     r"(__)?(any|all|ballot)(_sync)?|__activemask|__match_\w+|sub_group_(any|all|ballot|elect|non_uniform)\w*"
@@ -101,6 +102,8 @@ class Calls:
         if found is not None:
             return found
         function = self._defined(name, cursor.referenced)
+        if function is None and (fetched := Images(self._walk, self.expressions).value(name, arguments, cursor)):
+            return fetched
         if function is None:
             return self._number(name, arguments, cursor)
         return self._inlined(function, arguments, cursor)
@@ -173,8 +176,6 @@ class Calls:
             return Integer.of(0) if not name.startswith("__syncthreads_") else Unknown("int32")
         if name in _IGNORED:
             return Integer.of(0)
-        if _IMAGES.fullmatch(name):
-            raise self._walk.refuse(f"{name}: images and textures are not read; use an array")
         return None
 
     def _memory(self, name: str, arguments: list[Node]) -> Value | None:
@@ -218,7 +219,7 @@ class Calls:
 
     def _number(self, name: str, arguments: list[Node], cursor: Node) -> Value:
         kind = self._walk.types.read(cursor.type)
-        if not name or name == "dim3" or name.startswith("make_"):
+        if not name or name in {"dim3", "texture"} or name.startswith("make_"):
             return self._constructed(arguments, kind)
         expressions = self.expressions
         values = [expressions.value(argument) for argument in arguments]
@@ -308,9 +309,7 @@ class Calls:
         if kind.kind == "struct" and kind.declared is not None and kind.declared.spelling.endswith("dim3"):
             padded = [*values, *[Integer.of(1, "uint32")] * 3]
             return Struct(kind, dict(zip("xyz", padded, strict=False)))
-        if kind.is_number and values:
-            return Unknown(kind.dtype, kind.lanes, reason_of(*values))
-        return unknown_of(kind)
+        return vector_of(kind, values) if kind.is_number and values else unknown_of(kind)
 
     # Functions of the source
 

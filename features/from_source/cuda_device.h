@@ -208,18 +208,43 @@ __cuda_builtin half __hfma(half, half, half);
 
 #include "cuda_headers.h"
 
-// Textures are named, so that it can be said that they are not read
-struct __texture_object { unsigned long long id; };
-typedef __texture_object cudaTextureObject_t;
-typedef __texture_object cudaSurfaceObject_t;
-template <typename T> __cuda_builtin T tex1Dfetch(cudaTextureObject_t, int);
-template <typename T> __cuda_builtin T tex1D(cudaTextureObject_t, float);
-template <typename T> __cuda_builtin T tex2D(cudaTextureObject_t, float, float);
-template <typename T> __cuda_builtin T tex3D(cudaTextureObject_t, float, float, float);
-template <typename T> __cuda_builtin T tex2DLayered(cudaTextureObject_t, float, float, int);
+// Textures and surfaces
+typedef unsigned long long cudaTextureObject_t;
+typedef unsigned long long cudaSurfaceObject_t;
+typedef unsigned long long CUtexObject;
+typedef unsigned long long CUsurfObject;
+enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+constexpr int cudaTextureType1D = 1, cudaTextureType2D = 2, cudaTextureType3D = 3, cudaTextureTypeCubemap = 12,
+              cudaTextureType1DLayered = 241, cudaTextureType2DLayered = 242;
+template <typename T, int Dim = 1, cudaTextureReadMode Mode = cudaReadModeElementType> struct texture {};
+template <typename T> struct __normalised { typedef float type; };
+#define __cuda_normalised(T) template <> struct __normalised<T##2> { typedef float2 type; }; template <> struct __normalised<T##4> { typedef float4 type; };
+__cuda_normalised(char) __cuda_normalised(uchar) __cuda_normalised(short) __cuda_normalised(ushort)
+#define __cuda_texture(N, ...) \
+  template <typename T> __cuda_builtin T N(cudaTextureObject_t, __VA_ARGS__); \
+  template <typename T, int D> __cuda_builtin T N(texture<T, D, cudaReadModeElementType>, __VA_ARGS__); \
+  template <typename T, int D> \
+  __cuda_builtin typename __normalised<T>::type N(texture<T, D, cudaReadModeNormalizedFloat>, __VA_ARGS__);
+__cuda_texture(tex1Dfetch, int) __cuda_texture(tex1D, float) __cuda_texture(tex2D, float, float)
+__cuda_texture(tex3D, float, float, float) __cuda_texture(tex1DLayered, float, int) __cuda_texture(tex2DLayered, float, float, int)
+__cuda_texture(texCubemap, float, float, float) __cuda_texture(texCubemapLayered, float, float, float, int)
+__cuda_texture(tex1DLod, float, float) __cuda_texture(tex2DLod, float, float, float)
+__cuda_texture(tex3DLod, float, float, float, float) __cuda_texture(tex2DLayeredLod, float, float, int, float)
+__cuda_texture(tex2DGrad, float, float, float2, float2) __cuda_texture(tex2Dgather, float, float, int = 0)
+#define __cuda_surface(N, ...) \
+  template <typename T> __cuda_builtin T N##read(cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap); \
+  template <typename T> \
+  __cuda_builtin void N##read(T *, cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap); \
+  template <typename T> \
+  __cuda_builtin void N##write(T, cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap);
+__cuda_surface(surf1D, int) __cuda_surface(surf2D, int, int) __cuda_surface(surf3D, int, int, int)
+__cuda_surface(surf1DLayered, int, int) __cuda_surface(surf2DLayered, int, int, int) __cuda_surface(surfCubemap, int, int, int)
 
 // Host calls that stand beside kernels in the same file
 typedef void *cudaStream_t;
 typedef int cudaError_t;
+typedef long clock_t;
+struct cudaExtent { size_t width, height, depth; };
 struct cudaDeviceProp;
 extern "C" __host__ int cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perflex.features.from_source.floats import FINEST, exact, exact_result, is_known, rational, truncated
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
@@ -23,10 +24,12 @@ from perflex.features.from_source.values import (
     chains_of,
     dtype_of,
     held,
+    known_part,
     lanes_of,
     named_type,
     reason_of,
     unknown_of,
+    vector_of,
 )
 from perflex.features.from_source.walk import Condition, Walk, overlap
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
@@ -116,7 +119,7 @@ class Expressions:
             number = float.fromhex(word) if word.lower().startswith("0x") else float(_SUFFIX.sub("", word))
         except ValueError:
             return Unknown(dtype, reason="uniform")
-        return Unknown(dtype, reason="uniform", constant=number)
+        return Unknown(dtype, reason="uniform", constant=number, source=rational(number))
 
     def _list(self, cursor: Node) -> Value:
         kind = self.walk.types.read(cursor.type)
@@ -127,7 +130,9 @@ class Expressions:
         if kind.kind == "array":
             element, extents = kind.inner
             return PrivateArray(element, extents, _elements(values))
-        return self.converted(values[0], kind) if len(values) == 1 and kind.is_number else unknown_of(kind)
+        if len(values) == 1 and kind.is_number:
+            return self.converted(values[0], kind)
+        return vector_of(kind, values) if kind.kind == "vector" else unknown_of(kind)
 
     def _size_of(self, cursor: Node) -> Integer:
         number = cursor.value
@@ -156,13 +161,16 @@ class Expressions:
             number = value.value
             if number is None:
                 self.walk.operation("convert", kind.dtype)
-            return Unknown(kind.dtype, kind.lanes, "uniform", None if number is None else float(number), value)
+            constant = None if number is None else float(number)
+            return Unknown(kind.dtype, kind.lanes, "uniform", constant, exact(value, self.walk))
         if value.dtype == kind.dtype and (value.lanes == kind.lanes or kind.kind == "scalar"):
             return value
         if value.constant is not None and kind.is_integer and math.isfinite(value.constant):
             return Integer.of(int(value.constant), kind.dtype)
+        if kind.is_integer and value.source is not None:
+            return truncated(value.source, kind.dtype, self.walk)
         lanes = kind.lanes if kind.kind == "vector" else 1
-        return replace(value, dtype=kind.dtype, lanes=lanes, product=None)
+        return replace(value, dtype=kind.dtype, lanes=lanes, product=None, parts=())
 
     def _cut(self, value: Integer, dtype: str) -> Value:
         """Return an integer as another integer type holds it, as far as it changes."""
@@ -243,22 +251,32 @@ class Expressions:
 
     def comparison(self, name: str, left: Value, right: Value) -> Condition:
         """Return where two values compare."""
-        one, two = _before_conversion(left), _before_conversion(right)
-        if isinstance(one, Unknown) and isinstance(two, Integer):
-            one, two, name = two, one, _MIRRORED[name]
         try:
-            if isinstance(one, Integer) and isinstance(two, Integer):
-                return self._compared(name, one, two)
-            limit = two.constant if isinstance(two, Unknown) else None
-            if isinstance(one, Integer) and limit is not None and math.isfinite(limit):
-                nearest = math.floor(limit) if name in {"LE", "GT"} else math.ceil(limit)
-                if limit == nearest or name not in {"EQ", "NE"}:
-                    return self._compared(name, one, Integer.of(nearest))
+            if isinstance(left, Integer) and isinstance(right, Integer):
+                return self._compared(name, left, right)
+            if is_known(left) and is_known(right) and (known := self._compared_floats(name, left, right)):
+                return known
         except NotAffineError:
             return Condition(reason="not affine")
         dtype = dtype_of(left, right)
         self.walk.operation("cmp", dtype, lanes_of(left, right))
         return Condition(reason=reason_of(left, right))
+
+    def _compared_floats(self, name: str, left: Value, right: Value) -> Condition | None:
+        """Return where two numbers compare of which one at least is a float; None if that is not known."""
+        one, two = (exact(each, self.walk) for each in (left, right))
+        if one is None:
+            one, two, right, name = two, one, left, _MIRRORED[name]
+        if one is None:
+            return None
+        # isl compares whole numbers: floats become some.
+        if two is not None:
+            return self._compared(name, one.scaled(FINEST), two.scaled(FINEST))
+        limit = right.constant if isinstance(right, Unknown) else None
+        if limit is None or not math.isfinite(limit) or name in {"EQ", "NE"}:
+            return None
+        nearest = math.floor(limit * FINEST) if name in {"LE", "GT"} else math.ceil(limit * FINEST)
+        return self._compared(name, one.scaled(FINEST), Integer.of(nearest, "int64"))
 
     def _compared(self, name: str, one: Integer, two: Integer) -> Condition:
         """Return where two integers compare; NotAffineError where that is not affine."""
@@ -308,7 +326,8 @@ class Expressions:
         if isinstance(value, Integer) and sign in {"-", "~"}:
             return value.scaled(-1) if sign == "-" else value.scaled(-1).plus(Integer.of(-1, value.dtype))
         if isinstance(value, Unknown) and sign == "-":
-            return replace(value, constant=None if value.constant is None else -value.constant, source=None)
+            source = None if value.source is None else value.source.scaled(-1)
+            return replace(value, constant=None if value.constant is None else -value.constant, source=source, parts=())
         if isinstance(value, Unknown) and sign == "~":
             self.walk.operation("bit", value.dtype, value.lanes)
         return value
@@ -363,7 +382,23 @@ class Expressions:
                 return integer_operation(name, one, two, self.walk).typed(dtype)
             except NotAffineError:
                 return Unknown(dtype, reason="not affine")
-        return self._inexact(name, one, two)
+        found = self._inexact(name, one, two)
+        return self._by_element(name, one, two, found) if found.lanes > 1 else found
+
+    def _by_element(self, name: str, one: Integer | Unknown, two: Integer | Unknown, found: Unknown) -> Unknown:
+        """Return a vector with the elements that are known."""
+        kept = any(isinstance(each, Unknown) and each.parts for each in (one, two))
+        if not kept or name not in {"Add", "Sub", "Mul"}:
+            return found
+        parts = []
+        self.walk.recorder.dry += 1
+        for place in range(found.lanes):
+            pair = [each.parts[place] if isinstance(each, Unknown) and each.parts else each for each in (one, two)]
+            first, second = (each if each is not None and lanes_of(each) == 1 else None for each in pair)
+            result = None if first is None or second is None else self.arithmetic(name, first, second)
+            parts.append(None if result is None else known_part(result, found.dtype))
+        self.walk.recorder.dry -= 1
+        return replace(found, parts=tuple(parts) if any(parts) else ())
 
     def operated(self, kind: str, values: Sequence[Integer | Unknown], dtype: str = "", lanes: int = 0) -> Unknown:
         """Record an operation on numbers that are not all known; return its result."""
@@ -379,13 +414,15 @@ class Expressions:
             if folded is not None:
                 if any(each.source.argument for each in (one, two) if isinstance(each, Unknown) and each.source):
                     self.walk.operation(_KINDS.get(name, name.lower()), dtype, lanes)
-                return Unknown(dtype, lanes, "uniform", folded)
+                return Unknown(dtype, lanes, "uniform", folded, rational(folded) if lanes == 1 else None)
         kind = _KINDS.get(name, name.lower())
+        source = exact_result(name, one, two, self.walk) if is_float(dtype) else None
         if kind == "add" and is_float(dtype):
             factor = next((each for each in (one, two) if isinstance(each, Unknown) and each.product is not None), None)
             if factor is not None and factor.product is not None and factor.dtype == dtype:
-                return self._fused(factor, factor.product.operations, two if factor is one else one)
-        found = self.operated(kind, (one, two))
+                fused = self._fused(factor, factor.product.operations, two if factor is one else one)
+                return replace(fused, source=source)
+        found = replace(self.operated(kind, (one, two)), source=source)
         return replace(found, product=self.walk.record()) if kind == "mul" else found
 
     def _fused(self, factor: Unknown, operations: Counter[tuple[str, str]], rest: Integer | Unknown) -> Unknown:
@@ -400,13 +437,6 @@ class Expressions:
     def _as_float(self, value: Integer | Unknown, dtype: str) -> Integer | Unknown:
         found = self.converted(value, CType("scalar", dtype)) if isinstance(value, Integer) else value
         return found if isinstance(found, Unknown) else value
-
-
-def _before_conversion(value: Value) -> Value:
-    """Return the integer that a float was converted from: comparing it says the same."""
-    if isinstance(value, Unknown) and value.source is not None:
-        return value.source
-    return value
 
 
 def _folded(name: str, one: Integer | Unknown, two: Integer | Unknown) -> float | None:

@@ -37,6 +37,16 @@ def read_formula(formula: str | int, values: Mapping[str, object]) -> Integer:
         raise UnsupportedKernelError(msg) from error
 
 
+def read_formulas(text: str, values: Mapping[str, object]) -> tuple[Integer, ...]:
+    """Return the values of formulas with commas between them, as `read_formula` does."""
+    try:
+        parsed = ast.parse(text, mode="eval").body
+    except (SyntaxError, RecursionError, ValueError):
+        parsed = None
+    parts = map(ast.unparse, parsed.elts) if isinstance(parsed, ast.Tuple) else [text]
+    return tuple(read_formula(part, values) for part in parts)
+
+
 class _Reader:
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = values

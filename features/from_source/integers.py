@@ -63,7 +63,7 @@ def tidy(expression: Any) -> Any:
 def constant_of(expression: Any) -> int | None:
     """Return the value of a constant expression, or None."""
     pieces = expression.get_pieces() if expression.n_piece() == 1 else expression.coalesce().get_pieces()
-    if len(pieces) != 1 or not pieces[0][1].is_cst():
+    if len(pieces) != 1 or not pieces[0][1].is_cst() or not pieces[0][1].get_constant_val().is_int():
         return None
     return int(pieces[0][1].get_constant_val().to_python())
 
@@ -234,6 +234,15 @@ def wrapped(value: Integer, where: Where) -> Any:
         return expression
     above = expression.add(constant(1 << 8 * scalar_bytes(value.dtype))).intersect_domain(negative)
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
+
+
+def signed(value: Integer, where: Where) -> Integer:
+    """Return what an integer's type holds as an integer of a signed type; NotAffineError where it wraps around."""
+    if value.dtype.startswith("u") and scalar_bytes(value.dtype) < 8:
+        if set(value.terms) <= {()}:
+            return replace(value, terms={(): wrapped(value, where)}, dtype="int64")
+        where.require_below(value, 1 << 8 * scalar_bytes(value.dtype))
+    return value.typed("int64")
 
 
 def quotient(expression: Any, divisor: int, active: Any) -> Any:

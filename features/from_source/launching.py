@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
-from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.formulas import read_formula, read_formulas
 from perflex.features.from_source.integers import Integer, constant
 from perflex.features.from_source.kernel_text import kernel_text
 from perflex.features.from_source.parsing import Language
@@ -144,7 +144,8 @@ class _Launching:
     def _require_sizes(self) -> None:
         names = {name for name, kind in self._declared.items() if kind.is_integer}
         for formula in (*self._kernel.groups, *self._kernel.shapes.values()):
-            names |= read_formula(formula, self._kernel.defines).names
+            for integer in read_formulas(formula, self._kernel.defines):
+                names |= integer.names
         missing = sorted(names - set(self._sizes))
         if missing:
             given = dict(self._sizes) or "none"

@@ -12,7 +12,7 @@ from typing import Any
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, involves, names_in, tidy, variable
 from perflex.features.from_source.parsing import Node
-from perflex.features.from_source.values import Pointer, Value, changed
+from perflex.features.from_source.values import Pointer, Unknown, Value, changed
 from perflex.features.from_source.walk import Loop, Walk, along, any_iteration, later, united
 from perflex.isl import isl
 
@@ -359,6 +359,8 @@ class _Run:
         trips: Integer | None = None
         for key, change in self._changes.items():
             before = self._before[key]
+            if change.irregular and isinstance(before, Unknown):
+                continue
             if change.step is not None and change.step.value == 0:
                 found: Value = before
             elif change.irregular or self._limited:
@@ -438,11 +440,15 @@ def _trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
 
 
 def _offset(value: Value) -> Integer | None:
-    """Return the integer in a value that loops may count with: itself, or where a pointer points."""
+    """Return the number in a value that loops may count with: itself, or where a pointer points."""
     if isinstance(value, Pointer):
         return value.offset if isinstance(value.offset, Integer) else None
+    if isinstance(value, Unknown):
+        return value.source if value.lanes == 1 else None
     return value if isinstance(value, Integer) else None
 
 
 def _with_offset(value: Value, offset: Integer) -> Value:
+    if isinstance(value, Unknown):
+        return replace(value, source=offset, constant=None, chains={})
     return replace(value, offset=offset) if isinstance(value, Pointer) else offset

@@ -138,12 +138,11 @@ class Node:
     @cached_property
     def words(self) -> list[str]:
         """The words of the source."""
-        extent = self.cursor.extent
-        if extent.start == extent.end:  # inside a macro's argument
-            unit, start = self.cursor.translation_unit, extent.start
-            ends = (clang().SourceLocation.from_offset(unit, start.file, _offset(each)) for each in (start, extent.end))
-            return [token.spelling for token in unit.get_tokens(extent=clang().SourceRange.from_locations(*ends))]
-        return [token.spelling for token in self.cursor.get_tokens()]
+        unit, extent, cindex = self.cursor.translation_unit, self.cursor.extent, clang()
+        # Where it stands in its file, not in the definitions of macros.
+        ends = (_offset(each) for each in (extent.start, extent.end))
+        found = [cindex.SourceLocation.from_offset(unit, extent.start.file, end) for end in ends]
+        return [token.spelling for token in unit.get_tokens(extent=cindex.SourceRange.from_locations(*found))]
 
     @cached_property
     def _end(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Literal, Protocol
 
-from perflex.features.from_source.integers import Integer, NotAffineError, variable, wrapped
+from perflex.features.from_source.integers import Integer, NotAffineError, signed, variable
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
     INT,
@@ -22,18 +22,14 @@ from perflex.features.from_source.values import (
     Unknown,
     Value,
     held,
+    known_part,
     reason_of,
     unknown_of,
 )
-from perflex.features.from_source.walk import MemoryArray, Space, Walk
+from perflex.features.from_source.walk import WHY, MemoryArray, Space, Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-_WHY = {
-    "data": "data decide the subscript", "carried": "earlier iterations decide the subscript",
-    "uniform": "an argument decides the subscript", "not affine": "the subscript is not affine",
-    "undefined": "the subscript was not set",
-}  # fmt: skip
 
 
 class Evaluator(Protocol):
@@ -184,12 +180,7 @@ class Places:
         if not isinstance(pointer.offset, Integer) or not isinstance(step, Integer):
             return replace(pointer, offset=Unknown("int64", reason=reason_of(pointer.offset, step)))
         try:
-            if step.dtype.startswith("u") and scalar_bytes(step.dtype) < 8:
-                if set(step.terms) <= {()}:
-                    step = Integer.of(wrapped(step, self._walk), "int64")
-                else:
-                    self._walk.require_below(step, 1 << 8 * scalar_bytes(step.dtype))
-            return replace(pointer, offset=pointer.offset.plus(step.scaled(size)))
+            return replace(pointer, offset=pointer.offset.plus(signed(step, self._walk).scaled(size)))
         except NotAffineError:
             return replace(pointer, offset=Unknown("int64", reason="not affine"))
 
@@ -281,8 +272,8 @@ class Places:
         elif place.path:
             variables[place.variable] = _with_field(before, place.path, value, place.type)
         elif place.lane:
-            if isinstance(before, Integer):
-                variables[place.variable] = Unknown(before.dtype)
+            if isinstance(before, (Integer, Unknown)):
+                variables[place.variable] = _with_lane(before, place.lane, value)
         else:
             if isinstance(value, Unknown):
                 self._follow(place.variable, value)
@@ -314,7 +305,7 @@ class Places:
             lanes, each = lanes_named(place.lane), scalar_bytes(kind.dtype)
             size, offset = each * len(lanes), offset and offset.plus(Integer.of(lanes[0] * each))
         if offset is None:
-            walk.note("subscript", _WHY[reason_of(memory.offset)])
+            walk.note("subscript", WHY[reason_of(memory.offset)])
         walk.access(MemoryAccess(memory.array, direction, offset, size, kind.dtype or "float32", walk.label, walk.text))
 
     # Variables outside functions
@@ -325,7 +316,7 @@ class Places:
         if declared.kind != "VAR_DECL":
             return Unknown("float32")
         if kind.kind == "image":
-            raise walk.refuse(f"texture {name!r} is not read; use an array")
+            return self.declared(image(name, kind))
         if kind.kind == "array":
             element, extents = kind.inner
             space = space_of(declared)
@@ -343,6 +334,12 @@ class Places:
         """Make an array known; return its beginning."""
         self._walk.recorder.arrays.setdefault(array.name, array)
         return array.start
+
+
+def image(name: str, kind: CType) -> MemoryArray:
+    """Return an image; those that are only read are textures."""
+    written = any(word in kind.declared.spelling for word in ("urf", "write"))
+    return MemoryArray(name, "global" if written else "texture", kind)
 
 
 def space_of(declared: Node) -> Space:
@@ -369,10 +366,24 @@ def lanes_named(lane: str) -> list[int]:
 def _lanes(value: Value, place: Place) -> Value:
     if not place.lane or not isinstance(value, (Integer, Unknown)):
         return value
-    lanes = len(lanes_named(place.lane))
+    named = lanes_named(place.lane)
     if isinstance(value, Integer):
-        return Unknown(value.dtype, lanes)
-    return replace(value, lanes=lanes, constant=None, source=None)
+        return Unknown(value.dtype, len(named))
+    if len(named) == 1 and named[0] < len(value.parts) and (part := value.parts[named[0]]) is not None:
+        return part
+    return replace(value, lanes=len(named), constant=None, source=None, parts=())
+
+
+def _with_lane(before: Integer | Unknown, lane: str, value: Value) -> Unknown:
+    """Return a vector of which elements were assigned."""
+    if isinstance(before, Integer):
+        return Unknown(before.dtype)
+    named = lanes_named(lane)
+    parts = list(before.parts or [None] * before.lanes)
+    for place in named:
+        if place < len(parts):
+            parts[place] = known_part(value, before.dtype) if len(named) == 1 else None
+    return replace(before, constant=None, source=None, parts=tuple(parts) if any(parts) else ())
 
 
 def _of_bytes(pointer: Pointer, count: int) -> Pointer:

@@ -24,9 +24,9 @@ _PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_
 
 
 class ScopMaker:
-    """Makes a Scop of what a walk recorded; `shapes` are stated extents in elements of the array's type."""
+    """Makes a Scop of what a walk recorded; `shapes` are stated extents in elements, of images x first."""
 
-    def __init__(self, walk: Walk, shapes: Mapping[str, Integer]) -> None:
+    def __init__(self, walk: Walk, shapes: Mapping[str, tuple[Integer, ...]]) -> None:
         self._walk = walk
         self._recorder = walk.recorder
         self._shapes = shapes
@@ -34,6 +34,8 @@ class ScopMaker:
         self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
         # Sizes that the description does not need are left out, so that users need not give them.
         self._sizes = sorted(self._used_sizes())
+        at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
+        self._assumptions = isl.Set(f"[{', '.join(self._sizes)}] -> {{ : {at_least} }}")
         self._bytes: dict[str, int] = {}
         self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
         self._domains: dict[int, Any] = {}
@@ -62,11 +64,10 @@ class ScopMaker:
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""
             label = re.sub(r"\W", "_", executed.line)
             statements += self._statements(executed, f"line{label}{number}", by_name)
-        at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
         return Scop(
             name=self._walk.kernel.name,
             parameters=tuple(self._sizes),
-            assumptions=isl.Set(f"[{', '.join(self._sizes)}] -> {{ : {at_least} }}"),
+            assumptions=self._assumptions,
             launches=(
                 Launch(
                     tuple(map(self._polynomial, self._walk.groups)),
@@ -130,7 +131,10 @@ class ScopMaker:
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
         assumed, line = "", access.line if access.line != executed.line else ""
         if access.offset is None:
-            anywhere = isl.Set(f"[{', '.join(self._sizes)}] -> {{ [e] : 0 <= e < {_text(array.shape[0])} }}")
+            names = [f"e{axis}" for axis in range(len(array.shape))]
+            within = [f"0 <= {name} < {_text(extent)}" for name, extent in zip(names, array.shape, strict=True)]
+            frame = f"[{', '.join(self._sizes)}] -> "
+            anywhere = isl.Set(f"{frame}{{ [{', '.join(names)}] : {' and '.join(within)} }}")
             found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
             assumed = f"{access.text} anywhere"
         else:
@@ -149,6 +153,13 @@ class ScopMaker:
         terms.setdefault((), self._on_instances(constant(0), domain))
         if lanes > 1:
             terms[()] = terms[()].add(lane_of(domain.get_space()))
+        if access.outer is not None:
+            if any(set(each.terms) - {()} for each in (offset, *access.outer)):
+                cause = f"a coordinate of image {access.array!r} multiplies sizes; give numbers for them"
+                raise self._walk.refuse(cause, access.line)
+            axes = [*(self._on_instances(each.affine, domain) for each in access.outer), terms[()]]
+            relation = reduce(isl.Map.flat_range_product, map(isl.Map.from_pw_aff, axes))
+            return relation.intersect_domain(domain), None, True
         if set(terms) == {()}:
             return isl.Map.from_pw_aff(terms[()]).intersect_domain(domain), None, True
         found = flattened(terms, domain, self._sizes)
@@ -187,10 +198,11 @@ class ScopMaker:
         for executed in self._executed:
             used |= names_in(executed.domain.remove_redundancies())
             for access in executed.accesses:
-                if access.offset is not None:
-                    used |= access.offset.names
+                for offset in (access.offset, *(access.outer or ())):
+                    used |= set() if offset is None else offset.names
         for shape in self._shapes.values():
-            used |= shape.names
+            for extent in shape:
+                used |= extent.names
         return used & self._walk.sizes
 
     # Arrays
@@ -209,23 +221,62 @@ class ScopMaker:
         each = self._bytes[array.name]
         dtypes = Counter(access.dtype for _, access in found if scalar_bytes(access.dtype) == each)
         dtype = dtypes.most_common(1)[0][0] if dtypes else f"uint{8 * each}"
-        extent = self._stated_extent(array, each)
-        if extent is None:
+        outer = {len(access.outer or ()) for _, access in found}
+        if len(outer) > 1:
+            raise self._walk.refuse(f"image {array.name!r} has different numbers of axes in different accesses")
+        axes = outer.pop() + 1
+        element = max(access.bytes for _, access in found) if array.element.kind == "image" else array.element.bytes
+        shape = self._stated_shape(array, axes, max(element // each, 1))
+        if shape is None:
             unknown = next((access for _, access in found if access.offset is None), None)
             if unknown is not None:
+                counts = ",".join(("N", "M", "K")[:axes])
                 cause = (
                     f"how many elements {array.name!r} has is not known, and neither is which of them is accessed; "
-                    f'state it with --state {array.name}=N (stated={{"{array.name}": N}})'
+                    f'state it with --state {array.name}={counts} (stated={{"{array.name}": "{counts}"}})'
                 )
                 raise self._walk.refuse(cause, unknown.line)
-            extent = self._inferred_extent(found)
-        return Array(array.name, array.space, dtype, (extent,), (QuasiPolynomial.constant(1),))
+            shape = self._inferred_shape(found) if axes > 1 else [self._inferred_extent(found)]
+        strides = [QuasiPolynomial.constant(1)]
+        for extent in shape[:0:-1]:
+            strides.insert(0, strides[0] * extent)
+        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides))
 
-    def _stated_extent(self, array: MemoryArray, each: int) -> QuasiPolynomial | None:
-        if array.name in self._shapes:
-            return self._polynomial(self._shapes[array.name].scaled(max(array.element.bytes // each, 1)))
-        known = array.bytes
-        return None if known is None else QuasiPolynomial.constant(max(1, known // each))
+    def _stated_shape(self, array: MemoryArray, axes: int, parts: int) -> list[QuasiPolynomial] | None:
+        """Return the extents, the slowest axis first; elements have so many `parts`, which are counted."""
+        stated = self._shapes.get(array.name)
+        if stated is None:
+            known = array.bytes
+            each = max(array.element.bytes // parts, 1)
+            return None if known is None else [QuasiPolynomial.constant(max(1, known // each))]
+        if len(stated) != axes:
+            cause = f"{array.name!r} has {axes} axes, but {len(stated)} extents are stated; state one for each, x first"
+            raise self._walk.refuse(cause)
+        return [self._polynomial(extent) for extent in (*stated[:0:-1], stated[0].scaled(parts))]
+
+    def _inferred_shape(self, found: list[tuple[Executed, MemoryAccess]]) -> list[QuasiPolynomial]:
+        """Return how many elements of an image lie between those that are furthest apart along each axis, or from 0."""
+        most: list[Any] = []
+        least: list[Any] = []
+        for executed, access in found:
+            if access.offset is None:
+                continue
+            relation, _, _ = self._subscript(access, access.offset, self._domain(executed), 1)
+            image = relation.range()
+            axes = range(image.dim(_SET))
+            if not all(image.dim_is_bounded(_SET, axis) for axis in axes):
+                raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
+            lanes = access.bytes // self._bytes[access.array]
+            ends = [image.dim_max(axis) for axis in axes]
+            everywhere = isl.Set.universe(ends[-1].domain().get_space())
+            ends[-1] = ends[-1].add(isl.PwAff.val_on_domain(everywhere, isl.Val(lanes - 1)))
+            starts = [image.dim_min(axis) for axis in axes]
+            starts = [start.min(start.sub(start)) for start in starts]
+            most = [one.union_max(two) for one, two in zip(most, ends, strict=True)] if most else ends
+            least = [one.union_min(two) for one, two in zip(least, starts, strict=True)] if least else starts
+        one = QuasiPolynomial.constant(1)
+        lengths = [end.sub(start).gist_params(self._assumptions) for start, end in zip(least, most, strict=True)]
+        return [one + self._of_parameters(length) for length in lengths]
 
     def _inferred_extent(self, found: list[tuple[Executed, MemoryAccess]]) -> QuasiPolynomial:
         """Return how many elements the accesses reach from the pointer on."""

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
-from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.formulas import read_formula, read_formulas
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
 from perflex.features.from_source.parsing import Language, Node, ParsedKernel, language_of, parsed_kernel
+from perflex.features.from_source.places import image
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, Pointer, Struct, TypeReader, Value, unknown_of
@@ -129,8 +130,10 @@ class SourceKernel:
     def sizes(self) -> tuple[str, ...]:
         """Names of its integer arguments, and of sizes in the formulas of its launch."""
         names = [str(each.spelling) for each, kind in self.parameters() if kind.is_integer]
-        formulas = {name for group in self.groups for name in read_formula(group, self.defines).names}
-        return tuple(dict.fromkeys([*names, *sorted(formulas)]))
+        formulas = [
+            each for text in (*self.groups, *self.shapes.values()) for each in read_formulas(text, self.defines)
+        ]
+        return tuple(dict.fromkeys([*names, *sorted({name for formula in formulas for name in formula.names})]))
 
     @property
     def arguments(self) -> tuple[tuple[str, str, str, int], ...]:
@@ -168,7 +171,8 @@ class SourceKernel:
         walk = self.walked(numbers)
         self._require_stated(walk, numbers)
         values = {**self.defines, **numbers}
-        shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
+        shapes = {name: read_formulas(shape, values) for name, shape in self.shapes.items()}
+        walk.sizes |= {name for shape in shapes.values() for extent in shape for name in extent.names}
         maker = ScopMaker(walk, shapes)
         return _Description(maker.scop(), len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
 
@@ -255,18 +259,24 @@ def _argument(walk: Walk, parameter: Node) -> Value:
             inner = walk.types.read(each.type)
             if inner.is_integer:
                 fields[each.spelling] = walk.size(f"{name}_{each.spelling}", inner.dtype)
+            elif inner.kind == "image":
+                fields[each.spelling] = _declared(walk, image(f"{name}.{each.spelling}", inner))
             elif inner.kind == "pointer" and inner.element is not None:
                 fields[each.spelling] = _array(walk, f"{name}.{each.spelling}", inner.element, each)
             else:
                 fields[each.spelling] = unknown_of(inner, "uniform")
         return Struct(kind, fields)
     if kind.kind == "image":
-        raise walk.refuse(f"argument {name!r} is an image; images and textures are not read", parameter.location.line)
+        return _declared(walk, image(name, kind))
     return unknown_of(kind, "uniform")
 
 
 def _array(walk: Walk, name: str, element: CType, declared: Any) -> Pointer:
-    array = walk.recorder.arrays[name] = MemoryArray(name, _space(declared), element)
+    return _declared(walk, MemoryArray(name, _space(declared), element))
+
+
+def _declared(walk: Walk, array: MemoryArray) -> Pointer:
+    walk.recorder.arrays[array.name] = array
     return array.start
 
 

@@ -27,6 +27,10 @@ _QUALIFIERS = re.compile(
     r"|static|extern)\b"
 )
 _VECTOR = re.compile(r"([a-z]+)(2|3|4|8|16)")
+# As they are written: what CUDA's objects are is an integer.
+_IMAGE = re.compile(
+    r"(__(read|write)_(only|write) )?image[123]d\w*_t|cuda(Texture|Surface)Object_t|CU(tex|surf)Object|texture<.*>"
+)
 _ARRAYS = ("CONSTANTARRAY", "INCOMPLETEARRAY", "DEPENDENTSIZEDARRAY", "VARIABLEARRAY")
 
 
@@ -115,6 +119,8 @@ class TypeReader:
         canonical = declared.get_canonical()
         written = plain_name(declared.spelling)
         plain = plain_name(canonical.spelling)
+        if _IMAGE.fullmatch(written) or _IMAGE.fullmatch(plain):
+            return CType("image", declared=declared if _IMAGE.fullmatch(written) else canonical)
         found = named_type(self.bound.get(written) or self.bound.get(plain) or plain)
         if found is not None:
             return found
@@ -133,8 +139,6 @@ class TypeReader:
             return INT
         if kind == "VOID":
             return CType("void")
-        if any(word in canonical.spelling for word in ("image", "texture", "sampler", "surface")):
-            return CType("image", declared=canonical)
         if kind == "RECORD":
             return CType("struct", struct_bytes=max(canonical.get_size(), 0), declared=canonical)
         return UNKNOWN
@@ -163,6 +167,7 @@ class MemoryAccess:
     dtype: str
     line: str
     text: str
+    outer: tuple[Integer, ...] | None = None  # An image's subscripts but the last, to which the offset belongs
 
 
 @dataclass(eq=False)
@@ -196,7 +201,9 @@ class Unknown:
     lanes: int = 1
     reason: Reason = "data"
     constant: float | None = None  # Of float literals and what follows from them
-    source: Integer | None = None  # The integer that was converted to it
+    # Of floats, the integer that was converted to it, plus a rational constant.
+    source: Integer | None = None
+    parts: tuple[Integer | Unknown | None, ...] = ()  # Of vectors, elements that are known; None for others
     product: Executed | None = None  # Where it was multiplied, if it is a product that no variable holds
     # Operations on the way from variables' values to it.
     chains: Mapping[Hashable, tuple[tuple[str, str], ...]] = field(default_factory=dict)
@@ -299,6 +306,19 @@ def held(value: Value) -> Value:
     return replace(value, product=None) if isinstance(value, Unknown) and value.product is not None else value
 
 
+def known_part(value: Value, dtype: str) -> Integer | Unknown | None:
+    """Return an element of a vector of a type, if it is known."""
+    if isinstance(value, Unknown) and (value.source is not None or value.constant is not None):
+        return replace(value, product=None) if value.lanes == 1 and value.dtype == dtype else None
+    return value if isinstance(value, Integer) and value.dtype == dtype else None
+
+
+def vector_of(kind: CType, values: Sequence[Value]) -> Unknown:
+    """Return a vector of given elements."""
+    parts = tuple(known_part(value, kind.dtype) for value in values) if len(values) == kind.lanes > 1 else ()
+    return Unknown(kind.dtype, kind.lanes, reason_of(*values), parts=parts if any(parts) else ())
+
+
 def changed(value: Value, reason: Reason) -> Value:
     """Return what is left of a value after changes that are not known."""
     if isinstance(value, Integer):
@@ -306,9 +326,9 @@ def changed(value: Value, reason: Reason) -> Value:
     if isinstance(value, Pointer):
         return replace(value, offset=Unknown("int64", reason=reason), extents=())
     if isinstance(value, Unknown) and value.reason == "undefined":
-        return replace(value, reason="data", constant=None, source=None)
+        return replace(value, reason="data", constant=None, source=None, parts=())
     if isinstance(value, Unknown):
-        return replace(value, constant=None, source=None, chains={})
+        return replace(value, constant=None, source=None, parts=(), chains={})
     if isinstance(value, PrivateArray):
         return replace(value, elements={})
     return unknown_of(value.type) if isinstance(value, Struct) else value

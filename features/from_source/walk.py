@@ -43,8 +43,14 @@ from perflex.features.lowering.schedule import Cursor
 from perflex.isl import isl
 
 _Result = TypeVar("_Result")
-Space: TypeAlias = Literal["global", "local", "constant", "private"]
+Space: TypeAlias = Literal["global", "local", "constant", "private", "texture"]
 Matter: TypeAlias = Literal["trip count", "subscript", "guard", "early exit"]
+# Why a subscript is not known.
+WHY = {
+    "data": "data decide the subscript", "carried": "earlier iterations decide the subscript",
+    "uniform": "an argument decides the subscript", "not affine": "the subscript is not affine",
+    "undefined": "the subscript was not set",
+}  # fmt: skip
 NOWHERE = isl.Set("{ [] : 1 = 0 }")
 
 
