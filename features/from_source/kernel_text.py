@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Node, declares
@@ -95,6 +96,7 @@ class _Declaration:
             block.file.keep(block.end - 1, block.end)
 
 
+@lru_cache(maxsize=8)
 def kernel_text(kernel: SourceKernel) -> str:
     """Return the text, with the macros that the kernel is given.
 
@@ -179,7 +181,7 @@ class _KernelText:
             header = None if each.path is None else self._files[each.path]
             if header is None and each.wanted:
                 parts.append(file.text[each.start : each.end])
-            elif header not in (None, file, *outer):
+            elif header is not None and header not in (file, *outer):
                 inner = self._emitted(header, (*outer, file))
                 if inner.strip():
                     line = file.text.count("\n", 0, place) + 2
