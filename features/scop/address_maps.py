@@ -83,7 +83,10 @@ def _pieces_of(scop: Scop, place: int, accesses: list[tuple[int, Access]]) -> li
     for number, access in accesses:
         if not access.relation.is_single_valued():
             shown = access.text or access.array
-            msg = f"data volumes need to know which element {shown} of kernel {scop.name!r} touches; give it a stand-in"
+            msg = (
+                f"data volumes need to know which element {shown!r} of kernel {scop.name!r} touches, which data decide; "
+                "give it a subscript that stands for it: --state of a loopy kernel, a copy of the file of source code"
+            )
             raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
         cases: list[tuple[Any, Any]] = []
         access.relation.as_pw_multi_aff().foreach_piece(lambda *case, to=cases: to.append(case))

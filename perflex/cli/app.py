@@ -21,7 +21,7 @@ _COMMANDS = {
     "features": (
         "features",
         "Count the operations, accesses and launches of a kernel.",
-        "examples/matmul.py:naive n=1056",
+        "examples/matmul.cl:tiled --local 16,16 --global n,n n=1024 --lines",
     ),
     "calibrate": ("calibrate", "Measure a model's kernels and fit its parameters.", "matmul_sq -o matmul.yaml"),
     "transfer": (
