@@ -218,7 +218,7 @@ class Expressions:
         """Return where a value is not zero."""
         if isinstance(value, Unknown) and value.constant is not None:
             value = Integer.of(int(value.constant != 0))
-        if isinstance(value, Pointer) and value.array is not None:  # arguments are arrays, none of them null
+        if isinstance(value, Pointer) and value.array is not None and not value.nullable:  # arguments are never null
             value = Integer.of(1)
         if isinstance(value, Integer):
             return self.comparison("NE", value, Integer.of(0))

@@ -138,6 +138,8 @@ class Places:
             place = self.place(inner)
             if place.memory is None:
                 value = self._held(place)
+                if place.type.kind == "pointer" and isinstance(value, (Integer, Unknown)):
+                    raise self._walk.refuse(f"which array {self._walk.text!r} accesses is not known")
                 return value if isinstance(value, (Pointer, Address)) else place
             if place.memory.extents or place.type.kind == "array":
                 return place.memory

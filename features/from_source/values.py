@@ -217,6 +217,7 @@ class Pointer:
     offset: Integer | Unknown  # In bytes
     element: CType
     extents: tuple[int | None, ...] = ()  # Of an array that it is the beginning of, outermost first
+    nullable: bool = False  # Whether it may be null: on some ways to here it is
 
 
 @dataclass(frozen=True)

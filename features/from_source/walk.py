@@ -318,10 +318,7 @@ class Walk:
         if isinstance(one, Integer) and isinstance(two, Integer):
             return self._joined_integers(one, two, split)
         if isinstance(one, Pointer) and isinstance(two, Pointer):
-            if one.array != two.array:
-                return replace(one, array=None, offset=Unknown("int64", reason="not affine"), extents=())
-            offset = self.joined(one.offset, two.offset, split)
-            return replace(one, offset=offset if isinstance(offset, (Integer, Unknown)) else Unknown("int64"))
+            return self._joined_pointers(one, two, split)
         if isinstance(one, PrivateArray) and isinstance(two, PrivateArray):
             places = set(one.elements) & set(two.elements)
             return replace(one, elements={at: self.joined(one.elements[at], two.elements[at], split) for at in places})
@@ -334,8 +331,17 @@ class Walk:
             # A variable that only one way sets is read only behind that way, if the program is right.
             if isinstance(rest, Unknown) and rest.reason == "undefined":
                 return value
+            if isinstance(value, Pointer) and isinstance(rest, Integer) and rest.value == 0:
+                return replace(value, nullable=True)
         reason = reason_of(one, two) if split.known else "data"
         return Unknown(dtype_of(one, two), lanes_of(one, two), reason)
+
+    def _joined_pointers(self, one: Pointer, two: Pointer, split: Condition) -> Pointer:
+        if one.array != two.array:
+            return replace(one, array=None, offset=Unknown("int64", reason="not affine"), extents=())
+        offset = self.joined(one.offset, two.offset, split)
+        known = offset if isinstance(offset, (Integer, Unknown)) else Unknown("int64")
+        return replace(one, offset=known, nullable=one.nullable or two.nullable)
 
     def _joined_integers(self, one: Integer, two: Integer, split: Condition) -> Value:
         dtype = common_type(one.dtype, two.dtype) if one.dtype != two.dtype else one.dtype

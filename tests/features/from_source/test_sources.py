@@ -189,6 +189,24 @@ def test_what_a_stated_loop_tests_is_loaded_once_more_than_its_body_runs(body, t
     assert found == [256 * tests, 256 * 7]
 
 
+@pytest.mark.parametrize(("choice", "body", "loads", "exact"), [
+    ("i < n ? m : 0", "if (p) a[i] = p[i];", 256, False), ("n > 4 ? m : 0", "if (p) a[i] = p[i];", 256, True),
+    ("n < 4 ? m : 0", "if (p) a[i] = p[i];", 0, True), ("a != m ? m + 4 : 0", "a[i] = p ? p[i] : 1.0f;", 256, False),
+    ("a != m ? 0 : m", "if (p != 0) a[i] = p[i + 1];", 256, False), ("m", "if (p) a[i] = p[i];", 256, True),
+])  # fmt: skip
+def test_a_pointer_that_may_be_null_makes_loads_a_bound(choice, body, loads, exact):
+    kernel = source_kernel(KERNEL.format(body=f"float *p = {choice}; {body}"), "f", local=[64], groups=[4])
+    (found,) = count_features(kernel, {"n": 200}, identifiers=["f_mem_access_array:m_global_load"])
+    assert (found.value, found.exact) == (loads, exact or not loads)
+
+
+@pytest.mark.parametrize("address", ["(float *)(size_t)n", "flag[i] ? m : a", "flag[i] ? m : (float *)(size_t)n"])
+def test_a_pointer_to_an_unknown_array_is_refused(address):
+    kernel = source_kernel(KERNEL.format(body=f"float *p = {address}; a[i] = p[i];"), "f", local=[64], groups=[4])
+    with pytest.raises(UnsupportedKernelError, match=r"kernel\.cu:4: which array"):
+        kernel.scop({"n": 200})
+
+
 @pytest.mark.parametrize(("body", "count"), [
     ("if (m != nullptr && i < n) a[i] = 1;", 200), ("if (threadIdx.x == 0 && m) a[i] = 1;", 4),
     ("if (m == NULL) a[i] = 1;", 0), ("if (0 != m) a[i] = 1;", 256), ("if (!m) a[i] = 1;", 0),
