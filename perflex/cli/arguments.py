@@ -55,19 +55,20 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
         There is no calibration, and the machine is no GPU, or there is no machine either; or no other word follows,
         such as one for `what`.
     """
-    from perflex.calibration.calibration import Calibration, load_calibration
+    from perflex.calibration.calibration import Calibration, calibration_names, load_calibration
     from perflex.machines.files import load_machine
 
+    shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
     if machine is None and (
         is_space(words[0]) or _is_source(words[0]) or (":" in words[0] and not os.path.exists(words[0]))  # noqa: PTH110
     ):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
         raise ArgumentError(msg, word=words[0])
-    if machine is None or _is_calibration(words[0]):
+    if machine is None or shipped or _is_calibration(words[0]):
         if len(words) == 1:
             msg = f"nothing follows the calibration; name {what}"
             raise ArgumentError(msg)
-        return Calibration.load(words[0]), list(words[1:])
+        return (load_calibration if shipped else Calibration.load)(words[0]), list(words[1:])
     if load_machine(machine).kind != "gpu":
         msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
         raise ArgumentError(msg, machine=machine)

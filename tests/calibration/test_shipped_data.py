@@ -16,7 +16,7 @@ def test_calibrations_load_and_predict(name):
     assert calibration.noise_floor is not None
     assert len(calibration.fit.kernels) > len(calibration.params)
     kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
-    small, large = (calibration.predict(kernel, {"n": n}) for n in (160, 480))
+    small, large = (calibration.predict(kernel, {"n": n}) for n in (960, 2880))
     assert 10 < large / small < 60
 
 
