@@ -92,7 +92,10 @@ REFUSED = [
     (kernel(ID + "__local float t[31]; t[i] = x[i]; y[i] = t[i];", FLOATS, local=[32]), "reaches byte 256 of 't'"),
     (kernel(ID + "y[i] = p.a;", "__global float *y, struct { float a; } p"), "argument 'p' is a struct"),
     (kernel(ID + "y[i] = p.x;", "__global float *y, float4 p"), "argument 'p' is a vector"),
-    (source_kernel(CUDA, "k", local=[16], groups=[1]), "written in CUDA C and cannot be launched through OpenCL"),
+    (
+        source_kernel(CUDA, "k", local=[16], groups=[1]),
+        r"in CUDA C and .* through OpenCL; .*pip install 'perflex\[cuda\]'",
+    ),
 ]
 
 
