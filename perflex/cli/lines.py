@@ -39,7 +39,9 @@ def require_source(kernel: Any, word: str) -> SourceKernel:
 def lines_content(lines: Sequence[SourceLine]) -> list[dict[str, Any]]:
     """Return what ``--json`` prints of lines; without a prediction they have no share."""
     return [
-        picked(line, "line", "text", *_COUNTS, "exact") | ({} if line.share is None else {"share": line.share})
+        picked(line, "line", "text", *_COUNTS)
+        | {"certainty": str(line.certainty)}
+        | ({} if line.share is None else {"share": line.share})
         for line in lines
     ]
 

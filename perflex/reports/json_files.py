@@ -40,8 +40,13 @@ class LineEntry(msgspec.Struct, frozen=True, kw_only=True):
     accesses: float
     bytes: float
     local_accesses: float
-    exact: bool
+    certainty: str
     share: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the counts are exact."""
+        return self.certainty == "exact"
 
 
 class PredictionEntry(_Stamp, frozen=True, kw_only=True):

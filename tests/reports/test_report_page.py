@@ -196,7 +196,7 @@ def test_predictions(tmp_path):
     lines = found.table("Lines of the source at n=2")
     assert lines.head == ["line", "source", "operations", "accesses", "bytes", "share (%)", "remarks"]
     assert lines.rows[2][:2] == ["7", NASTY]
-    assert lines.column("remarks") == ["", "not exact"]
+    assert lines.column("remarks") == ["", "upper bound"]
     assert lines.numbers("share (%)") == [0.5, 0.25]
     assert [text for _, text in found.notices] == [f"Warning: n=2: doubtful: {NASTY}"]
     assert "driver 7" in found.text

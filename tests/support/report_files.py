@@ -44,8 +44,8 @@ def prediction_content(name="x.cl:f"):
             **of, "sizes": {"n": n}, "predicted_s": 4e-3 * n, "measured_s": 5e-3 * n, "doubts": [name][: n - 1],
             "terms": {"p_a * f_a": 1e-3 * n, "p_b * f_b": 2e-3 * n, "p_c * f_c": 0.0},
             "lines": [
-                {"line": 0, "text": "(headers)", **counts, "exact": True, "share": 0.5},
-                {"line": 7, "text": name, **counts, "exact": n == 1, "share": 0.25},
+                {"line": 0, "text": "(headers)", **counts, "certainty": "exact", "share": 0.5},
+                {"line": 7, "text": name, **counts, "certainty": "upper bound" if n == 2 else "exact", "share": 0.25},
             ],
         }
         for n in (1, 2)
