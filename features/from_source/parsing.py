@@ -139,6 +139,8 @@ class Node:
     def words(self) -> list[str]:
         """The words of the source."""
         unit, extent, cindex = self.cursor.translation_unit, self.cursor.extent, clang()
+        if extent.start.file is None:  # of what clang adds by itself
+            return []
         # Where it stands in its file, not in the definitions of macros.
         ends = (_offset(each) for each in (extent.start, extent.end))
         found = [cindex.SourceLocation.from_offset(unit, extent.start.file, end) for end in ends]

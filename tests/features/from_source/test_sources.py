@@ -2,12 +2,14 @@
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features import count_features, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel
 from perflex.features.families.registry import parse_feature
+from perflex.features.from_source.parsing import kernels_in
 from perflex.features.target import Target
 from support.source_samples import SAMPLES
 
@@ -380,3 +382,11 @@ def test_one_axis_needs_no_list(extents):
 def test_a_work_group_is_whole_numbers(local):
     with pytest.raises(UnsupportedKernelError, match="give one to three whole numbers of work-items above zero"):
         source_kernel("kernel void k(global int *a) { a[0] = 1; }\n", "k", local=local, groups=1)
+
+
+def test_parameters_of_a_template_of_a_source_have_no_words():
+    text = "__global__ void add(const {{ real }} * c, int n) { int i = blockIdx.x; if (i < n) c[i] = 1; }\n"
+    (kernel,) = kernels_in(Path("add.cu"), text, {})
+    assert [] in [part.words for part in kernel.children]
+    with pytest.raises(UnsupportedKernelError, match=r"kernel\.cu:1: "):
+        source_kernel(text, "add", local=[64], groups=[4]).scop()
