@@ -36,7 +36,7 @@ from perflex.features.lowering.arithmetic_types import is_float
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
 
-_MOST_INLINED = 16
+_MOST_INLINED = 32
 _OPENCL_IDS = {
     "get_local_id": "threadIdx", "get_group_id": "blockIdx", "get_local_size": "blockDim", "get_num_groups": "gridDim",
     "get_enqueued_local_size": "blockDim",
@@ -113,7 +113,9 @@ class Calls:
         inner, arguments = cursor.children, cursor.arguments
         name = str(cursor.spelling or "")
         if not name and inner:
-            name = next((each.spelling for each in _below(inner[0]) if each.spelling), "")
+            named = [each for each in _below(inner[0]) if each.spelling]
+            # The function stands before what is written as template arguments.
+            name = min(named, key=lambda each: each.kind != "OVERLOADED_DECL_REF").spelling if named else ""
         if not arguments and len(inner) > 1 and inner[0].kind != "TYPE_REF":
             arguments = inner[1:]
         return name, arguments
@@ -323,7 +325,17 @@ class Calls:
                 return pattern
             if referenced.kind == "FUNCTION_DECL" and pattern is None:
                 return None
+        if name in self._specialised:
+            raise self._walk.refuse(
+                f"which specialisation of {name!r} a template calls is not known; call it elsewhere"
+            )
         return self._functions.get(name)
+
+    @cached_property
+    def _specialised(self) -> set[str]:
+        """The names of templates that have bodies of their own for some arguments."""
+        found = functions(self._walk.kernel.root)
+        return {each.spelling for each in found if each.get_num_template_arguments() > 0}
 
     @cached_property
     def _functions(self) -> dict[str, Node]:

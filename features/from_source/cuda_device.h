@@ -32,6 +32,10 @@ __cuda_vectors(char, char) __cuda_vectors(unsigned char, uchar) __cuda_vectors(s
 __cuda_vectors(unsigned short, ushort) __cuda_vectors(int, int) __cuda_vectors(unsigned int, uint)
 __cuda_vectors(long, long) __cuda_vectors(unsigned long, ulong) __cuda_vectors(long long, longlong)
 __cuda_vectors(unsigned long long, ulonglong) __cuda_vectors(float, float) __cuda_vectors(double, double)
+typedef float cufftReal;
+typedef float2 cufftComplex;
+typedef double cufftDoubleReal;
+typedef double2 cufftDoubleComplex;
 typedef half half2 __attribute__((ext_vector_type(2)));
 typedef half2 __half2;
 
@@ -93,6 +97,16 @@ __cuda_builtin unsigned __reduce_add_sync(unsigned, unsigned);
   __cuda_builtin T atomicInc(T *, T); __cuda_builtin T atomicDec(T *, T); __cuda_builtin T atomicAdd_block(T *, T);
 __cuda_atomic(int) __cuda_atomic(unsigned) __cuda_atomic(long long) __cuda_atomic(unsigned long long) __cuda_atomic(float)
 __cuda_atomic(double)
+#define atomicAdd_system atomicAdd
+#define atomicExch_system atomicExch
+#define atomicMin_system atomicMin
+#define atomicMax_system atomicMax
+#define atomicInc_system atomicInc
+#define atomicDec_system atomicDec
+#define atomicCAS_system atomicCAS
+#define atomicAnd_system atomicAnd
+#define atomicOr_system atomicOr
+#define atomicXor_system atomicXor
 
 // Loads and stores with hints
 template <typename T> __cuda_builtin T __ldg(const T *);

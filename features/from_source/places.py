@@ -83,6 +83,8 @@ class Places:
 
     def _declared(self, cursor: Node) -> Place:
         walk, referenced = self._walk, cursor.referenced
+        if referenced is None and cursor.value is not None:  # a template parameter in an instance
+            return Place(INT, value=Integer.of(cursor.value))
         if referenced is None:
             raise walk.refuse(f"{cursor.spelling!r} is not declared", cursor.location.line)
         if referenced.kind == "TEMPLATE_NON_TYPE_PARAMETER":

@@ -322,6 +322,34 @@ def _written_out(text, dtype):
     return text
 
 
+CALLS = """
+template <int R, bool TWICE> __device__ float sum(const float *x) {{
+    float s = 0;
+    for (int i = 0; i < (TWICE ? 2 * R : R); i++) s += x[i + threadIdx.x];
+    return s;
+}}
+template <int N> __device__ float total(const float *x) {{ return x[N] + total<N - 1>(x); }}
+template <> __device__ float total<-1>(const float *x) {{ return 0; }}
+{head} __global__ void k(float *y, const float *x) {{ y[threadIdx.x] = {body}; }}
+"""
+
+
+@pytest.mark.parametrize(("body", "name", "loads"), [
+    ("sum<5, true>(x)", "k", 10), ("sum<5, false>(x)", "k", 5), ("sum<R, TWICE>(x)", "k<4, 1>", 8),
+    ("sum<3, TWICE>(x) + 1", "k<4, 0>", 3), ("total<19>(x + threadIdx.x)", "k", 20),
+    ("total<R>(x)", "k<4, 1>", None),
+])  # fmt: skip
+def test_templates_that_functions_call(body, name, loads):
+    text = CALLS.format(head="template <int R, bool TWICE>" if "<" in name else "", body=body)
+    kernel = source_kernel(text, name, local=[32], groups=[1])
+    if loads is None:
+        with pytest.raises(UnsupportedKernelError, match="which specialisation of 'total' a template calls"):
+            kernel.scop()
+        return
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_global_load"])
+    assert (found.value, found.exact) == (32 * loads, True)
+
+
 _TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
 
 
