@@ -84,7 +84,7 @@ def _pieces_of(scop: Scop, place: int, accesses: list[tuple[int, Access]]) -> li
         if not access.relation.is_single_valued():
             shown = access.text or access.array
             msg = (
-                f"data volumes need to know which element {shown!r} of kernel {scop.name!r} touches, which data decide; "
+                f"data volumes need to know which element {shown!r} of kernel {scop.name!r} touches; data decide it: "
                 "give it a subscript that stands for it: --state of a loopy kernel, a copy of the file of source code"
             )
             raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
