@@ -102,9 +102,10 @@ class Statements:
             return Struct(kind) if kind.kind == "struct" else unknown_of(kind, "undefined")
         if kind.kind == "reference":
             return Address(places.place(initial[-1]))
-        # ``T *x = SharedMemory<T>()`` is the idiom for shared memory in templates.
-        if kind.kind == "pointer" and kind.element and any("haredMemory" in word for word in initial[-1].words[:8]):
-            return places.declared(MemoryArray(cursor.spelling, "local", kind.element))
+        # ``T *x = SharedMemory<T>()`` and ``T *x = shared.getPointer()`` are idioms for shared memory in templates.
+        element, words = kind.element if kind.kind == "pointer" else None, initial[-1].words[:8]
+        if element is not None and any("haredMemory" in word or word == "getPointer" for word in words):
+            return places.declared(MemoryArray(cursor.spelling, "local", element))
         value = held(self.expressions.converted(self.expressions.value(initial[-1]), kind))
         if not kind.is_number:
             return value

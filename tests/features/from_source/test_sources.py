@@ -418,3 +418,22 @@ def test_parameters_of_a_template_of_a_source_have_no_words():
     assert [] in [part.words for part in kernel.children]
     with pytest.raises(UnsupportedKernelError, match=r"kernel\.cu:1: "):
         source_kernel(text, "add", local=[64], groups=[4]).scop()
+
+
+SHARED = """
+template <class T> struct SharedMemory {{ {member} }};
+template <class T> __global__ void f(T *a) {{
+    {declared}
+    s[threadIdx.x] = a[threadIdx.x];
+}}
+"""
+
+
+@pytest.mark.parametrize(("member", "declared"), [
+    ("__device__ operator T *() { extern __shared__ int s[]; return (T *)s; }", "T *s = SharedMemory<T>();"),
+    ("__device__ T *getPointer() { return 0; }", "SharedMemory<T> shared; T *s = shared.getPointer();"),
+])  # fmt: skip
+def test_idioms_of_shared_memory_in_templates(member, declared):
+    kernel = source_kernel(SHARED.format(member=member, declared=declared), "f<float>", local=[64], groups=[4])
+    identifiers = ["f_mem_access_local_float32_store", "f_mem_access_global_float32_load"]
+    assert [entry.value for entry in count_features(kernel, {}, identifiers=identifiers)] == [4 * 2, 4 * 64]
