@@ -169,7 +169,7 @@ def test_rows_that_begin_at_a_byte_have_the_largest_elements_that_fit_these_size
 
 
 def test_functions_of_sub_groups_are_stated_as_macros():
-    loop = "for (uint j = get_sub_group_local_id(); j < n; j += get_max_sub_group_size()) c[j] = a[j];"
+    loop = "for (int j = get_sub_group_local_id(); j < n; j += get_max_sub_group_size()) c[j] = a[j];"
     macros = {"get_max_sub_group_size()": 16, "get_sub_group_local_id()": "get_local_id(0)"}
     kernel = source_kernel(SUMS.format(body=loop), "sums", local=[16], groups=[3], defines=macros)
     (found,) = count_features(kernel, {"n": 40}, identifiers=["f_mem_access_global_store"])
