@@ -307,7 +307,7 @@ def _unit(
         *(f"-I{folder}" for folder in searched),
         f"-I{STUBS}",
     ]
-    stubs = {name for name in _INCLUDE.findall(source) if not any(Path(each, name).exists() for each in searched)}
+    stubs = _missing_headers(source, searched)
     for _ in range(_MOST_STUBS):
         unsaved = [(str(path), source), *((f"{STUBS}/{name}", "\n") for name in sorted(stubs))]
         try:
@@ -321,6 +321,19 @@ def _unit(
         stubs |= missing
     msg = f"{path.name} includes more than {_MOST_STUBS} headers that are missing; give the folder that has them"
     raise UnsupportedKernelError(msg)
+
+
+def _missing_headers(source: str, folders: Sequence[str]) -> set[str]:
+    """Return the headers that a source and its headers name, and that are in none of some folders."""
+    names: dict[str, Path | None] = {}
+    texts = [source]
+    while texts:
+        for name in _INCLUDE.findall(texts.pop()):
+            if name not in names:
+                names[name] = next((path for each in folders if (path := Path(each, name)).is_file()), None)
+                if (path := names[name]) is not None:
+                    texts.append(path.read_text(encoding="utf-8", errors="replace"))
+    return {name for name, path in names.items() if path is None}
 
 
 # Before the interpreter takes down clang's interface, which frees what is parsed.

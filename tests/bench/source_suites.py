@@ -104,7 +104,7 @@ TYPES = {"C": "float4", "vec": "float4", "forceVecType": "float4", "posVecType":
          "use_soa": "int", "block_size_x_": "int", "vecT": "float4"}  # fmt: skip
 NUMBERS = {"blockSize": "256", "threadsPerBlock": "256", "size": "256", "ntid": "256", "n_blocks": "4", "vlen": "2",
            "multithreadBodies": "0", "lookAt": "0", "ofs": "0", "R": "4", "BLOCK_SIZE": "16", "BS": "16"}  # fmt: skip
-HEADERS = ("PolyBench-ACC/common", "cuda-samples/Samples/5_Domain_Specific/FDTD3d/inc")
+HEADERS = ("PolyBench-ACC/common", "cuda-samples/Common", "cuda-samples/Samples/5_Domain_Specific/FDTD3d/inc")
 
 Job = dict[str, Any]
 
