@@ -330,9 +330,9 @@ def _missing_headers(source: str, folders: Sequence[str]) -> set[str]:
     while texts:
         for name in _INCLUDE.findall(texts.pop()):
             if name not in names:
-                names[name] = next((path for each in folders if (path := Path(each, name)).is_file()), None)
-                if (path := names[name]) is not None:
-                    texts.append(path.read_text(encoding="utf-8", errors="replace"))
+                there = [path for each in folders if (path := Path(each, name)).is_file()]
+                names[name] = there[0] if there else None
+                texts += [path.read_text(encoding="utf-8", errors="replace") for path in there[:1]]
     return {name for name, path in names.items() if path is None}
 
 
