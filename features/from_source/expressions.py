@@ -96,7 +96,8 @@ class Expressions:
         inner, kind = cursor.operands, self.walk.types.read(cursor.type)
         if len(inner) == 1:
             whole = self.walk.types.read(inner[0].type)
-            if "vector" in {whole.kind, whole.element.kind if whole.element else ""} and kind.kind == "scalar":
+            vector = "vector" in {whole.kind, whole.element.kind if whole.element else ""}
+            if vector and kind.kind == "scalar" and kind.dtype != "bool":
                 cause = "which element of a vector a macro names is not known; write it without the macro"
                 raise self.walk.refuse(cause, cursor.location.line)
             value = self.value(inner[0])
