@@ -117,7 +117,7 @@ __global__ void f(float4 *v, float *y) {{
 
 
 def test_elements_of_vectors_in_macros():
-    body = "int i = INDEX(blockDim.x, blockIdx.x) + threadIdx.x; y[i] = TWICE(v[i].z) + TWICE(TWICE(v->w));"
+    body = "int i = INDEX(blockDim.x, blockIdx.x) + threadIdx.x; if (v) y[i] = TWICE(v[i].z) + TWICE(TWICE(v->w));"
     twin = "int i = blockDim.x * blockIdx.x + threadIdx.x; y[i] = (v[i].z + v[i].z) + (v->w + v->w + (v->w + v->w));"
     found, expected = (
         {each.identifier: each.value for each in count_features(kernel, {})}
