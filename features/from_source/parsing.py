@@ -141,7 +141,10 @@ class Node:
         unit, extent, cindex = self.cursor.translation_unit, self.cursor.extent, clang()
         if extent.start.file is None:  # of what clang adds by itself
             return []
-        # Where it stands in its file, not in the definitions of macros.
+        written = [token.spelling for token in self.cursor.get_tokens()] if extent.start != extent.end else []
+        if written:
+            return written
+        # In a macro's argument, or begun by a macro: where it stands in its file.
         ends = (_offset(each) for each in (extent.start, extent.end))
         found = [cindex.SourceLocation.from_offset(unit, extent.start.file, end) for end in ends]
         return [token.spelling for token in unit.get_tokens(extent=cindex.SourceRange.from_locations(*found))]

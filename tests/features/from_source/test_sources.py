@@ -116,6 +116,12 @@ __global__ void f(float4 *v, float *y) {{
 """
 
 
+def test_constants_of_macros_are_folded():
+    body = "#define GAMMA (1.4f)\n y[threadIdx.x] = y[threadIdx.x] * (GAMMA - 1.0f);"
+    kernel = source_kernel(MACROS.format(body=body), "f", local=[64], groups=[4])
+    assert parse_feature("f_op_float32_add").value(kernel.scop(), {}, Target(sub_group_size=32)) == 0
+
+
 def test_elements_of_vectors_in_macros():
     body = "int i = INDEX(blockDim.x, blockIdx.x) + threadIdx.x; if (v) y[i] = TWICE(v[i].z) + TWICE(TWICE(v->w));"
     twin = "int i = blockDim.x * blockIdx.x + threadIdx.x; y[i] = (v[i].z + v[i].z) + (v->w + v->w + (v->w + v->w));"
