@@ -21,6 +21,7 @@ Product: TypeAlias = tuple[str, ...]
 # More pieces than this are given up: sets of that many conditions take isl minutes.
 _MOST_PIECES = 40
 _PARAMETER = isl.dim_type.param
+_WORD_BITS = 32
 
 
 class NotAffineError(Exception):
@@ -204,6 +205,19 @@ def _cases(expression: Any) -> list[tuple[Any, int]]:
     return [(domain, int(affine.get_constant_val().to_python())) for domain, affine in pieces]
 
 
+def _few_values(expression: Any, active: Any) -> list[tuple[Any, int]]:
+    """Return domain and value of each case of an expression that has as few values as a word has bits; none if not."""
+    values = isl.Map.from_pw_aff(expression).intersect_domain(active).range()
+    values = values.project_out(_PARAMETER, 0, values.dim(_PARAMETER))
+    low, high = values.dim_min_val(0), values.dim_max_val(0)
+    if values.is_empty() or not (low.is_int() and high.is_int()):
+        return []
+    first, last = int(low.to_python()), int(high.to_python())
+    if first < 0 or last - first >= _WORD_BITS:
+        return []
+    return [(expression.eq_set(constant(value)), value) for value in range(first, last + 1)]
+
+
 class Where(Protocol):
     """Where something is computed."""
 
@@ -285,7 +299,8 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
     if name == "Shl":
         if number is not None and number >= 0:
             return one.scaled(1 << number)
-        if (shifted := one.value) is not None and (cases := _cases(two.affine)):
+        cases = _cases(two.affine) or _few_values(two.affine, where.active)
+        if (shifted := one.value) is not None and cases:
             parts = [constant(shifted << max(places, 0)).intersect_domain(domain) for domain, places in cases]
             return Integer.of(reduce(isl.PwAff.union_add, parts))
     if name == "Shr" and number is not None and number >= 0:

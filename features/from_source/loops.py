@@ -90,6 +90,7 @@ class Loops:
         self.expressions = expressions
         self.execute_statement = execute
         self.trips = trips
+        self._unclear = False  # Whether the test of the loop that was tried out last is not affine
 
     def execute(self, cursor: Node) -> None:
         """Walk through a loop."""
@@ -100,7 +101,7 @@ class Loops:
         walk.counters += 1
         counter = f"i{walk.counters}"
         changes = self._changes(header, before, counter)
-        irregular = [before[key] for key, change in changes.items() if change.irregular]
+        irregular = [before[key] for key, change in changes.items() if change.irregular or self._unclear]
         if not irregular or not self._unrolled(header, irregular):
             _Run(self, header, counter, before, changes).walk_through()
 
@@ -121,8 +122,9 @@ class Loops:
                 walk.variables[key] = _with_offset(value, Integer.of(variable(names[key]), old.dtype))
             walk.loops.append(Loop(counter, walk.guards))
             walk.cursor.enter(counter)
-            self._iteration(header)
+            unclear = self._iteration(header)
             after, final = {key: walk.variables.get(key) for key in names}, walk.active
+        self._unclear = unclear
         unknowns = {*names.values(), counter}
         steps = {key: _step(known[key][0], after[key], name, unknowns, final) for key, name in names.items()}
         regular = {names[key]: key for key, step in steps.items() if step is not None}
@@ -135,10 +137,12 @@ class Loops:
                     found[key] = Change(None, left, {name: regular[name] for name in needed})
         return found
 
-    def _iteration(self, header: Header) -> None:
-        walk, loop = self.walk, self.walk.loops[-1]
+    def _iteration(self, header: Header) -> bool:
+        """Walk through an iteration; return whether its test is not affine."""
+        walk, loop, unclear = self.walk, self.walk.loops[-1], False
         if header.test is not None and not header.tested_last:
             condition = self.expressions.condition(header.test)
+            unclear = not condition.known and condition.reason == "not affine"
             if condition.known and not (active := walk.active.intersect(condition.true)).is_empty():
                 walk.active = active
         top = walk.active
@@ -150,6 +154,7 @@ class Loops:
             self.expressions.condition(header.test)
         if header.step is not None:
             self.expressions.value(header.step)
+        return unclear
 
     # Loops whose counters change irregularly
 

@@ -452,3 +452,14 @@ def test_idioms_of_shared_memory_in_templates(member, declared):
     kernel = source_kernel(SHARED.format(member=member, declared=declared), "f<float>", local=[64], groups=[4])
     identifiers = ["f_mem_access_local_float32_store", "f_mem_access_global_float32_load"]
     assert [entry.value for entry in count_features(kernel, {}, identifiers=identifiers)] == [4 * 2, 4 * 64]
+
+
+@pytest.mark.parametrize("test", ["i < 8", "(256 >> i) > 1", "(N >> i) > 1"])
+@pytest.mark.parametrize("counter", ["int", "uint"])
+def test_shifts_by_a_loop_counter_are_known(counter, test):
+    body = f"for ({counter} i = 0; {test}; i++) if (threadIdx.x >= (1 << i)) x[threadIdx.x - (1 << i)] = 1;"
+    text = f"__global__ void k(float *x) {{ {body} }}\n"
+    kernel = source_kernel(text, "k", local=256, groups=1, defines={"N": 256})
+    assert kernel.unstated() == ()
+    [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
+    assert count.value == sum(256 - 2**i for i in range(8))
