@@ -79,6 +79,10 @@ class SourceKernel:
     trips: Mapping[str, Fraction] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes get: walks hold what clang parsed here."""
+        return {name: value for name, value in self.__dict__.items() if name != "_walks"}
+
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
 

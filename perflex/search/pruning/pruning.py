@@ -277,7 +277,7 @@ def measure_variants(
         return {}
     names = candidates.names
     jobs = [SizedKernel(kernel_of(candidates.kernel(n)), candidates.sizes[n], names[n]) for n in numbers]
-    found = timing_device(calibration, device, machine=machine, kernels=[job.translation_unit for job in jobs])
+    found = timing_device(calibration, device, machine=machine, kernels=[job.kernel for job in jobs])
     times: dict[str, float] = {}
     reason = ""
     for outcome in measure(jobs, found, timing, progress):

@@ -1,5 +1,6 @@
 """Kernels in OpenCL C and CUDA C: conditions, chains, launches, templates, and sources that are damaged."""
 
+import pickle
 import random
 import re
 from pathlib import Path
@@ -463,3 +464,10 @@ def test_shifts_by_a_loop_counter_are_known(counter, test):
     assert kernel.unstated() == ()
     [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
     assert count.value == sum(256 - 2**i for i in range(8))
+
+
+def test_what_was_walked_through_stays_in_its_process():
+    kernel = source_kernel("kernel void k(global int *a, int n) { if (a[0]) a[n] = 1; }\n", "k", local=64, groups=1)
+    found = kernel.unstated({"n": 4})
+    sent = pickle.loads(pickle.dumps(kernel))
+    assert [str(each) for each in sent.unstated({"n": 4})] == [str(each) for each in found] != []
