@@ -43,6 +43,8 @@ _KINDS = {
     "Or": "bit", "Xor": "bit",
 }  # fmt: skip
 _SUFFIX = re.compile(r"[uUlLfFhH]+$")
+# Above each integer.
+_BEYOND = 2.0**64
 
 
 class Expressions:
@@ -167,7 +169,9 @@ class Expressions:
         if value.dtype == kind.dtype and (value.lanes == kind.lanes or kind.kind == "scalar"):
             return value
         if value.constant is not None and kind.is_integer and math.isfinite(value.constant):
-            return Integer.of(int(value.constant), kind.dtype)
+            # Beyond all integers C says nothing of it.
+            known = abs(value.constant) < _BEYOND
+            return Integer.of(int(value.constant), kind.dtype) if known else Unknown(kind.dtype, reason="undefined")
         if kind.is_integer and value.source is not None:
             return truncated(value.source, kind.dtype, self.walk)
         lanes = kind.lanes if kind.kind == "vector" else 1

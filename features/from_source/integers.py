@@ -21,7 +21,9 @@ Product: TypeAlias = tuple[str, ...]
 # More pieces than this are given up: sets of that many conditions take isl minutes.
 _MOST_PIECES = 40
 _PARAMETER = isl.dim_type.param
-_WORD_BITS = 32
+# Values of a shift that are looked at one by one, and bits of the widest integer.
+_FEW = 32
+_MOST_BITS = 64
 
 
 class NotAffineError(Exception):
@@ -206,14 +208,14 @@ def _cases(expression: Any) -> list[tuple[Any, int]]:
 
 
 def _few_values(expression: Any, active: Any) -> list[tuple[Any, int]]:
-    """Return domain and value of each case of an expression that has as few values as a word has bits; none if not."""
+    """Return domain and value of each case of an expression that has few values, none of them below zero; else none."""
     values = isl.Map.from_pw_aff(expression).intersect_domain(active).range()
     values = values.project_out(_PARAMETER, 0, values.dim(_PARAMETER))
     low, high = values.dim_min_val(0), values.dim_max_val(0)
     if values.is_empty() or not (low.is_int() and high.is_int()):
         return []
     first, last = int(low.to_python()), int(high.to_python())
-    if first < 0 or last - first >= _WORD_BITS:
+    if first < 0 or last - first >= _FEW:
         return []
     return [(expression.eq_set(constant(value)), value) for value in range(first, last + 1)]
 
@@ -296,14 +298,15 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
         dividend = wrapped(one, where)
         found = quotient(dividend, number, where.active)
         return Integer.of(found if name == "Div" else tidy(dividend.sub(found.mul(constant(number)))))
+    # Beyond the width of its type C says nothing of a shift.
     if name == "Shl":
-        if number is not None and number >= 0:
+        if number is not None and 0 <= number < _MOST_BITS:
             return one.scaled(1 << number)
         cases = _cases(two.affine) or _few_values(two.affine, where.active)
-        if (shifted := one.value) is not None and cases:
+        if (shifted := one.value) is not None and cases and max(places for _, places in cases) < _MOST_BITS:
             parts = [constant(shifted << max(places, 0)).intersect_domain(domain) for domain, places in cases]
             return Integer.of(reduce(isl.PwAff.union_add, parts))
-    if name == "Shr" and number is not None and number >= 0:
+    if name == "Shr" and number is not None and 0 <= number < _MOST_BITS:
         return Integer.of(wrapped(one, where).div(constant(1 << number)).floor())
     if name in {"And", "Or", "Xor"}:
         return _bits(name, one, two, where)

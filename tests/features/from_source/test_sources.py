@@ -471,3 +471,10 @@ def test_what_was_walked_through_stays_in_its_process():
     found = kernel.unstated({"n": 4})
     sent = pickle.loads(pickle.dumps(kernel))
     assert [str(each) for each in sent.unstated({"n": 4})] == [str(each) for each in found] != []
+
+
+@pytest.mark.parametrize("start", ["-1e308", "1 << 400"])
+def test_what_no_integer_holds_is_not_known(start):
+    text = f"kernel void k(global float *x, int n) {{ for (int i = {start}; i < n; i++) x[0] += 1; }}\n"
+    with pytest.raises(UnsupportedKernelError, match=r"trip count of .* is not known"):
+        source_kernel(text, "k", local=1, groups=1).scop({"n": 1})
