@@ -278,7 +278,7 @@ class Expressions:
         if two is not None:
             return self._compared(name, one.scaled(FINEST), two.scaled(FINEST))
         limit = right.constant if isinstance(right, Unknown) else None
-        if limit is None or not math.isfinite(limit) or name in {"EQ", "NE"}:
+        if limit is None or not abs(limit) < _BEYOND or name in {"EQ", "NE"}:
             return None
         nearest = math.floor(limit * FINEST) if name in {"LE", "GT"} else math.ceil(limit * FINEST)
         return self._compared(name, one.scaled(FINEST), Integer.of(nearest, "int64"))

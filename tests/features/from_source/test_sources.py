@@ -478,3 +478,11 @@ def test_what_no_integer_holds_is_not_known(start):
     text = f"kernel void k(global float *x, int n) {{ for (int i = {start}; i < n; i++) x[0] += 1; }}\n"
     with pytest.raises(UnsupportedKernelError, match=r"trip count of .* is not known"):
         source_kernel(text, "k", local=1, groups=1).scop({"n": 1})
+
+
+def test_a_condition_beyond_all_integers_is_a_bound():
+    text = "kernel void k(global float *x) { if (get_global_id(0) + 0.5 < 1e308) x[get_global_id(0)] = 1; }\n"
+    kernel = source_kernel(text, "k", local=8, groups=2)
+    assert [each.matter for each in kernel.unstated()] == ["guard"]
+    [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
+    assert count.value == 16
