@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.devices.listing import describe, device_of, is_device_specific, is_wall_time, list_devices
 from perflex.errors import CalibrationError, DeviceError
 from perflex.features.from_source.source import SourceKernel
-from perflex.machines.files import load_machine, machine_of_device
+from perflex.machines.files import load_machine
 from perflex.timing.measuring import chosen_device
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ def timing_device(
 
 def _device_of_machine(machine: Machine) -> Device:
     infos = sorted(list_devices(), key=lambda info: not info.default)
+    names = {alias.casefold() for alias in machine.aliases}
     for info in infos:
-        if info.usable and machine_of_device(info.device.name) == machine:
+        # As `machine_of_device`, but for files of users, too.
+        if info.usable and " ".join(info.device.name.split()).casefold() in names:
             return info.device
     msg = (
         f"no device that works here is a {machine.name}: {describe(infos)}; "
@@ -96,5 +98,6 @@ def _device_of_machine(machine: Machine) -> Device:
 
 def _reached(device: Device, api: Api) -> Device:
     """Return the same device through another interface, if it has that."""
-    same = (info.device for info in list_devices() if info.usable and info.device.name == device.name)
-    return device if device.api == api else next((each for each in same if each.api == api), device)
+    card = device.name, device.ordinal, api
+    usable = (info.device for info in list_devices() if info.usable)
+    return next((each for each in usable if (each.name, each.ordinal, each.api) == card), device)

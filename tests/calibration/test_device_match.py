@@ -12,6 +12,7 @@ from perflex.calibration.device_match import device_of_calibration, timing_devic
 from perflex.devices.device import DeviceInfo
 from perflex.errors import DeviceError, FeatureError, MissingSizeError
 from perflex.features import Target
+from perflex.machines.files import load_machine
 from perflex.testing import FakeDevice
 from sample_kernels import pointwise
 from uipick import ALL_GENERATORS, KernelCollection
@@ -66,6 +67,11 @@ def test_kernels_are_timed_on_the_machine_that_is_named_through_their_own_interf
     assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["cuda"]]) == through_cuda
     assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["opencl"]]) == gpu
     assert timing_device(calibration, machine="H100-SXM", kernels=list(kernels.values())) == gpu
+    # Of several cards of one name it is the same one, and a machine of the user's own file has names, too.
+    cards = [DeviceInfo(replace(gpu, ordinal=1), usable=True, reason="", found_by="a test"), *infos]
+    monkeypatch.setattr(device_match, "list_devices", lambda: cards)
+    own = replace(load_machine("H100-SXM"), name="mine")
+    assert timing_device(calibration, machine=own, kernels=[kernels["cuda"]]) == replace(gpu, ordinal=1)
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
