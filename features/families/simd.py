@@ -5,6 +5,7 @@ What each of them counts is said in `docs/reference/features.md`, with why they 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from perflex.features.scop.scop import Access, Launch, Operation, Scop, Statement
     from perflex.features.target import Target
 
-# "broadcast": one element for all; "contiguous": neighbours touch neighbours; "gather": anything else, also a scatter.
-Pattern = Literal["broadcast", "contiguous", "gather"]
+# "broadcast": one element for all; "contiguous": neighbours touch neighbours; "hidden": likewise, but compilers cannot
+# tell; "gather": anything else, also a scatter.
+Pattern = Literal["broadcast", "contiguous", "hidden", "gather"]
 
 
 def pattern_of(stride: QuasiPolynomial | None) -> Pattern:
@@ -57,9 +59,9 @@ def lane_pattern(scop: Scop, statement: Statement, access: Access) -> Pattern:
         return "broadcast"
     first = len(launch.groups)
     found = pattern_of(stride_along(scop, statement, access, first))
-    if found == "contiguous" and _is_cut(scop, statement, access, first):
-        return "gather"
-    return found
+    if found != "contiguous":
+        return found
+    return "hidden" if access.hidden else "gather" if _is_cut(scop, statement, access, first) else found
 
 
 def _is_cut(scop: Scop, statement: Statement, access: Access, first: int) -> bool:
@@ -197,6 +199,27 @@ def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], up
         yield Work(names, weight * steps, statement.domain, nest.launch, chain=chain)
         if updates[nest.launch, sequential_loops(scop, statement)][variable][0] is statement:
             yield Work(names, -_OVERLAPPED * loop.weight, nest.entries(loop), nest.launch, chain=chain)
+        if _stays_in_memory(scop, statement, nest.axes + loops[-1]):
+            yield Work(_names("forward"), weight, statement.domain, nest.launch, chain=chain)
+
+
+def _stays_in_memory(scop: Scop, statement: Statement, loop: int) -> bool:
+    """Return whether each iteration stores what it updates: no register keeps what other accesses may touch."""
+    updated = statement.recurrence.variable.partition("[")[0] if statement.recurrence else ""
+    stored = next((one for one in statement.accesses if one.direction == "store" and one.array == updated), None)
+    if stored is None or scop.array(updated).space != "global":
+        return False
+    own, path = scop.array(updated), statement.loops
+    for other in scop.statements:
+        for access in other.accesses if (other.launch, other.loops[: len(path)]) == (statement.launch, path) else ():
+            array = scop.array(access.array)
+            if array is own:
+                stride = stride_along(scop, other, access, loop)
+                if stride is None or not stride.is_zero:
+                    return True
+            elif array.space == "global" and array.dtype == own.dtype and not (array.restrict or own.restrict):
+                return True
+    return False
 
 
 def _accesses(
@@ -223,7 +246,7 @@ def _accesses(
             f"f_simd_{single}_scalar_{inside}",
         )
         # A store of all lanes to one element is one.
-        registers = {"contiguous": _registers(array.itemsize), "broadcast": 1, "gather": 0}[lane]
+        registers = {"contiguous": _registers(array.itemsize), "broadcast": 1}.get(lane, 0)
         kept, loads = (most, loads) if loads <= _REGISTERS else (still, 1)
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
         yield Work(names, weight * loads, domain, statement.launch, registers)
@@ -309,12 +332,12 @@ _SIMPLE = {
 _CLASSES = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
 _PATTERNS = ("load_contiguous", "load_gather", "store_contiguous", "store_scatter")
 _NAMED_ACCESSES: dict[tuple[Width, Nesting], tuple[str, ...]] = {
-    **{("vector", nesting): ("load_broadcast", *_PATTERNS) for nesting in NESTINGS},
+    **{("vector", nesting): ("load_broadcast", "load_hidden", "store_hidden", *_PATTERNS) for nesting in NESTINGS},
     ("scalar", "straight"): ("load", "store"),
     ("scalar", "unrolled"): _PATTERNS,
     ("scalar", "loop"): _PATTERNS,
 }
-_PLAIN = ("private", "chain", "iteration", "entry", "address", "guard", "item", "barrier")
+_PLAIN = ("private", "chain", "forward", "iteration", "entry", "address", "guard", "item", "barrier")
 IDENTIFIERS = (
     *(
         f"f_simd_{what}_{width}_{nesting}"
@@ -332,7 +355,7 @@ def _operation_class(kind: str, dtype: str) -> str:
 
 
 def _unit(name: str) -> str:
-    if "_gather_vector" in name or "_scatter_vector" in name:
+    if re.search("_(gather|scatter|hidden)_vector", name):
         return "element"
     return "vector operation" if "_vector" in name else "work-item operation"
 

@@ -297,15 +297,19 @@ class ExpressionReader:
             self.count(kind, expr.parameters[0])
 
 
-def path_from(reader: ExpressionReader, expr: Any, name: str) -> list[tuple[str, str]] | None:
-    """Return the operations (kind, dtype) on the longest path from a variable to a value; None if there is none."""
+def element_of(expr: Any) -> tuple[Any, ...]:
+    """Return the name and subscripts of a variable or an element of an array, without tags."""
+    subscripts = expr.index_tuple if method_of(expr) == "map_subscript" else ()
+    return (expr.aggregate.name if subscripts else expr.name, *subscripts)
+
+
+def path_from(reader: ExpressionReader, expr: Any, place: tuple[Any, ...]) -> list[tuple[str, str]] | None:
+    """Return the operations (kind, dtype) on the longest path from an `element_of` to a value; None without one."""
     method = method_of(expr)
-    if method in {"map_subscript", "map_tagged_variable"}:
-        return None
-    if method == "map_variable":
-        return [] if expr.name == name else None
+    if method in {"map_subscript", "map_tagged_variable", "map_variable"}:
+        return [] if element_of(expr) == place else None
     children = _parts_of(expr)
-    paths = {at: path for at, child in enumerate(children) if (path := path_from(reader, child, name)) is not None}
+    paths = {at: path for at, child in enumerate(children) if (path := path_from(reader, child, place)) is not None}
     if not paths:
         return None
     if method == "map_sum":

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.accesses import AccessMaker
 from perflex.features.from_loopy.domains import DomainMaker, TripCounts
-from perflex.features.from_loopy.expression import ExpressionReader, Mask, path_from
+from perflex.features.from_loopy.expression import ExpressionReader, Mask, element_of, path_from
 from perflex.features.from_loopy.generated import KernelFacts
 from perflex.features.from_loopy.scheduling import linearized
 from perflex.features.from_loopy.terms import method_of, operands, polynomial_in_parameters
@@ -67,6 +67,10 @@ class _Extraction:
         assumed = isl.Set.from_basic_set(kernel.assumptions).project_out_except(self.parameters, [isl.dim_type.param])
         self.assumptions = align_parameters(assumed, self.parameters)
         self.trips = TripCounts(kernel, self.parameters, options.trip_counts)
+        # Preambles make of the generated code what people write: arrays that overlap, an index that is cut to 32 bits.
+        preambles = "".join(code for _, code in kernel.preambles)
+        self.restrict = "#define __restrict__" not in preambles
+        self.hidden = "#define lid(N) ((int) get_global_id(N))" in preambles
         self.facts = KernelFacts(kernel, callables, self.parameters, self.trips.displaced)
         self.domains = DomainMaker(kernel, self.parameters, self.assumptions, self.trips)
         self.accesses = AccessMaker(self.facts, options.accesses)
@@ -199,7 +203,8 @@ class _Extraction:
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
-        return Array(name, _SPACES[variable.address_space], element.name, tuple(shape), tuple(strides))
+        space = _SPACES[variable.address_space]
+        return Array(name, space, element.name, tuple(shape), tuple(strides), restrict=self.restrict)
 
     # Statements
 
@@ -213,7 +218,7 @@ class _Extraction:
         reader = ExpressionReader(self.facts, every.space, insn_id)
         assigned = self.facts.assigned(insn)
         home, assumed = self._read(insn, assigned, place, reader)
-        recurrence, resets = self._private_update(insn, assigned, reader)
+        recurrence, resets = self._update(insn, assigned, place, reader)
         made: list[Statement] = []
         for mask, work in reader.work.items():
             # Where the value is assigned is kept even if nothing is done there: it carries the recurrence.
@@ -228,7 +233,7 @@ class _Extraction:
             made.append(self.domains.placed(Statement(
                 name=insn_id if not made else f"{insn_id}.{len(made)}",
                 domain=instances.domain,
-                accesses=tuple(replace(one, atomic=True) if one.text in updated else one for one in accesses),
+                accesses=tuple(replace(one, atomic=one.text in updated, hidden=self.hidden) for one in accesses),
                 operations=_operations(work.operations),
                 launch=place.launch,
                 loops=loops,
@@ -285,15 +290,27 @@ class _Extraction:
             reader.count("atomic", insn.assignees[0], updates)
         return home, "atomic updates that succeed at once" if updates else ""
 
-    def _private_update(self, insn: Any, assigned: Any, reader: ExpressionReader) -> tuple[Recurrence | None, str]:
-        """Return how the instruction updates a private scalar from its old value, or which one it sets afresh."""
-        if len(insn.assignees) != 1 or method_of(insn.assignees[0]) != "map_variable":
+    def _update(
+        self, insn: Any, assigned: Any, place: _Place, reader: ExpressionReader
+    ) -> tuple[Recurrence | None, str]:
+        """Return how the instruction updates a scalar from its old value, or which one it sets afresh.
+
+        A scalar is a private variable, or an element of an array in memory that the innermost loop does not leave.
+        """
+        if len(insn.assignees) != 1:
             return None, ""
-        name = str(insn.assignees[0].name)
-        if self.facts.is_array(name):
+        [name, *subscripts] = element = element_of(insn.assignees[0])
+        if subscripts:
+            private = self.kernel.get_var_descriptor(name).address_space == AddressSpace.PRIVATE
+            if private or not place.names or place.names[-1] in get_dependencies(tuple(subscripts)):
+                return None, ""
+        elif self.facts.is_array(name):
             return None, ""
-        path = path_from(reader, assigned, name)
-        return (None, name) if path is None else (Recurrence(name, _operations(Counter(path))), "")
+        path = path_from(reader, assigned, element)
+        if path is None:
+            return None, "" if subscripts else name
+        text = f"{name}[{', '.join(map(str, subscripts))}]" if subscripts else name
+        return Recurrence(text, _operations(Counter(path))), ""
 
     # Barriers
 

@@ -183,7 +183,7 @@ class Expressions:
             if dtype == "bool":
                 return self._truth(self._compared("NE", value, Integer.of(0)))
             if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
-                return Integer.of(wrapped(value, self.walk), dtype)
+                return replace(Integer.of(wrapped(value, self.walk), dtype), cut=value.cut)
         except NotAffineError:
             return Unknown("bool", reason="not affine") if dtype == "bool" else value.typed(dtype)
         return value.typed(dtype)

@@ -90,6 +90,8 @@ class Integer:
     terms: Mapping[Product, Any]
     dtype: str = "int32"
     argument: bool = False  # Whether it is an argument with a stated value, which compilers do not know
+    # The type to which the index of a work-item along axis 0 was cut, its work-group included, that is part of it.
+    cut: str = ""
 
     @classmethod
     def of(cls, value: Any, dtype: str = "int32") -> Integer:
@@ -120,7 +122,11 @@ class Integer:
 
     def typed(self, dtype: str) -> Integer:
         """Return the same integer as one of another type."""
-        return self if dtype == self.dtype else replace(self, dtype=dtype)
+        if dtype == self.dtype:
+            return self
+        if scalar_bytes(dtype) < scalar_bytes(self.dtype) and not self.cut and {"l0"} < self.names:
+            return replace(self, dtype=dtype, cut=dtype)
+        return replace(self, dtype=dtype)
 
     def plus(self, other: Integer, sign: int = 1) -> Integer:
         """Return the sum with another, or the difference."""
@@ -129,7 +135,7 @@ class Integer:
             signed = term if sign > 0 else term.neg()
             terms[key] = tidy(terms[key].add(signed)) if key in terms else signed
         kept = {key: term for key, term in terms.items() if not key or constant_of(term) != 0}
-        return Integer(kept, common_type(self.dtype, other.dtype))
+        return Integer(kept, common_type(self.dtype, other.dtype), cut=self.cut or other.cut)
 
     def scaled(self, factor: int) -> Integer:
         """Return a multiple."""
@@ -157,7 +163,7 @@ class Integer:
                     product = tuple(sorted(key + names))
                     scaled = term.mul(constant(factor))
                     terms[product] = tidy(terms[product].add(scaled)) if product in terms else scaled
-            return Integer(terms, dtype)
+            return Integer(terms, dtype, cut=rest.cut)
         if {*self.terms, *other.terms} <= {()}:
             for one, rest in ((self, other), (other, self)):
                 if cases := _cases(one.affine):

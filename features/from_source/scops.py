@@ -141,7 +141,32 @@ class ScopMaker:
             found = self._subscript(access, access.offset, domain, lanes)
         relation, strides, injective = found
         shown = access.array, access.direction, relation, None, access.text
-        return Access(*shown, strides, injective, assumed, executed.atomic, line)
+        return Access(*shown, strides, injective, assumed, executed.atomic, line, self._hides(executed, access))
+
+    def _hides(self, executed: Executed, access: MemoryAccess) -> bool:
+        """Return whether an index that was cut to 32 bits hides from compilers that neighbours touch neighbours.
+
+        Intel's OpenCL runtime moves ``a[i]``, with ``int i = get_global_id(0)``, element by element, but ``a[j*n + i]``
+        in vectors, and ``a[k*n + i]`` element by element where the loop over k takes one pointer only, which it moves
+        on; where it takes several, it computes subscripts. With ``uint i`` it moves single elements in all cases.
+        Measured: docs/benchmarks/source_suites.md. PoCL was not seen to care.
+        """
+        offset = access.offset
+        if offset is None or not offset.cut:
+            return False
+        if offset.cut.startswith("u") or offset.names <= {"g0", "l0"}:
+            return True
+        counter = self._walk.cursor.entered[executed.loops[-1]][0] if executed.loops else ""
+        if not offset.involves((counter,)) or not _is_linear(offset):
+            return False
+        pointers = [
+            (each.array, each.offset)
+            for other in self._executed
+            if executed.loops[-1] in other.loops
+            for each in other.accesses
+            if each.offset is not None and each.offset.cut and each.offset.involves((counter,))
+        ]
+        return all(array == access.array and each.plus(offset, -1).value is not None for array, each in pointers)
 
     def _subscript(self, access: MemoryAccess, offset: Integer, domain: Any, lanes: int) -> _Subscript:
         """Return the relation, its axes' strides where sizes are multiplied, and whether different ones are certain."""
@@ -240,7 +265,7 @@ class ScopMaker:
         strides = [QuasiPolynomial.constant(1)]
         for extent in shape[:0:-1]:
             strides.insert(0, strides[0] * extent)
-        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides))
+        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides), restrict=array.restrict)
 
     def _stated_shape(self, array: MemoryArray, axes: int, parts: int) -> list[QuasiPolynomial] | None:
         """Return the extents, the slowest axis first; elements have so many `parts`, which are counted."""
@@ -321,6 +346,12 @@ class ScopMaker:
         if not found.get_domain_space().is_params():
             found = found.project_domain_on_params()
         return QuasiPolynomial(found)
+
+
+def _is_linear(offset: Integer) -> bool:
+    """Return whether it has no cases, and nothing is rounded in it."""
+    pieces = [term.get_pieces() for term in offset.terms.values()]
+    return all(len(each) == 1 and not each[0][1].dim(isl.dim_type.div) for each in pieces)
 
 
 def _is_idle(executed: Executed) -> bool:

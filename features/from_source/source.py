@@ -276,7 +276,7 @@ def _argument(walk: Walk, parameter: Node) -> Value:
 
 
 def _array(walk: Walk, name: str, element: CType, declared: Any) -> Pointer:
-    return _declared(walk, MemoryArray(name, _space(declared), element))
+    return _declared(walk, MemoryArray(name, _space(declared), element, restrict=declared.type.is_restrict_qualified()))
 
 
 def _declared(walk: Walk, array: MemoryArray) -> Pointer:
@@ -417,7 +417,7 @@ def _stated(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, Fraction], 
 
 
 def _read(source: str | Path) -> tuple[Path, str]:
-    if isinstance(source, str) and "\n" in source:
+    if isinstance(source, str) and ("\n" in source or "{" in source):
         return Path("kernel.cu" if "__global__" in source else "kernel.cl"), source
     path = Path(source)
     try:

@@ -62,6 +62,7 @@ class MemoryArray:
     space: Space
     element: CType
     extents: tuple[int | None, ...] = ()  # As declared
+    restrict: bool = True  # Whether nothing else overlaps it, as far as compilers know
 
     @property
     def start(self) -> Pointer:

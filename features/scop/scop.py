@@ -84,6 +84,8 @@ class Array(_Part, frozen=True):
         Extent of each axis, and distance between neighbours along it, in elements.
     alignment
         Alignment of the first element, in bytes.
+    restrict
+        Whether compilers know that no other array overlaps it, as C's keyword says of a pointer.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Array(_Part, frozen=True):
     shape: tuple[QuasiPolynomial, ...]
     strides: tuple[QuasiPolynomial, ...]
     alignment: _Extent = 128
+    restrict: bool = True
 
     @computed_once
     def itemsize(self) -> int:
@@ -129,6 +132,8 @@ class Access(_OfIsl, frozen=True):
         Whether it is part of an atomic update: a load and a store, or a store that loads as well.
     line
         Its line in the source, ``12`` or ``header.h:12``; empty for its statement's.
+    hidden
+        Whether its subscript hides from compilers that neighbours touch neighbours, if they do.
     """
 
     array: str
@@ -141,6 +146,7 @@ class Access(_OfIsl, frozen=True):
     assumed: str = ""
     atomic: bool = False
     line: str = ""
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,13 +163,13 @@ class Operation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recurrence(Struct, frozen=True, forbid_unknown_fields=True):
-    """A private variable that each instance of a statement updates from its own old value.
+    """A private variable, or an element of an array, that each instance of a statement updates from its old value.
 
     Attributes
     ----------
     variable, operations
-        The variable, e.g. the accumulator of a reduction, and the operations on the way from its old value to the new
-        one: they cannot start before the previous instance has ended, whatever else can.
+        The variable or element (``c[i]``), e.g. the accumulator of a reduction, and the operations on the way from its
+        old value to the new one: they cannot start before the previous instance has ended, whatever else can.
     """
 
     variable: str

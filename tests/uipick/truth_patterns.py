@@ -362,7 +362,8 @@ KERNELS = {
         "along:rows n_arrays:3 lsize_0:16 lsize_1:1 nx:32 ny:5",
     )],
     loop_sum: [
-        "loop_sum layout:columns,rows sum_in:private,global factor:item,loop dtype:float64 lsize_0:8 nitems:24 m:5",
+        f"loop_sum layout:columns,rows sum_in:private,global form:{form} dtype:float64 lsize_0:8 nitems:24 m:5"
+        for form in ("plain", "overlap", "cut")
     ],
     lmem_exchange: [f"lmem_exchange dtype:float64 ngroups:3 m:5 {more}"
                     for more in ("nvars:3 halo:2 lsize_0:8", "nvars:1 halo:1 lsize_0:8", "nvars:2 halo:16 lsize_0:16")],

@@ -78,6 +78,18 @@ def updated_array(name: str, dtype: str, shape: str) -> lp.GlobalArg:
     return lp.GlobalArg(name, np.dtype(dtype), shape, is_input=True, is_output=True)
 
 
+# Counting knows these texts, and takes the kernels for what they make of them.
+OVERLAPPING = "#define __restrict__"  # loopy writes it for each array
+CUT_INDEX = "#undef gid\n#undef lid\n#define gid(N) 0\n#define lid(N) ((int) get_global_id(N))"
+
+
+def written_as(kernel: lp.TranslationUnit, *definitions: str) -> lp.TranslationUnit:
+    """Define macros before a kernel's code: `OVERLAPPING`, or `CUT_INDEX` for one with a single axis."""
+    # loopy's own definitions come first, in the order of these keys.
+    preambles = tuple((f"01_{number}", text) for number, text in enumerate(definitions))
+    return kernel.with_kernel(kernel.default_entrypoint.copy(preambles=preambles))
+
+
 def size_parameters(names: str) -> lp.ValueArg:
     """Return size parameters, names separated by commas."""
     import loopy as lp

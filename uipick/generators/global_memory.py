@@ -23,6 +23,8 @@ from uipick.generators._arguments import (
 )
 from uipick.generators._declared import declared
 from uipick.generators._kernel import (
+    CUT_INDEX,
+    OVERLAPPING,
     PATTERN_CONSTRAINTS,
     loaded_array,
     make_group_kernel,
@@ -33,6 +35,7 @@ from uipick.generators._kernel import (
     sum_of_chains,
     total_of,
     updated_array,
+    written_as,
 )
 
 if TYPE_CHECKING:
@@ -263,11 +266,12 @@ GMEM_GATHER = declared(
 )
 
 
+_FORMS_OF_SUMS = {"plain": (), "overlap": (OVERLAPPING,), "cut": (OVERLAPPING, CUT_INDEX)}
 _FACTORS = {"item": "s$sLD[{item}]", "loop": "s$sLD[k]"}
 
 
 def loop_sum(
-    *, layout: str, sum_in: str, factor: str, dtype: str, lsize_0: int, groups_fit: bool
+    *, layout: str, sum_in: str, factor: str, form: str, dtype: str, lsize_0: int, groups_fit: bool
 ) -> lp.TranslationUnit:
     """Weighted sums, one per work-item: ``y[i] = y[i] + a[k, i] s`` for each of m values of k.
 
@@ -275,8 +279,10 @@ def loop_sum(
     ``sum_in:private`` keeps the sum in a private variable and stores it at the end; ``sum_in:global`` loads and stores
     y in every iteration. The factor s is ``s[i]`` (``factor:item``), which no iteration changes: compilers load it once
     where they know that the stores to y leave it alone, or ``s[k]`` (``factor:loop``), the same for all work-items.
-    Access tags ``aLD``, ``sLD``, ``yLD`` and ``yST``. Isolates loads that loops leave invariant and stores in loops,
-    each beside one multiply-add per iteration.
+    With ``form:overlap`` they do not: arrays have no ``restrict``, and with ``sum_in:global`` each iteration waits for
+    what the one before has stored. With ``form:cut`` (whole work-groups only) i is ``(int) get_global_id(0)``, besides,
+    which hides from some compilers that neighbours are next to each other. Access tags ``aLD``, ``sLD``, ``yLD`` and
+    ``yST``. Isolates loads that loops leave invariant and stores in loops, each beside one multiply-add per iteration.
 
     Source: after the paper's Section 7.1.2, accesses nested inside sequential loops.
     """
@@ -285,7 +291,7 @@ def loop_sum(
     body = ["for k", f"y$yST[{{item}}] = y$yLD[{{item}}] + {term}", "end"]
     if sum_in == "private":
         body = [f"<{dtype}> x = y$yLD[{{item}}]", "for k", f"x = x + {term}", "end", "y$yST[{item}] = x"]
-    return make_line_kernel(
+    kernel = make_line_kernel(
         "loop_sum",
         body,
         [
@@ -297,6 +303,7 @@ def loop_sum(
         groups_fit=groups_fit,
         times="m",
     )
+    return written_as(kernel, *_FORMS_OF_SUMS[form])
 
 
 LOOP_SUM = declared(
@@ -306,6 +313,7 @@ LOOP_SUM = declared(
         Argument("layout", "str", "which elements of a lie next to each other", ("columns", "rows")),
         Argument("sum_in", "str", "where the sum is kept", ("private", "global")),
         Argument("factor", "str", "whose factor multiplies: the work-item's or the iteration's", ("item", "loop")),
+        Argument("form", "str", "what the compiler is told of arrays and indices", tuple(_FORMS_OF_SUMS), ("plain",)),
         *FITTING_LINE_ARGUMENTS,
     ),
     (
@@ -313,6 +321,7 @@ LOOP_SUM = declared(
         Argument("m", "int", "loop iterations", multiples_of(1), (64, 256)),
     ),
     ITEMS_FIT,
+    Constraint("form:cut needs groups_fit:True", lambda a: a["form"] != "cut" or a["groups_fit"]),
 )
 
 

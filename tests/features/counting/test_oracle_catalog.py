@@ -55,7 +55,7 @@ SMALL = {
     "op_map": "operation:madd,div,sqrt dtype:float32,float64 applied:1,2 lsize_0:8 nitems:24",
     "gmem_gather": "dtype:float32 lsize_0:8 spread:1,17 window:64 nitems:24 m:3",
     "grid_scale": "store:stream,update along:rows,columns n_arrays:1,3 dtype:float64 lsize_0:4 lsize_1:2 nx:8 ny:12",
-    "loop_sum": "dtype:float32 lsize_0:8 nitems:24 m:3",
+    "loop_sum": "dtype:float32 form:plain,overlap,cut lsize_0:8 nitems:24 m:3",
     "lmem_exchange": "dtype:float32 nvars:1,3 halo:1,2 lsize_0:8 ngroups:3 m:3",
     "gmem_pattern": "dtype:float32,float64 groups_fit:True,False lid_stride_1:32 n_arrays:1,3 nelements:512",
     "gmem_load": "dtype:float32,float64 lsize_0:16 lid_stride_0:1,2,32 chains:2 nelements:4096 m:4,8",

@@ -3,6 +3,7 @@
 import loopy as lp
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from perflex.features import Target, extract_scop, parse_feature
 from sample_kernels import make, matmul
@@ -156,6 +157,34 @@ def test_simple_operations_of_integers_wait_a_quarter_as_long():
     scop = extract_scop(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
     # Two shifts and two exclusive ors, one cycle each, and a multiply-add, counted as one of floating-point numbers.
     assert value(scop, "chain_vector", n=32, m=100) == 2 * (100 * (4 / 4 + 1) - 32)
+
+
+def added_up(*, factor="v[i, k]", overlap=True, into="out[i]"):
+    used = {"v": np.float32} if "v" in factor else {}
+    scop = made("{[i, k]: 0<=i<n and 0<=k<m}", f"{into} = {into} + {factor}", out=np.float32, **used)
+    return replace(scop, arrays=tuple(replace(one, restrict=not overlap) for one in scop.arrays))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "waiting"),
+    [
+        (added_up(), 2 * 100),
+        (added_up(overlap=False), 0),
+        # Nothing that the loop loads may be an element of the sum: constants, and elements of another type.
+        (added_up(factor="2"), 0),
+        # No iteration loads what the one before stored.
+        (added_up(into="out[i, k]"), 0),
+    ],
+)
+def test_sums_in_memory_wait_for_their_store_where_arrays_may_overlap(kernel, waiting):
+    assert value(kernel, "forward_vector", n=32, m=100) == waiting
+    assert value(kernel, "forward_scalar", Target(sub_group_size=32), n=32, m=100) == 16 * waiting
+
+
+def test_arrays_of_another_type_do_not_overlap():
+    scop = added_up()
+    arrays = tuple(replace(one, dtype="int32") if one.name == "v" else one for one in scop.arrays)
+    assert value(replace(scop, arrays=arrays), "forward_vector", n=32, m=100) == 0
 
 
 def test_what_a_kernel_has_is_listed():
