@@ -304,9 +304,6 @@ class Expressions:
     def _conditional(self, cursor: Node) -> Value:
         test, then, other = cursor.children
         condition = self.condition(test)
-        if not condition.known:
-            decides = {"data": "data decide", "carried": "earlier iterations decide"}
-            self.walk.note("guard", decides.get(condition.reason, condition.reason))
         one, two, split = self.walk.branch(condition, lambda: self.value(then), lambda: self.value(other))
         if one is None or two is None:
             found = two if one is None else one

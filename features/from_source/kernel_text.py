@@ -7,9 +7,8 @@ kernel needs: those of the names in it, of the names in these, and so on. Lines 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Node, declares
@@ -32,24 +31,14 @@ _ON_DEVICE = {"CUDADEVICE_ATTR", "CUDAGLOBAL_ATTR", "CUDACONSTANT_ATTR", "CUDASH
 
 
 @dataclass(eq=False)
-class _Header:
-    """Where a header is included, and its file; None if it is not read."""
-
-    start: int
-    end: int
-    name: str
-    path: Path | None
-    wanted: bool = False
-
-
-@dataclass(eq=False)
 class _File:
     """A source file without comments; its characters are bytes, by which clang counts."""
 
     path: Path
     text: str
     kept: bytearray  # By character
-    headers: list[_Header] = field(default_factory=list)
+    # Begin and end of directives that include headers, the names, and the headers' files; None if they are not read.
+    headers: list[tuple[int, int, str, Path | None]] = field(default_factory=list)
     macros: list[tuple[int, int, str]] = field(default_factory=list)  # Begin and end of a definition, and the name
 
     @property
@@ -65,46 +54,30 @@ class _File:
         return "".join(char if kept or char == "\n" else " " for char, kept in pairs)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A namespace or the like, from its name to its closing brace."""
-
-    name: str
-    file: _File
-    start: int
-    brace: int
-    end: int
-
-
 @dataclass(eq=False)
-class _Declaration:
+class _Part:
+    """A declaration, or what stands around some: head and closing brace of a namespace."""
+
     nodes: list[Node]  # Those that share this text
     file: _File
-    start: int
-    end: int
+    spans: list[tuple[int, int]]
     names: set[str]
-    blocks: tuple[_Block, ...]  # Around it
+    blocks: tuple[_Part, ...]  # Around it
 
     @property
     def words(self) -> set[str]:
-        return set(_WORD.findall(self.file.text, self.start, self.end))
+        return {word for span in self.spans for word in _WORD.findall(self.file.text, *span)}
 
     def keep(self) -> None:
-        self.file.keep(self.start, self.end)
+        for span in self.spans:
+            self.file.keep(*span)
         for block in self.blocks:
-            block.file.keep(block.start, block.brace + 1)
-            block.file.keep(block.end - 1, block.end)
+            block.keep()
 
 
 @lru_cache(maxsize=8)
 def kernel_text(kernel: SourceKernel) -> str:
-    """Return the text, with the macros that the kernel is given.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        There is no such kernel in its file, or it has errors.
-    """
+    """Return the text, with the macros that the kernel is given."""
     return _KernelText(kernel).text()
 
 
@@ -114,7 +87,9 @@ class _KernelText:
         self._parsed = kernel.parsed()
         self._folders = [kernel.path.parent, *map(Path, kernel.folders)]
         self._files: dict[Path, _File] = {}
-        self._paths: dict[str, Path] = {}
+        self._path = cache(lambda name: Path(name).resolve())
+        self._declarations: list[_Part] = []
+        self._words: set[str] = set()  # Those of all that the kernel needs
         # The names in macros.
         self._macros = {name: set(_WORD.findall(str(value))) for name, value in kernel.defines.items()}
         self._pastes = False
@@ -130,12 +105,7 @@ class _KernelText:
         own = self._kernel
         macros = [f"#define {name} {value}" for name, value in own.defines.items()]
         main = self._read(own.path, own.source.encode("utf-8", "replace"))
-        lacking = []
-        if self._parsed.language == "opencl":
-            for file in self._files.values():
-                file.keep(0, len(file.text))
-        else:
-            lacking = self._reduced()
+        lacking = self._reduced() if self._parsed.language == "cuda" else []
         text = "\n".join([*lacking, f"#line 1 {main.line}", self._emitted(main, ())])
         text = re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE).encode("latin-1").decode("utf-8", "replace")
         return "\n".join([*macros, text])
@@ -145,11 +115,14 @@ class _KernelText:
     def _read(self, path: Path, content: bytes) -> _File:
         """Read a file and the headers that it includes; keep its directives."""
         text = _COMMENT.sub(_without_comment, content.decode("latin-1"))
-        file = self._files[path.resolve()] = _File(path, text, bytearray(len(text)))
+        # Of OpenCL C everything is kept.
+        kept = bytearray([self._parsed.language == "opencl"]) * len(text)
+        file = self._files[path.resolve()] = _File(path, text, kept)
         for found in _DIRECTIVE.finditer(text):
             word, rest = found[1], found[2]
             if word == "include" and (named := _INCLUDED.match(rest)):
-                self._include(file, found.span(), named[2], [path.parent] * (named[1] == '"') + self._folders)
+                beside = [path.parent] if named[1] == '"' else []
+                self._include(file, found.span(), named[2], [*beside, *self._folders])
             elif word == "define" and (names := _WORD.findall(rest)):
                 file.macros.append((*found.span(), names[0]))
                 self._macros.setdefault(names[0], set()).update(names[1:])
@@ -162,25 +135,23 @@ class _KernelText:
         return file
 
     def _include(self, file: _File, place: tuple[int, int], name: str, folders: list[Path]) -> None:
-        path = next((each / name for each in folders if (each / name).is_file()), None)
+        path = next((each.resolve() for folder in folders if (each := folder / name).is_file()), None)
         here = (file.path.resolve(), file.text.count("\n", 0, place[0]) + 1)
-        if path is not None:
-            path = path.resolve()
-            if name.startswith(tuple(TOOLKIT)) or (path in self._entered and here not in self._entered):
-                path = None
-        file.headers.append(_Header(*place, name, path))
+        if name.startswith(tuple(TOOLKIT)) or (path in self._entered and here not in self._entered):
+            path = None
+        file.headers.append((*place, name, path))
         if path is not None and path not in self._files:
             self._read(path, path.read_bytes())
 
     def _emitted(self, file: _File, outer: tuple[_File, ...]) -> str:
         """Return what is kept of a file, with its headers."""
         parts, place = [], 0
-        for each in file.headers:
-            parts.append(file.part(place, each.start))
-            place = each.end
-            header = None if each.path is None else self._files[each.path]
-            if header is None and each.wanted:
-                parts.append(file.text[each.start : each.end])
+        for start, end, name, path in file.headers:
+            parts.append(file.part(place, start))
+            place = end
+            header = None if path is None else self._files[path]
+            if header is None and declares(name, self._words):
+                parts.append(file.text[start:end])
             elif header is not None and header not in (file, *outer):
                 inner = self._emitted(header, (*outer, file))
                 if inner.strip():
@@ -194,29 +165,26 @@ class _KernelText:
         """Keep what the kernel needs; return the lines of what it needs of headers that the compiler lacks."""
         own = set(self._macros)
         lacking = self._read(CUDA_HEADERS, CUDA_HEADERS.read_bytes())
-        declarations = list(_merged(self._declarations(self._parsed.root, ())))
-        words, blocks = self._closure(declarations)
-        for each in declarations:
+        self._declare(self._parsed.root, ())
+        words, blocks = self._words, self._closure()
+        for each in self._declarations:
             if each.nodes[0].kind == "USING_DIRECTIVE" and each.words & blocks:
                 each.keep()
         for file in self._files.values():
-            for header in file.headers:
-                header.wanted = declares(header.name, words)
             for start, end, name in file.macros:
                 # Which macros others make by pasting is not known.
                 if name in words - own if file is lacking else name in words or self._pastes:
                     file.keep(start, end)
         return [line for line in self._emitted(lacking, ()).splitlines() if line.strip()]
 
-    def _closure(self, declarations: list[_Declaration]) -> tuple[set[str], set[str]]:
-        """Keep the declarations that the kernel needs; return all names in them, and those of namespaces around."""
-        declared: dict[str, list[_Declaration]] = {}
-        for each in declarations:
+    def _closure(self) -> set[str]:
+        """Keep the declarations that the kernel needs; return the names of the namespaces around them."""
+        declared: dict[str, list[_Part]] = {}
+        for each in self._declarations:
             for name in each.names:
                 declared.setdefault(name, []).append(each)
         declared.pop("", None)
-        words: set[str] = set()
-        kept: set[_Declaration] = set()
+        words, kept = self._words, set[_Part]()
         bound = _WORD.findall(" ".join(self._kernel.types().bound.values()))
         pending = [self._kernel.name, *bound, *(self._tested & set(self._macros))]
         while pending:
@@ -233,10 +201,10 @@ class _KernelText:
                     if self._pastes:  # Names that macros make are no words of the text.
                         below = (inner for node in each.nodes for inner in node.cursor.walk_preorder())
                         pending += {inner.spelling for inner in below} & set(declared)
-        return words, {block.name for each in kept for block in each.blocks}
+        return {name for each in kept for block in each.blocks for name in block.names}
 
-    def _declarations(self, inside: Node, blocks: tuple[_Block, ...]) -> Iterator[_Declaration]:
-        """Yield the declarations in files that were read."""
+    def _declare(self, inside: Node, blocks: tuple[_Part, ...]) -> None:
+        """Find the declarations in files that were read."""
         for node in inside.children:
             place, start, end = node.extent.start.file, node.extent.start.offset, node.extent.end.offset
             file = None if place is None else self._files.get(self._path(place.name))
@@ -245,37 +213,24 @@ class _KernelText:
             brace = file.text.find("{", start, end)
             inner = node.children if node.kind in _BLOCKS else []
             if node.kind == "NAMESPACE" or (inner and 0 <= brace < inner[0].extent.start.offset):
-                yield from self._declarations(node, (*blocks, _Block(node.spelling, file, start, brace, end)))
+                block = _Part([node], file, [(start, brace + 1), (end - 1, end)], {node.spelling}, blocks)
+                self._declare(node, (*blocks, block))
                 continue
             head = set(_WORD.findall(file.text, start, brace if brace >= 0 else end))
             names = {name for each in inner or [node] for name in _names(each, head)}
             following = _END.match(file.text, end)
-            yield _Declaration([node], file, start, following.end() if following else end, names, blocks)
-
-    def _path(self, name: str) -> Path:
-        if name not in self._paths:
-            self._paths[name] = Path(name).resolve()
-        return self._paths[name]
+            end = following.end() if following else end
+            last = self._declarations[-1] if self._declarations else None
+            if last is None or file is not last.file or start >= last.spans[0][1]:
+                self._declarations.append(_Part([node], file, [(start, end)], names, blocks))
+            else:
+                last.nodes.append(node)
+                last.names |= names
+                last.spans = [(min(start, last.spans[0][0]), max(end, last.spans[0][1]))]
 
 
 def _without_comment(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0]) if found[0][0] == "/" else found[0]
-
-
-def _merged(declarations: Iterable[_Declaration]) -> Iterator[_Declaration]:
-    """Yield declarations; those that share text as one."""
-    last = None
-    for each in declarations:
-        if last is not None and each.file is last.file and each.start < last.end:
-            last.nodes += each.nodes
-            last.names |= each.names
-            last.start, last.end = min(last.start, each.start), max(last.end, each.end)
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
 
 
 def _names(node: Node, head: set[str]) -> set[str]:

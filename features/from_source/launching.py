@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
-from perflex.features.from_source.formulas import read_formula, read_formulas
-from perflex.features.from_source.integers import Integer, constant
+from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text
 from perflex.features.from_source.parsing import Language
 from perflex.features.from_source.source import SourceKernel
@@ -67,15 +68,7 @@ class SourceLaunch:
 
 
 def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceLaunch:
-    """Return what a launch takes.
-
-    Raises
-    ------
-    MissingSizeError
-        An integer argument, or a size in a formula of the launch, has no value.
-    UnsupportedKernelError
-        An argument is of a kind that is not given, or data decide what the kernel reaches.
-    """
+    """Return what a launch takes; refuse arguments of other kinds, and where data decide what the kernel reaches."""
     with ISL_LOCK:
         return _Launching(kernel, sizes, label).launch()
 
@@ -97,70 +90,53 @@ class _Launching:
         self._kernel = kernel
         self._label = label
         self._sizes = sizes
-        self._parsed = kernel.parsed()
-        self._declared: dict[str, CType] = {}
-        self._local: set[str] = set()
-        for number, ((parameter, kind), (_, space, *_)) in enumerate(
-            zip(kernel.parameters(), kernel.arguments, strict=True)
-        ):
-            name = parameter.spelling or f"argument{number}"
-            self._declared[name] = kind
-            if space == "local":
-                self._local.add(name)
-        self._require_sizes()
+        self._declared = {name: kind for name, _, kind in kernel.parameters()}
+        self._spaces = {name: space for name, space, *_ in kernel.arguments}
+        names = sorted(kernel.sizes)
+        if missing := [name for name in names if name not in sizes]:
+            msg = f"{label}: no value for size parameter {', '.join(missing)}; given: {dict(sizes) or 'none'}"
+            raise MissingSizeError(msg, kernel=label, parameters=tuple(missing))
+        require_whole(sizes, names, label)
         self._numbers = {name: int(value) for name, value in sizes.items() if is_whole(value)}
 
     def launch(self) -> SourceLaunch:
         arguments = tuple(self._argument(name, kind) for name, kind in self._declared.items())
         walk = self._known_walk()
         self._require_own(walk)
-        reached = self._kernel.attempted(lambda: self._reached(walk))
-        if isinstance(reached, PerflexError):
-            raise reached
-        arrays = {each.name: self._array(each.name, reached) for each in arguments if each.kind == "array"}
-        local = [each for each in walk.recorder.arrays.values() if each.space == "local"]
-        sized = {each.name: each.bytes for each in local}
-        free = {name for name, size in sized.items() if size is None} | self._local
-        for name, size in sized.items():
+        with self._kernel.describing():
+            reached = self._reached(walk)
+        local = {each.name: each.bytes for each in walk.recorder.arrays.values() if each.space == "local"}
+        for name, size in local.items():
             if size is not None and name in reached and reached[name].bytes > size:
                 raise self._refuse(f"reaches byte {reached[name].bytes} of {name!r}, which has {size}")
         return SourceLaunch(
             name=self._name(),
-            language=self._parsed.language,
+            language=self._kernel.language,
             text=kernel_text(self._kernel),
             arguments=arguments,
             groups=tuple(self._number(group) for group in self._kernel.groups),
-            arrays=arrays,
-            local_arguments={name: reached.get(name, Reach(16)).bytes for name in sorted(free)},
-            local_bytes=sum(size or 0 for name, size in sized.items() if name not in free),
+            arrays={each.name: self._array(each.name, reached) for each in arguments if each.kind == "array"},
+            local_arguments={
+                name: reached.get(name, Reach(16)).bytes for name, size in sorted(local.items()) if size is None
+            },
+            local_bytes=sum(size or 0 for size in local.values()),
         )
 
     def _refuse(self, cause: str) -> UnsupportedKernelError:
         msg = f"{self._kernel.path.name}: kernel {self._kernel.name!r} cannot be launched: {cause}"
         return UnsupportedKernelError(msg, kernel=self._label)
 
-    # Sizes and arguments
-
-    def _require_sizes(self) -> None:
-        names = {name for name, kind in self._declared.items() if kind.is_integer}
-        for formula in (*self._kernel.groups, *self._kernel.shapes.values()):
-            for integer in read_formulas(formula, self._kernel.defines):
-                names |= integer.names
-        missing = sorted(names - set(self._sizes))
-        if missing:
-            given = dict(self._sizes) or "none"
-            msg = f"{self._label}: no value for size parameter {', '.join(missing)}; given: {given}"
-            raise MissingSizeError(msg, kernel=self._label, parameters=tuple(missing))
-        require_whole(self._sizes, sorted(names), self._label)
+    # Arguments
 
     def _number(self, formula: str) -> int:
         return read_formula(formula, {**self._kernel.defines, **self._numbers}).value or 0
 
     def _argument(self, name: str, kind: CType) -> Argument:
-        if kind.kind in {"pointer", "array"} and kind.element is not None:
+        if kind.kind == "pointer" and kind.element is not None:
             if kind.element.kind == "pointer":
                 raise self._refuse(f"argument {name!r} holds pointers; only the host program knows where they point")
-            return Argument(name, "local" if name in self._local else "array", filled_dtype(kind.element))
+            where: Literal["local", "array"] = "local" if self._spaces[name] == "local" else "array"
+            return Argument(name, where, filled_dtype(kind.element))
         if kind.kind == "scalar":
             return Argument(name, "scalar", kind.dtype)
         what = {"struct": "a struct", "vector": "a vector", "image": "an image"}.get(kind.kind, "of unknown type")
@@ -171,12 +147,12 @@ class _Launching:
         each = max(element.bytes if element is not None else 1, 1)
         found = reached.get(name, Reach(each))
         stated = self._number(self._kernel.shapes[name]) * each if name in self._kernel.shapes else 0
-        return Reach(max(found.bytes, stated, each), found.read or not found.written, found.written)
+        return replace(found, bytes=max(found.bytes, stated, each))
 
     # Program
 
     def _name(self) -> str:
-        names, owner = [self._kernel.name], self._parsed.function.semantic_parent
+        names, owner = [self._kernel.name], self._kernel.parsed().function.semantic_parent
         while owner is not None and owner.kind != "TRANSLATION_UNIT":
             names[:0] = [owner.spelling] if owner.spelling else []  # Linkage has none, nor have some namespaces.
             owner = owner.semantic_parent
@@ -194,23 +170,20 @@ class _Launching:
                 "give its times (calibrate --times)"
             )
             raise self._refuse(cause)
-        found = self._kernel.attempted(lambda: self._kernel.walked({}))
-        if isinstance(found, PerflexError) or _unknown(found):
-            found = self._kernel.attempted(lambda: self._kernel.walked(self._numbers))
-        if not isinstance(found, PerflexError) and _unknown(found):
-            contents = _contents(found)
-            found = self._kernel.attempted(lambda: self._kernel.walked(self._numbers, contents))
-        if isinstance(found, PerflexError):
-            raise found
-        unknown = _unknown(found)
-        if unknown:
+        walk = None
+        with suppress(PerflexError):
+            walk = self._kernel.walked({})
+        if walk is None or _unknown(walk):
+            walk = self._kernel.walked(self._numbers)
+        if _unknown(walk):
+            walk = self._kernel.walked(self._numbers, _contents(walk))
+        if unknown := _unknown(walk):
             raise self._refuse(f"line {unknown}, and with made-up data it might reach anything; give its times instead")
-        return found
+        return walk
 
     def _require_own(self, walk: Walk) -> None:
         """Stop where the host program decides more than arguments and launch."""
-        known = {*self._declared, *self._sizes}
-        for name in sorted(walk.sizes - known):
+        for name in sorted(walk.sizes - {*self._declared, *self._sizes}):
             raise self._refuse(f"variable {name!r} is no argument, and only the host program knows its value")
         for array in walk.recorder.arrays.values():
             if array.space != "local" and array.name not in self._declared and array.bytes is None:
@@ -222,11 +195,16 @@ class _Launching:
         given = isl.Set(f"[{', '.join(self._numbers)}] -> {{ [] : {values} }}")
         for executed, access in _accesses(walk):
             domain = executed.domain.intersect(given)
-            if domain.is_empty():
+            if access.offset is None or domain.is_empty():
                 continue
-            least, most = self._bounds(access.offset, domain)
-            if least is None or most is None:
+            offset = constant(0)
+            for product, term in access.offset.terms.items():
+                offset = offset.add(term.scale_val(isl.Val(math.prod(self._numbers[name] for name in product))))
+            values = isl.Map.from_pw_aff(offset).intersect_domain(domain).range().project_out_all_params()
+            ends = values.dim_min_val(0), values.dim_max_val(0)
+            if not all(end.is_int() for end in ends):
                 raise self._refuse(f"line {access.line} reaches {access.array!r} without end")
+            least, most = (int(end.to_python()) for end in ends)
             if least < 0:
                 cause = f"line {access.line} reaches {-least} bytes before the first element of {access.array!r}"
                 raise self._refuse(f"{cause}; pass a pointer to the first one")
@@ -238,27 +216,16 @@ class _Launching:
             )
         return found
 
-    def _bounds(self, offset: Integer | None, domain: Any) -> tuple[int | None, int | None]:
-        """Return the least and greatest offset of an access in bytes; None for those without a bound."""
-        total = constant(0)
-        for product, term in offset.terms.items() if offset is not None else ():
-            total = total.add(term.scale_val(isl.Val(math.prod(self._numbers[name] for name in product))))
-        values = isl.Map.from_pw_aff(total).intersect_domain(domain).range()
-        values = values.project_out(isl.dim_type.param, 0, values.dim(isl.dim_type.param))
-        least, most = values.dim_min_val(0), values.dim_max_val(0)
-        return int(least.to_python()) if least.is_int() else None, int(most.to_python()) if most.is_int() else None
-
 
 def filled_dtype(element: CType) -> str:
     """Return the type of data that an array is filled with: that of its elements, or zero bytes."""
     if element.is_number:
         return element.dtype
-    if element.kind == "struct" and element.declared is not None:
-        # Structs of one type of elements, such as points of three floats.
-        fields = {each.type.get_canonical().spelling for each in element.declared.get_fields()}
-        if fields in ({"float"}, {"double"}):
-            return "float32" if fields == {"float"} else "float64"
-    return BYTES
+    if element.kind != "struct" or element.declared is None:
+        return BYTES
+    # Structs of one type of elements, such as points of three floats.
+    fields = {each.type.get_canonical().spelling for each in element.declared.get_fields()}
+    return {"float": "float32", "double": "float64"}.get(", ".join(fields), BYTES)
 
 
 def _contents(walk: Walk) -> dict[str, int]:
@@ -269,11 +236,9 @@ def _contents(walk: Walk) -> dict[str, int]:
         # An array with extents is no argument: it may have a table of its own.
         if array.space == "local" or array.name in written or array.extents:
             continue
-        dtype = filled_dtype(array.element)
-        if dtype == BYTES:
-            found[array.name] = 0
-        elif np.dtype(dtype).kind in "iub":
-            found[array.name] = 1
+        kind = np.dtype(filled_dtype(array.element)).kind
+        if kind in "iubV":
+            found[array.name] = int(kind != "V")
     return found
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, involves, names_in, tidy, variable
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import Pointer, Unknown, Value, changed
-from perflex.features.from_source.walk import Loop, Walk, along, any_iteration, later, united
+from perflex.features.from_source.walk import NOWHERE, Loop, Walk, along, any_iteration, later
 from perflex.isl import isl
 
 # Iterations that a loop may have that is walked through one by one.
@@ -30,185 +29,137 @@ class Header:
     """The parts of a loop."""
 
     def __init__(self, cursor: Node) -> None:
-        parts = cursor.children
+        *parts, self.body = cursor.children
         self.line = int(cursor.location.line)
+        self.assigned = list(dict.fromkeys(_assigned(cursor)))
         self.first: Node | None = None
         self.test: Node | None = None
         self.step: Node | None = None
         self.tested_last = cursor.kind == "DO_STMT"
         if self.tested_last:
-            self.body, self.test = parts
+            self.body, self.test = cursor.children
         elif cursor.kind == "WHILE_STMT":
-            self.test, self.body = parts[0], parts[-1]
-        else:
-            self.body = parts[-1]
-            self._read(parts[:-1])
-
-    def _read(self, parts: list[Node]) -> None:
-        """Tell the parts of ``for`` apart: libclang leaves out those that are empty."""
-        if len(parts) == 3:
+            self.test = parts[0]
+        elif len(parts) == 3:
             self.first, self.test, self.step = parts
-            return
-        for place, part in enumerate(parts):
-            if part.kind == "DECL_STMT" or (_assigns(part) and place == 0 and len(parts) > 1):
-                self.first = part
-            elif _assigns(part):
-                self.step = part
-            else:
-                self.test = part
-
-    def leaves(self, *words: str) -> bool:
-        """Return whether the body has statements of some kinds that leave this loop."""
-        return _contains(self.body, words)
+        else:  # libclang leaves out those that are empty
+            for place, part in enumerate(parts):
+                if part.kind == "DECL_STMT" or (_assigns(part) and place == 0 and len(parts) > 1):
+                    self.first = part
+                elif _assigns(part):
+                    self.step = part
+                else:
+                    self.test = part
 
 
-@dataclass(frozen=True)
-class Change:
-    """How a variable changes from iteration to iteration; one without `step` and `value` changes irregularly.
+class LoopWalk:
+    """Walks through one loop; the first part of its header was executed."""
 
-    `value` is what it has at the end of an iteration, made of the values that others have at its start, by their
-    names in it: ``k = j++`` follows ``j``.
-    """
-
-    step: Integer | None = None  # What each iteration adds
-    value: Integer | None = None
-    follows: Mapping[str, Hashable] | None = None
-
-    @property
-    def irregular(self) -> bool:
-        """Whether no formula says what it is in an iteration."""
-        return self.step is None and self.value is None
-
-
-class Loops:
-    """Walks through loops; `trips` are stated average trip counts by line."""
-
-    def __init__(
-        self, walk: Walk, expressions: Expressions, execute: Callable[[Node], None], trips: Mapping[str, Fraction]
-    ) -> None:
-        self.walk = walk
-        self.expressions = expressions
-        self.execute_statement = execute
-        self.trips = trips
-        self._unclear = False  # Whether the test of the loop that was tried out last is not affine
-
-    def execute(self, cursor: Node) -> None:
-        """Walk through a loop."""
-        header, walk = Header(cursor), self.walk
-        if header.first is not None:
-            self.execute_statement(header.first)
-        before = {key: walk.variables[key] for key in dict.fromkeys(_assigned(cursor)) if key in walk.variables}
+    def __init__(self, walk: Walk, expressions: Expressions, execute: Callable[[Node], None], header: Header) -> None:
+        self._walk, self._expressions, self._execute = walk, expressions, execute
+        self._header, self._file = header, walk.file
+        walk.line = header.line
         walk.counters += 1
-        counter = f"i{walk.counters}"
-        changes = self._changes(header, before, counter)
-        irregular = [before[key] for key, change in changes.items() if change.irregular or self._unclear]
-        if not irregular or not self._unrolled(header, irregular):
-            _Run(self, header, counter, before, changes).walk_through()
+        self._counter = f"i{walk.counters}"
+        # Variables that it may change.
+        self._before = {key: walk.variables[key] for key in header.assigned if key in walk.variables}
+        self._limited = 0  # Iterations, where they are stated rather than known
+        self._unclear = False  # Whether the test is not affine
+        # Integers and pointers, by names for their values at the start of an iteration.
+        self._names: dict[str, Hashable] = {}
+        # What each iteration adds to variables.
+        self._steps: dict[Hashable, Integer] = {}
+        # Of others, what they are at the end of an iteration, made of the values at its start: ``k = j++`` follows j.
+        self._followers: dict[Hashable, Integer] = {}
+
+    def execute(self) -> None:
+        """Walk through the loop."""
+        self._find_changes()
+        changing = [key for key in self._names.values() if self._unclear or self._is_irregular(key)]
+        if not self._is_unrolled([self._before[key] for key in changing]):
+            self._walk_through()
+
+    def _is_irregular(self, key: Hashable) -> bool:
+        """Return whether no formula says what a variable is in an iteration."""
+        return key not in self._steps and key not in self._followers
 
     # How variables change
 
-    def _changes(self, header: Header, before: Mapping[Hashable, Value], counter: str) -> dict[Hashable, Change]:
-        """Return how the integers and pointers change that an iteration assigns to.
-
-        One iteration is tried out with unknown values at its start.
-        """
-        walk = self.walk
-        known = {key: (value, old) for key, value in before.items() if (old := _offset(value)) is not None}
-        names = {key: f"{counter}_{place}" for place, key in enumerate(known)}
+    def _find_changes(self) -> None:
+        """Find out how variables change: one iteration is tried out with unknown values at its start."""
+        walk = self._walk
+        known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
         if not known:
-            return {}
+            return
+        self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
         with walk.trial():
-            for key, (value, old) in known.items():
-                walk.variables[key] = _with_offset(value, Integer.of(variable(names[key]), old.dtype))
-            walk.loops.append(Loop(counter, walk.guards))
-            walk.cursor.enter(counter)
-            unclear = self._iteration(header)
-            after, final = {key: walk.variables.get(key) for key in names}, walk.active
-        self._unclear = unclear
-        unknowns = {*names.values(), counter}
-        steps = {key: _step(known[key][0], after[key], name, unknowns, final) for key, name in names.items()}
-        regular = {names[key]: key for key, step in steps.items() if step is not None}
-        found = {}
-        for key, left in after.items():
-            found[key] = Change(steps[key])
-            if steps[key] is None and isinstance(left, Integer) and set(left.terms) == {()}:
-                needed = names_in(left.affine) & set(names.values())
-                if needed <= set(regular):
-                    found[key] = Change(None, left, {name: regular[name] for name in needed})
-        return found
+            for name, key in self._names.items():
+                start = Integer.of(variable(name), known[key].dtype)
+                walk.variables[key] = _with_offset(self._before[key], start)
+            walk.loops.append(Loop(self._counter, walk.guards))
+            walk.cursor.enter(self._counter)
+            self._try_iteration()
+            after, final = walk.variables, walk.active
+        unknowns = {*self._names, self._counter}
+        for name, key in self._names.items():
+            if (step := _step(self._before[key], after.get(key), name, unknowns, final)) is not None:
+                self._steps[key] = step
+        for key in self._names.values():
+            left = after.get(key)
+            if key in self._steps or not isinstance(left, Integer) or set(left.terms) != {()}:
+                continue
+            if all(self._names[name] in self._steps for name in names_in(left.affine) & set(self._names)):
+                self._followers[key] = left
 
-    def _iteration(self, header: Header) -> bool:
-        """Walk through an iteration; return whether its test is not affine."""
-        walk, loop, unclear = self.walk, self.walk.loops[-1], False
+    def _try_iteration(self) -> None:
+        walk, header, loop = self._walk, self._header, self._walk.loops[-1]
         if header.test is not None and not header.tested_last:
-            condition = self.expressions.condition(header.test)
-            unclear = not condition.known and condition.reason == "not affine"
+            condition = self._expressions.condition(header.test)
+            self._unclear = not condition.known and condition.reason == "not affine"
             if condition.known and not (active := walk.active.intersect(condition.true)).is_empty():
                 walk.active = active
         top = walk.active
-        self.execute_statement(header.body)
-        walk.active = united(walk.active, loop.continued)
+        self._execute(header.body)
+        walk.active = walk.active.union(loop.continued)
         if walk.active.is_empty():
             walk.active = top
         if header.test is not None and header.tested_last:
-            self.expressions.condition(header.test)
-        if header.step is not None:
-            self.expressions.value(header.step)
-        return unclear
+            self._expressions.condition(header.test)
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._header.step is not None:
+            self._expressions.value(self._header.step)
 
     # Loops whose counters change irregularly
 
-    def _unrolled(self, header: Header, irregular: list[Value]) -> bool:
-        """Walk through the iterations one by one where their condition is known each time; return whether that went."""
-        if header.test is None or not any(isinstance(each, Integer) and each.value is not None for each in irregular):
+    def _is_unrolled(self, irregular: list[Value]) -> bool:
+        """Walk through the iterations one by one if their condition is known each time; return whether it is."""
+        known = any(isinstance(each, Integer) and each.value is not None for each in irregular)
+        if not known or _contains(self._header.body, {"BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"}):
             return False
-        if header.leaves("BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"):
-            return False
-        with self.walk.trial():
-            count = self._count(header, header.test)
-        for _ in range(count or 0):
-            self.execute_statement(header.body)
-            self.expressions.condition(header.test)
-            if header.step is not None:
-                self.expressions.value(header.step)
-        return count is not None
+        with self._walk.trial():
+            known = self._goes_one_by_one()
+        return known and self._goes_one_by_one()
 
-    def _count(self, header: Header, test: Node) -> int | None:
-        """Return the number of iterations, by trying them out; None if it is not known or too large."""
-        walk = self.walk
-        for count in range(_MOST_UNROLLED + 1):
-            if not (header.tested_last and count == 0):
-                condition = self.expressions.condition(test)
+    def _goes_one_by_one(self) -> bool:
+        walk, test = self._walk, self._header.test
+        for count in range(_MOST_UNROLLED + 1 if test is not None else 0):
+            if test is not None and (count or not self._header.tested_last):
+                condition = self._expressions.condition(test)
                 if not condition.known:
-                    return None
+                    return False
                 if walk.active.intersect(condition.true).is_empty():
-                    return count
+                    return True
                 if not walk.active.intersect(condition.false).is_empty():
-                    return None
-            self.execute_statement(header.body)
-            if header.step is not None:
-                self.expressions.value(header.step)
-        return None
+                    return False
+            self._execute(self._header.body)
+            self._advance()
+        return False
 
+    # Other loops
 
-class _Run:
-    """One loop on its way."""
-
-    def __init__(
-        self,
-        loops: Loops,
-        header: Header,
-        counter: str,
-        before: Mapping[Hashable, Value],
-        changes: Mapping[Hashable, Change],
-    ) -> None:
-        self._loops, self._header, self._counter = loops, header, counter
-        self._walk, self._expressions = loops.walk, loops.expressions
-        self._before, self._changes = before, changes
-        self._file = self._walk.file
-        self._limited = 0  # Iterations, where they are stated rather than known
-
-    def walk_through(self) -> None:
+    def _walk_through(self) -> None:
         walk, header, counter = self._walk, self._header, self._counter
         around, first = walk.active, len(walk.recorder.executed)
         for key in self._before:
@@ -217,21 +168,19 @@ class _Run:
         walk.loops.append(loop)
         walk.cursor.enter(counter)
         frame = walk.frames[-1]
-        returned, frame.returned = frame.returned, None
-        iterations = self._iterations(around)
-        walk.active = iterations
-        line, file = walk.line, walk.file
+        returned, frame.returned = frame.returned, NOWHERE
+        walk.active = iterations = self._iterations(around)
         if not iterations.is_empty():
-            self._loops.execute_statement(header.body)
-            if loop.continued is not None:
+            self._execute(header.body)
+            if not loop.continued.is_empty():
                 walk.active = walk.active.union(loop.continued).coalesce()
             if header.tested_last and header.test is not None and not walk.active.is_empty():
                 self._test_last(header.test, loop, first)
-            if header.step is not None and not walk.active.is_empty():
-                walk.line, walk.file = header.line, file
-                self._expressions.value(header.step)
+            walk.line, walk.file = header.line, self._file
+            if not walk.active.is_empty():
+                self._advance()
         for leaving in (loop.left, frame.returned):
-            if leaving is not None and not leaving.is_empty():
+            if not leaving.is_empty():
                 # Nothing is executed in the iterations behind those that leave the loop.
                 over = later(leaving, counter)
                 for executed in walk.recorder.executed[first:]:
@@ -239,44 +188,41 @@ class _Run:
                 iterations = iterations.subtract(over)
         walk.loops.pop()
         walk.cursor.leave()
-        walk.line, walk.file = line, file
-        gone = None
-        if frame.returned is not None:
+        walk.active = around
+        if not frame.returned.is_empty():
             gone = any_iteration(frame.returned.subtract(later(frame.returned, counter)), counter)
-        frame.returned = united(returned, gone)
-        walk.active = around if gone is None else around.subtract(gone)
+            returned, walk.active = returned.union(gone), around.subtract(gone)
+        frame.returned = returned
         walk.recorder.close()
         self._after(iterations, around)
 
     def _at(self, key: Hashable, iteration: Integer) -> Value:
         """Return a variable at the start of an iteration."""
-        before, change = self._before[key], self._changes.get(key, Change())
+        before, step = self._before[key], self._steps.get(key)
         offset = _offset(before)
-        if offset is None:
-            return changed(before, "carried")
-        if change.step is None:
-            return self._lagging(change, before, iteration) or changed(before, "carried")
-        if change.step.value == 0:
+        if offset is None or step is None:
+            follower = self._followers.get(key)
+            found = None if follower is None else self._following(follower, before, iteration)
+            return found or changed(before, "carried")
+        if step.value == 0:
             return before
         try:
-            moved = offset.plus(change.step.times(iteration, self._walk.sizes)).typed(offset.dtype)
+            return _with_offset(before, offset.plus(step.times(iteration, self._walk.sizes)).typed(offset.dtype))
         except NotAffineError:
             return changed(before, "not affine")
-        return _with_offset(before, moved)
 
-    def _lagging(self, change: Change, first: Value, iteration: Integer) -> Value | None:
-        """Return a variable that takes, at the end of an iteration, what others had then."""
-        if change.value is None or change.follows is None or not isinstance(first, Integer):
+    def _following(self, value: Integer, first: Value, iteration: Integer) -> Value | None:
+        """Return a variable that takes, at the end of an iteration, what others had then; None if it is not known."""
+        if not isinstance(first, Integer):
             return None
         earlier = iteration.plus(Integer.of(-1))
         try:
-            known = isl.Map.from_pw_aff(change.value.affine)
-            for name, other in change.follows.items():
-                there = self._at(other, earlier)
+            known = isl.Map.from_pw_aff(value.affine)
+            for name in names_in(value.affine) & set(self._names):
+                there = self._at(self._names[name], earlier)
                 if not isinstance(there, Integer):
                     return None
                 known = known.intersect_domain(variable(name).eq_set(there.affine))
-            for name in change.follows:
                 known = known.project_out(isl.dim_type.param, known.find_dim_by_name(isl.dim_type.param, name), 1)
             behind = known.as_pw_multi_aff().get_pw_aff(0).intersect_domain(iteration.affine.ge_set(constant(1)))
             start = first.affine.intersect_domain(iteration.affine.le_set(constant(0)))
@@ -290,13 +236,14 @@ class _Run:
         begun = around.intersect(isl.Set(f"[{counter}] -> {{ [] : {counter} >= 0 }}"))
         if header.tested_last:
             return begun
-        leaves = header.leaves("BREAK_STMT", "RETURN_STMT")
+        leaves = _contains(header.body, {"BREAK_STMT", "RETURN_STMT"})
         if header.test is None:
             return begun if leaves else self._limit(begun, "it never ends")
         walk.active, first = begun, len(walk.recorder.executed)
-        with walk.postponed() as limits:
-            condition = self._expressions.condition(header.test)
-        walk.active = around
+        limits: list[tuple[Integer, int]] = []
+        outer, walk.limits = walk.limits, limits
+        condition = self._expressions.condition(header.test)
+        walk.limits = outer
         if not condition.known:
             limited = self._limit(begun, _DECIDES[condition.reason])
             self._end(first, self._limited)  # The test is executed once more than the body.
@@ -306,49 +253,36 @@ class _Run:
         if not over.intersect(iterations).is_empty():
             iterations = iterations.subtract(over)
         iterations = iterations.coalesce()
-        if not self._stays_below(limits, begun.subtract(over)):
-            return self._limit(begun, _DECIDES["not affine"])
-        if leaves or iterations.is_empty():
-            return iterations
-        counted = along(iterations, counter)
-        if counted is not None and counted.dim_has_upper_bound(isl.dim_type.set, 0):
-            return iterations
-        return self._limit(iterations, "its condition never changes")
-
-    def _stays_below(self, limits: list[tuple[Integer, int]], tested: Any) -> bool:
-        """Return whether unsigned integers stay below limits in all iterations whose condition is tested."""
-        walk, around = self._walk, self._walk.active
-        walk.active = tested
+        # Unsigned integers stay below their limits in all iterations whose condition is tested.
+        walk.active = begun.subtract(over)
         try:
             for value, limit in limits:
                 walk.require_below(value, limit)
         except NotAffineError:
-            return False
-        finally:
-            walk.active = around
-        return True
+            return self._limit(begun, _DECIDES["not affine"])
+        if leaves or iterations.is_empty() or along(iterations, counter).dim_has_upper_bound(isl.dim_type.set, 0):
+            return iterations
+        return self._limit(iterations, "its condition never changes")
 
     def _limit(self, iterations: Any, why: str) -> Any:
         """Return as many iterations as are stated."""
-        walk = self._walk
-        name = f"{Path(self._file).name}:" if self._file else ""
-        trips = self._loops.trips.get(f"{name}{self._header.line}")
+        walk, counter = self._walk, self._counter
+        walk.line, walk.file = self._header.line, self._file
+        trips = walk.trips.get(walk.label)
         if trips is None:
-            (walk.line, walk.file), place = (self._header.line, self._file), (walk.line, walk.file)
             walk.note("trip count", why, f'state it with --state {walk.label}=N (stated={{"{walk.label}": N}})')
-            walk.line, walk.file = place
             trips = Fraction(1)
-        whole = self._limited = math.ceil(trips)
+        self._limited = math.ceil(trips)
         if not walk.recorder.dry:
-            walk.recorder.averages[self._counter] = trips / whole
-        return iterations.intersect(isl.Set(f"[{self._counter}] -> {{ [] : {self._counter} < {whole} }}"))
+            walk.recorder.averages[counter] = trips / self._limited
+        return iterations.intersect(isl.Set(f"[{counter}] -> {{ [] : {counter} < {self._limited} }}"))
 
     def _test_last(self, test: Node, loop: Loop, first: int) -> None:
         walk = self._walk
         before = walk.active
         condition = self._expressions.condition(test)
         if condition.known:
-            loop.left = united(loop.left, before.intersect(condition.false))
+            loop.left = loop.left.union(before.intersect(condition.false))
             return
         walk.active = self._limit(before, _DECIDES[condition.reason])
         self._end(first, self._limited - 1)
@@ -362,13 +296,13 @@ class _Run:
     def _after(self, iterations: Any, around: Any) -> None:
         """Set the variables behind the loop."""
         trips: Integer | None = None
-        for key, change in self._changes.items():
-            before = self._before[key]
-            if change.irregular and isinstance(before, Unknown):
+        for key in self._names.values():
+            before, step = self._before[key], self._steps.get(key)
+            if self._is_irregular(key) and isinstance(before, Unknown):
                 continue
-            if change.step is not None and change.step.value == 0:
+            if step is not None and step.value == 0:
                 found: Value = before
-            elif change.irregular or self._limited:
+            elif self._is_irregular(key) or self._limited:
                 found = changed(before, "data" if self._limited else "carried")
             else:
                 trips = trips or _trip_count(iterations, self._counter, around)
@@ -400,11 +334,10 @@ def _assigned(cursor: Node) -> Iterator[Hashable]:
         yield from _assigned(part)
 
 
-def _contains(cursor: Node, names: tuple[str, ...]) -> bool:
-    """Return whether a statement has one of a kind that is its own: of loops inside it only returns are."""
+def _contains(cursor: Node, names: set[str]) -> bool:
+    """Return whether a body has statements of some kinds of its own: of loops inside it only returns are."""
     return any(
-        child.kind in names
-        or _contains(child, names if child.kind not in _LOOPS else tuple({"RETURN_STMT"} & set(names)))
+        child.kind in names or _contains(child, names & {"RETURN_STMT"} if child.kind in _LOOPS else names)
         for child in cursor.children
     )
 
@@ -431,8 +364,6 @@ def _step(before: Value, after: Value | None, name: str, unknowns: set[str], fin
 def _trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
     """Return the number of iterations as a function of what is outside the loop."""
     counted = along(iterations, counter)
-    if counted is None:
-        return Integer.of(1)
     if not counted.is_empty() and not counted.dim_has_upper_bound(isl.dim_type.set, 0):
         return None
     try:

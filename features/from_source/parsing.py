@@ -23,15 +23,18 @@ _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-"
 _INTEGER = 1
 _HERE = Path(__file__).parent
 CUDA_HEADERS = _HERE / "cuda_headers.h"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 _MISSING = re.compile(r"'(.*)' file not found")
-_MOST_STUBS = 40
-_OPENCL = ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-w", "-ferror-limit=0")
-_CUDA = (
-    "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "--cuda-gpu-arch=sm_70",
-    "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"), "-ferror-limit=0", "-w",
-)  # fmt: skip
-STUBS = "/perflex-stubs"
+# Headers of the host are not there; where clang's package has some, the last folder stands for them.
+_OPTIONS = {
+    "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),
+    "cuda": (
+        "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
+        "--cuda-gpu-arch=sm_70", "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"),
+    ),
+}  # fmt: skip
+_MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
+# libclang's option to go on behind headers that are missing.
+_KEEP_GOING = 0x200
 # CUDA's headers that the run-time compiler lacks, with the beginnings of names that they declare.
 TOOLKIT = {
     "cooperative_groups": "(multi_)?(grid|thread|cluster|coalesced)_(group|threads)$", "cub/": "cub", "cuda/": "cuda",
@@ -44,15 +47,7 @@ _HARMLESS = re.compile(r"reference to __host__ (variable|function)")
 
 @lru_cache(maxsize=1)
 def clang() -> Any:
-    """Return clang's Python interface with its library loaded; ``PERFLEX_LIBCLANG`` names another library.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    EnvironmentSetupError
-        The library cannot be loaded.
-    """
+    """Return clang's Python interface with its library loaded; ``PERFLEX_LIBCLANG`` names another library."""
     try:
         from clang import cindex
     except ImportError as error:
@@ -181,11 +176,10 @@ class Node:
         result = library.clang_Cursor_Evaluate(self.cursor)
         if not result:
             return None
-        try:
-            known = library.clang_EvalResult_getKind(result) == _INTEGER
-            return int(library.clang_EvalResult_getAsLongLong(result)) if known else None
-        finally:
-            library.clang_EvalResult_dispose(result)
+        known = library.clang_EvalResult_getKind(result) == _INTEGER
+        value = int(library.clang_EvalResult_getAsLongLong(result)) if known else None
+        library.clang_EvalResult_dispose(result)
+        return value
 
     @cached_property
     def lane(self) -> str:
@@ -220,7 +214,7 @@ class ParsedKernel:
     path: Path
     name: str
     language: Language
-    lines: tuple[str, ...]
+    lines: list[str]
     function: Node
     unit: Any
     root: Node
@@ -235,30 +229,25 @@ class ParsedKernel:
 def parsed_kernel(
     path: Path, source: str, name: str, defines: Mapping[str, Any], folders: Sequence[str] = ()
 ) -> ParsedKernel:
-    """Return a kernel's function, parsed with macros; headers are looked for beside `path` and in `folders`.
-
-    Raises
-    ------
-    UnsupportedKernelError
-        There is no such kernel in it, or it has errors.
-    """
-    language, unit, root = _parsed(path, source, defines, folders)
+    """Return a kernel's function, parsed with macros; headers are looked for beside `path` and in `folders`."""
+    unit, root = _parsed(path, source, defines, folders)
     named = list(functions(root))
     found = [each for each in named if each.spelling == name]
     if not found:
-        errors = [each.spelling for each in unit.diagnostics if each.severity >= 3]
+        errors = [each.spelling for each in _errors(unit)]
         there = ", ".join(dict.fromkeys(each.spelling for each in named if _is_kernel(each))) or "none"
         first = f"; its first error: {errors[0]}" if errors else ""
         msg = f"{path.name} has no kernel {name!r}; it has {there}{first}"
         raise UnsupportedKernelError(msg, kernel=name)
-    kernel = ParsedKernel(path, name, language, tuple(source.splitlines()), found[-1], unit, root, defines)
+    language = language_of(path, source)
+    kernel = ParsedKernel(path, name, language, source.splitlines(), found[-1], unit, root, defines)
     _require_sound(kernel)
     return kernel
 
 
 def kernels_in(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str] = ()) -> list[Node]:
     """Return the functions of a source that can be launched, templates included."""
-    return [function for function in functions(_parsed(path, source, defines, folders)[2]) if _is_kernel(function)]
+    return [function for function in functions(_parsed(path, source, defines, folders)[1]) if _is_kernel(function)]
 
 
 def functions(cursor: Node) -> Iterator[Node]:
@@ -274,15 +263,13 @@ def functions(cursor: Node) -> Iterator[Node]:
 def _is_kernel(function: Node) -> bool:
     """Return whether a function can be launched."""
     head = set(takewhile(lambda word: word != "{", function.words))
-    return any(child.kind == "CUDAGLOBAL_ATTR" for child in function.children) or bool(
-        head & {"__kernel", "kernel", "__global__"}
-    )
+    attributes = {child.kind for child in function.children}
+    return "CUDAGLOBAL_ATTR" in attributes or bool(head & {"__kernel", "kernel", "__global__"})
 
 
 @lru_cache(maxsize=16)
-def _lines(file: str) -> tuple[str, ...]:
-    path = Path(file)
-    return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.is_file() else ()
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def language_of(path: Path, source: str) -> Language:
@@ -290,53 +277,22 @@ def language_of(path: Path, source: str) -> Language:
     return LANGUAGES.get(path.suffix, "cuda" if "__global__" in source else "opencl")
 
 
-def _parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Language, Any, Node]:
-    """Return a file's language, clang's unit, and its root."""
-    language = language_of(path, source)
-    macros = tuple(sorted((key, str(value)) for key, value in defines.items()))
-    return language, *_unit(path, source, language, macros, tuple(folders))
+def _parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Any, Node]:
+    macros = tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
+    return _unit(path, source, (*macros, *(f"-I{folder}" for folder in (path.parent.resolve(), *folders))))
 
 
 @lru_cache(maxsize=8)
-def _unit(
-    path: Path, source: str, language: Language, defines: tuple[tuple[str, str], ...], folders: tuple[str, ...]
-) -> tuple[Any, Node]:
-    """Parse a file; headers that are not there are taken for empty."""
-    cindex = clang()
-    searched = [str(path.parent.resolve()), *folders]
-    arguments = [
-        *(_OPENCL if language == "opencl" else _CUDA),
-        *(f"-D{key}={value}" for key, value in defines),
-        *(f"-I{folder}" for folder in searched),
-        f"-I{STUBS}",
-    ]
-    stubs = _missing_headers(source, searched)
-    for _ in range(_MOST_STUBS):
-        unsaved = [(str(path), source), *((f"{STUBS}/{name}", "\n") for name in sorted(stubs))]
-        try:
-            unit = cindex.Index.create().parse(str(path), args=arguments, unsaved_files=unsaved)
-        except cindex.TranslationUnitLoadError as error:
-            msg = f"clang cannot parse {path.name}; see whether it is {language} source code"
-            raise UnsupportedKernelError(msg) from error
-        missing = {found[1] for each in unit.diagnostics if (found := _MISSING.match(each.spelling))}
-        if not missing - stubs:
-            return unit, Node(unit.cursor)
-        stubs |= missing
-    msg = f"{path.name} includes more than {_MOST_STUBS} headers that are missing; give the folder that has them"
-    raise UnsupportedKernelError(msg)
-
-
-def _missing_headers(source: str, folders: Sequence[str]) -> set[str]:
-    """Return the headers that a source and its headers name, and that are in none of some folders."""
-    names: dict[str, Path | None] = {}
-    texts = [source]
-    while texts:
-        for name in _INCLUDE.findall(texts.pop()):
-            if name not in names:
-                there = [path for each in folders if (path := Path(each, name)).is_file()]
-                names[name] = there[0] if there else None
-                texts += [path.read_text(encoding="utf-8", errors="replace") for path in there[:1]]
-    return {name for name, path in names.items() if path is None}
+def _unit(path: Path, source: str, options: tuple[str, ...]) -> tuple[Any, Node]:
+    """Parse a file; return clang's unit and its root. Headers that are not there are taken for empty."""
+    cindex, language = clang(), language_of(path, source)
+    arguments = [*_OPTIONS[language], *options, *_MORE_OPTIONS]
+    try:
+        unit = cindex.Index.create().parse(str(path), arguments, [(str(path), source)], _KEEP_GOING)
+    except cindex.TranslationUnitLoadError as error:
+        msg = f"clang cannot parse {path.name}; see whether it is {language} source code"
+        raise UnsupportedKernelError(msg) from error
+    return unit, Node(unit.cursor)
 
 
 # Before the interpreter takes down clang's interface, which frees what is parsed.
@@ -349,15 +305,20 @@ def declares(header: str, words: Iterable[str]) -> bool:
     return any(re.match(each, word) for each in begins for word in words)
 
 
+def _errors(unit: Any) -> Iterator[Any]:
+    """Yield what clang calls wrong, but for headers that are missing."""
+    return (each for each in unit.diagnostics if each.severity >= 3 and not _MISSING.match(each.spelling))
+
+
 def _require_sound(kernel: ParsedKernel) -> None:
     """Stop where the kernel's own lines have errors: clang leaves out what it does not understand."""
     extent = kernel.function.extent
-    for each in kernel.unit.diagnostics:
+    for each in _errors(kernel.unit):
         file = each.location.file
-        if each.severity < 3 or file is None or _HARMLESS.search(each.spelling):
+        if file is None or _HARMLESS.search(each.spelling) or file.name != extent.start.file.name:
             continue
-        if file.name == extent.start.file.name and extent.start.line <= each.location.line <= extent.end.line:
-            headers = (str(header.include.name).removeprefix(f"{STUBS}/") for header in kernel.unit.get_includes())
+        if extent.start.line <= each.location.line <= extent.end.line:
+            headers = (found[1] for other in kernel.unit.diagnostics if (found := _MISSING.match(other.spelling)))
             missing = [name for name in headers if declares(name, re.findall(r"\w+", each.spelling))]
             cause = each.spelling + (f" ({', '.join(missing)} is not there)" if missing else "")
             msg = (

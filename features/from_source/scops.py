@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
+from itertools import accumulate
+from operator import mul
 from typing import Any, TypeAlias
 
 from perflex.features.from_source.integers import Integer, constant, names_in
@@ -19,6 +21,7 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Array, Barrier, Launch, Loop, Operation, Recurrence, Scop, Statement
 from perflex.isl import isl
 
+# The relation, its axes' strides where sizes are multiplied, and whether different ones are certain.
 _Subscript: TypeAlias = tuple[Any, tuple[QuasiPolynomial, ...] | None, bool]
 _PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_
 
@@ -32,49 +35,55 @@ class ScopMaker:
         self._shapes = shapes
         self._ids = [f"{letter}{axis}" for letter in "gl" for axis in range(len(walk.local))]
         self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
+        accesses = [(executed, access) for executed in self._executed for access in executed.accesses]
         # Sizes that the description does not need are left out, so that users need not give them.
-        self._sizes = sorted(self._used_sizes())
+        integers = [*walk.groups, *(extent for shape in shapes.values() for extent in shape)]
+        for _, access in accesses:
+            integers += [each for each in (access.offset, *(access.outer or ())) if each is not None]
+        used = {name for integer in integers for name in integer.names}
+        for executed in self._executed:
+            used |= names_in(executed.domain.remove_redundancies())
+        self._sizes = sorted(used & walk.sizes)
+        self._frame = f"[{', '.join(self._sizes)}] -> "
         at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
-        self._assumptions = isl.Set(f"[{', '.join(self._sizes)}] -> {{ : {at_least} }}")
-        self._bytes: dict[str, int] = {}
+        self._assumptions = isl.Set(f"{self._frame}{{ : {at_least} }}")
         self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
-        self._domains: dict[int, Any] = {}
+        self._accesses: dict[str, list[tuple[Executed, MemoryAccess]]] = {}
+        for executed, access in accesses:
+            self._accesses.setdefault(access.array, []).append((executed, access))
+        self._bytes = {name: self._element_bytes(found) for name, found in self._accesses.items()}
+        entered = walk.cursor.entered
+        self._domains = {
+            executed: self._with_dimensions(
+                executed.domain, _SET, [*self._ids, *(entered[loop][0] for loop in executed.loops)]
+            )
+            for executed in self._executed
+        }
         # Places of loops in the launch's list, by those among all that were entered.
-        entered = sorted({loop for executed in self._executed for loop in executed.loops})
-        self._loops = {loop: number for number, loop in enumerate(entered)}
+        inside = sorted({loop for executed in self._executed for loop in executed.loops})
+        self._loops = {loop: number for number, loop in enumerate(inside)}
 
     def scop(self) -> Scop:
         """Return the Scop."""
-        by_array: dict[str, list[tuple[Executed, MemoryAccess]]] = {}
-        for executed in self._executed:
-            for access in executed.accesses:
-                by_array.setdefault(access.array, []).append((executed, access))
-        for name, found in by_array.items():
-            self._bytes[name] = self._element_bytes(found)
-        arrays = [self._array(self._recorder.arrays[name], found) for name, found in by_array.items()]
+        arrays = [self._array(self._recorder.arrays[name], found) for name, found in self._accesses.items()]
         by_name = {array.name: array for array in arrays}
         statements: list[Statement] = []
         barriers: list[Barrier] = []
         names: Counter[str] = Counter()
         for executed in self._executed:
             if executed.barrier:
-                barriers.append(Barrier("local", self._domain(executed), 0, self._around(executed), executed.order))
+                barriers.append(Barrier("local", self._domains[executed], 0, self._around(executed), executed.order))
                 continue
             names[executed.line] += 1
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""
             label = re.sub(r"\W", "_", executed.line)
             statements += self._statements(executed, f"line{label}{number}", by_name)
+        groups, loops = tuple(map(self._polynomial, self._walk.groups)), tuple(map(self._loop, self._loops))
         return Scop(
             name=self._walk.kernel.name,
             parameters=tuple(self._sizes),
             assumptions=self._assumptions,
-            launches=(
-                Launch(
-                    tuple(map(self._polynomial, self._walk.groups)),
-                    self._walk.local,
-                    loops=tuple(map(self._loop, self._loops)),
-                ),
-            ),
+            launches=(Launch(groups, self._walk.local, loops=loops),),
             arrays=tuple(arrays),
             statements=tuple(statements),
             barriers=tuple(barriers),
@@ -88,33 +97,31 @@ class ScopMaker:
         wide: dict[int, list[MemoryAccess]] = {}
         for access in executed.accesses:
             wide.setdefault(access.bytes // self._bytes[access.array], []).append(access)
-        operations = tuple(
-            Operation(kind, dtype, count) for (dtype, kind), count in executed.operations.items() if count
-        )
+        counts = executed.operations.items()
+        alone: dict[str, Any] = {
+            "operations": tuple(Operation(kind, dtype, count) for (dtype, kind), count in counts if count)
+        }
+        if executed.updates is not None:
+            chain = tuple(Operation(kind, dtype) for dtype, kind in executed.chain)
+            alone["recurrence"] = Recurrence(str(executed.updates[0]), chain)  # type: ignore[index]  # name and hash
+        if executed.resets is not None:
+            alone["resets"] = str(executed.resets[0])  # type: ignore[index]
         found = []
         for lanes, accesses in {1: [], **wide}.items():
             # Where a variable is assigned is kept even if nothing is done there: it carries the recurrence.
-            if lanes == 1 and not accesses and not operations and wide and executed.resets is executed.updates is None:
+            if lanes == 1 and wide and not accesses and not any(alone.values()):
                 continue
-            domain = self._domain(executed)
-            if lanes > 1:
-                domain = in_lanes(domain, lanes)
-            recurrence = None
-            if executed.updates is not None and lanes == 1:
-                chain = tuple(Operation(kind, dtype) for dtype, kind in executed.chain)
-                recurrence = Recurrence(str(executed.updates[0]), chain)  # type: ignore[index]  # name and hash
+            domain = self._domains[executed] if lanes == 1 else in_lanes(self._domains[executed], lanes)
             found.append(Statement(
                 name=name if lanes == 1 else f"{name}_x{lanes}",
                 domain=domain,
                 accesses=tuple(self._access(executed, one, domain, arrays[one.array], lanes) for one in accesses),
-                operations=operations if lanes == 1 else (),
                 loops=self._around(executed),
                 order=executed.order,
                 guarded=executed.guarded,
-                recurrence=recurrence,
-                resets=str(executed.resets[0]) if executed.resets is not None and lanes == 1 else "",  # type: ignore[index]
                 lanes=lanes,
                 line=executed.line,
+                **(alone if lanes == 1 else {}),
             ))  # fmt: skip
         return found
 
@@ -123,23 +130,21 @@ class ScopMaker:
 
     def _loop(self, entered: int) -> Loop:
         name, around = self._walk.cursor.entered[entered]
-        average = self._recorder.averages.get(name)
-        parent = None if around is None else self._loops[around]
-        assumed = "" if average is None else "a trip count as stated"
-        return Loop(name, parent, average=Fraction(1) if average is None else average, assumed=assumed)
+        parent, averages = None if around is None else self._loops[around], self._recorder.averages
+        assumed = "a trip count as stated" if name in averages else ""
+        return Loop(name, parent, average=averages.get(name, Fraction(1)), assumed=assumed)
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
-        assumed, line = "", access.line if access.line != executed.line else ""
         if access.offset is None:
             names = [f"e{axis}" for axis in range(len(array.shape))]
-            within = [f"0 <= {name} < {_text(extent)}" for name, extent in zip(names, array.shape, strict=True)]
-            frame = f"[{', '.join(self._sizes)}] -> "
-            anywhere = isl.Set(f"{frame}{{ [{', '.join(names)}] : {' and '.join(within)} }}")
+            within = [f"0 <= {name} < {extent}" for name, extent in zip(names, array.shape, strict=True)]
+            anywhere = isl.Set(f"{self._frame}{{ [{', '.join(names)}] : {' and '.join(within)} }}")
             found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
-            assumed = f"{access.text} anywhere"
         else:
             found = self._subscript(access, access.offset, domain, lanes)
         relation, strides, injective = found
+        assumed = f"{access.text} anywhere" if access.offset is None else ""
+        line = access.line if access.line != executed.line else ""
         shown = access.array, access.direction, relation, None, access.text
         return Access(*shown, strides, injective, assumed, executed.atomic, line, self._hides(executed, access))
 
@@ -169,35 +174,26 @@ class ScopMaker:
         return all(array == access.array and each.plus(offset, -1).value is not None for array, each in pointers)
 
     def _subscript(self, access: MemoryAccess, offset: Integer, domain: Any, lanes: int) -> _Subscript:
-        """Return the relation, its axes' strides where sizes are multiplied, and whether different ones are certain."""
+        """Return which elements an access with a known offset touches."""
         each = self._bytes[access.array]
-        terms = {
-            product: self._on_instances(term.div(constant(each)).floor(), domain)
-            for product, term in offset.terms.items()
-        }
-        terms.setdefault((), self._on_instances(constant(0), domain))
+        whole: dict[tuple[str, ...], Any] = {(): constant(0), **offset.terms}
+        terms = {key: self._on_instances(term.div(constant(each)).floor(), domain) for key, term in whole.items()}
         if lanes > 1:
             terms[()] = terms[()].add(lane_of(domain.get_space()))
-        if access.outer is not None:
-            if any(set(each.terms) - {()} for each in (offset, *access.outer)):
-                cause = f"a coordinate of image {access.array!r} multiplies sizes; give numbers for them"
-                raise self._walk.refuse(cause, access.line)
-            axes = [*(self._on_instances(each.affine, domain) for each in access.outer), terms[()]]
-            relation = reduce(isl.Map.flat_range_product, map(isl.Map.from_pw_aff, axes))
-            return relation.intersect_domain(domain), None, True
-        if set(terms) == {()}:
-            return isl.Map.from_pw_aff(terms[()]).intersect_domain(domain), None, True
-        found = flattened(terms, domain, self._sizes)
-        relation = reduce(isl.Map.flat_range_product, [isl.Map.from_pw_aff(value) for value, _ in found.axes])
-        return relation.intersect_domain(domain), tuple(stride for _, stride in found.axes), found.injective
+        if access.outer is not None and any(set(each.terms) - {()} for each in (offset, *access.outer)):
+            cause = f"a coordinate of image {access.array!r} multiplies sizes; give numbers for them"
+            raise self._walk.refuse(cause, access.line)
+        axes = [*(self._on_instances(each.affine, domain) for each in access.outer or ()), terms[()]]
+        strides: tuple[QuasiPolynomial, ...] | None = None
+        injective = True
+        if len(terms) > 1:
+            found = flattened(terms, domain, self._sizes)
+            axes, injective = [value for value, _ in found.axes], found.injective
+            strides = tuple(stride for _, stride in found.axes)
+        relation = reduce(isl.Map.flat_range_product, map(isl.Map.from_pw_aff, axes))
+        return relation.intersect_domain(domain), strides, injective
 
     # Spaces
-
-    def _domain(self, executed: Executed) -> Any:
-        if id(executed) not in self._domains:
-            names = [*self._ids, *(self._walk.cursor.entered[loop][0] for loop in executed.loops)]
-            self._domains[id(executed)] = self._with_dimensions(executed.domain, _SET, names)
-        return self._domains[id(executed)]
 
     def _with_dimensions(self, found: Any, kind: Any, names: Sequence[str]) -> Any:
         """Return a set or map whose ids and loops are dimensions, and whose parameters are sizes."""
@@ -215,20 +211,6 @@ class ScopMaker:
         names = [domain.get_dim_name(_SET, place) or "" for place in range(domain.dim(_SET))]
         as_map = self._with_dimensions(isl.Map.from_pw_aff(term), _IN, names)
         return as_map.as_pw_multi_aff().get_pw_aff(0)
-
-    def _used_sizes(self) -> set[str]:
-        used: set[str] = set()
-        for group in self._walk.groups:
-            used |= group.names
-        for executed in self._executed:
-            used |= names_in(executed.domain.remove_redundancies())
-            for access in executed.accesses:
-                for offset in (access.offset, *(access.outer or ())):
-                    used |= set() if offset is None else offset.names
-        for shape in self._shapes.values():
-            for extent in shape:
-                used |= extent.names
-        return used & self._walk.sizes
 
     # Arrays
 
@@ -261,11 +243,9 @@ class ScopMaker:
                     f'state it with --state {array.name}={counts} (stated={{"{array.name}": "{counts}"}})'
                 )
                 raise self._walk.refuse(cause, unknown.line)
-            shape = self._inferred_shape(found) if axes > 1 else [self._inferred_extent(found)]
-        strides = [QuasiPolynomial.constant(1)]
-        for extent in shape[:0:-1]:
-            strides.insert(0, strides[0] * extent)
-        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides), restrict=array.restrict)
+            shape = self._inferred_shape(found)
+        strides = accumulate(shape[:0:-1], mul, initial=QuasiPolynomial.constant(1))
+        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides)[::-1], restrict=array.restrict)
 
     def _stated_shape(self, array: MemoryArray, axes: int, parts: int) -> list[QuasiPolynomial] | None:
         """Return the extents, the slowest axis first; elements have so many `parts`, which are counted."""
@@ -280,66 +260,40 @@ class ScopMaker:
         return [self._polynomial(extent) for extent in (*stated[:0:-1], stated[0].scaled(parts))]
 
     def _inferred_shape(self, found: list[tuple[Executed, MemoryAccess]]) -> list[QuasiPolynomial]:
-        """Return how many elements of an image lie between those that are furthest apart along each axis, or from 0."""
-        most: list[Any] = []
-        least: list[Any] = []
-        for executed, access in found:
-            if access.offset is None:
-                continue
-            relation, _, _ = self._subscript(access, access.offset, self._domain(executed), 1)
-            image = relation.range()
-            axes = range(image.dim(_SET))
-            if not all(image.dim_is_bounded(_SET, axis) for axis in axes):
-                raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
-            lanes = access.bytes // self._bytes[access.array]
-            ends = [image.dim_max(axis) for axis in axes]
-            everywhere = isl.Set.universe(ends[-1].domain().get_space())
-            ends[-1] = ends[-1].add(isl.PwAff.val_on_domain(everywhere, isl.Val(lanes - 1)))
-            starts = [image.dim_min(axis) for axis in axes]
-            starts = [start.min(start.sub(start)) for start in starts]
-            most = [one.union_max(two) for one, two in zip(most, ends, strict=True)] if most else ends
-            least = [one.union_min(two) for one, two in zip(least, starts, strict=True)] if least else starts
+        """Return how many elements are reached from the pointer on, or of an image from the first along each axis."""
         one = QuasiPolynomial.constant(1)
-        lengths = [end.sub(start).gist_params(self._assumptions) for start, end in zip(least, most, strict=True)]
-        return [one + self._of_parameters(length) for length in lengths]
-
-    def _inferred_extent(self, found: list[tuple[Executed, MemoryAccess]]) -> QuasiPolynomial:
-        """Return how many elements the accesses reach from the pointer on."""
-        reached: dict[tuple[str, ...], tuple[tuple[QuasiPolynomial, ...], list[Any]]] = {}
+        reached: dict[tuple[str, ...], tuple[tuple[QuasiPolynomial, ...], list[Any], list[Any]]] = {}
         for executed, access in found:
-            domain = self._domain(executed)
-            lanes = access.bytes // self._bytes[access.array]
             if access.offset is None:
                 continue
-            relation, strides, _ = self._subscript(access, access.offset, domain, 1)
-            strides = strides or (QuasiPolynomial.constant(1),)
-            image = relation.range()
-            last = image.dim(_SET) - 1
-            if not all(image.dim_has_upper_bound(_SET, axis) for axis in range(last + 1)):
+            relation, strides, _ = self._subscript(access, access.offset, self._domains[executed], 1)
+            strides, image = strides or (one,), relation.range()
+            axes, bounded = range(image.dim(_SET)), image.dim_is_bounded if access.outer else image.dim_has_upper_bound
+            if not all(bounded(_SET, axis) for axis in axes):
                 raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
-            furthest = [image.dim_max(axis) for axis in range(last + 1)]
-            everywhere = isl.Set.universe(furthest[last].domain().get_space())
-            furthest[last] = furthest[last].add(isl.PwAff.val_on_domain(everywhere, isl.Val(lanes - 1)))
-            key = tuple(str(stride) for stride in strides)
+            most = [image.dim_max(axis) for axis in axes]
+            most[-1] = most[-1].add_constant_val(isl.Val(access.bytes // self._bytes[access.array] - 1))
+            least = [image.dim_min(axis) for axis in axes] if access.outer else []
+            least = [start.min(start.sub(start)) for start in least]
+            key = tuple(map(str, strides))
             if key in reached:
-                furthest = [one.union_max(two) for one, two in zip(reached[key][1], furthest, strict=True)]
-            reached[key] = strides, furthest
+                most = list(map(isl.PwAff.union_max, reached[key][1], most))
+                least = list(map(isl.PwAff.union_min, reached[key][2], least))
+            reached[key] = strides, most, least
         # Of subscripts with other strides the one of the longest products reaches furthest.
-        strides, furthest = max(reached.values(), key=lambda each: (len(each[0]), str(each[0][0]).count("*")))
-        total = QuasiPolynomial.constant(1)
-        for stride, most in zip(strides, furthest, strict=True):
-            total = total + stride * self._of_parameters(most)
-        return total
+        strides, most, least = max(reached.values(), key=lambda each: (len(each[0]), str(each[0][0]).count("*")))
+        if least:
+            lengths = [end.sub(start).gist_params(self._assumptions) for start, end in zip(least, most, strict=True)]
+            return [one + self._of_parameters(length) for length in lengths]
+        ends = map(self._of_parameters, most)
+        return [sum(map(mul, strides, ends), start=one)]
 
     def _polynomial(self, integer: Integer) -> QuasiPolynomial:
         """Return an integer of sizes as a polynomial."""
-        total = QuasiPolynomial.constant(0)
-        for product, term in integer.terms.items():
-            factor = QuasiPolynomial(
-                isl.PwQPolynomial(f"[{', '.join(self._sizes)}] -> {{ {'*'.join(product) or '1'} }}")
-            )
-            total = total + factor * self._of_parameters(term)
-        return total
+        return QuasiPolynomial.total(
+            QuasiPolynomial.parse(f"{self._frame}{{ {'*'.join(product) or '1'} }}") * self._of_parameters(term)
+            for product, term in integer.terms.items()
+        )
 
     def _of_parameters(self, expression: Any) -> QuasiPolynomial:
         found = isl.PwQPolynomial.from_pw_aff(expression.coalesce())
@@ -357,7 +311,3 @@ def _is_linear(offset: Integer) -> bool:
 def _is_idle(executed: Executed) -> bool:
     """Return whether a statement does nothing."""
     return not (executed.barrier or executed.accesses or any(executed.operations.values()) or executed.resets)
-
-
-def _text(extent: QuasiPolynomial) -> str:
-    return str(extent).partition("{")[2].rpartition("}")[0].strip() if "{" in str(extent) else str(extent)

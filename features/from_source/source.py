@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +21,13 @@ from perflex.features.from_source.parsing import Language, Node, ParsedKernel, l
 from perflex.features.from_source.places import image
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
-from perflex.features.from_source.values import CType, Pointer, Struct, TypeReader, Value, unknown_of
+from perflex.features.from_source.values import CType, Struct, TypeReader, Value, unknown_of
 from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.scop.checks import is_whole, read_fraction
 from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
 
-_Found = TypeVar("_Found")
 # isl's operations until a kernel is given up; the largest of 400 public kernels take a tenth of it.
 _MOST_OPERATIONS = 40_000_000
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)[ \t]*(?://.*|/\*.*)?$", re.MULTILINE)
@@ -38,6 +40,10 @@ class _Description:
     unstated: int  # How much data decide in it, or sizes whose values are not used
     limits: tuple[Limit, ...]  # Of unsigned integers: beyond them it is another kernel
 
+    def holds(self, numbers: Mapping[str, int]) -> bool:
+        with ISL_LOCK:
+            return all(limit.holds(numbers) for limit in self.limits)
+
 
 # Compared by identity, like loopy's kernels.
 @dataclass(frozen=True, eq=False)
@@ -46,26 +52,16 @@ class SourceKernel:
 
     Attributes
     ----------
-    path
-        The file; headers are looked for beside it.
-    source
-        The file's text.
-    name
-        The kernel's function.
-    template_arguments
-        Template arguments, in their order.
-    local
-        Work-items of a work-group along each axis.
-    groups
-        Work-groups along each axis: numbers or formulas of sizes.
-    defines
-        Macros.
-    folders
-        Where headers are looked for, too.
-    trips
-        Average trip counts that are stated, by line.
-    shapes
-        Elements of arrays that are stated, as formulas, by array.
+    path, source
+        The file, beside which headers are looked for, and its text.
+    name, template_arguments
+        The kernel's function, and its template arguments in their order.
+    local, groups
+        Work-items of a work-group along each axis, and work-groups: numbers or formulas of sizes.
+    defines, folders
+        Macros, and where headers are looked for, too.
+    trips, shapes
+        What is stated: average trip counts by line, and elements of arrays as formulas, by array.
     """
 
     path: Path
@@ -78,10 +74,6 @@ class SourceKernel:
     folders: tuple[str, ...] = ()
     trips: Mapping[str, Fraction] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes get: walks hold what clang parsed here."""
-        return {name: value for name, value in self.__dict__.items() if name != "_walks"}
 
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
@@ -101,129 +93,96 @@ class SourceKernel:
         UnsupportedKernelError
             Something cannot be described, or has to be stated; file and line are named.
         """
-        found = self._described_at(())
         scalar = sizes is not None and all(np.ndim(value) == 0 for value in sizes.values())
-        # With numbers more may be known: whether a loop runs once, say.
-        if sizes and scalar and (isinstance(found, PerflexError) or found.unstated or found.limits):
-            numbers = tuple(sorted((name, int(value)) for name, value in sizes.items()))
-            if isinstance(found, PerflexError) or self._wraps_around(found, numbers):
-                found = self._described_at(numbers)
-            elif found.unstated:
-                at = self._described_at(numbers)
-                found = at if not isinstance(at, PerflexError) and at.unstated < found.unstated else found
+        found = self._described_at({name: int(value) for name, value in sizes.items()} if sizes and scalar else {})
         if isinstance(found, PerflexError):
             raise found
         return found.scop
 
-    def _wraps_around(self, found: _Description, numbers: tuple[tuple[str, int], ...]) -> bool:
-        """Return whether an unsigned integer exceeds its type at these sizes."""
-        known: dict[Any, bool] = self.__dict__.setdefault("_wraps", {})
-        if numbers not in known:
-            with ISL_LOCK:
-                known[numbers] = not all(limit.holds(dict(numbers)) for limit in found.limits)
-        return known[numbers]
-
-    def _described_at(self, numbers: tuple[tuple[str, int], ...]) -> _Description | PerflexError:
-        """Return the description for some values, or why there is none."""
+    def _described_at(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
+        """Return the description for some values of sizes, or why there is none."""
         known: dict[Any, _Description | PerflexError] = self.__dict__.setdefault("_scops", {})
-        if numbers not in known:
-            known[numbers] = self.attempted(lambda: self._described(dict(numbers)))
-        return known[numbers]
+        key = tuple(sorted(numbers.items()))
+        if key in known:
+            return known[key]
+        found = self._described_at({}) if numbers else None
+        if not isinstance(found, _Description) or not found.holds(numbers):
+            found = self._described(numbers)
+        elif found.unstated:
+            # With numbers more may be known: whether a loop runs once, say.
+            at = self._described(numbers)
+            found = at if isinstance(at, _Description) and at.unstated < found.unstated else found
+        known[key] = found
+        return found
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of its integer arguments, and of sizes in the formulas of its launch."""
-        names = [str(each.spelling) for each, kind in self.parameters() if kind.is_integer]
-        formulas = [
-            each for text in (*self.groups, *self.shapes.values()) for each in read_formulas(text, self.defines)
-        ]
-        return tuple(dict.fromkeys([*names, *sorted({name for formula in formulas for name in formula.names})]))
+        names = [name for name, _, kind in self.parameters() if kind.is_integer]
+        texts = (*self.groups, *self.shapes.values())
+        formulas = {name for text in texts for one in read_formulas(text, self.defines) for name in one.names}
+        return tuple(dict.fromkeys([*names, *sorted(formulas)]))
 
     @property
     def arguments(self) -> tuple[tuple[str, str, str, int], ...]:
         """Name, address space (empty for values), element type and bytes of an element of each, in their order."""
         found = []
-        for each, kind in self.parameters():
-            array = kind.kind in {"pointer", "array"}
-            element = kind.element if array and kind.element is not None else kind
-            space = _space(each) if array else ""
-            found.append((str(each.spelling), space, element.dtype or "float32", element.bytes))
+        for name, parameter, kind in self.parameters():
+            array = kind.element if kind.kind == "pointer" else None
+            element = array or kind
+            found.append((name, _space(parameter) if array else "", element.dtype or "float32", element.bytes))
         return tuple(found)
 
     def unstated(self, sizes: Mapping[str, Any] | None = None) -> tuple[Unstated, ...]:
         """Return what the source cannot say because data decide it; parameters as of `scop`."""
-        with ISL_LOCK:
-            walk = self.attempted(lambda: self.walked({} if sizes is None else sizes))
-        if isinstance(walk, PerflexError):
-            raise walk
-        return tuple(walk.recorder.unstated.values())
+        return tuple(self.walked(sizes or {}).recorder.unstated.values())
 
-    def attempted(self, describe: Callable[[], _Found]) -> _Found | PerflexError:
-        """Return what describing the kernel gives, or why it cannot be described."""
+    @contextmanager
+    def describing(self) -> Iterator[None]:
+        """Say in the block that the kernel cannot be described where that is not affine or takes too long."""
         try:
             with limited(_MOST_OPERATIONS):
-                return describe()
-        except PerflexError as error:
-            return error
+                yield
         except NotAffineError as error:
-            return UnsupportedKernelError(f"{self.path.name}: {error}", kernel=self.name)
+            msg = f"{self.path.name}: {error}"
+            raise UnsupportedKernelError(msg, kernel=self.name) from None
         except TooManyOperationsError:
             msg = f"{self.path.name}: kernel {self.name!r} takes too long to describe; give numbers for its sizes"
-            return UnsupportedKernelError(msg, kernel=self.name)
+            raise UnsupportedKernelError(msg, kernel=self.name) from None
 
-    def _described(self, numbers: Mapping[str, int]) -> _Description:
-        walk = self.walked(numbers)
-        self._require_stated(walk, numbers)
-        values = {**self.defines, **numbers}
-        shapes = {name: read_formulas(shape, values) for name, shape in self.shapes.items()}
-        walk.sizes |= {name for shape in shapes.values() for extent in shape for name in extent.names}
-        maker = ScopMaker(walk, shapes)
-        return _Description(maker.scop(), len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
-
-    def _require_stated(self, walk: Walk, numbers: Mapping[str, int]) -> None:
-        missing = [each for each in walk.recorder.unstated.values() if each.remedy]
-        if not missing:
-            return
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        hint = "" if numbers or not walk.sizes else f", or give numbers for {', '.join(sorted(walk.sizes))}"
-        msg = f"{self.path.name}, {missing[0]}{more}{hint}"
-        raise UnsupportedKernelError(msg, kernel=self.name, unstated=tuple(map(str, missing)))
+    def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
+        try:
+            walk = self.walked(numbers)
+            if missing := [each for each in walk.recorder.unstated.values() if each.remedy]:
+                more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+                hint = "" if numbers or not walk.sizes else f", or give numbers for {', '.join(sorted(walk.sizes))}"
+                msg = f"{self.path.name}, {missing[0]}{more}{hint}"
+                return UnsupportedKernelError(msg, kernel=self.name, unstated=tuple(map(str, missing)))
+            with self.describing():
+                values = {**self.defines, **numbers}
+                shapes = {name: read_formulas(shape, values) for name, shape in self.shapes.items()}
+                walk.sizes |= {name for shape in shapes.values() for extent in shape for name in extent.names}
+                maker = ScopMaker(walk, shapes)
+                scop = maker.scop()
+            return _Description(scop, len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
+        except PerflexError as error:
+            return error
 
     # The walk
 
     def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None) -> Walk:
         """Return a walk with values of sizes, and of what integer arrays hold where that is known."""
-        key = tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items()))
-        walks: dict[Any, Walk] = self.__dict__.setdefault("_walks", {})
-        if key not in walks:
-            # That with sizes as names and the last one.
-            for other in [each for each in walks if each[0]]:
-                del walks[other]
-            walks[key] = self._walked(numbers, contents or {})
-        return walks[key]
+        with self.describing():
+            return _walked(self, tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items())))
 
-    def _walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int]) -> Walk:
-        kernel, values = self.parsed(), {**self.defines, **numbers}
-        groups = tuple(read_formula(group, values) for group in self.groups)
-        active = isl.Set("{ [] }")
-        for letter, extents in (("g", groups), ("l", tuple(map(Integer.of, self.local)))):
-            for axis, extent in enumerate(extents):
-                place = variable(f"{letter}{axis}")
-                active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
-        walk = Walk(kernel, self.types(), set(), self.local, groups, active, numbers, contents)
-        for group in groups:
-            walk.sizes |= group.names
-        for parameter in kernel.function.parameters:
-            walk.variables[parameter.key] = _argument(walk, parameter)
-        for name in sorted(walk.sizes):
-            walk.active = walk.active.intersect(variable(name).ge_set(constant(0)))
-        Statements(walk, self.trips).execute(kernel.function.body)
-        return walk
-
-    def parameters(self) -> list[tuple[Node, CType]]:
-        """Return its parameters with their types."""
-        types = self.types()
-        return [(each, types.read(each.type)) for each in self.parsed().function.parameters]
+    def parameters(self) -> list[tuple[str, Node, CType]]:
+        """Return its parameters with their names and types; C takes arrays for pointers there."""
+        found, types = [], self.types()
+        for number, each in enumerate(self.parsed().function.parameters):
+            kind = types.read(each.type)
+            kind = replace(kind, kind="pointer") if kind.kind == "array" else kind
+            found.append((str(each.spelling) or f"argument{number}", each, kind))
+        return found
 
     def parsed(self) -> ParsedKernel:
         """Return the kernel's function as clang reads it."""
@@ -238,50 +197,55 @@ class SourceKernel:
         """Return what reads types of this kernel, those of template parameters included."""
         names = self.parsed().function.template_parameters
         if len(names) != len(self.template_arguments):
-            given = ", ".join(names) or "none"
-            count = len(self.template_arguments)
             msg = (
-                f"kernel {self.name!r} has {len(names)} template parameters ({given}), but {count} arguments are "
-                f"given; write {self.name}<...>"
+                f"kernel {self.name!r} has {len(names)} template parameters ({', '.join(names) or 'none'}), but "
+                f"{len(self.template_arguments)} arguments are given; write {self.name}<...>"
             )
             raise UnsupportedKernelError(msg, kernel=self.name)
         arguments = [str(self.defines.get(argument, argument)) for argument in self.template_arguments]
         return TypeReader(dict(zip(names, arguments, strict=True)))
 
 
-def _argument(walk: Walk, parameter: Node) -> Value:
-    """Return the value of a kernel's argument: arrays, sizes, and what is not known."""
-    kind = walk.types.read(parameter.type)
-    name = str(parameter.spelling)
-    if kind.kind in {"pointer", "array"} and kind.element is not None:
-        return _array(walk, name, kind.element, parameter)
-    if kind.is_integer and name:  # without a name nothing can use it
-        return walk.size(name, kind.dtype)
+# What clang parsed stays with it, so few are kept, and none goes to other processes with its kernel.
+@lru_cache(maxsize=4)
+def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents: tuple[tuple[str, int], ...]) -> Walk:
+    parsed, values = kernel.parsed(), {**kernel.defines, **dict(numbers)}
+    groups = tuple(read_formula(group, values) for group in kernel.groups)
+    active = isl.Set("{ [] }")
+    for letter, extents in (("g", groups), ("l", tuple(map(Integer.of, kernel.local)))):
+        for axis, extent in enumerate(extents):
+            place = variable(f"{letter}{axis}")
+            active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
+    sizes = {name for group in groups for name in group.names}
+    given = dict(numbers), dict(contents), kernel.trips
+    walk = Walk(parsed, kernel.types(), sizes, kernel.local, groups, active, *given)
+    for name, parameter, kind in kernel.parameters():
+        walk.variables[parameter.key] = _argument(walk, name, parameter, kind)
+    for name in sorted(walk.sizes):
+        walk.active = walk.active.intersect(variable(name).ge_set(constant(0)))
+    Statements(walk).execute(parsed.function.body)
+    return walk
+
+
+# See parsing.py: walks hold what clang parsed.
+atexit.register(_walked.cache_clear)
+
+
+def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
+    """Return the value of a kernel's argument, or of a field of one: arrays, sizes, and what is not known."""
+    if kind.kind == "image" or (kind.kind == "pointer" and kind.element is not None):
+        array = image(name, kind)
+        if kind.element is not None:
+            restrict = declared.type.is_restrict_qualified()
+            array = MemoryArray(name, _space(declared), kind.element, restrict=restrict)
+        walk.recorder.arrays[name] = array
+        return array.start
+    if kind.is_integer and declared.spelling:  # without a name nothing can use it
+        return walk.size(name.replace(".", "_"), kind.dtype)
     if kind.kind == "struct" and kind.declared is not None:
-        fields: dict[str, Value] = {}
-        for each in kind.declared.get_fields():
-            inner = walk.types.read(each.type)
-            if inner.is_integer:
-                fields[each.spelling] = walk.size(f"{name}_{each.spelling}", inner.dtype)
-            elif inner.kind == "image":
-                fields[each.spelling] = _declared(walk, image(f"{name}.{each.spelling}", inner))
-            elif inner.kind == "pointer" and inner.element is not None:
-                fields[each.spelling] = _array(walk, f"{name}.{each.spelling}", inner.element, each)
-            else:
-                fields[each.spelling] = unknown_of(inner, "uniform")
-        return Struct(kind, fields)
-    if kind.kind == "image":
-        return _declared(walk, image(name, kind))
+        fields = {each.spelling: (each, walk.types.read(each.type)) for each in kind.declared.get_fields()}
+        return Struct(kind, {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()})
     return unknown_of(kind, "uniform")
-
-
-def _array(walk: Walk, name: str, element: CType, declared: Any) -> Pointer:
-    return _declared(walk, MemoryArray(name, _space(declared), element, restrict=declared.type.is_restrict_qualified()))
-
-
-def _declared(walk: Walk, array: MemoryArray) -> Pointer:
-    walk.recorder.arrays[array.name] = array
-    return array.start
 
 
 def _space(declared: Any) -> Space:
@@ -347,35 +311,24 @@ def source_kernel(
         msg = f"cannot read the kernel's name {name!r}; write a function's name, or NAME<ARGUMENT, ...> of a template"
         raise UnsupportedKernelError(msg)
     shape = _axes(local) if local is not None else _required_work_group(found[1], text, defines or {})
+    given = groups if groups is not None else global_size
     if (groups is None) == (global_size is None):
         msg = f"kernel {found[1]!r} needs the launch's extent; give groups=... or global_size=..., one of them"
         raise UnsupportedKernelError(msg, kernel=found[1])
-    extents = _axes(groups if groups is not None else global_size)
-    whole = all(is_whole(items) and items > 0 for items in shape)
-    if not 1 <= len(shape) <= 3 or not 1 <= len(extents) <= 3 or not whole:
+    extents = _axes(given)
+    if {len(shape), len(extents)} - {1, 2, 3} or not all(is_whole(items) and items > 0 for items in shape):
         msg = (
-            f"kernel {found[1]!r}: work-group {local!r} and grid {groups if groups is not None else global_size!r}; "
+            f"kernel {found[1]!r}: work-group {local!r} and grid {given!r}; "
             "give one to three whole numbers of work-items above zero, and as many numbers or formulas of the grid"
         )
         raise UnsupportedKernelError(msg, kernel=found[1])
-    axes = max(len(shape), len(extents))
-    shape += [1] * (axes - len(shape))
-    extents += [1] * (axes - len(extents))
+    most = max(len(shape), len(extents))
+    shape, extents = ([*each, *[1] * (most - len(each))] for each in (shape, extents))
     if groups is None:
         extents = [f"ceil_div({extent}, {items})" for extent, items in zip(extents, shape, strict=True)]
-    trips, shapes = _stated(found[1], stated or {})
-    return SourceKernel(
-        path,
-        text,
-        found[1],
-        tuple(each.strip() for each in found[2].split(",")) if found[2] else (),
-        tuple(map(int, shape)),
-        tuple(map(str, extents)),
-        dict(defines or {}),
-        tuple(map(str, folders)),
-        trips,
-        shapes,
-    )
+    arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
+    launch = tuple(map(int, shape)), tuple(map(str, extents)), dict(defines or {}), tuple(map(str, folders))
+    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}))
 
 
 def _axes(extents: Any) -> list[Any]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
-from perflex.features.from_source.loops import Loops
+from perflex.features.from_source.loops import Header, LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
-from perflex.features.from_source.values import Address, Place, PrivateArray, Struct, Value, held, unknown_of
+from perflex.features.from_source.values import Address, Place, PrivateArray, Value, held, unknown_of
 from perflex.features.from_source.walk import Condition, MemoryArray, Space, Walk
+
+_REFUSED = {
+    **dict.fromkeys(("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT"), "goto is not read; write a loop or a condition"),
+    **dict.fromkeys(("ASM_STMT", "MS_ASM_STMT"), "assembly is not read; write it in C"),
+}
 
 
 class Statements:
-    """Walks through statements; `trips` are stated average trip counts by line."""
+    """Walks through statements."""
 
-    def __init__(self, walk: Walk, trips: Mapping[str, Fraction]) -> None:
+    def __init__(self, walk: Walk) -> None:
         self._walk = walk
         calls = Calls(walk, self.execute)
         self.expressions = calls.expressions = Expressions(walk, calls.value)
@@ -32,15 +36,9 @@ class Statements:
             "CONTINUE_STMT": lambda _: walk.leave_loop("continue"),
             "RETURN_STMT": self._return,
             "NULL_STMT": lambda _: None,
+            **dict.fromkeys(("FOR_STMT", "WHILE_STMT", "DO_STMT"), self._loop),
+            **dict.fromkeys(("COMPOUND_STMT", "UNEXPOSED_STMT"), lambda cursor: self._all(cursor.children)),
         }
-        loops = Loops(walk, self.expressions, self.execute, trips)
-        for walker, names in (
-            (lambda cursor: self._all(cursor.children), "COMPOUND_STMT UNEXPOSED_STMT"),
-            (loops.execute, "FOR_STMT WHILE_STMT DO_STMT"),
-            (self._refused("goto", "write a loop or a condition"), "GOTO_STMT LABEL_STMT INDIRECT_GOTO_STMT"),
-            (self._refused("assembly", "write it in C"), "ASM_STMT MS_ASM_STMT"),
-        ):
-            self._walkers |= dict.fromkeys(names.split(), walker)
 
     def execute(self, cursor: Node) -> None:
         """Walk through a statement."""
@@ -53,19 +51,20 @@ class Statements:
             walk.line, walk.file = cursor.location.line, "" if name == str(walk.kernel.path) else name
         walker = self._walkers.get(cursor.kind)
         if walker is None and not cursor.is_expression:
-            walker = self._refused(cursor.kind.lower().replace("_", " "), "write it otherwise")
+            name = cursor.kind.lower().replace("_", " ")
+            raise walk.refuse(_REFUSED.get(cursor.kind, f"{name} is not read; write it otherwise"))
         (walker or self.expressions.value)(cursor)
         walk.recorder.close()
-
-    def _refused(self, what: str, fix: str) -> Callable[[Node], None]:
-        def refuse(_cursor: Node) -> None:
-            raise self._walk.refuse(f"{what} is not read; {fix}")
-
-        return refuse
 
     def _all(self, statements: list[Node]) -> None:
         for statement in statements:
             self.execute(statement)
+
+    def _loop(self, cursor: Node) -> None:
+        header = Header(cursor)
+        if header.first is not None:
+            self.execute(header.first)
+        LoopWalk(self._walk, self.expressions, self.execute, header).execute()
 
     def _break(self, _cursor: Node) -> None:
         if self._switches and self._switches[-1] == len(self._walk.loops):
@@ -78,8 +77,6 @@ class Statements:
     def _if(self, cursor: Node) -> None:
         test, then, *other = cursor.children
         condition = self.expressions.condition(test)
-        if not condition.known:
-            self._walk.note("guard", "data decide" if condition.reason == "data" else condition.reason)
         self._walk.branch(condition, lambda: self.execute(then), lambda: self._all(other))
 
     # Declarations
@@ -99,7 +96,7 @@ class Statements:
             memory = places.declared(MemoryArray(cursor.spelling, "local", kind, (1,)))
             return Address(Place(kind, replace(memory, extents=())))
         if not initial:
-            return Struct(kind) if kind.kind == "struct" else unknown_of(kind, "undefined")
+            return unknown_of(kind, "undefined")
         if kind.kind == "reference":
             return Address(places.place(initial[-1]))
         # ``T *x = SharedMemory<T>()`` and ``T *x = shared.getPointer()`` are idioms for shared memory in templates.
@@ -109,7 +106,6 @@ class Statements:
         value = held(self.expressions.converted(self.expressions.value(initial[-1]), kind))
         if not kind.is_number:
             return value
-        self._walk.variables[cursor.key] = value
         places.store(Place(kind, variable=cursor.key), value)
         return self._walk.variables[cursor.key]
 
@@ -118,10 +114,9 @@ class Statements:
         lists = [each for each in initial if each.kind == "INIT_LIST_EXPR"]
         # All extents that are written stand among the children, innermost first; some have template parameters.
         written = [each for each in initial if each.kind != "INIT_LIST_EXPR"]
-        inside = range(len(extents) - 1, -1, -1)
         known = tuple(
             self.expressions.constant(written[place]) if extent is None and place < len(written) else extent
-            for place, extent in zip(inside, extents, strict=True)
+            for place, extent in zip(range(len(extents))[::-1], extents, strict=True)
         )
         if space == "private":
             array = self.expressions.value(lists[-1]) if lists else None
@@ -153,8 +148,6 @@ class Statements:
             self._all(statements)
             return
         condition = next((each for each in equal if not each.known), equal[0])
-        if not condition.known:
-            self._walk.note("guard", "data decide" if condition.reason == "data" else condition.reason)
         for each in equal[1:] if condition.known else ():
             condition = Condition(condition.true.union(each.true), condition.false.intersect(each.false))
         if None in own:

@@ -43,6 +43,7 @@ from perflex.features.lowering.schedule import Cursor
 from perflex.isl import isl
 
 _Result = TypeVar("_Result")
+_Key = TypeVar("_Key")
 Space: TypeAlias = Literal["global", "local", "constant", "private", "texture"]
 Matter: TypeAlias = Literal["trip count", "subscript", "guard", "early exit"]
 # Why a subscript is not known.
@@ -103,11 +104,6 @@ class Recorder:
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
 
-    def note(self, unstated: Unstated) -> None:
-        """Keep what is not known, once for each place."""
-        if not self.dry:
-            self.unstated.setdefault((unstated.matter, unstated.line, unstated.text), unstated)
-
     def close(self) -> None:
         """Let what comes next be a statement of its own."""
         if self.executed:
@@ -120,8 +116,8 @@ class Loop:
 
     counter: str  # Name of its iteration number
     guards: int  # Conditions on data around it
-    left: Any = None  # Iterations that `break` ends, a set
-    continued: Any = None  # Iterations that `continue` ends
+    left: Any = NOWHERE  # Iterations that `break` ends, a set
+    continued: Any = NOWHERE  # Iterations that `continue` ends
 
 
 @dataclass
@@ -129,7 +125,7 @@ class Frame:
     """A function that is walked through."""
 
     guards: int = 0
-    returned: Any = None  # Work-items and iterations that returned, a set
+    returned: Any = NOWHERE  # Work-items and iterations that returned, a set
     value: Value | None = None
 
 
@@ -168,6 +164,7 @@ class Walk:
     active: Any
     numbers_of: Mapping[str, int] = field(default_factory=dict)  # Values of sizes that are stated
     contents: Mapping[str, int] = field(default_factory=dict)  # What all integers in an array are
+    trips: Mapping[str, Fraction] = field(default_factory=dict)  # Average trip counts that are stated, by line
     recorder: Recorder = field(default_factory=Recorder)
     variables: dict[Hashable, Value] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
@@ -204,13 +201,6 @@ class Walk:
         if not self.recorder.dry:
             self.recorder.limits[Limit.of(value, limit, self.active)] = None
 
-    @contextmanager
-    def postponed(self) -> Iterator[list[tuple[Integer, int]]]:
-        """Collect the limits of integers instead of looking whether they hold."""
-        kept, self.limits = self.limits, []
-        yield self.limits
-        self.limits = kept
-
     # What is recorded
 
     @property
@@ -231,41 +221,39 @@ class Walk:
 
     def note(self, matter: Matter, why: str, remedy: str = "") -> None:
         """Note that something here is not known."""
-        self.recorder.note(Unstated(matter, self.label, self.text, why, remedy))
+        if not self.recorder.dry:
+            key = matter, self.label, self.text
+            self.recorder.unstated.setdefault(key, Unstated(*key, why, remedy))
 
     def record(self) -> Executed | None:
         """Return what collects accesses and operations here; None where nothing is recorded."""
         if self.recorder.dry or self.active.is_empty():
             return None
         last = self.recorder.executed[-1] if self.recorder.executed else None
-        if last is not None and not last.closed and last.domain is self.active and last.guarded == (self.guards > 0):
-            return last
-        return self._new()
+        guarded = self.guards > 0
+        if last is None or last.closed or last.domain is not self.active or last.guarded != guarded:
+            last = Executed(self.active, self.cursor.loops, self.cursor.step(), guarded, self.label)
+            self.recorder.executed.append(last)
+        return last
 
     def barrier(self) -> None:
         """Record a barrier."""
-        if not self.recorder.dry and not self.active.is_empty():
-            self.recorder.close()
-            executed = self._new()
+        self.recorder.close()
+        executed = self.record()
+        if executed is not None:
             executed.barrier = executed.closed = True
 
-    def operation(self, kind: str, dtype: str, count: int = 1) -> Executed | None:
-        """Record an operation; return where."""
+    def operation(self, kind: str, dtype: str, count: int = 1) -> None:
+        """Record an operation."""
         executed = self.record()
         if executed is not None:
             executed.operations[dtype, kind] += count
-        return executed
 
     def access(self, access: MemoryAccess) -> None:
         """Record a load or store."""
         executed = self.record()
         if executed is not None:
             executed.accesses.append(access)
-
-    def _new(self) -> Executed:
-        executed = Executed(self.active, self.cursor.loops, self.cursor.step(), self.guards > 0, self.label)
-        self.recorder.executed.append(executed)
-        return executed
 
     # Branches
 
@@ -274,6 +262,9 @@ class Walk:
     ) -> tuple[_Result | None, _Result | None, Condition]:
         """Walk both ways of a condition; return what each returned, None where no work-item goes there."""
         before, variables, known = self.active, self.variables, condition.known
+        if not known:
+            words = {"data": "data decide", "carried": "earlier iterations decide"}
+            self.note("guard", words.get(condition.reason, condition.reason))
         if known:
             taken, left = (before.intersect(each).coalesce() for each in (condition.true, condition.false))
         else:
@@ -289,28 +280,13 @@ class Walk:
         (active_then, first), (active_other, second) = after
         split = Condition(taken, left) if known else Condition()
         untouched = active_then is taken and active_other is left
-        if known and taken.is_empty():
-            self.active, self.variables = (before if active_other is left else active_other), second
-        elif known and left.is_empty():
-            self.active, self.variables = (before if active_then is taken else active_then), first
+        # Where data decide, who left on one of the ways is not known: all go on, and what follows is a bound.
+        self.active = before if untouched or not known else active_then.union(active_other).coalesce()
+        if known and (taken.is_empty() or left.is_empty()):
+            self.variables = second if taken.is_empty() else first
         else:
-            # Where data decide, who left on one of the ways is not known: all go on, and what follows is a bound.
-            self.active = before if untouched or not known else active_then.union(active_other).coalesce()
-            self.variables = self.merged(first, second, split)
+            self.variables = first | second | self._joined_parts(first, second, split)
         return results[0], results[1], split
-
-    def merged(
-        self, first: Mapping[Hashable, Value], second: Mapping[Hashable, Value], split: Condition
-    ) -> dict[Hashable, Value]:
-        """Return the variables after two ways."""
-        found: dict[Hashable, Value] = {}
-        for key in {**first, **second}:
-            one, two = first.get(key), second.get(key)
-            if one is None or two is None or one is two:
-                found[key] = one if two is None else two  # type: ignore[assignment]  # one of them is there
-            else:
-                found[key] = self.joined(one, two, split)
-        return found
 
     def joined(self, one: Value, two: Value, split: Condition) -> Value:
         """Return the value that is the first where a condition holds and else the second."""
@@ -319,13 +295,14 @@ class Walk:
         if isinstance(one, Integer) and isinstance(two, Integer):
             return self._joined_integers(one, two, split)
         if isinstance(one, Pointer) and isinstance(two, Pointer):
-            return self._joined_pointers(one, two, split)
+            known = one.array == two.array
+            array, extents = (one.array, one.extents) if known else (None, ())
+            offset: Any = self.joined(one.offset, two.offset, split) if known else Unknown("int64", reason="not affine")
+            return replace(one, array=array, offset=offset, extents=extents, nullable=one.nullable or two.nullable)
         if isinstance(one, PrivateArray) and isinstance(two, PrivateArray):
-            places = set(one.elements) & set(two.elements)
-            return replace(one, elements={at: self.joined(one.elements[at], two.elements[at], split) for at in places})
+            return replace(one, elements=self._joined_parts(one.elements, two.elements, split))
         if isinstance(one, Struct) and isinstance(two, Struct):
-            names = set(one.fields) & set(two.fields)
-            return replace(one, fields={name: self.joined(one.fields[name], two.fields[name], split) for name in names})
+            return replace(one, fields=self._joined_parts(one.fields, two.fields, split))
         if isinstance(one, Address) or isinstance(two, Address):
             return one
         for value, rest in ((one, two), (two, one)):
@@ -337,12 +314,11 @@ class Walk:
         reason = reason_of(one, two) if split.known else "data"
         return Unknown(dtype_of(one, two), lanes_of(one, two), reason)
 
-    def _joined_pointers(self, one: Pointer, two: Pointer, split: Condition) -> Pointer:
-        if one.array != two.array:
-            return replace(one, array=None, offset=Unknown("int64", reason="not affine"), extents=())
-        offset = self.joined(one.offset, two.offset, split)
-        known = offset if isinstance(offset, (Integer, Unknown)) else Unknown("int64")
-        return replace(one, offset=known, nullable=one.nullable or two.nullable)
+    def _joined_parts(
+        self, first: Mapping[_Key, Value], second: Mapping[_Key, Value], split: Condition
+    ) -> dict[_Key, Value]:
+        """Return the joined values of what both ways know."""
+        return {key: self.joined(value, second[key], split) for key, value in first.items() if key in second}
 
     def _joined_integers(self, one: Integer, two: Integer, split: Condition) -> Value:
         dtype = common_type(one.dtype, two.dtype) if one.dtype != two.dtype else one.dtype
@@ -369,9 +345,9 @@ class Walk:
             self.note("early exit", f"{word} where data decide")
             return
         if word == "break":
-            loop.left = united(loop.left, self.active)
+            loop.left = loop.left.union(self.active)
         else:
-            loop.continued = united(loop.continued, self.active)
+            loop.continued = loop.continued.union(self.active)
         self.active = NOWHERE
 
     def leave_function(self, value: Value | None) -> None:
@@ -382,11 +358,10 @@ class Walk:
             if value is not None:
                 frame.value = value if frame.value is None else self.joined(frame.value, value, Condition())
             return
-        if value is not None:
-            known = frame.value is None or frame.returned is None
-            split = Condition(self.active, self.active if frame.returned is None else frame.returned)
-            frame.value = value if known else self.joined(value, frame.value, split)  # type: ignore[arg-type]
-        frame.returned = united(frame.returned, self.active)
+        if value is not None and frame.value is not None and not frame.returned.is_empty():
+            value = self.joined(value, frame.value, Condition(self.active, frame.returned))
+        frame.value = frame.value if value is None else value
+        frame.returned = frame.returned.union(self.active)
         self.active = NOWHERE
 
     @contextmanager
@@ -402,32 +377,24 @@ class Walk:
         vars(frame).update(kept_frame)
 
 
-def united(one: Any, two: Any) -> Any:
-    """Return the union of two sets; None is nowhere."""
-    return two if one is None else one if two is None else one.union(two)
-
-
 def overlap(one: Any, two: Any) -> Any:
     """Return where two sets overlap; None is everywhere."""
     return two if one is None else one if two is None else one.intersect(two)
 
 
 def along(domain: Any, counter: str) -> Any:
-    """Return a set with one of its loops as its only dimension; None if it has no such loop."""
+    """Return a set with one of its loops as its only dimension."""
     place = domain.find_dim_by_name(isl.dim_type.param, counter)
-    return None if place < 0 else domain.move_dims(isl.dim_type.set, 0, isl.dim_type.param, place, 1)
+    return domain.move_dims(isl.dim_type.set, 0, isl.dim_type.param, place, 1)
 
 
 def later(leaving: Any, counter: str) -> Any:
     """Return the iterations behind one in which a loop is left: those of which an earlier one is in a set."""
-    moved = along(leaving, counter)
-    if moved is None:
-        return leaving.intersect(isl.Set(f"[{counter}] -> {{ [] : {counter} >= 1 }}"))
     earlier = isl.Set(f"[{counter}] -> {{ [e] : 0 <= e < {counter} }}")
-    return moved.set_dim_name(isl.dim_type.set, 0, "e").intersect(earlier).project_out(isl.dim_type.set, 0, 1)
+    moved = along(leaving, counter).set_dim_name(isl.dim_type.set, 0, "e")
+    return moved.intersect(earlier).project_out(isl.dim_type.set, 0, 1)
 
 
 def any_iteration(domain: Any, counter: str) -> Any:
     """Return a set without one of its loops."""
-    place = domain.find_dim_by_name(isl.dim_type.param, counter)
-    return domain if place < 0 else domain.project_out(isl.dim_type.param, place, 1)
+    return along(domain, counter).project_out(isl.dim_type.set, 0, 1)

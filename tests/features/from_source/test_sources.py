@@ -156,6 +156,15 @@ def test_unsigned_counters_stay_below_their_limits_while_they_are_tested(head, t
     assert found.value == 4 * 64 * trips
 
 
+def test_a_counter_that_the_test_halves():
+    body = "int s = 8; while (s >>= 1) a[threadIdx.x + s] = 1;"
+    kernel = source_kernel(KERNEL.format(body=body), "f", local=[64], groups=[4])
+    names = ["f_mem_access_global_store", "f_mem_footprint_array:a"]
+    found = [each.value for each in count_features(kernel, {"n": 200}, identifiers=names)]
+    # Elements 1 to 67, in iterations of 4, 2 and 1.
+    assert found == [4 * 64 * 3, 67]
+
+
 MACROS = """
 #define TWICE(a) ((a) + (a))
 #define INDEX(a, b) __umul24(a, b)
