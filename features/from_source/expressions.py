@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
-from perflex.features.from_source.floats import FINEST, exact, exact_result, is_known, rational, truncated
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
-    Address,
+    FINEST,
+    NAMED_TYPES,
+    Aggregate,
     CType,
     Pointer,
-    PrivateArray,
-    Struct,
     Unknown,
     Value,
     chains_of,
-    dtype_of,
-    held,
+    exact,
     known_part,
-    lanes_of,
-    named_type,
-    reason_of,
+    rational,
+    result_of,
     unknown_of,
     vector_of,
 )
 from perflex.features.from_source.walk import Condition, Walk, overlap
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 
-_COMPARISONS = {"LT": "lt_set", "GT": "gt_set", "LE": "le_set", "GE": "ge_set", "EQ": "eq_set", "NE": "ne_set"}
-_OPPOSITE = {"LT": "GE", "GT": "LE", "LE": "GT", "GE": "LT", "EQ": "NE", "NE": "EQ"}
-_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
-# Operations by clang's names.
-_KINDS = {
-    "Add": "add", "Sub": "add", "Mul": "mul", "Div": "div", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bit",
-    "Or": "bit", "Xor": "bit",
+# isl's functions of where comparisons hold and fail.
+_COMPARISONS = {
+    "LT": ("lt_set", "ge_set"), "GT": ("gt_set", "le_set"), "LE": ("le_set", "gt_set"), "GE": ("ge_set", "lt_set"),
+    "EQ": ("eq_set", "ne_set"), "NE": ("ne_set", "eq_set"),
 }  # fmt: skip
+_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+# Operations by clang's names, if they are others.
+_KINDS = {"Sub": "add", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bit", "Or": "bit", "Xor": "bit"}
+_FOLDED = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": operator.truediv}
 _SUFFIX = re.compile(r"[uUlLfFhH]+$")
 # Above each integer.
 _BEYOND = 2.0**64
@@ -62,15 +60,15 @@ class Expressions:
             "COMPOUND_ASSIGNMENT_OPERATOR": self._compound,
             "CONDITIONAL_OPERATOR": self._conditional,
             "CALL_EXPR": call,
-            "CXX_UNARY_EXPR": self._size_of,
         }
         for reader, names in (
-            (self._literal, "INTEGER_LITERAL CXX_BOOL_LITERAL_EXPR CHARACTER_LITERAL"),
+            (self._integer, "INTEGER_LITERAL CXX_BOOL_LITERAL_EXPR CHARACTER_LITERAL CXX_UNARY_EXPR"),
             (self._named, "DECL_REF_EXPR ARRAY_SUBSCRIPT_EXPR MEMBER_REF_EXPR"),
             (self._cast, "CSTYLE_CAST_EXPR CXX_STATIC_CAST_EXPR CXX_REINTERPRET_CAST_EXPR CXX_FUNCTIONAL_CAST_EXPR"),
             (self._cast, "CXX_CONST_CAST_EXPR"),
             (self._list, "INIT_LIST_EXPR COMPOUND_LITERAL_EXPR"),
-            (lambda _: Unknown("int64", reason="uniform"), "STRING_LITERAL CXX_NULL_PTR_LITERAL_EXPR GNU_NULL_EXPR"),
+            (lambda _: Integer.of(0, "int64"), "CXX_NULL_PTR_LITERAL_EXPR GNU_NULL_EXPR"),
+            (lambda _: Unknown("int64", reason="uniform"), "STRING_LITERAL"),
         ):
             self._readers |= dict.fromkeys(names.split(), reader)
 
@@ -108,11 +106,15 @@ class Expressions:
             return Integer.of(cursor.value)
         return [self.value(each) for each in inner][-1] if inner else unknown_of(kind)
 
-    def _literal(self, cursor: Node) -> Integer:
+    def _integer(self, cursor: Node) -> Integer:
         number = cursor.value
-        if number is None:
-            word = cursor.words[0]
-            number = int(_SUFFIX.sub("", word), 0) if word[0].isdigit() else int(word == "true")
+        if number is None:  # the size of a template parameter
+            words = " ".join(cursor.words).split(" ", 2)[-1].rstrip(" )")
+            kind = NAMED_TYPES.get(self.walk.types.bound.get(words, words))
+            if kind is None:
+                cause = f"sizeof({words}) is not known; state the template parameter"
+                raise self.walk.refuse(cause, cursor.location.line)
+            number = kind.bytes
         return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32")
 
     def _float_literal(self, cursor: Node) -> Unknown:
@@ -129,76 +131,66 @@ class Expressions:
         values = [self.value(each) for each in cursor.operands]
         if kind.kind == "struct" and kind.declared is not None:
             names = [each.spelling for each in kind.declared.get_fields()]
-            return Struct(kind, dict(zip(names, values, strict=False)))
+            return Aggregate(dict(zip(names, values, strict=False)), "data")
         if kind.kind == "array":
-            element, extents = kind.inner
-            return PrivateArray(element, extents, _elements(values))
+            return Aggregate(dict(enumerate(values)), "data")
         if len(values) == 1 and kind.is_number:
             return self.converted(values[0], kind)
         return vector_of(kind, values) if kind.kind == "vector" else unknown_of(kind)
-
-    def _size_of(self, cursor: Node) -> Integer:
-        number = cursor.value
-        if number is None:
-            words = " ".join(cursor.words).split(" ", 2)[-1].rstrip(" )")
-            kind = named_type(self.walk.types.bound.get(words, words))
-            if kind is None:
-                cause = f"sizeof({words}) is not known; state the template parameter"
-                raise self.walk.refuse(cause, cursor.location.line)
-            number = kind.bytes
-        return Integer.of(number, "uint64")
 
     # Conversions
 
     def converted(self, value: Value, kind: CType) -> Value:
         """Return a value as one of another type."""
         if isinstance(value, Pointer):
-            if kind.kind == "pointer" and kind.element is not None and kind.element.kind not in {"void", "unknown"}:
-                return value if value.extents else replace(value, element=kind.element)
-            return value
+            pointee = kind.element if kind.kind == "pointer" else None
+            # Extents that depend on template parameters are those of the array.
+            if pointee is None or pointee.kind in {"void", "unknown"} or None in pointee.inner[1]:
+                return value
+            return replace(value, element=pointee)
         if not kind.is_number or not isinstance(value, (Integer, Unknown)):
             return value
         if isinstance(value, Integer):
-            if not is_float(kind.dtype):
-                return self._cut(value, kind.dtype)
-            number = value.value
-            if number is None:
-                self.walk.operation("convert", kind.dtype)
-            constant = None if number is None else float(number)
-            return Unknown(kind.dtype, kind.lanes, "uniform", constant, exact(value, self.walk))
+            floating = is_float(kind.dtype)
+            return self._as_float(value, kind.dtype, kind.lanes) if floating else self._cut(value, kind.dtype)
         if value.dtype == kind.dtype and (value.lanes == kind.lanes or kind.kind == "scalar"):
             return value
-        if value.constant is not None and kind.is_integer and math.isfinite(value.constant):
+        if value.constant is not None and kind.is_integer:
             # Beyond all integers C says nothing of it.
             known = abs(value.constant) < _BEYOND
             return Integer.of(int(value.constant), kind.dtype) if known else Unknown(kind.dtype, reason="undefined")
         if kind.is_integer and value.source is not None:
-            return truncated(value.source, kind.dtype, self.walk)
+            # C rounds towards zero: what is below is not known.
+            with suppress(NotAffineError):
+                below = self._compared("LT", value.source.scaled(FINEST), Integer.of(0)).true
+                if below.intersect(self.walk.active).is_empty():
+                    return value.source.floor().typed(kind.dtype)
+            return Unknown(kind.dtype, reason="not affine")
         lanes = kind.lanes if kind.kind == "vector" else 1
         return replace(value, dtype=kind.dtype, lanes=lanes, product=None, parts=())
 
+    def _as_float(self, value: Integer | Unknown, dtype: str, lanes: int = 1) -> Unknown:
+        """Return a number as a float, if it is none."""
+        if isinstance(value, Unknown):
+            return value
+        number = value.value
+        if number is None:
+            self.walk.operation("convert", dtype)
+        return Unknown(dtype, lanes, "uniform", None if number is None else float(number), exact(value, self.walk))
+
     def _cut(self, value: Integer, dtype: str) -> Value:
         """Return an integer as another integer type holds it, as far as it changes."""
-        try:
-            if dtype == "bool":
-                return self._truth(self._compared("NE", value, Integer.of(0)))
-            if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
+        if dtype == "bool":
+            return self._truth(self.comparison("NE", value, Integer.of(0)))
+        if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
+            with suppress(NotAffineError):
                 return replace(Integer.of(wrapped(value, self.walk), dtype), cut=value.cut)
-        except NotAffineError:
-            return Unknown("bool", reason="not affine") if dtype == "bool" else value.typed(dtype)
         return value.typed(dtype)
 
     def _cast(self, cursor: Node) -> Value:
         inner = cursor.operands
         kind = self.walk.types.read(cursor.type)
-        if not inner:
-            return unknown_of(kind, "uniform")
-        value = self.value(inner[-1])
-        pointee = kind.element if kind.kind == "pointer" else None
-        if not isinstance(value, Pointer) or pointee is None or pointee.kind in {"void", "unknown"}:
-            return self.converted(value, kind)
-        element, extents = pointee.inner
-        return Pointer(value.array, value.offset, element, (None, *extents) if extents else ())
+        return self.converted(self.value(inner[-1]), kind) if inner else unknown_of(kind, "uniform")
 
     # Conditions
 
@@ -209,10 +201,7 @@ class Expressions:
             name = cursor.binary_operator.name
             left, right = cursor.children
             if name in {"LAnd", "LOr"}:
-                return self._both_conditions(name, left, right)
-            if name in {"EQ", "NE"} and (_is_null(left) or _is_null(right)):
-                pointer = self.truth(self.value(left if _is_null(right) else right))
-                return pointer if name == "NE" else pointer.negated()
+                return self._two_conditions(left, right, either=name == "LOr")
             if name in _COMPARISONS:
                 return self.comparison(name, self.value(left), self.value(right))
         if cursor.kind == "UNARY_OPERATOR" and cursor.sign == "!":
@@ -227,45 +216,44 @@ class Expressions:
             value = Integer.of(1)
         if isinstance(value, Integer):
             return self.comparison("NE", value, Integer.of(0))
-        return Condition(reason=reason_of(value))
+        return Condition(reason=result_of(value).reason)
 
-    def _both_conditions(self, name: str, left: Node, right: Node) -> Condition:
-        one = self.condition(left)
+    def _two_conditions(self, left: Node, right: Node, *, either: bool) -> Condition:
+        """Return where both conditions hold, or `either` one: where it is not that both fail."""
         walk, before = self.walk, self.walk.active
-        if one.known:
-            # The second is evaluated where the first leaves it open.
-            walk.active = before.intersect(one.true if name == "LAnd" else one.false)
-            if walk.active.is_empty():
-                walk.active = before
-                return one
-        else:
-            walk.guards += 1
-        two = self.condition(right)
+        one = self.condition(left)
+        one = one.negated() if either else one
+        # The second is evaluated where the first leaves it open.
+        walk.active = before.intersect(one.true) if one.known else before
+        walk.guards += not one.known
+        two = one
+        if not walk.active.is_empty():
+            two = self.condition(right)
+            two = two.negated() if either else two
         walk.guards -= not one.known
         walk.active = before
-        if not one.known or not two.known:
-            reason = one.reason if not one.known else two.reason
-            if name == "LAnd":
-                may = overlap(*(each.true if each.known else each.may for each in (one, two)))
-                return Condition(reason=reason, may=may)
-            may_not = overlap(*(each.false if each.known else each.may_not for each in (one, two)))
-            return Condition(reason=reason, may_not=may_not)
-        if name == "LAnd":
-            return Condition(one.true.intersect(two.true), one.false.union(two.false))
-        return Condition(one.true.union(two.true), one.false.intersect(two.false))
+        if one.known and two.known:
+            found = Condition(one.true.intersect(two.true), one.false.union(two.false))
+        else:
+            may = overlap(*(each.true if each.known else each.may for each in (one, two)))
+            found = Condition(reason=two.reason if one.known else one.reason, may=may)
+        return found.negated() if either else found
 
     def comparison(self, name: str, left: Value, right: Value) -> Condition:
         """Return where two values compare."""
+        for pointer, null in ((left, right), (right, left)):
+            if isinstance(pointer, Pointer) and isinstance(null, Integer) and null.value == 0 and name in {"EQ", "NE"}:
+                return self.truth(pointer) if name == "NE" else self.truth(pointer).negated()
         try:
             if isinstance(left, Integer) and isinstance(right, Integer):
                 return self._compared(name, left, right)
-            if is_known(left) and is_known(right) and (known := self._compared_floats(name, left, right)):
+            if (known := self._compared_floats(name, left, right)) is not None:
                 return known
         except NotAffineError:
             return Condition(reason="not affine")
-        dtype = dtype_of(left, right)
-        self.walk.operation("cmp", dtype, lanes_of(left, right))
-        return Condition(reason=reason_of(left, right))
+        found = result_of(left, right)
+        self.walk.operation("cmp", found.dtype, found.lanes)
+        return Condition(reason=found.reason)
 
     def _compared_floats(self, name: str, left: Value, right: Value) -> Condition | None:
         """Return where two numbers compare of which one at least is a float; None if that is not known."""
@@ -289,9 +277,7 @@ class Expressions:
         if dtype.startswith("u"):
             one, two = (Integer.of(wrapped(each.typed(dtype), self.walk), dtype) for each in (one, two))
         difference = one.plus(two, -1).affine
-        zero = constant(0)
-        holds, fails = _COMPARISONS[name], _COMPARISONS[_OPPOSITE[name]]
-        return Condition(getattr(difference, holds)(zero), getattr(difference, fails)(zero))
+        return Condition(*(getattr(difference, function)(constant(0)) for function in _COMPARISONS[name]))
 
     def _truth(self, condition: Condition) -> Value:
         """Return a condition as a number."""
@@ -303,12 +289,11 @@ class Expressions:
 
     def _conditional(self, cursor: Node) -> Value:
         test, then, other = cursor.children
-        condition = self.condition(test)
-        one, two, split = self.walk.branch(condition, lambda: self.value(then), lambda: self.value(other))
-        if one is None or two is None:
-            found = two if one is None else one
-            return unknown_of(self.walk.types.read(cursor.type)) if found is None else found
-        return held(self.walk.joined(one, two, split))
+        ways = (lambda: self.value(then)), (lambda: self.value(other))
+        one, two, split = self.walk.branch(self.condition(test), *ways)
+        if one is not None and two is not None:
+            return self.walk.joined(one, two, split)
+        return one or two or unknown_of(self.walk.types.read(cursor.type))
 
     # Operators
 
@@ -316,10 +301,13 @@ class Expressions:
         sign = cursor.sign
         inner = cursor.children[0]
         if sign in {"x++", "++x", "x--", "--x"}:
-            return self._stepped(sign, inner)
+            before, after = self._updated(inner, "Add", Integer.of(1 if "+" in sign else -1))
+            return after if sign.endswith("x") else before
         if sign == "&":
             place = self.places.place(inner)
-            return place.memory if place.memory is not None else Address(place)
+            if place.memory is not None:
+                return place.memory
+            return self.places.load(place) if place.type.kind == "array" else place
         if sign == "*":
             return self._named(cursor)
         if sign == "!":
@@ -333,19 +321,6 @@ class Expressions:
         if isinstance(value, Unknown) and sign == "~":
             self.walk.operation("bit", value.dtype, value.lanes)
         return value
-
-    def _stepped(self, sign: str, inner: Node) -> Value:
-        place = self.places.place(inner)
-        before = self.places.load(place)
-        step = Integer.of(1 if "+" in sign else -1)
-        if isinstance(before, Integer):
-            after: Value = before.plus(step).typed(before.dtype)
-        elif isinstance(before, Pointer):
-            after = self.places.moved(before, step)
-        else:
-            after = self.arithmetic("Add", before, step)
-        self.places.store(place, after)
-        return after if sign.endswith("x") else before
 
     def _binary(self, cursor: Node) -> Value:
         name = cursor.binary_operator.name
@@ -363,12 +338,15 @@ class Expressions:
 
     def _compound(self, cursor: Node) -> Value:
         left, right = cursor.children
-        name = cursor.binary_operator.name.removesuffix("Assign")
-        value = self.value(right)
+        return self._updated(left, cursor.binary_operator.name.removesuffix("Assign"), self.value(right))[1]
+
+    def _updated(self, left: Node, name: str, operand: Value) -> tuple[Value, Value]:
+        """Assign what an operator gives for an expression and an operand to it; return its values before and after."""
         place = self.places.place(left)
-        result = self.converted(self.arithmetic(name, self.places.load(place), value), self.walk.types.read(left.type))
-        self.places.store(place, result)
-        return result
+        before = self.places.load(place)
+        after = self.converted(self.arithmetic(name, before, operand), self.walk.types.read(left.type))
+        self.places.store(place, after)
+        return before, after
 
     def arithmetic(self, name: str, one: Value, two: Value) -> Value:
         """Return what a binary operator of clang's name gives."""
@@ -387,6 +365,19 @@ class Expressions:
         found = self._inexact(name, one, two)
         return self._by_element(name, one, two, found) if found.lanes > 1 else found
 
+    def _exact_result(self, name: str, one: Unknown, two: Unknown) -> Integer | None:
+        """Return what an operator gives for floats, if it is an integer plus a constant."""
+        first, second = exact(one, self.walk), exact(two, self.walk)
+        if first is None or second is None:
+            return None
+        with suppress(NotAffineError):
+            if name in {"Add", "Sub"}:
+                return first.plus(second, 1 if name == "Add" else -1)
+            for factor, rest in ((first, second), (second, first)):
+                if name == "Mul" and (number := factor.value) is not None:
+                    return rest.scaled(number)
+        return None
+
     def _by_element(self, name: str, one: Integer | Unknown, two: Integer | Unknown, found: Unknown) -> Unknown:
         """Return a vector with the elements that are known."""
         kept = any(isinstance(each, Unknown) and each.parts for each in (one, two))
@@ -396,7 +387,7 @@ class Expressions:
         self.walk.recorder.dry += 1
         for place in range(found.lanes):
             pair = [each.parts[place] if isinstance(each, Unknown) and each.parts else each for each in (one, two)]
-            first, second = (each if each is not None and lanes_of(each) == 1 else None for each in pair)
+            first, second = (each if each is not None and result_of(each).lanes == 1 else None for each in pair)
             result = None if first is None or second is None else self.arithmetic(name, first, second)
             parts.append(None if result is None else known_part(result, found.dtype))
         self.walk.recorder.dry -= 1
@@ -404,70 +395,36 @@ class Expressions:
 
     def operated(self, kind: str, values: Sequence[Integer | Unknown], dtype: str = "", lanes: int = 0) -> Unknown:
         """Record an operation on numbers that are not all known; return its result."""
-        dtype, lanes = dtype or dtype_of(*values), lanes or lanes_of(*values)
-        self.walk.operation(kind, dtype, lanes)
-        return Unknown(dtype, lanes, reason_of(*values), chains=chains_of(values, (dtype, kind)))
+        found = result_of(*values)
+        found = replace(found, dtype=dtype or found.dtype, lanes=lanes or found.lanes)
+        self.walk.operation(kind, found.dtype, found.lanes)
+        return replace(found, chains=chains_of(values, (found.dtype, kind)))
 
     def _inexact(self, name: str, one: Integer | Unknown, two: Integer | Unknown) -> Unknown:
-        dtype, lanes = dtype_of(one, two), lanes_of(one, two)
-        if is_float(dtype):
-            one, two = self._as_float(one, dtype), self._as_float(two, dtype)
-            folded = _folded(name, one, two)
-            if folded is not None:
-                if any(each.source.argument for each in (one, two) if isinstance(each, Unknown) and each.source):
-                    self.walk.operation(_KINDS.get(name, name.lower()), dtype, lanes)
-                return Unknown(dtype, lanes, "uniform", folded, rational(folded) if lanes == 1 else None)
-        kind = _KINDS.get(name, name.lower())
-        source = exact_result(name, one, two, self.walk) if is_float(dtype) else None
-        if kind == "add" and is_float(dtype):
-            factor = next((each for each in (one, two) if isinstance(each, Unknown) and each.product is not None), None)
-            if factor is not None and factor.product is not None and factor.dtype == dtype:
-                fused = self._fused(factor, factor.product.operations, two if factor is one else one)
-                return replace(fused, source=source)
-        found = replace(self.operated(kind, (one, two)), source=source)
+        found, kind = result_of(one, two), _KINDS.get(name, name.lower())
+        dtype, lanes = found.dtype, found.lanes
+        if not is_float(dtype):
+            return self.operated(kind, (one, two))
+        first, second = self._as_float(one, dtype), self._as_float(two, dtype)
+        if (number := _folded(name, first, second)) is not None:
+            if any(each.source is not None and each.source.argument for each in (first, second)):
+                self.walk.operation(kind, dtype, lanes)
+            return Unknown(dtype, lanes, "uniform", number, rational(number) if lanes == 1 else None)
+        source = self._exact_result(name, first, second)
+        factor, rest = (second, first) if first.product is None else (first, second)
+        if kind == "add" and factor.product is not None and factor.dtype == dtype:
+            # A product that feeds a sum is one operation.
+            factor.product.operations[dtype, "mul"] -= lanes
+            kind, second = "madd", rest
+            first = replace(factor, chains={key: chain[:-1] for key, chain in factor.chains.items()})
+        found = replace(self.operated(kind, (first, second)), source=source)
         return replace(found, product=self.walk.record()) if kind == "mul" else found
 
-    def _fused(self, factor: Unknown, operations: Counter[tuple[str, str]], rest: Integer | Unknown) -> Unknown:
-        """Return a product that feeds a sum, one operation where it was recorded as a product."""
-        dtype, lanes = factor.dtype, lanes_of(factor, rest)
-        operations[dtype, "mul"] -= lanes
-        if not operations[dtype, "mul"]:
-            del operations[dtype, "mul"]
-        through = replace(factor, chains={key: chain[:-1] for key, chain in factor.chains.items()})
-        return self.operated("madd", (through, rest))
 
-    def _as_float(self, value: Integer | Unknown, dtype: str) -> Integer | Unknown:
-        found = self.converted(value, CType("scalar", dtype)) if isinstance(value, Integer) else value
-        return found if isinstance(found, Unknown) else value
-
-
-def _folded(name: str, one: Integer | Unknown, two: Integer | Unknown) -> float | None:
-    if not isinstance(one, Unknown) or not isinstance(two, Unknown) or one.constant is None or two.constant is None:
+def _folded(name: str, one: Unknown, two: Unknown) -> float | None:
+    if name not in _FOLDED or one.constant is None or two.constant is None:
         return None
-    first, second = one.constant, two.constant
     try:
-        found = {"Add": first + second, "Sub": first - second, "Mul": first * second}.get(name)
-        return first / second if name == "Div" and second else found
-    except OverflowError:
+        return float(_FOLDED[name](one.constant, two.constant))
+    except ArithmeticError:
         return None
-
-
-def _is_null(cursor: Node) -> bool:
-    """Return whether an expression is a null pointer: ``nullptr``, ``NULL`` or 0 where a pointer is wanted."""
-    if cursor.type.get_canonical().kind.name not in {"POINTER", "NULLPTR"}:
-        return False
-    while cursor.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR") and cursor.children:
-        cursor = cursor.children[-1]
-    literal = cursor.kind == "INTEGER_LITERAL" and cursor.value == 0
-    return literal or cursor.kind in ("CXX_NULL_PTR_LITERAL_EXPR", "GNU_NULL_EXPR")
-
-
-def _elements(values: list[Value]) -> dict[tuple[Any, ...], Value]:
-    """Return the elements of an initialiser's lists by their places."""
-    found: dict[tuple[Any, ...], Value] = {}
-    for place, value in enumerate(values):
-        if isinstance(value, PrivateArray):
-            found |= {(place, *inner): each for inner, each in value.elements.items()}
-        else:
-            found[place,] = held(value)
-    return found

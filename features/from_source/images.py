@@ -6,20 +6,22 @@ import re
 from collections.abc import Sequence
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.floats import exact, floor_of
-from perflex.features.from_source.integers import Integer, NotAffineError
+from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
+    NAMED_TYPES,
     CType,
+    Direction,
     MemoryAccess,
     Pointer,
     Unknown,
     Value,
-    named_type,
-    reason_of,
+    exact,
+    result_of,
     unknown_of,
 )
 from perflex.features.from_source.walk import WHY, Walk
+from perflex.features.lowering.arithmetic_types import is_float
 
 _CUDA = re.compile(r"(tex|surf)([123]D|Cubemap)(Layered)?(fetch|Lod|Grad|read|write)?")
 _OPENCL = re.compile(r"(read|write)_image(?:f|i|ui|h)")
@@ -39,14 +41,15 @@ class Images:
         """Return what a function of images gives; None for other functions."""
         if _OTHERS.fullmatch(name):
             raise self._walk.refuse(f"{name} is not read; use fetches of single elements")
-        if found := _CUDA.fullmatch(name):
-            return self._cuda(found, arguments, cursor)
-        if found := _OPENCL.fullmatch(name):
-            return self._opencl(found[1], arguments, cursor)
-        return None
-
-    def _cuda(self, found: re.Match[str], arguments: list[Node], cursor: Node) -> Value:
+        cuda, opencl = _CUDA.fullmatch(name), _OPENCL.fullmatch(name)
+        if cuda is None and opencl is None:
+            return None
         values = [self._expressions.value(argument) for argument in arguments]
+        if cuda is not None:
+            return self._cuda(cuda, arguments, values, cursor)
+        return self._opencl("store" if name.startswith("write") else "load", arguments, values, cursor)
+
+    def _cuda(self, found: re.Match[str], arguments: list[Node], values: list[Value], cursor: Node) -> Value:
         read, last = self._walk.types.read, found[4]
         kind = self._element(cursor, values)
         if last == "write":
@@ -56,31 +59,27 @@ class Images:
             target, *values = values
             kind = read(arguments[0].type).element or kind
             self._expressions.places.store(self._expressions.places.pointed(target), unknown_of(kind))
-        axes = 3 if found[2] == "Cubemap" else int(found[2][0])
+        axes = (3 if found[2] == "Cubemap" else int(found[2][0])) + bool(found[3])
         # The level of a texture of several, and the face of a cube, are chosen by what coordinates are worth.
-        known = found[2] != "Cubemap" and last not in {"Lod", "Grad"}
-        axes += bool(found[3])
-        coordinates: list[Integer | None] = [None] * axes
-        if known:
-            coordinates = self._coordinates(values[1 : 1 + axes])
+        chosen = found[2] == "Cubemap" or last in {"Lod", "Grad"}
+        coordinates = self._coordinates([None] * axes if chosen else values[1 : 1 + axes])
         if found[1] == "surf" and coordinates[0] is not None:  # in bytes
-            coordinates[0] = self._texel(coordinates[0], kind)
+            texel = self._expressions.arithmetic("Div", coordinates[0], Integer.of(max(kind.bytes, 1)))
+            coordinates[0] = texel if isinstance(texel, Integer) else None
         self._access(values[0], "store" if last == "write" else "load", coordinates, values[1:], kind)
         return unknown_of(read(cursor.type) if read(cursor.type).is_number else kind)
 
-    def _opencl(self, word: str, arguments: list[Node], cursor: Node) -> Value:
-        values = [self._expressions.value(argument) for argument in arguments]
-        image, where = values[0], values[1] if word == "write" else values[-1]
-        kind = self._walk.types.read(arguments[-1].type if word == "write" else cursor.type)
+    def _opencl(self, direction: Direction, arguments: list[Node], values: list[Value], cursor: Node) -> Value:
+        image, where = values[0], values[1] if direction == "store" else values[-1]
+        kind = self._walk.types.read(arguments[-1].type if direction == "store" else cursor.type)
         shape = _OPENCL_TYPE.search(image.element.declared.spelling) if isinstance(image, Pointer) else None
         axes = int(shape[1]) + bool(shape[2]) if shape else 1
         parts = (where,) if axes == 1 else where.parts if isinstance(where, Unknown) else ()
-        coordinates = self._coordinates(parts[:axes]) if parts else [None] * axes
-        sampler = values[1] if word == "read" and len(values) > 2 else None
-        normalised = isinstance(sampler, Integer) and (sampler.value or 0) % 2
-        if normalised and isinstance(where, Unknown) and where.dtype.startswith("float"):
-            coordinates = [None] * axes
-        self._access(image, "store" if word == "write" else "load", coordinates, [where], kind)
+        sampler = values[1] if direction == "load" and len(values) > 2 else None
+        if isinstance(sampler, Integer) and (sampler.value or 0) % 2 and is_float(result_of(where).dtype):  # normalised
+            parts = ()
+        coordinates = self._coordinates(parts[:axes] or [None] * axes)
+        self._access(image, direction, coordinates, [where], kind)
         return unknown_of(kind)
 
     def _element(self, cursor: Node, values: Sequence[Value]) -> CType:
@@ -93,27 +92,20 @@ class Images:
         kind = read(cursor.type)
         written = re.match(r"\w+ < ([^()<>]*) >", " ".join(cursor.words))
         if not kind.is_number and written:
-            kind = named_type(self._walk.types.bound.get(written[1], written[1])) or kind
+            kind = NAMED_TYPES.get(self._walk.types.bound.get(written[1], written[1])) or kind
         return kind
 
     def _coordinates(self, values: Sequence[Value | None]) -> list[Integer | None]:
         """Return the element along each axis, where the coordinates are integers plus constants."""
         # Constants alone may as well be normalised coordinates.
-        constants = [each.constant if isinstance(each, Unknown) else None for each in values]
-        if all(each is not None for each in constants) and any(each % 1 for each in constants if each is not None):
+        constants = [each.constant for each in values if isinstance(each, Unknown) and each.constant is not None]
+        if len(constants) == len(values) and any(each % 1 for each in constants):
             return [None] * len(values)
-        known = [None if each is None else exact(each, self._walk) for each in values]
-        return [None if each is None else floor_of(each) for each in known]
-
-    def _texel(self, coordinate: Integer, kind: CType) -> Integer | None:
-        size = max(kind.bytes, 1)
-        try:
-            return Integer.of(coordinate.affine.div(Integer.of(size).affine).floor(), "int64")
-        except NotAffineError:
-            return None
+        known = (exact(each, self._walk) for each in values)
+        return [each if each is None else each.floor() for each in known]
 
     def _access(
-        self, image: Value, direction: str, coordinates: Sequence[Integer | None], given: Sequence[Value], kind: CType
+        self, image: Value, direction: Direction, coordinates: list[Integer | None], given: list[Value], kind: CType
     ) -> None:
         walk = self._walk
         if not isinstance(image, Pointer) or image.array is None or image.element.kind != "image":
@@ -125,10 +117,6 @@ class Images:
         if len(known) == len(coordinates):
             offset, outer = known[0].scaled(kind.bytes), tuple(reversed(known[1:]))
         else:
-            walk.note("subscript", WHY[reason_of(*given)])
-        walk.access(
-            MemoryAccess(
-                image.array, "store" if direction == "store" else "load", offset, kind.bytes, kind.dtype, walk.label,
-                walk.text, outer,
-            )
-        )  # fmt: skip
+            walk.note("subscript", WHY[result_of(*given).reason])
+        place = walk.label, walk.text
+        walk.access(MemoryAccess(image.array, direction, offset, kind.bytes, kind.dtype, *place, outer))

@@ -1,29 +1,34 @@
-"""Integers that are known: sums of products of sizes, each times a quasi-affine isl expression.
+"""Integers that are known: sums of products of sizes, each times a quasi-affine expression of isl (``n*i + j``).
 
-The expressions are isl's piecewise quasi-affine ones without dimensions: group ids, work-item ids, loop counters and
-sizes are their parameters. Sizes may be multiplied (``n*i + j``), other variables may not.
+The expressions have no dimensions: group ids, work-item ids, loop counters and sizes are their parameters.
 """
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from math import prod
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
+from perflex.features.lowering.subscripts import Product
+from perflex.features.polynomials.affine import read_affine
 from perflex.isl import isl
 
-# Sizes that are multiplied, sorted; a power has its name several times.
-Product: TypeAlias = tuple[str, ...]
+if TYPE_CHECKING:
+    from perflex.features.from_source.walk import Walk
+
 # More pieces than this are given up: sets of that many conditions take isl minutes.
 _MOST_PIECES = 40
 _PARAMETER = isl.dim_type.param
-# Values of a shift that are looked at one by one, and bits of the widest integer.
-_FEW = 32
-_MOST_BITS = 64
+# Of the widest integer. Beyond the width of its type C says nothing of a shift.
+_SHIFTS = range(64)
+_BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
+_TRUTHS = (range(1), range(2), range(1, 2))
 
 
 class NotAffineError(Exception):
@@ -31,10 +36,10 @@ class NotAffineError(Exception):
 
 
 # In lower case; isl's parser takes some of them in any.
-_ISL_WORDS = frozenset(
-    {"exists", "and", "or", "implies", "not", "infty", "infinity", "nan", "min", "max", "rat", "true", "false"}
-    | {"ceild", "floord", "mod", "ceil", "floor"}
-)
+_ISL_WORDS = {
+    "exists", "and", "or", "implies", "not", "infty", "infinity", "nan", "min", "max", "rat", "true", "false", "ceild",
+    "floord", "mod", "ceil", "floor",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
@@ -58,23 +63,14 @@ def tidy(expression: Any) -> Any:
     if expression.n_piece() > 4:
         expression = expression.coalesce()
     if expression.n_piece() > _MOST_PIECES:
-        msg = "it has too many cases"
-        raise NotAffineError(msg)
+        raise NotAffineError("it has too many cases")
     return expression
 
 
 def constant_of(expression: Any) -> int | None:
     """Return the value of a constant expression, or None."""
-    pieces = expression.get_pieces() if expression.n_piece() == 1 else expression.coalesce().get_pieces()
-    if len(pieces) != 1 or not pieces[0][1].is_cst() or not pieces[0][1].get_constant_val().is_int():
-        return None
-    return int(pieces[0][1].get_constant_val().to_python())
-
-
-def involves(expression: Any, names: Iterable[str]) -> bool:
-    """Return whether an expression or set depends on one of some parameters."""
-    places = [expression.find_dim_by_name(_PARAMETER, name) for name in names]
-    return any(place >= 0 and expression.involves_dims(_PARAMETER, place, 1) for place in places)
+    cases = _cases(expression)
+    return cases[0][1] if len(cases) == 1 else None
 
 
 def names_in(found: Any) -> set[str]:
@@ -101,24 +97,19 @@ class Integer:
     @property
     def affine(self) -> Any:
         """The integer as one isl expression; NotAffineError if sizes are multiplied in it."""
-        if set(self.terms) <= {()}:
-            return self.terms.get((), constant(0))
-        names = "*".join(next(key for key in self.terms if key))
-        msg = f"it multiplies variables ({names})"
-        raise NotAffineError(msg)
+        for names in filter(None, self.terms):
+            raise NotAffineError(f"it multiplies variables ({'*'.join(names)})")
+        return self.terms.get((), constant(0))
 
     @property
     def value(self) -> int | None:
         """Its value, if it is a constant."""
-        return constant_of(self.terms.get((), constant(0))) if set(self.terms) <= {()} else None
+        return None if any(self.terms) else constant_of(self.affine)
 
     @property
     def names(self) -> set[str]:
         """The variables that it depends on."""
-        found = {name for product in self.terms for name in product}
-        for term in self.terms.values():
-            found |= names_in(term)
-        return found
+        return {name for product, term in self.terms.items() for name in (*product, *names_in(term))}
 
     def typed(self, dtype: str) -> Integer:
         """Return the same integer as one of another type."""
@@ -141,107 +132,70 @@ class Integer:
         """Return a multiple."""
         return replace(self, terms={key: tidy(term.mul(constant(factor))) for key, term in self.terms.items()})
 
-    def times(self, other: Integer, sizes: Iterable[str]) -> Integer:
-        """Return the product; one factor must be made of constants and sizes alone.
+    def floor(self) -> Integer:
+        """Return the largest integer that is not above it."""
+        return replace(self, terms={key: term.floor() for key, term in self.terms.items()})
 
-        Raises
-        ------
-        NotAffineError
-            Both factors vary.
-        """
+    def times(self, other: Integer, sizes: Iterable[str]) -> Integer:
+        """Return the product, one factor of which must be made of constants and sizes; NotAffineError where none is."""
         dtype = common_type(self.dtype, other.dtype)
-        for one, rest in ((self, other), (other, self)):
+        ways = ((self, other), (other, self))
+        for one, rest in ways:
             if (value := one.value) is not None:
                 return replace(rest.scaled(value), dtype=dtype)
-        for one, rest in ((self, other), (other, self)):
+        for one, rest in ways:
             monomials = one.polynomial(sizes)
             if monomials is None:
                 continue
-            terms: dict[Product, Any] = {}
+            total = Integer({}, dtype)
             for names, factor in monomials.items():
-                for key, term in rest.terms.items():
-                    product = tuple(sorted(key + names))
-                    scaled = term.mul(constant(factor))
-                    terms[product] = tidy(terms[product].add(scaled)) if product in terms else scaled
-            return Integer(terms, dtype, cut=rest.cut)
-        if {*self.terms, *other.terms} <= {()}:
-            for one, rest in ((self, other), (other, self)):
-                if cases := _cases(one.affine):
-                    parts = [rest.affine.mul(constant(value)).intersect_domain(domain) for domain, value in cases]
-                    return Integer.of(tidy(reduce(isl.PwAff.union_add, parts)), dtype)
-        msg = "it multiplies variables"
-        raise NotAffineError(msg)
+                scaled = {tuple(sorted(key + names)): term for key, term in rest.scaled(factor).terms.items()}
+                total = total.plus(Integer(scaled, dtype, cut=rest.cut))
+            return total
+        for one, rest in ways:
+            if cases := _cases(one.affine):
+                parts = [rest.affine.mul(constant(value)).intersect_domain(domain) for domain, value in cases]
+                return Integer.of(tidy(reduce(isl.PwAff.union_add, parts)), dtype)
+        raise NotAffineError("it multiplies variables")
 
     def polynomial(self, sizes: Iterable[str]) -> dict[Product, int] | None:
         """Return the factors of products of sizes, if the integer has nothing else in it."""
-        known = set(sizes)
-        found: dict[Product, int] = {}
+        found: Counter[Product] = Counter()
         for key, term in self.terms.items():
-            pieces = term.coalesce().get_pieces()
-            if len(pieces) != 1 or pieces[0][1].dim(isl.dim_type.div):
+            (_, first), *others = term.coalesce().get_pieces()
+            affine = read_affine(first)
+            names = dict(affine.terms)
+            if others or affine.floors or affine.denominator != 1 or not names.keys() <= set(sizes):
                 return None
-            affine = pieces[0][1]
-            for place in range(affine.dim(_PARAMETER)):
-                factor = affine.get_coefficient_val(_PARAMETER, place).to_python()
-                if factor:
-                    name = affine.get_dim_name(_PARAMETER, place)
-                    if name not in known:
-                        return None
-                    product = tuple(sorted((*key, name)))
-                    found[product] = found.get(product, 0) + int(factor)
-            if rest := int(affine.get_constant_val().to_python()):
-                found[key] = found.get(key, 0) + rest
-        return found
-
-    def involves(self, names: Iterable[str]) -> bool:
-        """Return whether it depends on one of some variables."""
-        chosen = set(names)
-        return any(chosen & set(key) or involves(term, chosen) for key, term in self.terms.items())
+            found[key] += affine.constant
+            for name, factor in names.items():
+                found[tuple(sorted((*key, str(name))))] += factor
+        return {product: factor for product, factor in found.items() if factor}
 
     def equals(self, other: Integer) -> bool:
         """Return whether both are the same everywhere."""
-        if set(self.terms) != set(other.terms):
-            return False
-        return all(constant_of(term.sub(other.terms[key])) == 0 for key, term in self.terms.items())
+        return self.plus(other, -1).value == 0
 
 
 def _cases(expression: Any) -> list[tuple[Any, int]]:
-    """Return domain and value of each case of an expression that is constant in few cases; none if it is not."""
-    pieces = expression.coalesce().get_pieces()
-    if len(pieces) > 8 or not all(affine.is_cst() for _, affine in pieces):
+    """Return domain and value of each case of an expression that is a number in few cases; none if it is not."""
+    pieces = (expression if expression.n_piece() == 1 else expression.coalesce()).get_pieces()
+    numbers = [(domain, affine.get_constant_val()) for domain, affine in pieces if affine.is_cst()]
+    if len(numbers) < len(pieces) or len(pieces) > 8 or not all(number.is_int() for _, number in numbers):
         return []
-    return [(domain, int(affine.get_constant_val().to_python())) for domain, affine in pieces]
+    return [(domain, int(number.to_python())) for domain, number in numbers]
 
 
-def _few_values(expression: Any, active: Any) -> list[tuple[Any, int]]:
-    """Return domain and value of each case of an expression that has few values, none of them below zero; else none."""
+def _values(expression: Any, active: Any) -> range:
+    """Return between which values an expression is; nothing if they have no end."""
     values = isl.Map.from_pw_aff(expression).intersect_domain(active).range()
     values = values.project_out(_PARAMETER, 0, values.dim(_PARAMETER))
     low, high = values.dim_min_val(0), values.dim_max_val(0)
-    if values.is_empty() or not (low.is_int() and high.is_int()):
-        return []
-    first, last = int(low.to_python()), int(high.to_python())
-    if first < 0 or last - first >= _FEW:
-        return []
-    return [(expression.eq_set(constant(value)), value) for value in range(first, last + 1)]
+    bounded = not values.is_empty() and low.is_int() and high.is_int()
+    return range(int(low.to_python()), int(high.to_python()) + 1) if bounded else range(0)
 
 
-class Where(Protocol):
-    """Where something is computed."""
-
-    @property
-    def sizes(self) -> Iterable[str]:
-        """Names of sizes."""
-
-    @property
-    def active(self) -> Any:
-        """The instances that compute it, a set without dimensions."""
-
-    def require_below(self, value: Integer, limit: int) -> None:
-        """Look whether an integer stays below a limit there; NotAffineError if it does not."""
-
-
-def wrapped(value: Integer, where: Where) -> Any:
+def wrapped(value: Integer, where: Walk) -> Any:
     """Return the expression of an integer as its type holds it: unsigned ones wrap around below zero.
 
     Those that wrap around above their range are not affine. Overflow of signed integers is undefined in C.
@@ -258,30 +212,21 @@ def wrapped(value: Integer, where: Where) -> Any:
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
 
 
-def signed(value: Integer, where: Where) -> Integer:
+def signed(value: Integer, where: Walk) -> Integer:
     """Return what an integer's type holds as an integer of a signed type; NotAffineError where it wraps around."""
     if value.dtype.startswith("u") and scalar_bytes(value.dtype) < 8:
-        if set(value.terms) <= {()}:
+        if not any(value.terms):
             return replace(value, terms={(): wrapped(value, where)}, dtype="int64")
         where.require_below(value, 1 << 8 * scalar_bytes(value.dtype))
     return value.typed("int64")
 
 
-def quotient(expression: Any, divisor: int, active: Any) -> Any:
-    """Return the quotient by a constant, rounded towards zero as C does."""
-    if divisor > 0 and expression.lt_set(constant(0)).intersect(active).is_empty():
-        return expression.div(constant(divisor)).floor()
-    return tidy(expression.tdiv_q(constant(divisor)))
-
-
-def masked(expression: Any, mask: int) -> Any:
+def _masked(expression: Any, mask: int) -> Any:
     """Return the bits of an expression that a constant selects."""
-    if mask < 0:
-        step = -mask
-        if step & (step - 1):
-            msg = "it selects bits by a negative mask"
-            raise NotAffineError(msg)
-        return expression.div(constant(step)).floor().mul(constant(step))
+    if mask < 0:  # all above some
+        if -mask & (-mask - 1):
+            raise NotAffineError("it selects bits by a negative mask")
+        return expression.div(constant(-mask)).floor().mul(constant(-mask))
     found = constant(0)
     for run in re.finditer("1+", f"{mask:b}"[::-1]):
         first, end = run.span()
@@ -290,54 +235,55 @@ def masked(expression: Any, mask: int) -> Any:
     return tidy(found)
 
 
-def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> Integer:
+def integer_operation(name: str, one: Integer, two: Integer, where: Walk) -> Integer:
     """Return what a binary operator of clang's name gives; NotAffineError where that is not affine."""
     if name in {"Add", "Sub"}:
         return one.plus(two, 1 if name == "Add" else -1)
     if name == "Mul":
         return one.times(two, where.sizes)
-    number = two.value
-    if name in {"Div", "Rem"}:
-        if not number:
-            msg = "it divides by a variable"
-            raise NotAffineError(msg)
-        dividend = wrapped(one, where)
-        found = quotient(dividend, number, where.active)
-        return Integer.of(found if name == "Div" else tidy(dividend.sub(found.mul(constant(number)))))
-    # Beyond the width of its type C says nothing of a shift.
-    if name == "Shl":
-        if number is not None and 0 <= number < _MOST_BITS:
-            return one.scaled(1 << number)
-        cases = _cases(two.affine) or _few_values(two.affine, where.active)
-        if (shifted := one.value) is not None and cases and max(places for _, places in cases) < _MOST_BITS:
-            parts = [constant(shifted << max(places, 0)).intersect_domain(domain) for domain, places in cases]
-            return Integer.of(reduce(isl.PwAff.union_add, parts))
-    if name == "Shr" and number is not None and 0 <= number < _MOST_BITS:
-        return Integer.of(wrapped(one, where).div(constant(1 << number)).floor())
-    if name in {"And", "Or", "Xor"}:
+    if name in {"min", "max"}:
+        return Integer.of(tidy(getattr(one.affine, name)(two.affine).coalesce()))
+    if name in _BITS:
         return _bits(name, one, two, where)
-    msg = "it shifts by a variable"
-    raise NotAffineError(msg)
+    first, second = one.value, two.value
+    if name in {"Div", "Rem"} and second:
+        dividend = wrapped(one, where)
+        quotient = _quotient(dividend, second, where.active)
+        return Integer.of(quotient if name == "Div" else tidy(dividend.sub(quotient.mul(constant(second)))))
+    if name == "Shr" and second is not None and second in _SHIFTS:
+        return Integer.of(wrapped(one, where).div(constant(1 << second)).floor())
+    if name == "Shl" and second is not None and second in _SHIFTS:
+        return one.scaled(1 << second)
+    shifts = _values(two.affine, where.active) if name == "Shl" and first is not None else ()
+    if shifts and first is not None and shifts[0] in _SHIFTS and shifts[-1] in _SHIFTS:
+        parts = [constant(first << each).intersect_domain(two.affine.eq_set(constant(each))) for each in shifts]
+        return Integer.of(reduce(isl.PwAff.union_add, parts))
+    raise NotAffineError("it divides or shifts by a variable")
 
 
-def _bits(name: str, one: Integer, two: Integer, where: Where) -> Integer:
+def _quotient(expression: Any, divisor: int, active: Any) -> Any:
+    """Return the quotient by a constant, rounded towards zero as C does."""
+    if divisor > 0 and expression.lt_set(constant(0)).intersect(active).is_empty():
+        return expression.div(constant(divisor)).floor()
+    return tidy(expression.tdiv_q(constant(divisor)))
+
+
+def _bits(name: str, one: Integer, two: Integer, where: Walk) -> Integer:
     first, second = one.value, two.value
     if first is not None and second is not None:
-        return Integer.of({"And": first & second, "Or": first | second, "Xor": first ^ second}[name])
+        return Integer.of(_BITS[name](first, second))
     if second is None:
         one, two, second = two, one, first
     if second is not None:
         expression = wrapped(one, where)
-        both = masked(expression, second)
+        both = _masked(expression, second)
         if name == "And":
             return Integer.of(both)
         together = expression.add(constant(second)).sub(both)
         return Integer.of(tidy(together if name == "Or" else together.sub(both)))
-    bits = [each.affine for each in (one, two)]
-    if name != "Xor" and all(map(_is_truth, bits)):
-        return Integer.of(bits[0].min(bits[1]) if name == "And" else bits[0].max(bits[1]))
-    msg = "it combines bits of two variables"
-    raise NotAffineError(msg)
+    if name != "Xor" and all(_values(each.affine, where.active) in _TRUTHS for each in (one, two)):
+        return Integer.of(one.affine.min(two.affine) if name == "And" else one.affine.max(two.affine))
+    raise NotAffineError("it combines bits of two variables")
 
 
 @dataclass(frozen=True)
@@ -355,17 +301,10 @@ class Limit:
 
     def holds(self, sizes: Mapping[str, Any]) -> bool:
         """Return whether it holds at given sizes."""
-        factors = [(isl.PwAff(term), prod(int(sizes[name]) for name in key)) for key, term in self.terms]
-        value = reduce(isl.PwAff.add, [term.mul(constant(factor)) for term, factor in factors])
+        factors = (constant(prod(int(sizes[name]) for name in key)) for key, _ in self.terms)
+        value = reduce(isl.PwAff.add, map(isl.PwAff.mul, (isl.PwAff(term) for _, term in self.terms), factors))
         above = value.ge_set(constant(self.limit)).intersect(isl.Set(self.active))
         for name, size in sizes.items():
             place = above.find_dim_by_name(_PARAMETER, name)
             above = above if place < 0 else above.fix_val(_PARAMETER, place, isl.Val(int(size)))
         return bool(above.is_empty())
-
-
-def _is_truth(expression: Any) -> bool:
-    if expression.n_piece() > 6:
-        return False
-    outside = expression.lt_set(constant(0)).union(expression.gt_set(constant(1)))
-    return bool(outside.is_empty())

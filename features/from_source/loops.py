@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, involves, names_in, tidy, variable
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, tidy, variable
 from perflex.features.from_source.parsing import Node
-from perflex.features.from_source.values import Pointer, Unknown, Value, changed
+from perflex.features.from_source.values import Place, Pointer, Unknown, Value, changed
 from perflex.features.from_source.walk import NOWHERE, Loop, Walk, along, any_iteration, later
 from perflex.isl import isl
 
@@ -61,8 +61,11 @@ class LoopWalk:
         walk.line = header.line
         walk.counters += 1
         self._counter = f"i{walk.counters}"
-        # Variables that it may change.
-        self._before = {key: walk.variables[key] for key in header.assigned if key in walk.variables}
+        # Variables that it may change, also through references and pointers.
+        keys = dict.fromkeys(header.assigned)
+        behind = [walk.variables.get(key) for key in keys]
+        keys |= {value.variable: None for value in behind if isinstance(value, Place)}
+        self._before = {key: walk.variables[key] for key in keys if key in walk.variables}
         self._limited = 0  # Iterations, where they are stated rather than known
         self._unclear = False  # Whether the test is not affine
         # Integers and pointers, by names for their values at the start of an iteration.
@@ -349,13 +352,13 @@ def _step(before: Value, after: Value | None, name: str, unknowns: set[str], fin
     offset, old = None if after is None else _offset(after), _offset(before)
     if offset is None:
         return None
-    if old is not None and not offset.involves(unknowns) and offset.equals(old):
+    if old is not None and unknowns.isdisjoint(offset.names) and offset.equals(old):
         return Integer.of(0, offset.dtype)
     difference = offset.plus(Integer.of(variable(name)), -1)
     terms = {}
     for product, term in difference.terms.items():
-        simple = term.gist(final).coalesce() if term.n_piece() > 1 or involves(term, unknowns) else term
-        if involves(simple, unknowns):
+        simple = term.gist(final).coalesce() if term.n_piece() > 1 or names_in(term) & unknowns else term
+        if names_in(simple) & unknowns:
             return None
         terms[product] = simple
     return Integer(terms, offset.dtype)

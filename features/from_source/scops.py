@@ -162,14 +162,14 @@ class ScopMaker:
         if offset.cut.startswith("u") or offset.names <= {"g0", "l0"}:
             return True
         counter = self._walk.cursor.entered[executed.loops[-1]][0] if executed.loops else ""
-        if not offset.involves((counter,)) or not _is_linear(offset):
+        if counter not in offset.names or not _is_linear(offset):
             return False
         pointers = [
             (each.array, each.offset)
             for other in self._executed
             if executed.loops[-1] in other.loops
             for each in other.accesses
-            if each.offset is not None and each.offset.cut and each.offset.involves((counter,))
+            if each.offset is not None and each.offset.cut and counter in each.offset.names
         ]
         return all(array == access.array and each.plus(offset, -1).value is not None for array, each in pointers)
 

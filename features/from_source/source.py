@@ -21,7 +21,7 @@ from perflex.features.from_source.parsing import Language, Node, ParsedKernel, l
 from perflex.features.from_source.places import image
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
-from perflex.features.from_source.values import CType, Struct, TypeReader, Value, unknown_of
+from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
 from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.scop.checks import is_whole, read_fraction
@@ -234,8 +234,9 @@ atexit.register(_walked.cache_clear)
 def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
     """Return the value of a kernel's argument, or of a field of one: arrays, sizes, and what is not known."""
     if kind.kind == "image" or (kind.kind == "pointer" and kind.element is not None):
-        array = image(name, kind)
-        if kind.element is not None:
+        if kind.element is None:
+            array = image(name, kind)
+        else:
             restrict = declared.type.is_restrict_qualified()
             array = MemoryArray(name, _space(declared), kind.element, restrict=restrict)
         walk.recorder.arrays[name] = array
@@ -244,7 +245,8 @@ def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
         return walk.size(name.replace(".", "_"), kind.dtype)
     if kind.kind == "struct" and kind.declared is not None:
         fields = {each.spelling: (each, walk.types.read(each.type)) for each in kind.declared.get_fields()}
-        return Struct(kind, {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()})
+        parts = {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()}
+        return Aggregate(parts, "uniform")
     return unknown_of(kind, "uniform")
 
 

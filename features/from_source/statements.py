@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
@@ -11,7 +10,7 @@ from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.loops import Header, LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
-from perflex.features.from_source.values import Address, Place, PrivateArray, Value, held, unknown_of
+from perflex.features.from_source.values import Aggregate, Place, Value, unknown_of
 from perflex.features.from_source.walk import Condition, MemoryArray, Space, Walk
 
 _REFUSED = {
@@ -94,16 +93,16 @@ class Statements:
             return self._declared_array(cursor, space, initial)
         if space == "local":
             memory = places.declared(MemoryArray(cursor.spelling, "local", kind, (1,)))
-            return Address(Place(kind, replace(memory, extents=())))
+            return Place(kind, memory)
         if not initial:
             return unknown_of(kind, "undefined")
         if kind.kind == "reference":
-            return Address(places.place(initial[-1]))
+            return places.place(initial[-1])
         # ``T *x = SharedMemory<T>()`` and ``T *x = shared.getPointer()`` are idioms for shared memory in templates.
         element, words = kind.element if kind.kind == "pointer" else None, initial[-1].words[:8]
         if element is not None and any("haredMemory" in word or word == "getPointer" for word in words):
             return places.declared(MemoryArray(cursor.spelling, "local", element))
-        value = held(self.expressions.converted(self.expressions.value(initial[-1]), kind))
+        value = self.expressions.converted(self.expressions.value(initial[-1]), kind)
         if not kind.is_number:
             return value
         places.store(Place(kind, variable=cursor.key), value)
@@ -112,15 +111,15 @@ class Statements:
     def _declared_array(self, cursor: Node, space: Space, initial: list[Node]) -> Value:
         element, extents = self._walk.types.read(cursor.type).inner
         lists = [each for each in initial if each.kind == "INIT_LIST_EXPR"]
+        if space == "private":
+            array = self.expressions.value(lists[-1]) if lists else None
+            return array if isinstance(array, Aggregate) else Aggregate()
         # All extents that are written stand among the children, innermost first; some have template parameters.
         written = [each for each in initial if each.kind != "INIT_LIST_EXPR"]
         known = tuple(
             self.expressions.constant(written[place]) if extent is None and place < len(written) else extent
             for place, extent in zip(range(len(extents))[::-1], extents, strict=True)
         )
-        if space == "private":
-            array = self.expressions.value(lists[-1]) if lists else None
-            return array if isinstance(array, PrivateArray) else PrivateArray(element, known)
         # Functions may declare arrays of the same name.
         name, arrays = cursor.spelling, self._walk.recorder.arrays
         while name in arrays and (arrays[name].element, arrays[name].extents) != (element, known):

@@ -1,15 +1,22 @@
-"""C types as far as counting needs them, and values of expressions that are no known integers."""
+"""C types as far as counting needs them, and values of expressions: floats may be integers plus constants, too."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perflex.features.from_source.integers import Integer
+from perflex.features.from_source.integers import Integer, NotAffineError, signed
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
+from perflex.isl import isl
+
+if TYPE_CHECKING:
+    from perflex.features.from_source.walk import Walk
 
 Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "image", "unknown"]
 
@@ -21,17 +28,22 @@ _DTYPES = {
     "uchar": "uint8", "bool": "bool", "_Bool": "bool",
 }  # fmt: skip
 _POINTER_BYTES = 8
+# The denominator of the finest constants that are known beside integers.
+FINEST = 1024
 # What says nothing about a type's layout; "struct" and its like stand before names in C.
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|restrict|__restrict|__restrict__|__global|__local|__constant|__private|__generic|struct|union|enum"
     r"|static|extern)\b"
 )
-_VECTOR = re.compile(r"([a-z]+)(2|3|4|8|16)")
 # As they are written: what CUDA's objects are is an integer.
 _IMAGE = re.compile(
     r"(__(read|write)_(only|write) )?image[123]d\w*_t|cuda(Texture|Surface)Object_t|CU(tex|surf)Object|texture<.*>"
 )
-_ARRAYS = ("CONSTANTARRAY", "INCOMPLETEARRAY", "DEPENDENTSIZEDARRAY", "VARIABLEARRAY")
+# By clang's names.
+_LEADING: Mapping[str, Kind] = {
+    "POINTER": "pointer", "LVALUEREFERENCE": "reference", "CONSTANTARRAY": "array", "INCOMPLETEARRAY": "array",
+    "DEPENDENTSIZEDARRAY": "array", "VARIABLEARRAY": "array",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,12 @@ class CType:
 
 UNKNOWN = CType("unknown")
 INT = CType("scalar", "int32")
+# By their names, such as ``float`` or ``uchar4``.
+NAMED_TYPES = {
+    f"{name}{lanes or ''}": CType("vector" if lanes else "scalar", dtype, lanes or 1)
+    for name, dtype in _DTYPES.items()
+    for lanes in (0, 2, 3, 4, 8, 16)
+}
 
 
 def plain_name(name: str) -> str:
@@ -84,20 +102,9 @@ def plain_name(name: str) -> str:
     return " ".join(_QUALIFIERS.sub(" ", name).split())
 
 
-def named_type(name: str) -> CType | None:
-    """Return the scalar or vector type of a name such as ``float`` or ``uchar4``; None for other names."""
-    if name in _DTYPES:
-        return CType("scalar", _DTYPES[name])
-    vector = _VECTOR.fullmatch(name)
-    if vector and vector[1] in _DTYPES:
-        return CType("vector", _DTYPES[vector[1]], int(vector[2]))
-    return None
-
-
-def type_name(dtype: str, lanes: int) -> str:
+def type_name(kind: CType) -> str:
     """Return the C name of a scalar or vector type; empty where there is none."""
-    name = next((name for name, known in _DTYPES.items() if known == dtype and " " not in name), "")
-    return f"{name}{lanes}" if name and lanes > 1 else name
+    return next((name for name, known in NAMED_TYPES.items() if known == kind and " " not in name), "")
 
 
 class TypeReader:
@@ -121,32 +128,22 @@ class TypeReader:
         plain = plain_name(canonical.spelling)
         if _IMAGE.fullmatch(written) or _IMAGE.fullmatch(plain):
             return CType("image", declared=declared if _IMAGE.fullmatch(written) else canonical)
-        found = named_type(self.bound.get(written) or self.bound.get(plain) or plain)
+        found = NAMED_TYPES.get(self.bound.get(written) or self.bound.get(plain) or plain)
         if found is not None:
             return found
         kind = canonical.kind.name
-        if kind in {"POINTER", "LVALUEREFERENCE"}:
-            word: Kind = "pointer" if kind == "POINTER" else "reference"
-            element = _inside(declared.get_pointee(), canonical.get_pointee())
-            return CType(word, element=self.read(element), declared=canonical)
-        if kind in _ARRAYS:
+        if word := _LEADING.get(kind):
+            inside = "get_array_element_type" if word == "array" else "get_pointee"
+            # Only a type as it is written has the names of template parameters.
+            element = getattr(declared, inside)()
+            element = getattr(canonical, inside)() if element.kind.name == "INVALID" else element
             extent = canonical.element_count if kind == "CONSTANTARRAY" else None
-            element = _inside(declared.get_array_element_type(), canonical.get_array_element_type())
-            return CType("array", element=self.read(element), extent=extent, declared=canonical)
+            return CType(word, element=self.read(element), extent=extent, declared=canonical)
         if kind in {"EXTVECTOR", "VECTOR"}:
             return CType("vector", self.read(canonical.element_type).dtype, canonical.element_count)
-        if kind == "ENUM":
-            return INT
-        if kind == "VOID":
-            return CType("void")
         if kind == "RECORD":
             return CType("struct", struct_bytes=max(canonical.get_size(), 0), declared=canonical)
-        return UNKNOWN
-
-
-def _inside(written: Any, canonical: Any) -> Any:
-    """Return a type as it is written, for only that has the names of template parameters; else the canonical one."""
-    return canonical if written.kind.name == "INVALID" else written
+        return {"ENUM": INT, "VOID": CType("void")}.get(kind, UNKNOWN)
 
 
 # Why a value is not known: it comes from arrays; from float arguments and constants; it is no affine integer; it
@@ -156,12 +153,15 @@ Reason: TypeAlias = Literal["data", "uniform", "not affine", "carried", "undefin
 _ORDER: tuple[Reason, ...] = ("data", "carried", "not affine", "uniform", "undefined")
 
 
+Direction: TypeAlias = Literal["load", "store"]
+
+
 @dataclass(frozen=True)
 class MemoryAccess:
     """A load or store of `bytes` bytes at an offset; None where the offset is not known."""
 
     array: str
-    direction: Literal["load", "store"]
+    direction: Direction
     offset: Integer | None
     bytes: int
     dtype: str
@@ -216,79 +216,77 @@ class Pointer:
     array: str | None
     offset: Integer | Unknown  # In bytes
     element: CType
-    extents: tuple[int | None, ...] = ()  # Of an array that it is the beginning of, outermost first
     nullable: bool = False  # Whether it may be null: on some ways to here it is
 
 
 @dataclass(frozen=True)
-class Struct:
-    """A struct in registers."""
+class Aggregate:
+    """A struct or an array in registers, with the parts that were assigned, by field or subscript."""
 
-    type: CType
-    fields: Mapping[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PrivateArray:
-    """An array in registers, with the elements that were assigned at known places."""
-
-    element: CType
-    extents: tuple[int | None, ...]
-    elements: Mapping[tuple[Any, ...], Value] = field(default_factory=dict)
+    parts: Mapping[int | str, Value] = field(default_factory=dict)
+    rest: Reason = "undefined"  # Why the other parts are not known
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is read from and written to: in memory, in a variable, or nowhere (`value` alone)."""
+    """Where a value is: in memory, in a variable, or nowhere (`value` alone). As a value it is an address (``&x``)."""
 
     type: CType
     memory: Pointer | None = None
     variable: Hashable = None
-    indices: tuple[Value, ...] = ()  # In a private array
-    path: tuple[str, ...] = ()  # Fields in a struct
-    lane: str = ""  # Elements of a vector, as written
+    steps: tuple[int | str | None, ...] = ()  # Fields and subscripts that lead to a part; None for unknown subscripts
+    lanes: tuple[int, ...] = ()  # Of a vector, where they are named
     value: Value | None = None
 
 
-@dataclass(frozen=True)
-class Address:
-    """The address of a variable, as ``&x`` gives it."""
-
-    place: Place
-
-
-Value: TypeAlias = Integer | Unknown | Pointer | Struct | PrivateArray | Address
+Value: TypeAlias = Integer | Unknown | Pointer | Aggregate | Place
 
 
 def unknown_of(kind: CType, reason: Reason = "data") -> Value:
     """Return a value of a type of which nothing is known."""
-    if kind.kind == "struct":
-        return Struct(kind)
+    if kind.kind in {"struct", "array"}:
+        return Aggregate(rest=reason)
     if kind.kind == "pointer" and kind.element is not None:
         return Pointer(None, Unknown("int64"), kind.element)
-    if kind.is_number:
-        return Unknown(kind.dtype, kind.lanes, reason)
-    return Unknown("float32", 1, reason)
+    return Unknown(kind.dtype or "float32", kind.lanes, reason)
 
 
-def reason_of(*values: Value) -> Reason:
-    """Return why something computed from values is not known."""
-    reasons = {value.reason for value in values if isinstance(value, Unknown)}
-    return next((reason for reason in _ORDER if reason in reasons), "not affine")
+def result_of(*values: Value) -> Unknown:
+    """Return what computing with values gives: in C's type, as wide as the widest vector, and why it is not known."""
+    dtypes = [value.dtype for value in values if isinstance(value, (Integer, Unknown))] or ["int32"]
+    unknown = [value for value in values if isinstance(value, Unknown)]
+    return Unknown(
+        common_type(*dtypes) if len(dtypes) > 1 else dtypes[0],
+        max((value.lanes for value in unknown), default=1),
+        min((value.reason for value in unknown), key=_ORDER.index, default="not affine"),
+    )
 
 
-def dtype_of(*values: Value) -> str:
-    """Return the type in which C computes with values."""
-    found = [value.dtype for value in values if isinstance(value, (Integer, Unknown))]
-    result = found[0] if found else "int32"
-    for dtype in found[1:]:
-        result = common_type(result, dtype)
-    return result
+@lru_cache(maxsize=256)
+def rational(number: float | None) -> Integer | None:
+    """Return a float that is a whole number of `FINEST` parts of one; 0.1 is none, which floats cannot hold."""
+    if number is None or not math.isfinite(number) or number * FINEST % 1 or abs(number) > 2**40:
+        return None
+    return Integer.of(isl.PwAff(f"{{ [] -> [({round(number * FINEST)}/{FINEST})] }}"), "int64")
 
 
-def lanes_of(*values: Value) -> int:
-    """Return the elements of the widest vector among values."""
-    return max((value.lanes for value in values if isinstance(value, Unknown)), default=1)
+def exact(value: Value | None, where: Walk) -> Integer | None:
+    """Return a number as an integer plus a rational constant, as coordinates of textures are; None if it is none."""
+    if isinstance(value, Integer):
+        with suppress(NotAffineError):
+            return signed(value, where)
+    if not isinstance(value, Unknown) or value.lanes > 1:
+        return None
+    return value.source if value.source is not None else rational(value.constant)
+
+
+def type_of(value: Value) -> CType:
+    """Return the type of a number, or of what a pointer or array leads to."""
+    if isinstance(value, (Integer, Unknown)):
+        lanes = result_of(value).lanes
+        return CType("vector" if lanes > 1 else "scalar", value.dtype, lanes)
+    kind = value.element if isinstance(value, Pointer) else value.type if isinstance(value, Place) else UNKNOWN
+    return kind.inner[0]
 
 
 def chains_of(values: Sequence[Value], operation: tuple[str, str]) -> dict[Hashable, tuple[tuple[str, str], ...]]:
@@ -303,21 +301,21 @@ def chains_of(values: Sequence[Value], operation: tuple[str, str]) -> dict[Hasha
 
 
 def held(value: Value) -> Value:
-    """Return a value as a variable holds it: compilers fuse products with sums inside one expression only."""
+    """Return what a variable or function gives: compilers fuse products with sums inside one expression only."""
     return replace(value, product=None) if isinstance(value, Unknown) and value.product is not None else value
 
 
 def known_part(value: Value, dtype: str) -> Integer | Unknown | None:
     """Return an element of a vector of a type, if it is known."""
     if isinstance(value, Unknown) and (value.source is not None or value.constant is not None):
-        return replace(value, product=None) if value.lanes == 1 and value.dtype == dtype else None
+        return value if value.lanes == 1 and value.dtype == dtype else None
     return value if isinstance(value, Integer) and value.dtype == dtype else None
 
 
 def vector_of(kind: CType, values: Sequence[Value]) -> Unknown:
     """Return a vector of given elements."""
     parts = tuple(known_part(value, kind.dtype) for value in values) if len(values) == kind.lanes > 1 else ()
-    return Unknown(kind.dtype, kind.lanes, reason_of(*values), parts=parts if any(parts) else ())
+    return Unknown(kind.dtype, kind.lanes, result_of(*values).reason, parts=parts if any(parts) else ())
 
 
 def changed(value: Value, reason: Reason) -> Value:
@@ -325,11 +323,31 @@ def changed(value: Value, reason: Reason) -> Value:
     if isinstance(value, Integer):
         return Unknown(value.dtype, reason=reason)
     if isinstance(value, Pointer):
-        return replace(value, offset=Unknown("int64", reason=reason), extents=())
-    if isinstance(value, Unknown) and value.reason == "undefined":
-        return replace(value, reason="data", constant=None, source=None, parts=())
+        return replace(value, offset=Unknown("int64", reason=reason))
     if isinstance(value, Unknown):
-        return replace(value, constant=None, source=None, parts=(), chains={})
-    if isinstance(value, PrivateArray):
-        return replace(value, elements={})
-    return unknown_of(value.type) if isinstance(value, Struct) else value
+        why: Reason = "data" if value.reason == "undefined" else value.reason
+        return replace(value, reason=why, constant=None, source=None, parts=(), chains={})
+    return Aggregate(rest=reason) if isinstance(value, Aggregate) else value
+
+
+def part_of(value: Value, steps: Sequence[int | str | None], kind: CType) -> Value:
+    """Return a part of a struct or array, of a type."""
+    for step in steps:
+        if not isinstance(value, Aggregate) or step is None:
+            return unknown_of(kind)
+        if step not in value.parts:
+            return unknown_of(kind, value.rest)
+        value = value.parts[step]
+    return value
+
+
+def with_part(before: Value | None, steps: Sequence[int | str | None], value: Value) -> Value:
+    """Return a struct or array after an assignment to a part; one at an unknown place may be to any."""
+    if not steps:
+        return value
+    owner = before if isinstance(before, Aggregate) else Aggregate(rest="data")
+    first, *others = steps
+    if first is None:
+        return Aggregate(rest="data")
+    inner = with_part(owner.parts.get(first, Aggregate(rest=owner.rest)), others, value)
+    return replace(owner, parts={**owner.parts, first: inner})

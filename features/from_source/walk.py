@@ -23,20 +23,17 @@ from perflex.features.from_source.integers import (
 )
 from perflex.features.from_source.parsing import ParsedKernel
 from perflex.features.from_source.values import (
-    Address,
+    Aggregate,
     CType,
     Executed,
     MemoryAccess,
+    Place,
     Pointer,
-    PrivateArray,
     Reason,
-    Struct,
     TypeReader,
     Unknown,
     Value,
-    dtype_of,
-    lanes_of,
-    reason_of,
+    result_of,
 )
 from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.lowering.schedule import Cursor
@@ -68,7 +65,10 @@ class MemoryArray:
     @property
     def start(self) -> Pointer:
         """A pointer to its beginning."""
-        return Pointer(self.name, Integer.of(0, "int64"), self.element, self.extents)
+        element = self.element
+        for extent in self.extents[:0:-1]:
+            element = CType("array", element=element, extent=extent)
+        return Pointer(self.name, Integer.of(0, "int64"), element)
 
     @property
     def bytes(self) -> int | None:
@@ -172,7 +172,6 @@ class Walk:
     guards: int = 0
     line: int = 0
     file: str = ""  # Empty for the kernel's own
-    inlined: int = 0  # Functions that are inlined around the place
     cursor: Cursor = field(default_factory=Cursor)
     counters: int = 0
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
@@ -296,14 +295,16 @@ class Walk:
             return self._joined_integers(one, two, split)
         if isinstance(one, Pointer) and isinstance(two, Pointer):
             known = one.array == two.array
-            array, extents = (one.array, one.extents) if known else (None, ())
+            array = one.array if known else None
             offset: Any = self.joined(one.offset, two.offset, split) if known else Unknown("int64", reason="not affine")
-            return replace(one, array=array, offset=offset, extents=extents, nullable=one.nullable or two.nullable)
-        if isinstance(one, PrivateArray) and isinstance(two, PrivateArray):
-            return replace(one, elements=self._joined_parts(one.elements, two.elements, split))
-        if isinstance(one, Struct) and isinstance(two, Struct):
-            return replace(one, fields=self._joined_parts(one.fields, two.fields, split))
-        if isinstance(one, Address) or isinstance(two, Address):
+            return replace(one, array=array, offset=offset, nullable=one.nullable or two.nullable)
+        if isinstance(one, Aggregate) and isinstance(two, Aggregate):
+            first, second = one.parts, two.parts
+            first = {at: first.get(at, Unknown("", reason=one.rest)) for at in {**first, **second}}
+            second = {at: second.get(at, Unknown("", reason=two.rest)) for at in first}
+            why = two.rest if one.rest == "undefined" else one.rest
+            return Aggregate(self._joined_parts(first, second, split), why)
+        if isinstance(one, Place) or isinstance(two, Place):
             return one
         for value, rest in ((one, two), (two, one)):
             # A variable that only one way sets is read only behind that way, if the program is right.
@@ -311,8 +312,8 @@ class Walk:
                 return value
             if isinstance(value, Pointer) and isinstance(rest, Integer) and rest.value == 0:
                 return replace(value, nullable=True)
-        reason = reason_of(one, two) if split.known else "data"
-        return Unknown(dtype_of(one, two), lanes_of(one, two), reason)
+        found = result_of(one, two)
+        return found if split.known else replace(found, reason="data")
 
     def _joined_parts(
         self, first: Mapping[_Key, Value], second: Mapping[_Key, Value], split: Condition

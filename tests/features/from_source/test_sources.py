@@ -296,6 +296,18 @@ def test_the_warp_has_32_work_items():
     assert stores("if (threadIdx.x % warpSize == 0) a[i] = 1;") == (8, True)
 
 
+@pytest.mark.parametrize(("body", "most", "exact"), [
+    ("struct S { int a[2]; }; S s = {{3, 9}}; s.a[1] = 4; if (i < s.a[0]) a[i] = 1;", 3, True),
+    ("struct S { int a[2]; }; S s = {{3, 9}}; s.a[flag[i]] = 4; if (i < s.a[0]) a[i] = 1;", 256, False),
+    ("int t[2][2] = {{1, 2}, {3, 4}}; int *row = t[1]; if (i < row[0]) a[i] = 1;", 3, True),
+    ("int k = 0; int &r = k; for (int j = 0; j < 4; j++) r += 2; if (i < k) a[i] = 1;", 8, True),
+    ("int k = 0, *p = &k; for (int j = 0; j < 4; j++) *p += 2; if (i < k) a[i] = 1;", 8, True),
+    ("struct P { int c; }; int k = 0; if (i < n) k = ((P *)m)[i].c; if (i < k) a[i] = 1;", 256, False),
+])  # fmt: skip
+def test_parts_and_references(body, most, exact):
+    assert stores(body) == (most, exact)
+
+
 COPY = """
 __kernel {attribute} void copy(__global const float *a, __global float *b, int n) {{
     b[get_global_id(0) + n * get_global_id(1)] = a[get_global_id(0) + n * get_global_id(1)];
