@@ -12,15 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.features.lowering.subscripts import Product
 from perflex.features.polynomials.affine import read_affine
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from perflex.features.from_source.walk import Walk
 
 # More pieces than this are given up: sets of that many conditions take isl minutes.
 _MOST_PIECES = 40
@@ -195,7 +192,22 @@ def _values(expression: Any, active: Any) -> range:
     return range(int(low.to_python()), int(high.to_python()) + 1) if bounded else range(0)
 
 
-def wrapped(value: Integer, where: Walk) -> Any:
+class Where(Protocol):
+    """Where something is computed."""
+
+    @property
+    def sizes(self) -> Iterable[str]:
+        """Names of sizes."""
+
+    @property
+    def active(self) -> Any:
+        """The instances that compute it, a set without dimensions."""
+
+    def require_below(self, value: Integer, limit: int) -> None:
+        """Look whether an integer stays below a limit there; NotAffineError if it does not."""
+
+
+def wrapped(value: Integer, where: Where) -> Any:
     """Return the expression of an integer as its type holds it: unsigned ones wrap around below zero.
 
     Those that wrap around above their range are not affine. Overflow of signed integers is undefined in C.
@@ -212,7 +224,7 @@ def wrapped(value: Integer, where: Walk) -> Any:
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
 
 
-def signed(value: Integer, where: Walk) -> Integer:
+def signed(value: Integer, where: Where) -> Integer:
     """Return what an integer's type holds as an integer of a signed type; NotAffineError where it wraps around."""
     if value.dtype.startswith("u") and scalar_bytes(value.dtype) < 8:
         if not any(value.terms):
@@ -235,7 +247,7 @@ def _masked(expression: Any, mask: int) -> Any:
     return tidy(found)
 
 
-def integer_operation(name: str, one: Integer, two: Integer, where: Walk) -> Integer:
+def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> Integer:
     """Return what a binary operator of clang's name gives; NotAffineError where that is not affine."""
     if name in {"Add", "Sub"}:
         return one.plus(two, 1 if name == "Add" else -1)
@@ -268,7 +280,7 @@ def _quotient(expression: Any, divisor: int, active: Any) -> Any:
     return tidy(expression.tdiv_q(constant(divisor)))
 
 
-def _bits(name: str, one: Integer, two: Integer, where: Walk) -> Integer:
+def _bits(name: str, one: Integer, two: Integer, where: Where) -> Integer:
     first, second = one.value, two.value
     if first is not None and second is not None:
         return Integer.of(_BITS[name](first, second))

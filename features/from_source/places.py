@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perflex.features.from_source.integers import Integer, NotAffineError, signed, variable
 from perflex.features.from_source.parsing import Node
@@ -29,16 +29,25 @@ from perflex.features.from_source.values import (
 from perflex.features.from_source.walk import WHY, MemoryArray, Space, Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
-if TYPE_CHECKING:
-    from perflex.features.from_source.expressions import Expressions
-
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+
+
+class Evaluator(Protocol):
+    """What evaluates expressions."""
+
+    def value(self, cursor: Node) -> Value:
+        """Evaluate an expression."""
+        ...
+
+    def converted(self, value: Value, kind: CType) -> Value:
+        """Return a value as one of another type."""
+        ...
 
 
 class Places:
     """Finds, reads and writes places."""
 
-    def __init__(self, walk: Walk, expressions: Expressions) -> None:
+    def __init__(self, walk: Walk, expressions: Evaluator) -> None:
         self._walk = walk
         self._expressions = expressions
 

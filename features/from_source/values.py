@@ -9,14 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from perflex.features.from_source.integers import Integer, NotAffineError, signed
+from perflex.features.from_source.integers import Integer, NotAffineError, Where, signed
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.isl import isl
-
-if TYPE_CHECKING:
-    from perflex.features.from_source.walk import Walk
 
 Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "image", "unknown"]
 
@@ -270,7 +267,7 @@ def rational(number: float | None) -> Integer | None:
     return Integer.of(isl.PwAff(f"{{ [] -> [({round(number * FINEST)}/{FINEST})] }}"), "int64")
 
 
-def exact(value: Value | None, where: Walk) -> Integer | None:
+def exact(value: Value | None, where: Where) -> Integer | None:
     """Return a number as an integer plus a rational constant, as coordinates of textures are; None if it is none."""
     if isinstance(value, Integer):
         with suppress(NotAffineError):
