@@ -38,6 +38,8 @@ class Target:
         What the built kernel takes; None where it was not built.
     code
         Machine code of the kernel's device programs; None where it was not read.
+    lock_step
+        Whether the work-items of a sub-group go through loops together; see `runs_in_lock_step`.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -45,6 +47,7 @@ class Target:
     registers: int | None = None
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
+    lock_step: bool = True
 
     @property
     def registers_per_item(self) -> int | None:
@@ -80,6 +83,14 @@ class Target:
             msg = f"{what} a machine; pass machine=NAME (--machine NAME on the command line): {names}, or a YAML file"
             raise MachineError(msg, feature=feature)
         return self.machine
+
+
+def runs_in_lock_step(platform: str) -> bool:
+    """Return whether a platform runs the work-items of a sub-group through a kernel's loops together.
+
+    PoCL on CPUs puts its loops over work-items around those of the kernel: each work-item ends its loop first.
+    """
+    return "portable computing language" not in platform.lower()
 
 
 # A context variable, not a global: threads and asynchronous tasks of the user's do not change one another's machine.

@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.features.cpu.cache_sets import Sets, WindowLines
 from perflex.features.cpu.carried_reuse import carried
-from perflex.features.cpu.nests import StreamGroup, sampled
+from perflex.features.cpu.nests import LANE, StreamGroup, sampled
 from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window, unit_window
 from perflex.features.cpu.traced import NestValues, at_least, plain, select, smaller
 from perflex.machines.machine import CacheLevel
@@ -229,7 +229,9 @@ class Traffic:
             # `smaller` returns the very same number where a loop saves nothing: its window decides nothing then.
             if entry.rates[loop] is not entry.rates[loop + 1]:
                 # Windows of outer loops contain those of inner ones: of what is held here, all is held there.
-                less = smaller(held, self.holds(entry.nest, entry.place, entry.windows[loop]))
+                # Lanes access together: nothing comes between them.
+                together = self._reuse.nests.nests[entry.nest].loops[loop].name == LANE
+                less = held if together else smaller(held, self.holds(entry.nest, entry.place, entry.windows[loop]))
                 # Of arrays, some sizes save nothing (beyond rounding).
                 saved = entry.rates[loop + 1] - entry.rates[loop]
                 # Where iterations count together, what one saves another may lose.

@@ -21,10 +21,13 @@ _PAGE_BYTES = 4096
 _TLB_ENTRIES = 2048
 
 
-def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: int) -> dict[str, Any]:
+def traffic_of_cores(
+    scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: int, in_loops: int
+) -> dict[str, Any]:
     """Return what crosses each level of the memory hierarchy in one run of a kernel on all cores.
 
-    So many `lanes` of work-items along axis 0 go through inner loops in lock step, where a work-group has as many.
+    Where a work-group has as many, `lanes` work-items along axis 0 are executed as one, `in_loops` of them in launches
+    with inner loops.
     Values are by level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates,
     ``streams_<level>``, contiguous pieces that they come in, and ``store_streams_<level>``, those of them that
     stores write back. And ``pages``: touches of a page that the TLB has forgotten; ``bytes_tlb``: bytes that cross
@@ -38,10 +41,10 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     levels = machine.need_levels()
     cores = machine.cores or 1
     fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
-    width = lanes if fill >= lanes else 1
+    widths = (lanes if fill >= lanes else 1, in_loops if fill >= in_loops else 1)
     # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.
     mapped = replace(levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, ways=None, hashed=None)
-    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, width)
+    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, widths)
     names = [*(level.name.lower() for level in levels[1:]), "mem"]
     values: dict[str, Any] = {}
     for name, crossed in zip(names, found, strict=True):
@@ -50,7 +53,7 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
             f"streams_{name}": crossed.streams,
             f"store_streams_{name}": crossed.stored,
         }
-    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, width)[0]
+    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, widths)[0]
     return values | {"pages": pages.volume / _PAGE_BYTES, "bytes_tlb": beyond.volume}
 
 
@@ -63,11 +66,11 @@ class _Crossed(NamedTuple):
 
 
 def _crossing(
-    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, lanes: int
+    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, widths: tuple[int, int]
 ) -> list[_Crossed]:
     """Return what crosses beyond each level."""
     given, chosen, _ = spread_sizes(scop, sizes, {})
-    nests = nests_of_kernel(scop, lanes, (), {})
+    nests = nests_of_kernel(scop, widths, (), {})
     reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
     parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
     everything = reuse.everything()

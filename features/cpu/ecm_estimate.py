@@ -108,7 +108,8 @@ def estimate_ecm(
         msg = f"{lanes} lanes are not possible; give one or more"
         raise FeatureError(msg, variant=str(lanes))
     given, chosen, shape = spread_sizes(scop, sizes, blocks or {})
-    nests = nests_of_kernel(scop, _lanes(scop, where) if lanes is None else lanes, tuple(chosen), dict(fold or {}))
+    lanes = _lanes(scop, where) if lanes is None else lanes
+    nests = nests_of_kernel(scop, (lanes, lanes), tuple(chosen), dict(fold or {}))
     numbers = NestValues(given, chosen)
     reuse = Reuse(nests, numbers, levels[0].line_bytes)
     plans = plan(reuse)
@@ -187,13 +188,13 @@ def _lanes(scop: Scop, machine: Machine) -> int:
     return max(1, (machine.simd_bytes or 0) // max(itemsizes, default=1))
 
 
-def nests_of_kernel(scop: Scop, lanes: int, blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
-    """Return the nests of a kernel for vectors of so many lanes, with blocked and folded loops; cached on the Scop."""
+def nests_of_kernel(scop: Scop, lanes: tuple[int, int], blocked: tuple[str, ...], fold: dict[str, int]) -> Nests:
+    """Return the nests of a kernel, as `read_nests`, with blocked and folded loops; cached on the Scop."""
     loops = tuple(sorted(blocked))
 
     def compute() -> Nests:
         # Reading nests takes isl's time, blocking and folding them does not.
-        unchanged = scop.derived("nests", lanes, lambda: read_nests(scop, lanes))
+        unchanged = scop.derived("nests", lanes, lambda: read_nests(scop, *lanes))
         return blocked_nests(folded_nests(unchanged, fold), loops)
 
     return scop.derived("blocked nests", (lanes, loops, tuple(sorted(fold.items()))), compute)

@@ -30,8 +30,34 @@ def groups_of(
         for subscript in _subscripts(pieces, loops, _columns(names, loops), names):
             parity = _parity(scop, subscript)
             alike[subscript.access.array, subscript.steps, subscript.rest, parity].append(subscript)
-    regular = [_group(scop, loops, found) for found in alike.values()]
+    regular = [_group(scop, loops, near) for found in alike.values() for near in _meeting(scop, loops, found)]
     return (*regular, *_scattered_groups(scop, [place for place, _ in members]))
+
+
+def _meeting(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> list[list[Subscript]]:
+    """Return accesses in parts that never meet: rows written side by side, such as ``c[i]`` and ``c[i + 512]``.
+
+    They are rows of one axis, further apart than all loops reach along it, and not in one cache line.
+    """
+    steps = found[0].steps
+    if len(steps) != 1 or any(loops[step.loop].extent.parameters for step in steps[0]):
+        return [list(found)]
+    moving = [(abs(step.factor), loops[step.loop]) for step in steps[0]]
+    grids = {loop.base for _, loop in moving if loop.part == "outer"}
+    # A loop over work-groups has the extent of all their work-items.
+    inside = {*grids, LANE} if "lid0" in grids else grids
+    reach = 1 + sum(
+        factor * (float(loop.extent.evaluate({})) - 1)
+        for factor, loop in moving
+        if loop.part == "outer" or loop.base not in inside
+    )
+    apart = max(reach, _NEAR_BYTES / scop.array(found[0].access.array).itemsize)
+    parts: list[list[Subscript]] = []
+    for subscript in sorted(found, key=lambda one: one.offset):
+        if not parts or subscript.offset[0] - parts[-1][-1].offset[0] >= apart:
+            parts.append([])
+        parts[-1].append(subscript)
+    return parts
 
 
 def _scattered_groups(scop: Scop, places: Iterable[int]) -> Iterator[StreamGroup]:

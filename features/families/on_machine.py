@@ -128,7 +128,8 @@ def _traffic(scop: Scop, sizes: Sizes, target: Target, what: str) -> Any:
     if not touches_memory(scop):
         return _nothing(scop, sizes)
     machine, lanes = target.need_machine(), target.sub_group_size
-    found = kept(scop, "traffic", sizes, (machine, lanes), lambda: traffic_of_cores(scop, sizes, machine, lanes))
+    key, in_loops = (machine, lanes, target.lock_step), lanes if target.lock_step else 1
+    found = kept(scop, "traffic", sizes, key, lambda: traffic_of_cores(scop, sizes, machine, lanes, in_loops))
     if what not in found:
         known = ", ".join(f"f_traffic_{name}" for name in found)
         msg = f"machine {machine.name} has no level for f_traffic_{what}; it has {known}"

@@ -19,6 +19,8 @@ from perflex import (
     machine_names,
     using_machine,
 )
+from perflex.calibration.gathering import target_on
+from perflex.devices.device import Device
 from perflex.errors import CalibrationError, MachineError, MeasurementError, MissingSizeError, UnsupportedKernelError
 from perflex.features import (
     SizedKernel,
@@ -157,6 +159,14 @@ def test_the_call_comes_before_the_block_and_the_block_before_the_name_otherwise
         assert target_of(names, otherwise="V100").machine is load_machine("L40")
         assert target_of(names, 64, "K20", otherwise="V100") == Target(64, load_machine("K20"))
     assert target_of(names, 16) == Target(16)
+
+
+def test_pocl_does_not_run_work_items_in_lock_step():
+    pocl, other = (
+        Device(name, "vendor", "a CPU", "1.0") for name in ("Portable Computing Language", "Intel(R) OpenCL")
+    )
+    assert not CALIBRATION.target().lock_step  # one of PoCL
+    assert [target_on(device, []).lock_step for device in (pocl, other, None)] == [False, True, True]
 
 
 def test_values_follow_the_machine():

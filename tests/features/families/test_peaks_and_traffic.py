@@ -183,3 +183,24 @@ def test_pages_are_forgotten_where_a_column_has_more_than_the_tlb():
     vectors = columns // 16
     assert many == pytest.approx(4096 * vectors, rel=0.05)
     assert few < 0.1 * 1024 * vectors
+
+
+def test_work_items_that_end_their_loop_before_the_next_one_begins():
+    scop, rows, columns = column_sums(), 2048, 65 * 64
+    alone = replace(TARGET, lock_step=False)
+    # A column's lines, 128 KiB, are more than L1: each work-item fetches them anew. L2 keeps them for the next 15.
+    assert value(scop, "bytes_l2", alone, n=rows, m=columns) == pytest.approx(rows * columns * LINE, rel=0.01)
+    assert value(scop, "bytes_l3", alone, n=rows, m=columns) == pytest.approx(rows * columns * 4, rel=0.01)
+
+
+@pytest.mark.parametrize("lock_step", [True, False])
+def test_rows_written_side_by_side_do_not_bring_in_what_is_between_them(lock_step):
+    # Rows of 2 KiB: in a cache of 64 sets, lines of all of them meet in two sets, and none stays.
+    rows, wide = 100, 512
+    terms = " + ".join(f"v[i + {wide * row}]" for row in range(rows))
+    kernel = lp.split_iname(make(f"{{[i]: 0<=i<{wide}}}", f"out[i] = {terms}", {"v": np.float32}), "i", 256,
+                            outer_tag="g.0", inner_tag="l.0")  # fmt: skip
+    scop, target = extract_scop(kernel), replace(TARGET, lock_step=lock_step)
+    # A vector takes all of a line; beside the rows are the sums, which are fetched and written back.
+    assert value(scop, "bytes_l2", target) == pytest.approx((rows + 2) * wide * 4, rel=0.02)
+    assert value(scop, "bytes_l2", Target(1, GOLD)) == pytest.approx((rows + 2) * wide * LINE, rel=0.02)
