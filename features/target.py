@@ -88,7 +88,7 @@ class Target:
 def runs_in_lock_step(platform: str) -> bool:
     """Return whether a platform runs the work-items of a sub-group through a kernel's loops together.
 
-    PoCL on CPUs puts its loops over work-items around those of the kernel: each work-item ends its loop first.
+    PoCL, on CPUs, puts its loops over work-items around those of the kernel: each work-item ends its loop first.
     """
     return "portable computing language" not in platform.lower()
 

@@ -21,13 +21,11 @@ _PAGE_BYTES = 4096
 _TLB_ENTRIES = 2048
 
 
-def traffic_of_cores(
-    scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: int, in_loops: int
-) -> dict[str, Any]:
+def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lanes: tuple[int, int]) -> dict[str, Any]:
     """Return what crosses each level of the memory hierarchy in one run of a kernel on all cores.
 
-    Where a work-group has as many, `lanes` work-items along axis 0 are executed as one, `in_loops` of them in launches
-    with inner loops.
+    Where a work-group has as many, work-items along axis 0 are in lock step: so many `lanes` in launches without inner
+    loops, and in those with some.
     Values are by level in lower case and ``mem``: ``bytes_<level>``, both ways and with write-allocates,
     ``streams_<level>``, contiguous pieces that they come in, and ``store_streams_<level>``, those of them that
     stores write back. And ``pages``: touches of a page that the TLB has forgotten; ``bytes_tlb``: bytes that cross
@@ -41,10 +39,10 @@ def traffic_of_cores(
     levels = machine.need_levels()
     cores = machine.cores or 1
     fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
-    widths = (lanes if fill >= lanes else 1, in_loops if fill >= in_loops else 1)
+    straight, in_loops = (width if fill >= width else 1 for width in lanes)
     # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.
     mapped = replace(levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, ways=None, hashed=None)
-    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, widths)
+    *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, (straight, in_loops))
     names = [*(level.name.lower() for level in levels[1:]), "mem"]
     values: dict[str, Any] = {}
     for name, crossed in zip(names, found, strict=True):
@@ -53,7 +51,7 @@ def traffic_of_cores(
             f"streams_{name}": crossed.streams,
             f"store_streams_{name}": crossed.stored,
         }
-    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, widths)[0]
+    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, (straight, in_loops))[0]
     return values | {"pages": pages.volume / _PAGE_BYTES, "bytes_tlb": beyond.volume}
 
 
@@ -66,11 +64,11 @@ class _Crossed(NamedTuple):
 
 
 def _crossing(
-    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, widths: tuple[int, int]
+    scop: Scop, sizes: Mapping[str, Any], levels: Sequence[CacheLevel], cores: int, lanes: tuple[int, int]
 ) -> list[_Crossed]:
     """Return what crosses beyond each level."""
     given, chosen, _ = spread_sizes(scop, sizes, {})
-    nests = nests_of_kernel(scop, widths, (), {})
+    nests = nests_of_kernel(scop, lanes, (), {})
     reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
     parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
     everything = reuse.everything()

@@ -194,7 +194,7 @@ def nests_of_kernel(scop: Scop, lanes: tuple[int, int], blocked: tuple[str, ...]
 
     def compute() -> Nests:
         # Reading nests takes isl's time, blocking and folding them does not.
-        unchanged = scop.derived("nests", lanes, lambda: read_nests(scop, *lanes))
+        unchanged = scop.derived("nests", lanes, lambda: read_nests(scop, lanes))
         return blocked_nests(folded_nests(unchanged, fold), loops)
 
     return scop.derived("blocked nests", (lanes, loops, tuple(sorted(fold.items()))), compute)

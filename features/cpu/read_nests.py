@@ -2,8 +2,8 @@
 
 Loops around launches are outside of all. Work-groups run one after the other, axis 0 fastest; several cores take
 contiguous parts of that order. In a work-group, the work-items run as loops, axis 0 innermost, around each region
-between barriers; sequential loops that hold a barrier are outside of them, others inside. Work-items of axis 0 go
-are in lock step where the CPU's runtime vectorises over them (`lanes`), and go through inner loops so (`in_loops`).
+between barriers; sequential loops that hold a barrier are outside of them, others inside. Work-items of axis 0 are in
+lock step where the CPU's runtime vectorises over them (`lanes`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from perflex.features.scop.scop import Scop, Statement
 from perflex.isl import ISL_LOCK, isl
 
 
-def read_nests(scop: Scop, lanes: int = 1, in_loops: int = 1) -> Nests:
-    """Return the nests of a kernel, where so many work-items along axis 0 are in lock step.
+def read_nests(scop: Scop, lanes: tuple[int, int] = (1, 1)) -> Nests:
+    """Return the nests of a kernel.
 
-    `in_loops` are those in launches with inner loops, `lanes` in others.
+    So many `lanes` of work-items along axis 0 are in lock step in launches without inner loops, and in those with some.
     """
     # By place of the statement: those that access memory.
     pieces: dict[int, list[Conjunction]] = {place: [] for place in scattered_accesses(scop)}
@@ -63,7 +63,7 @@ def read_nests(scop: Scop, lanes: int = 1, in_loops: int = 1) -> Nests:
             keys = {name: (statement.launch, name) for name in own_names[place]}
             own = {name: divisors[key] for name, key in keys.items() if key in divisors}
             # A divisor and lanes would both split lid0; the divisor's parts move axes of their own, so it decides.
-            lock_step = 1 if "lid0" in own else in_loops if statement.launch in looping else lanes
+            lock_step = 1 if "lid0" in own else lanes[statement.launch in looping]
             loops = split_divided_loops(_loops(scop, statement, lock_step), own)
             # Only statements that run in the same iterations may reuse one another's data there.
             for known, domain, members in found:

@@ -42,14 +42,13 @@ def _meeting(scop: Scop, loops: Sequence[Loop], found: Sequence[Subscript]) -> l
     steps = found[0].steps
     if len(steps) != 1 or any(loops[step.loop].extent.parameters for step in steps[0]):
         return [list(found)]
-    moving = [(abs(step.factor), loops[step.loop]) for step in steps[0]]
-    grids = {loop.base for _, loop in moving if loop.part == "outer"}
-    # A loop over work-groups has the extent of all their work-items.
-    inside = {*grids, LANE} if "lid0" in grids else grids
+    # Groups that follow one another along the axis: their loop has the extent of all work-items, and stands for theirs.
+    joined = {step.scale for step in steps[0] if step.scale is not None}
+    inside = joined | ({LANE} if "lid0" in joined else set())
     reach = 1 + sum(
-        factor * (float(loop.extent.evaluate({})) - 1)
-        for factor, loop in moving
-        if loop.part == "outer" or loop.base not in inside
+        abs(step.factor) * (float(loops[step.loop].extent.evaluate({})) - 1)
+        for step in steps[0]
+        if step.scale is not None or loops[step.loop].base not in inside
     )
     apart = max(reach, _NEAR_BYTES / scop.array(found[0].access.array).itemsize)
     parts: list[list[Subscript]] = []

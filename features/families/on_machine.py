@@ -128,8 +128,8 @@ def _traffic(scop: Scop, sizes: Sizes, target: Target, what: str) -> Any:
     if not touches_memory(scop):
         return _nothing(scop, sizes)
     machine, lanes = target.need_machine(), target.sub_group_size
-    key, in_loops = (machine, lanes, target.lock_step), lanes if target.lock_step else 1
-    found = kept(scop, "traffic", sizes, key, lambda: traffic_of_cores(scop, sizes, machine, lanes, in_loops))
+    widths = lanes, lanes if target.lock_step else 1
+    found = kept(scop, "traffic", sizes, (machine, widths), lambda: traffic_of_cores(scop, sizes, machine, widths))
     if what not in found:
         known = ", ".join(f"f_traffic_{name}" for name in found)
         msg = f"machine {machine.name} has no level for f_traffic_{what}; it has {known}"

@@ -12,7 +12,8 @@ import pytest
 
 from perflex import load_machine
 from perflex.errors import MachineError
-from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature
+from perflex.features import Target, extract_scop, kernel_feature_values, parse_feature, source_kernel
+from perflex.features.cpu.read_nests import read_nests
 from perflex.features.families.peaks import PEAKS
 from sample_kernels import make
 from uipick import ALL_GENERATORS, KernelCollection
@@ -201,6 +202,19 @@ def test_rows_written_side_by_side_do_not_bring_in_what_is_between_them(lock_ste
     kernel = lp.split_iname(make(f"{{[i]: 0<=i<{wide}}}", f"out[i] = {terms}", {"v": np.float32}), "i", 256,
                             outer_tag="g.0", inner_tag="l.0")  # fmt: skip
     scop, target = extract_scop(kernel), replace(TARGET, lock_step=lock_step)
-    # A vector takes all of a line; beside the rows are the sums, which are fetched and written back.
+    # A vector takes all of a line; beside the rows are the results, whose lines are fetched and written back.
     assert value(scop, "bytes_l2", target) == pytest.approx((rows + 2) * wide * 4, rel=0.02)
     assert value(scop, "bytes_l2", Target(1, GOLD)) == pytest.approx((rows + 2) * wide * LINE, rel=0.02)
+
+
+@pytest.mark.parametrize(("index", "offset", "streams"), [
+    # 16 groups of 32 work-items reach over 512 elements in a row; side by side with a stride of 64, over 2000.
+    ("get_global_id(0)", 511, {2, 1}), ("get_global_id(0)", 512, {1}),
+    ("get_group_id(0) + 64*get_local_id(0)", 640, {2, 1}), ("get_group_id(0) + 64*get_local_id(0)", 4096, {1}),
+    # Elements in one line stay together.
+    ("0", 15, {2, 1}), ("0", 16, {1}),
+])  # fmt: skip
+def test_accesses_that_never_meet_are_apart(index, offset, streams):
+    code = f"kernel void f(global float *y, global float *x) {{ size_t i = {index}; y[i] = x[i] + x[i + {offset}]; }}"
+    nests = read_nests(source_kernel(code, "f", local=32, groups=16).scop({}), (16, 16)).nests
+    assert {len(group.streams) for group in nests[0].groups} == streams
