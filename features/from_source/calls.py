@@ -110,9 +110,9 @@ class Calls:
         inner, arguments = cursor.children, cursor.arguments
         name = str(cursor.spelling or "")
         if not name and inner:
-            named = [each for each in inner[0].cursor.walk_preorder() if each.spelling]
+            named = [each for each in inner[0].preorder() if each.spelling]
             # The function stands before what is written as template arguments.
-            name = min(named, key=lambda each: each.kind.name != "OVERLOADED_DECL_REF").spelling if named else ""
+            name = min(named, key=lambda each: each.kind != "OVERLOADED_DECL_REF").spelling if named else ""
         if not arguments and len(inner) > 1 and inner[0].kind != "TYPE_REF":
             arguments = inner[1:]
         return name, arguments

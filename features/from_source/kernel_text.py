@@ -199,7 +199,7 @@ class _KernelText:
                     each.keep()
                     pending += each.words
                     if self._pastes:  # Names that macros make are no words of the text.
-                        below = (inner for node in each.nodes for inner in node.cursor.walk_preorder())
+                        below = (inner for node in each.nodes for inner in node.preorder())
                         pending += {inner.spelling for inner in below} & set(declared)
         return {name for each in kept for block in each.blocks for name in block.names}
 

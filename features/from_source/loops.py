@@ -17,6 +17,8 @@ from perflex.isl import isl
 
 # Iterations that a loop may have that is walked through one by one.
 _MOST_UNROLLED = 256
+# Loops inside each other. The time to read a nest doubles with each of its loops, for each is tried out first.
+_MOST_NESTED = 10
 _LOOPS = {"FOR_STMT", "WHILE_STMT", "DO_STMT"}
 _STEPS = {"x++", "++x", "x--", "--x"}
 _DECIDES = {
@@ -59,6 +61,8 @@ class LoopWalk:
         self._walk, self._expressions, self._execute = walk, expressions, execute
         self._header, self._file = header, walk.file
         walk.line = header.line
+        if len(walk.loops) >= _MOST_NESTED:
+            raise walk.refuse(f"more than {_MOST_NESTED} loops inside each other are not read; split the kernel")
         walk.counters += 1
         self._counter = f"i{walk.counters}"
         # Variables that it may change, also through references and pointers.

@@ -102,7 +102,26 @@ class Node:
     @cached_property
     def children(self) -> list[Node]:
         """The cursors below."""
-        return list(map(Node, self.cursor.get_children()))
+        cindex, found, lost = clang(), [], []
+
+        def visit(child: Any, *_: Any) -> int:
+            try:
+                child._tu = self.cursor._tu  # noqa: SLF001 - keeps what is parsed, as in the binding
+                found.append(Node(child))
+            except BaseException as error:  # noqa: BLE001 - callbacks of C drop errors; raised below
+                lost.append(error)
+            return 0 if lost else 1
+
+        function = ctypes.CFUNCTYPE(ctypes.c_int, cindex.Cursor, cindex.Cursor, ctypes.py_object)
+        if cindex.conf.lib.clang_visitChildren(self.cursor, function(visit), None):
+            raise lost[0] if lost else RecursionError  # the latter where `visit` could not even begin
+        return found
+
+    def preorder(self) -> Iterator[Node]:
+        """Yield the cursor and all below it, in the order of the source."""
+        yield self
+        for child in self.children:
+            yield from child.preorder()
 
     @cached_property
     def operands(self) -> list[Node]:

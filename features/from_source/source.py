@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,6 +149,9 @@ class SourceKernel:
             raise UnsupportedKernelError(msg, kernel=self.name) from None
         except TooManyOperationsError:
             msg = f"{self.path.name}: kernel {self.name!r} takes too long to describe; give numbers for its sizes"
+            raise UnsupportedKernelError(msg, kernel=self.name) from None
+        except (RecursionError, ctypes.ArgumentError):  # what calls of C make of the former
+            msg = f"{self.path.name}: kernel {self.name!r} is nested too deep; split its expressions and calls"
             raise UnsupportedKernelError(msg, kernel=self.name) from None
 
     def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:

@@ -1,18 +1,15 @@
-"""Kernels in OpenCL C and CUDA C: conditions, chains, launches, templates, and sources that are damaged."""
+"""Kernels in OpenCL C and CUDA C: conditions, chains, calls, templates, and what cannot be known."""
 
 import pickle
-import random
-import re
 from pathlib import Path
 
 import pytest
 
-from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_source.parsing import kernels_in
 from perflex.features.target import Target
-from support.source_samples import SAMPLES
 
 SUMS = """
 __kernel void sums(__global float *a, __global float *c, int n) {{
@@ -259,76 +256,6 @@ def test_parts_and_references(body, most, exact):
     assert stores(body) == (most, exact)
 
 
-COPY = """
-__kernel {attribute} void copy(__global const float *a, __global float *b, int n) {{
-    b[get_global_id(0) + n * get_global_id(1)] = a[get_global_id(0) + n * get_global_id(1)];
-}}
-"""
-REQUIRED = COPY.format(attribute="__attribute__((reqd_work_group_size(SIDE, 4, 1)))")
-
-
-def groups(kernel, n):
-    """Work-groups and loads."""
-    names = ["f_thread_groups", "f_mem_access_global_load"]
-    found = {entry.identifier: entry.value for entry in count_features(kernel, {"n": n}, identifiers=names)}
-    return found["f_thread_groups"], found["f_mem_access_global_load"]
-
-
-def test_the_work_group_of_the_attribute_is_taken():
-    kernel = source_kernel(REQUIRED, "copy", global_size=["n", "n"], defines={"SIDE": 16})
-    assert kernel.local == (16, 4, 1)
-    assert groups(kernel, 64)[0] == 4 * 16
-
-
-def test_axes_that_are_left_out_have_one_work_item():
-    text = COPY.format(attribute="")
-    rows = source_kernel(text, "copy", local=[32], groups=["n/32", "n"])
-    whole = source_kernel(text, "copy", local=[32, 1], groups=["n/32", "n"])
-    assert groups(rows, 64) == groups(whole, 64) == (128, 64 * 64)
-
-
-@pytest.mark.parametrize(("formula", "expected"), [("ceil(n/24)", 3), ("ceil_div(n, 24)", 3), ("n/24", 2)])
-def test_quotients_are_rounded_up_where_asked(formula, expected):
-    kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
-    assert groups(kernel, 64)[0] == expected
-
-
-@pytest.mark.parametrize("formula", ["ceil(n/24 + 1)", "round(n/24)", "ceil(n)"])
-def test_other_roundings_are_refused(formula):
-    kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
-    with pytest.raises(UnsupportedKernelError, match="cannot read the formula"):
-        groups(kernel, 64)
-
-
-def test_a_missing_work_group_is_asked_for():
-    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group; give local"):
-        source_kernel(COPY.format(attribute=""), "copy", groups=["n"])
-    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group"):
-        source_kernel(REQUIRED, "copy", groups=["n"])
-
-
-@pytest.mark.parametrize("name", ["max", "mod", "exists", "größe", "NaN"])
-def test_sizes_of_names_that_formulas_cannot_have_are_numbers(name):
-    body = f"int i = get_global_id(0); if (i < {name}) a[i] = 1;"
-    text = f"__kernel void k(__global float *a, int {name}) {{ {body} }}\n"
-    kernel = source_kernel(text, "k", local=[16], groups=[4])
-    (found,) = count_features(kernel, {name: 40}, identifiers=["f_mem_access_global_store"])
-    assert found.value == 40
-    with pytest.raises(UnsupportedKernelError, match=f"size of the name '{name}'; give a number"):
-        kernel.scop()
-    launched = source_kernel(COPY.format(attribute=""), "copy", local=[16], groups=[f"{name}/16"])
-    with pytest.raises(UnsupportedKernelError, match=f"'{name}' is no name that a size can have"):
-        launched.scop()
-
-
-@pytest.mark.parametrize("name", ["max", "mod", "exists"])
-def test_arrays_can_have_any_name(name):
-    text = f"__kernel void k(__global float *{name}, int) {{ {name}[get_global_id(0)] = 1; }}\n"
-    kernel = source_kernel(text, "k", local=[16], groups=[4])
-    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_global_store"])
-    assert found.value == 64
-
-
 _TEMPLATE = """
 template <typename T, int ROWS, int WIDTH> __global__ void k(const T *x, T *y, int n)
 {
@@ -387,43 +314,6 @@ def test_templates_that_functions_call(body, name, loads):
     assert (found.value, found.exact) == (32 * loads, True)
 
 
-_TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
-
-
-def mutated(source, chance):
-    """Return a source with a token deleted, doubled, swapped with its neighbour, or replaced."""
-    tokens = _TOKENS.findall(source)
-    place = chance.randrange(len(tokens) - 1)
-    way = chance.randrange(4)
-    if way == 0:
-        del tokens[place]
-    elif way == 1:
-        tokens.insert(place, tokens[place])
-    elif way == 2:
-        tokens[place], tokens[place + 1] = tokens[place + 1], tokens[place]
-    else:
-        tokens[place] = chance.choice(["n", "x", "0", "-1", "*", "&", "(", "float4", "x[0]", "i", "goto", "1.5f", "&&"])
-    return "".join(tokens)
-
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-def test_damaged_sources_are_refused_in_one_line(seed):
-    chance = random.Random(seed)  # noqa: S311
-    described, refused = 0, []
-    for sample in SAMPLES.values():
-        for _ in range(3 if seed == 0 else 40):
-            source = mutated(sample.source, chance)
-            kernel = source_kernel(source + "\n", "k", local=sample.local, groups=sample.groups)
-            try:
-                kernel.scop(sample.sizes)
-                described += 1
-            except PerflexError as error:
-                refused.append(error.message)
-    assert described
-    assert refused
-    assert not [message for message in refused if "\n" in message]
-
-
 @pytest.mark.parametrize(("value", "stores", "guards"), [("i", 65, 0), ("i - 1u", 65, 0), ("i * 100000000u", 256, 1)])
 def test_a_switch_on_an_unsigned_integer_that_wraps_around(value, stores, guards):
     """One store in case 0, two in case 3, one elsewhere; where the product wraps around, all are counted everywhere."""
@@ -435,18 +325,6 @@ def test_a_switch_on_an_unsigned_integer_that_wraps_around(value, stores, guards
     assert [each.matter for each in kernel.unstated()] == ["guard"] * guards
     [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_int32_store"])
     assert count.value == stores
-
-
-@pytest.mark.parametrize("extents", [{"local": 64, "groups": "n/64"}, {"local": [64], "groups": ["n/64"]}])
-def test_one_axis_needs_no_list(extents):
-    kernel = source_kernel("kernel void k(global int *a, int n) { a[get_global_id(0)] = 1; }\n", "k", **extents)
-    assert (kernel.local, kernel.groups) == ((64,), ("n/64",))
-
-
-@pytest.mark.parametrize("local", ["64", [64.5], [0], [], [1, 1, 1, 1]])
-def test_a_work_group_is_whole_numbers(local):
-    with pytest.raises(UnsupportedKernelError, match="give one to three whole numbers of work-items above zero"):
-        source_kernel("kernel void k(global int *a) { a[0] = 1; }\n", "k", local=local, groups=1)
 
 
 def test_parameters_of_a_template_of_a_source_have_no_words():

@@ -1,0 +1,72 @@
+"""Kernels in OpenCL C that are damaged, or nested deeper than anything written by hand."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.features import source_kernel
+from perflex.features.from_source.parsing import kernels_in
+from support.source_samples import SAMPLES
+
+_TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
+
+
+def mutated(source, chance):
+    """Return a source with a token deleted, doubled, swapped with its neighbour, or replaced."""
+    tokens = _TOKENS.findall(source)
+    place = chance.randrange(len(tokens) - 1)
+    way = chance.randrange(4)
+    if way == 0:
+        del tokens[place]
+    elif way == 1:
+        tokens.insert(place, tokens[place])
+    elif way == 2:
+        tokens[place], tokens[place + 1] = tokens[place + 1], tokens[place]
+    else:
+        tokens[place] = chance.choice(["n", "x", "0", "-1", "*", "&", "(", "float4", "x[0]", "i", "goto", "1.5f", "&&"])
+    return "".join(tokens)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_damaged_sources_are_refused_in_one_line(seed):
+    chance = random.Random(seed)  # noqa: S311
+    described, refused = 0, []
+    for sample in SAMPLES.values():
+        for _ in range(3 if seed == 0 else 40):
+            source = mutated(sample.source, chance)
+            kernel = source_kernel(source + "\n", "k", local=sample.local, groups=sample.groups)
+            try:
+                kernel.scop(sample.sizes)
+                described += 1
+            except PerflexError as error:
+                refused.append(error.message)
+    assert described
+    assert refused
+    assert not [message for message in refused if "\n" in message]
+
+
+@pytest.mark.parametrize(("body", "cause"), [
+    ("a[0] = " + "n ? 1 : " * 1000 + "2;", "'k' is nested too deep"),
+    ("if (a[0]) " * 1000 + "a[0] = 1;", "'k' is nested too deep"),
+    ("for (int i = 0; i < n; i++) " * 11 + "a[0] = 1;", r"more than 10 loops inside each other are not read"),
+])  # fmt: skip
+def test_what_is_nested_too_deep_is_refused(body, cause):
+    kernel = source_kernel(f"kernel void k(global int *a, int n) {{ {body} }}\n", "k", local=64, groups=1)
+    with pytest.raises(UnsupportedKernelError, match=cause):
+        kernel.scop()
+
+
+def test_what_fails_in_a_callback_of_clang_is_not_lost(monkeypatch):
+    """Else a part of the source is missing without a word, such as behind an interrupt."""
+    (kernel,) = kernels_in(Path("k.cl"), "kernel void k(global int *a) { a[0] = 1; a[1] = 2; }\n", {})
+
+    class Interrupted:
+        def __init__(self, _):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("perflex.features.from_source.parsing.Node", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kernel.body.children  # noqa: B018 - the property fails
