@@ -39,7 +39,8 @@ class Target:
     code
         Machine code of the kernel's device programs; None where it was not read.
     lock_step
-        Whether the work-items of a sub-group go through loops together; see `runs_in_lock_step`.
+        Whether the work-items of a sub-group go through loops together. On PoCL each ends its loop before the next one
+        begins it.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -83,14 +84,6 @@ class Target:
             msg = f"{what} a machine; pass machine=NAME (--machine NAME on the command line): {names}, or a YAML file"
             raise MachineError(msg, feature=feature)
         return self.machine
-
-
-def runs_in_lock_step(platform: str) -> bool:
-    """Return whether a platform runs the work-items of a sub-group through a kernel's loops together.
-
-    PoCL, on CPUs, puts its loops over work-items around those of the kernel: each work-item ends its loop first.
-    """
-    return "portable computing language" not in platform.lower()
 
 
 # A context variable, not a global: threads and asynchronous tasks of the user's do not change one another's machine.

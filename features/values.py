@@ -11,6 +11,7 @@ from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perflex.devices.device import is_pocl
 from perflex.errors import UnsupportedKernelError
 from perflex.features.sized_kernel import SizedKernel
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
@@ -91,13 +92,17 @@ def target_of(
     machine: str | Path | Machine | None = None,
     *,
     otherwise: str | Machine = "",
+    platform: str = "",
 ) -> Target:
-    """Return the target, as `resolve_target`; a machine called `otherwise` is looked up only if a feature needs one."""
+    """Return the target on a platform, as `resolve_target`.
+
+    A machine called `otherwise` is looked up only if a feature needs one.
+    """
     from perflex.features import parse_feature
 
     if otherwise and not any(parse_feature(name).family.needs == "machine" for name in features):
         otherwise = ""
-    return resolve_target(sub_group_size, machine, otherwise=otherwise)
+    return replace(resolve_target(sub_group_size, machine, otherwise=otherwise), lock_step=not is_pocl(platform))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
-from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.parsing import Node, fields_of
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     FINEST,
@@ -130,7 +130,7 @@ class Expressions:
         kind = self.walk.types.read(cursor.type)
         values = [self.value(each) for each in cursor.operands]
         if kind.kind == "struct" and kind.declared is not None:
-            names = [each.spelling for each in kind.declared.get_fields()]
+            names = [each.spelling for each in fields_of(kind.declared)]
             return Aggregate(dict(zip(names, values, strict=False)), "data")
         if kind.kind == "array":
             return Aggregate(dict(enumerate(values)), "data")

@@ -20,7 +20,7 @@ from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelErro
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text
-from perflex.features.from_source.parsing import Language
+from perflex.features.from_source.parsing import Language, fields_of
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.from_source.values import CType, Executed, MemoryAccess
 from perflex.features.from_source.walk import Walk
@@ -224,7 +224,7 @@ def filled_dtype(element: CType) -> str:
     if element.kind != "struct" or element.declared is None:
         return BYTES
     # Structs of one type of elements, such as points of three floats.
-    fields = {each.type.get_canonical().spelling for each in element.declared.get_fields()}
+    fields = {each.type.get_canonical().spelling for each in fields_of(element.declared)}
     return {"float": "float32", "double": "float64"}.get(", ".join(fields), BYTES)
 
 

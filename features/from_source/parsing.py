@@ -6,11 +6,14 @@ import atexit
 import ctypes
 import os
 import re
+import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 from perflex.errors import EnvironmentSetupError, MissingExtraError, UnsupportedKernelError
@@ -44,6 +47,9 @@ TOOLKIT = {
 # What clang calls wrong without the toolkit's headers, and counting does not need.
 _HARMLESS = re.compile(r"reference to __host__ (variable|function)")
 
+# There is one hook of the interpreter for all threads.
+_CALLING = Lock()
+
 
 @lru_cache(maxsize=1)
 def clang() -> Any:
@@ -71,6 +77,27 @@ def clang() -> Any:
     library.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
     library.clang_EvalResult_dispose.argtypes = [ctypes.c_void_p]
     return cindex
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """Raise what callbacks of C raise in the block, such as an interrupt: ctypes only prints it."""
+    lost: list[Any] = []
+    with _CALLING:
+        kept = sys.unraisablehook
+        try:
+            sys.unraisablehook = lost.append
+            yield
+        finally:
+            sys.unraisablehook = kept
+    if lost:
+        raise lost[0].exc_value
+
+
+def fields_of(struct: Any) -> list[Any]:
+    """Return the fields of clang's type of a struct."""
+    with raising():
+        return list(struct.get_fields())
 
 
 class Node:
@@ -102,20 +129,8 @@ class Node:
     @cached_property
     def children(self) -> list[Node]:
         """The cursors below."""
-        cindex, found, lost = clang(), [], []
-
-        def visit(child: Any, *_: Any) -> int:
-            try:
-                child._tu = self.cursor._tu  # noqa: SLF001 - keeps what is parsed, as in the binding
-                found.append(Node(child))
-            except BaseException as error:  # noqa: BLE001 - callbacks of C drop errors; raised below
-                lost.append(error)
-            return 0 if lost else 1
-
-        function = ctypes.CFUNCTYPE(ctypes.c_int, cindex.Cursor, cindex.Cursor, ctypes.py_object)
-        if cindex.conf.lib.clang_visitChildren(self.cursor, function(visit), None):
-            raise lost[0] if lost else RecursionError  # the latter where `visit` could not even begin
-        return found
+        with raising():
+            return list(map(Node, self.cursor.get_children()))
 
     def preorder(self) -> Iterator[Node]:
         """Yield the cursor and all below it, in the order of the source."""

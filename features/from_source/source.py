@@ -18,7 +18,7 @@ import numpy as np
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula, read_formulas
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
-from perflex.features.from_source.parsing import Language, Node, ParsedKernel, language_of, parsed_kernel
+from perflex.features.from_source.parsing import Language, Node, ParsedKernel, fields_of, language_of, parsed_kernel
 from perflex.features.from_source.places import image
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
@@ -151,7 +151,7 @@ class SourceKernel:
             msg = f"{self.path.name}: kernel {self.name!r} takes too long to describe; give numbers for its sizes"
             raise UnsupportedKernelError(msg, kernel=self.name) from None
         except (RecursionError, ctypes.ArgumentError):  # what calls of C make of the former
-            msg = f"{self.path.name}: kernel {self.name!r} is nested too deep; split its expressions and calls"
+            msg = f"{self.path.name}: kernel {self.name!r} is nested too deep; split its expressions and branches"
             raise UnsupportedKernelError(msg, kernel=self.name) from None
 
     def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
@@ -248,7 +248,7 @@ def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
     if kind.is_integer and declared.spelling:  # without a name nothing can use it
         return walk.size(name.replace(".", "_"), kind.dtype)
     if kind.kind == "struct" and kind.declared is not None:
-        fields = {each.spelling: (each, walk.types.read(each.type)) for each in kind.declared.get_fields()}
+        fields = {each.spelling: (each, walk.types.read(each.type)) for each in fields_of(kind.declared)}
         parts = {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()}
         return Aggregate(parts, "uniform")
     return unknown_of(kind, "uniform")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
 from perflex.errors import FileFormatError
-from perflex.features.target import runs_in_lock_step
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
@@ -189,8 +187,8 @@ class Calibration(CalibrationRecord):
         """Return what predictions count features for; `machine` and errors as `predict`."""
         otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
         features = self.model.input_features()
-        target = target_of(features, self.sub_group_size, machine, otherwise=otherwise)
-        return replace(target, lock_step=runs_in_lock_step(str(self.device.get("platform", ""))))
+        platform = str(self.device.get("platform", ""))
+        return target_of(features, self.sub_group_size, machine, otherwise=otherwise, platform=platform)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from perflex.calibration.times.target import refuse_unknown_builds, require_no_d
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, runs_in_lock_step
+from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.features.values import count_rows, target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.progress import RunOptions, progress_shown
@@ -86,8 +86,8 @@ def target_on(
         sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     # Wall times are measured, not counted: they have no target.
     counted = [name for name in features if not is_wall_time(name)]
-    target = target_of(counted, sub_group_size, machine, otherwise=str(getattr(device, "name", "")))
-    return replace(target, lock_step=runs_in_lock_step(getattr(device, "platform", "")))
+    name, platform = (str(getattr(device, each, "")) for each in ("name", "platform"))
+    return target_of(counted, sub_group_size, machine, otherwise=name, platform=platform)
 
 
 def gather_feature_values(

@@ -138,6 +138,11 @@ _SHARED_WORDS = frozenset((
 _VENDOR_WORDS = ("intel", "nvidia", "amd", "pocl", "oclgrind", "apple", "arm", "qualcomm", "rusticl")
 
 
+def is_pocl(platform: str) -> bool:
+    """Return whether a platform is PoCL's."""
+    return "portable computing language" in platform.lower()
+
+
 def split_spec(spec: str) -> tuple[str, ...]:
     """Return the lower-case parts of a device specification."""
     return tuple(part for part in _SEPARATORS.split(spec.lower()) if part)

@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from perflex.compiled.elf import elf_object, inner_objects
 from perflex.compiled.program import Argument, CompiledProgram
+from perflex.devices.device import is_pocl
 from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def runtime_of(device: Device) -> str:
     """Return ``"intel"`` or ``"pocl"``, the runtimes whose program binaries are understood; empty for others."""
     if device.kind != "cpu" or device.api != "opencl":
         return ""
-    if "portable computing language" in device.platform.lower():
+    if is_pocl(device.platform):
         return "pocl"
     return "intel" if "intel" in device.platform.lower() else ""
 
