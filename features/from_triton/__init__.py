@@ -1,0 +1,1 @@
+"""Triton kernels: their intermediate code (TTIR), interpreted exactly without a GPU, to tile programs."""

@@ -1,0 +1,150 @@
+"""From TTIR and a launch to a tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_triton.interpreter import Interpreter, Launch
+from perflex.features.from_triton.tallies import Tally, windows
+from perflex.features.from_triton.ttir import Function, parse_ttir
+from perflex.features.from_triton.values import TooLargeError
+from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperations, TileProgram
+
+# Programs that are interpreted together.
+_TOGETHER = 64
+# Consecutive programs of which is asked what tiles they share.
+_NEIGHBOURS = 1024
+
+
+@dataclass(frozen=True)
+class TileCode:
+    """The TTIR of a kernel; names of its arguments, which TTIR without locations lacks."""
+
+    text: str
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def parsed(self) -> tuple[Function, dict[str, Function]]:
+        """The kernel, and all functions by name."""
+        kernel, functions = parse_ttir(self.text)
+        if self.names and len(self.names) != len(kernel.names):
+            msg = f"kernel {kernel.name!r} has {len(kernel.names)} arguments in its TTIR, not {len(self.names)}"
+            raise UnsupportedKernelError(msg)
+        return replace(kernel, names=self.names or kernel.names), functions
+
+    def program(
+        self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = _NEIGHBOURS
+    ) -> TileProgram:
+        """Return the tile program of a launch.
+
+        Parameters
+        ----------
+        launch
+            What the kernel is called with.
+        warps, stages
+            Of the configuration; counts do not depend on them.
+        most
+            Programs to interpret at most, evenly spread over the grid; the others are taken to be as these on average.
+            None for all: counts are exact.
+        order
+            Consecutive programs of which is counted how many different tiles they touch.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            The text is no TTIR, holds what perflex cannot interpret, or data decide what must be known.
+        """
+        count = launch.programs
+        if count < 1 or max(launch.grid) >= 1 << 31:
+            msg = f"kernel {self.parsed[0].name!r}: the grid {launch.grid} has no programs, or too many"
+            raise UnsupportedKernelError(msg)
+        chosen = np.arange(count) if most is None or most >= count else np.linspace(0, count - 1, most).astype(np.int64)
+        tally, neighbours = Tally(), Tally(sharing=True)
+        self._run(launch, chosen, tally)
+        near = min(count, order)
+        first = (count - near) // 2
+        self._run(launch, np.arange(first, first + near), neighbours)
+        return _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), (warps, stages))
+
+    def _run(self, launch: Launch, programs: np.ndarray[Any, Any], tally: Tally) -> None:
+        """Interpret programs, as many at once as memory allows."""
+        kernel, functions = self.parsed
+        start, size, in_order = 0, len(programs) if tally.sharing else _TOGETHER, False
+        while start < len(programs):
+            part = tally.begun()
+            run = Interpreter(kernel, functions, launch, programs[start : start + size])
+            run.tally, run.in_order, run.first_only = part, in_order, tally.sharing
+            try:
+                run.run()
+            except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                msg = f"kernel {kernel.name!r}: line {run.line} of its TTIR is not as Triton writes it ({error})"
+                raise UnsupportedKernelError(msg) from error
+            except TooLargeError:
+                if size == 1 and in_order:
+                    msg = f"kernel {kernel.name!r}: a tile has too many elements to compute their addresses"
+                    raise UnsupportedKernelError(msg) from None
+                in_order, size = size == 1, max(1, size // 4)
+                continue
+            tally.add(part)
+            start += size
+
+
+def _program(
+    name: str, launch: Launch, tallies: tuple[Tally, Tally], weight: float, configuration: tuple[int, int]
+) -> TileProgram:
+    tally, neighbours = tallies
+    # Loops stand behind those around them.
+    order = sorted(tally.loops, key=lambda place: (len(place[1]), place))
+    numbers = {(): -1, **{(*around, line): number for number, (line, around) in enumerate(order)}}
+    loops = []
+    for line, around in order:
+        one = tally.loops[line, around]
+        stages = one.attributes.get("tt.num_stages", "").split(" ")[0]
+        loops.append(
+            TileLoop(
+                parent=numbers[around],
+                entries=one.entries * weight,
+                iterations=one.iterations * weight,
+                stages=int(stages) if stages else None,
+            )
+        )
+    accesses = []
+    for where, access in tally.accesses.items():
+        found = neighbours.accesses.get(where)
+        shared: Sequence[tuple[int, float]] = ()
+        if found is not None and found.first is not None and len(found.first) > 1:
+            sizes = [2**power for power in range(len(found.first).bit_length()) if 2**power < len(found.first)]
+            shared = windows(found.first, [*sizes, len(found.first)])
+        accesses.append(
+            TileAccess(
+                array=access.array,
+                direction=access.direction,
+                itemsize=access.itemsize,
+                shape=access.shape,
+                loop=numbers[where[1]],
+                executions=access.executions * weight,
+                elements=access.elements * weight,
+                sectors=access.sectors * weight,
+                tiles=access.tiles / max(1, access.programs),
+                vector=access.vector,
+                shared=tuple(shared),
+            )
+        )
+    dots = [
+        TileDot(shape=shape, types=types, loop=numbers[where[1]], executions=count * weight)
+        for (where, shape, types), count in tally.dots.items()
+    ]
+    operations = [
+        TileOperations(kind=kind, dtype=dtype, loop=numbers[where], count=count * weight)
+        for (where, kind, dtype), count in tally.operations.items()
+    ]
+    return TileProgram(
+        name=name, grid=launch.grid, warps=configuration[0], stages=configuration[1], loops=tuple(loops),
+        accesses=tuple(accesses), dots=tuple(dots), operations=tuple(operations), exact=weight == 1,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tile programs: what the programs of a launch access and compute, tile by tile."""
