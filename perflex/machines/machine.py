@@ -196,6 +196,10 @@ class Machine:
         Work-groups that the device starts per second at most, and the time of a load that no cache holds, in s.
     fp32_per_cycle, fp64_per_cycle
         Operations per cycle and compute unit; a multiply-add is two.
+    tensor_fp16_per_cycle, tensor_tf32_per_cycle, tensor_fp8_per_cycle, tensor_int8_per_cycle, tensor_fp64_per_cycle
+        Operations per cycle and compute unit of tensor or matrix cores on dense operands; a multiply-add is two. Those
+        of float16 (and of bfloat16, where there is such), TF32 and 8-bit floats are added up in float32. Where a type
+        has none, the fact is not known. `clock_hz` may be above the clock that they hold.
     int32_per_cycle, int32_mul_per_cycle, special_per_cycle
         Results per cycle and compute unit: integer additions, comparisons and bit operations; integer multiplications
         or multiply-adds; special functions (reciprocals, roots, exponentials, logarithms, sines).
@@ -262,6 +266,11 @@ class Machine:
     dram_latency: float | None = _fact("s", whole=False)
     fp32_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
     fp64_per_cycle: float | None = _fact("op/cycle", whole=False, kinds=KINDS)
+    tensor_fp16_per_cycle: float | None = _fact("op/cycle", whole=False)
+    tensor_tf32_per_cycle: float | None = _fact("op/cycle", whole=False)
+    tensor_fp8_per_cycle: float | None = _fact("op/cycle", whole=False)
+    tensor_int8_per_cycle: float | None = _fact("op/cycle", whole=False)
+    tensor_fp64_per_cycle: float | None = _fact("op/cycle", whole=False)
     int32_per_cycle: float | None = _fact("op/cycle", whole=False)
     int32_mul_per_cycle: float | None = _fact("op/cycle", whole=False)
     special_per_cycle: float | None = _fact("op/cycle", whole=False)
