@@ -18,7 +18,7 @@ from perflex.machines.residency import Resources, residency
 FOLDER = Path(perflex.calib_data.__file__).parent / "machines"
 WANTED = (
     "V100", "A100-40GB", "A100-80GB", "H100-PCIe", "H100-SXM", "H200", "K20", "RTX-2080-Ti", "RTX-3060-Laptop",
-    "RTX-A4000", "MI210", "MI250X", "W6600", "W7800",
+    "RTX-3090", "RTX-4090", "RTX-A4000", "L4", "L40", "L40S", "B200", "MI210", "MI250X", "MI300X", "W6600", "W7800",
 )  # fmt: skip
 
 # What residency, data volumes and times need.
@@ -33,8 +33,32 @@ ESTIMATED_WITH = (
 PEAKS = {
     "V100": (14.0, 7.0), "A100-40GB": (19.5, 9.7), "H100-PCIe": (51.2, 25.6), "H100-SXM": (66.9, 33.5),
     "K20": (3.52, 1.17), "RTX-2080-Ti": (13.45, 0.42), "RTX-A4000": (19.17, 0.30), "MI210": (22.6, 22.6),
-    "MI250X": (23.95, 23.95), "W6600": (10.4, 0.65), "W7800": (45.2, 1.41),
+    "MI250X": (23.95, 23.95), "W6600": (10.4, 0.65), "W7800": (45.2, 1.41), "RTX-3090": (35.6, 0.556),
+    "RTX-4090": (82.6, 1.29), "L4": (30.3, 0.473), "L40S": (91.6, 1.43), "B200": (75, 37),
+    # Without packed operations, as of the MI210 and the MI250X.
+    "MI300X": (81.7, 81.7),
 }  # fmt: skip
+
+# Makers' peak rates of tensor cores without sparsity, in 1e12 operations per second: float16, TF32 and 8-bit floats
+# added up in float32, int8, float64; None where there is no such type. Of the MI250X, one of its two dies.
+TENSOR_TYPES = ("fp16", "tf32", "fp8", "int8", "fp64")
+TENSOR_PEAKS = {
+    "V100": (112, None, None, None, None), "T4": (65, None, None, 130, None),
+    "RTX-2080-Ti": (53.8, None, None, 215.2, None), "A100-40GB": (312, 156, None, 624, 19.5),
+    "A100-80GB": (312, 156, None, 624, 19.5), "A40": (149.7, 74.8, None, 299.3, None),
+    "RTX-A4000": (153.4 / 2, None, None, None, None), "RTX-3090": (71, 35.6, None, 284, None),
+    "RTX-4070": (None, None, None, 466 / 2, None), "RTX-4090": (165.2, 82.6, 330.3, 660.6, None),
+    "L4": (242 / 2, 120 / 2, 485 / 2, 485 / 2, None), "L40": (181.05, 90.5, 362.1, 362.1, None),
+    "L40S": (362.05, 183, 733, 733, None), "H100-PCIe": (756, 378, 1513, 1513, 51.2),
+    "H100-SXM": (989.4, 494.7, 1978.9, 1978.9, 66.9), "H200": (989.4, 494.7, 1978.9, 1978.9, 66.9),
+    "B200": (2250, 1125, 4500, 4500, 37), "MI210": (181, None, None, 181, 45.3),
+    "MI250X": (383 / 2, None, None, 383 / 2, 95.7 / 2), "MI300X": (1307.4, 653.7, 2614.9, 2614.9, 163.4),
+    "W7800": (90.5, None, None, None, None),
+}  # fmt: skip
+# Clocks of these peaks in GHz, but of that for float64, where the maker does not reckon with the boost clock. That of
+# the B200 follows from its peaks: no document has it.
+TENSOR_CLOCKS = {"H100-PCIe": 1.62, "H100-SXM": 1.83, "H200": 1.83, "B200": 1.856}
+WITHOUT_TENSOR_CORES = {"GTX-TITAN-X", "K20", "MI50", "P100", "P4", "W6600"}
 
 MINIMAL = """\
 schema: perflex-machine/1
@@ -94,6 +118,38 @@ def test_units_clock_and_operations_per_cycle_give_the_peak_rates(name):
     single, double = PEAKS[name]
     assert cycles * machine.need("fp32_per_cycle") == pytest.approx(single, rel=0.015)
     assert cycles * machine.need("fp64_per_cycle") == pytest.approx(double, rel=0.03)
+
+
+@pytest.mark.parametrize("name", TENSOR_PEAKS)
+def test_units_clock_and_operations_of_tensor_cores_give_the_peak_rates(name):
+    machine = load_machine(name)
+    for kind, peak in zip(TENSOR_TYPES, TENSOR_PEAKS[name], strict=True):
+        clock = machine.need("clock_hz") / 1e9 if kind == "fp64" else TENSOR_CLOCKS.get(name, machine.clock_hz / 1e9)
+        rate = getattr(machine, f"tensor_{kind}_per_cycle")
+        if peak is not None:
+            assert rate * machine.need("compute_units") * clock / 1e3 == pytest.approx(peak, rel=0.02), kind
+
+
+def test_which_machines_have_which_tensor_cores():
+    types = {
+        name: tuple(kind for kind in TENSOR_TYPES if getattr(load_machine(name), f"tensor_{kind}_per_cycle"))
+        for name in machine_names()
+        if load_machine(name).vendor in {"NVIDIA", "AMD"} and load_machine(name).kind == "gpu"
+    }
+    assert {name for name, found in types.items() if not found} == WITHOUT_TENSOR_CORES
+    # A capability has the same types on all of its boards.
+    expected = {7.0: ("fp16",), 7.5: ("fp16", "int8"), 8.0: ("fp16", "tf32", "int8", "fp64"),
+                8.6: ("fp16", "tf32", "int8"), 8.9: ("fp16", "tf32", "fp8", "int8"), 9.0: TENSOR_TYPES,
+                10.0: TENSOR_TYPES}  # fmt: skip
+    for name, found in types.items():
+        capability = load_machine(name).compute_capability
+        assert found == expected.get(capability, found if capability is None else ()), name
+        for kind in found:
+            assert load_machine(name).sources[f"tensor_{kind}_per_cycle"].text
+    # GeForce boards add float16 up in float32 at half the rate of others, and integers at the same.
+    geforce, other = load_machine("RTX-3090"), load_machine("A40")
+    assert geforce.need("tensor_fp16_per_cycle") * 2 == other.need("tensor_fp16_per_cycle")
+    assert geforce.need("tensor_int8_per_cycle") == other.need("tensor_int8_per_cycle")
 
 
 def test_whose_rules_the_first_cache_follows(tmp_path):
