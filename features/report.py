@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perflex.errors import FeatureError, PerflexWarning
-from perflex.features.counting.scop_counts import AccessCounts, counts_of
+from perflex.features.counting.scop_counts import AccessCounts, counts_of, keep_counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Feature
 from perflex.features.families.machine_code import examples_for
@@ -106,7 +106,7 @@ def count_features(
     checked = None if sizes is None else scop.checked(sizes)
     chosen = list(identifiers) or _contained(scop, checked, target)
     counted = CountedFeatures(_counted(parse_feature(identifier), scop, checked, target) for identifier in chosen)
-    counts_of(scop).keep()
+    keep_counts_of(scop)
     return counted
 
 

@@ -77,12 +77,13 @@ def kernel_feature_values(
 
 def feature_values(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
     """Return the values of counted features for one kernel on a target; see `kernel_feature_values`."""
-    from perflex.features import counts_of, extract_scop, parse_feature
+    from perflex.features import extract_scop, parse_feature
+    from perflex.features.counting.scop_counts import keep_counts_of
 
     scop = extract_scop(kernel, sizes)
     checked = scop.checked(sizes)
     values = {name: parse_feature(name).value(scop, checked, target) for name in features}
-    counts_of(scop).keep()
+    keep_counts_of(scop)
     return values
 
 
@@ -159,7 +160,8 @@ def _count_kernels(features: Sequence[Feature], kernels: Sequence[list[Any]], st
 
 
 def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], target: Target) -> CountedRow:
-    from perflex.features import counts_of, extract_scop
+    from perflex.features import extract_scop
+    from perflex.features.counting.scop_counts import keep_counts_of
 
     try:
         scop = extract_scop(kernel, sizes)
@@ -171,7 +173,7 @@ def _count(features: Sequence[Feature], kernel: Any, sizes: Mapping[str, Any], t
     except UnsupportedKernelError as error:
         # A kernel that cannot be described is its row's affair; any other error ends the count.
         return CountedRow(refusal=error.message)
-    counts_of(scop).keep()
+    keep_counts_of(scop)
     return CountedRow(values, matched, amounts)
 
 

@@ -417,6 +417,12 @@ def counts_of(scop: Scop) -> ScopCounts:
     return scop.derived("counts", (), lambda: ScopCounts(scop))
 
 
+def keep_counts_of(described: Any) -> None:
+    """Write what was counted of a Scop to the store; tile programs have no such counts."""
+    if isinstance(described, Scop):
+        counts_of(described).keep()
+
+
 def sub_groups_of(domain: Any, launch: Launch, sub_group_size: int) -> Any:
     """Return the sub-groups that execute a set of work-item instances, each once per iteration of the loops.
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
+from perflex.features.from_triton.slices import Source, operand_sources
 from perflex.features.from_triton.tallies import Tally, windows
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
-from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperations, TileProgram
+from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
 
 # Programs that are interpreted together.
 _TOGETHER = 64
@@ -37,6 +40,10 @@ class TileCode:
             msg = f"kernel {kernel.name!r} has {len(kernel.names)} arguments in its TTIR, not {len(self.names)}"
             raise UnsupportedKernelError(msg)
         return replace(kernel, names=self.names or kernel.names), functions
+
+    @cached_property
+    def _sources(self) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
+        return operand_sources(self.parsed[1])
 
     def program(
         self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = _NEIGHBOURS
@@ -70,7 +77,8 @@ class TileCode:
         near = min(count, order)
         first = (count - near) // 2
         self._run(launch, np.arange(first, first + near), neighbours)
-        return _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), (warps, stages))
+        found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
+        return structs.replace(found, warps=warps, stages=stages)
 
     def _run(self, launch: Launch, programs: np.ndarray[Any, Any], tally: Tally) -> None:
         """Interpret programs, as many at once as memory allows."""
@@ -95,8 +103,29 @@ class TileCode:
             start += size
 
 
+def _operand(
+    sources: Sequence[Source], k_axis: int, accesses: Sequence[TileAccess], places: Mapping[int, int]
+) -> TileOperand:
+    """Return where an operand comes from, whose axis k is the first or the second: the largest tile that is loaded."""
+    there = [source for source in sources if source.line in places]
+    if not there:
+        return TileOperand(direct=False)
+    source = max(there, key=lambda one: prod(accesses[places[one.line]].shape))
+    access = accesses[places[source.line]]
+    last = access.axis - (len(access.shape) - 2)
+    return TileOperand(
+        access=places[source.line],
+        direct=source.direct,
+        along_k=(last != k_axis) if source.transposed else last == k_axis,
+    )
+
+
 def _program(
-    name: str, launch: Launch, tallies: tuple[Tally, Tally], weight: float, configuration: tuple[int, int]
+    name: str,
+    launch: Launch,
+    tallies: tuple[Tally, Tally],
+    weight: float,
+    sources: Mapping[int, tuple[Sequence[Source], Sequence[Source]]],
 ) -> TileProgram:
     tally, neighbours = tallies
     # Loops stand behind those around them.
@@ -112,6 +141,7 @@ def _program(
                 entries=one.entries * weight,
                 iterations=one.iterations * weight,
                 stages=int(stages) if stages else None,
+                constant=one.constant,
             )
         )
     accesses = []
@@ -132,12 +162,23 @@ def _program(
                 elements=access.elements * weight,
                 sectors=access.sectors * weight,
                 tiles=access.tiles / max(1, access.programs),
+                axis=access.axis,
                 vector=access.vector,
                 shared=tuple(shared),
             )
         )
+    places = {line: place for place, (line, _) in enumerate(tally.accesses)}
     dots = [
-        TileDot(shape=shape, types=types, loop=numbers[where[1]], executions=count * weight)
+        TileDot(
+            shape=shape,
+            types=types,
+            operands=(
+                _operand(sources[where[0]][0], 1, accesses, places),
+                _operand(sources[where[0]][1], 0, accesses, places),
+            ),
+            loop=numbers[where[1]],
+            executions=count * weight,
+        )
         for (where, shape, types), count in tally.dots.items()
     ]
     operations = [
@@ -145,6 +186,6 @@ def _program(
         for (where, kind, dtype), count in tally.operations.items()
     ]
     return TileProgram(
-        name=name, grid=launch.grid, warps=configuration[0], stages=configuration[1], loops=tuple(loops),
-        accesses=tuple(accesses), dots=tuple(dots), operations=tuple(operations), exact=weight == 1,
+        name=name, grid=launch.grid, loops=tuple(loops), accesses=tuple(accesses), dots=tuple(dots),
+        operations=tuple(operations), exact=weight == 1,
     )  # fmt: skip

@@ -282,10 +282,16 @@ class Evaluation:
         """Return the same bits as another type."""
         if isinstance(operands[0], Pointer):
             return replace(operands[0], type=kind)
-        if (operands[0].type.element[0] == "i") != (kind.element[0] == "i"):
-            raise TypeError(kind)
+        array, (before, after) = operands[0].whole(), (operands[0].type.element, kind.element)
+        if (before[0] == "i") != (after[0] == "i"):
+            whole, real = (before, after) if before[0] == "i" else (after, before)
+            number = {"i32": (np.int32, np.float32), "i64": (np.int64, np.float64)}[whole]
+            if real != f"f{whole[1:]}":
+                raise TypeError(kind)
+            first, second = number if before == whole else reversed(number)
+            array = array.astype(first).view(second)
+            return total((array.astype(np.float64 if after == real else np.int64),), kind, len(self.batch))
         # Truth values as bytes and back.
-        array = operands[0].whole()
         return Value((array.astype(bool if kind.element == "i1" else np.int64),), kind, len(self.batch))
 
     def of_int_to_ptr(self, _: Operation, operands: list[Any], kind: Type) -> Any_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ def specialised(arguments: Mapping[str, Any], types: Mapping[str, str], constant
     """
     found, known, divisible = dict(types), dict(constants), {name for name in types if types[name].startswith("*")}
     for name, value in arguments.items():
-        if name in constants:
+        if name in constants or "." in name:  # of a descriptor
             continue
         if isinstance(value, int) and not isinstance(value, bool):
             if value == 1:
@@ -63,6 +63,17 @@ def _type_of(value: Any) -> str:
     if isinstance(value, float):
         return "fp32"
     return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
+
+
+def _arguments(names: list[str], signature: Signature) -> Iterator[str]:
+    """Yield the names of the arguments that the TTIR has."""
+    for name in names:
+        if name in signature.constants:
+            continue
+        yield name
+        if (kind := signature.types[name]).startswith("tensordesc"):
+            rank = kind.count(",") + 1
+            yield from (f"{name}.{what}{axis}" for what in ("size", "stride") for axis in range(rank))
 
 
 def tile_code(function: Any, signature: Signature, capability: int = 80) -> TileCode:
@@ -121,4 +132,4 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
         last = (str(error).strip().splitlines() or [repr(error)])[-1]
         msg = f"Triton {triton.__version__} cannot compile kernel {function.__name__!r}: {last}"
         raise UnsupportedKernelError(msg) from error
-    return TileCode(str(module.str_nodebug()), tuple(name for name in names if name not in signature.constants))
+    return TileCode(str(module.str_nodebug()), tuple(_arguments(names, signature)))

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.evaluation import Evaluation
-from perflex.features.from_triton.slices import addressed, advances, needed_values
+from perflex.features.from_triton.slices import addressed, advances, needed_values, operations_in
 from perflex.features.from_triton.tallies import Tally, Tile
 from perflex.features.from_triton.ttir import Block, Function, Operation, Type
 from perflex.features.from_triton.values import Any_, Descriptor, Pointer, Unknown, Value, bounded, scalar, total
@@ -66,6 +65,7 @@ class Interpreter(Evaluation):
         self.line = 0
         self.first_only = self.in_order = False
         self.needed: set[int] = set()
+        self.constants: set[int] = set()
 
     def run(self) -> Tally:
         """Interpret the kernel.
@@ -78,8 +78,20 @@ class Interpreter(Evaluation):
             Fewer programs must be interpreted at once.
         """
         self.needed = needed_values(self.functions)
-        for name, number, kind in zip(self.kernel.names, self.kernel.arguments, self.kernel.types, strict=True):
+        inside = (one for each in self.functions.values() for one in operations_in(each.body))
+        self.constants = {number for one in inside if one.name == "arith.constant" for number in one.results}
+        numbers, kinds = self.kernel.arguments, self.kernel.types
+        for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
             self.values[number] = self.argument(name, kind)
+        for place, (name, kind) in enumerate(zip(self.kernel.names, kinds, strict=True)):
+            if kind.descriptor:
+                # Sizes and strides of what the host made follow as arguments of their own.
+                rank = len(kind.shape)
+                around = [self.values[number] for number in numbers[place + 1 : place + 1 + 2 * rank]]
+                unknown = next((value for value in around if isinstance(value, Unknown)), None)
+                known = tuple(value for value in around if isinstance(value, Value))
+                pointer = Pointer(name, scalar(0, _I64), kind)
+                self.values[numbers[place]] = unknown or Descriptor(pointer, known[:rank], known[rank:], kind)
         self.blocks(self.kernel.body, np.ones(self.batch, bool))
         return self.tally
 
@@ -87,11 +99,8 @@ class Interpreter(Evaluation):
         """Return an argument of the kernel."""
         if kind.pointer:
             return Pointer(name, scalar(0, _I64), kind)
-        if kind.descriptor:
-            msg = f"argument {name} is a descriptor made by the host; make it in the kernel"
-            raise UnsupportedKernelError(msg)
         value = self.launch.arguments.get(name)
-        if value is None:
+        if value is None:  # or a descriptor, which is made of what follows it
             return Unknown(f"argument {name}")
         return scalar(np.float64(value) if kind.element[0] != "i" else np.int64(value), kind)
 
@@ -200,7 +209,8 @@ class Interpreter(Evaluation):
         low, high, step = (self.whole(one, number, "the trip count of a loop") for number in one.operands[:3])
         step = np.where(step <= 0, 1, step)
         trips = np.broadcast_to(np.maximum(0, -(-(high - low) // step)), self.batch) * active
-        self.tally.enter(one, self.loops, int(active.sum()), int(trips.sum()))
+        constant = self.constants.issuperset(one.operands[:3])
+        self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())), constant=constant)
         if self.first_only:
             trips = np.minimum(trips, 1)
         most, body = int(trips.max(initial=0)), one.regions[0][0]
@@ -313,7 +323,7 @@ class Interpreter(Evaluation):
             trips += int(inside.sum())
             now = self.iteration(body, body.arguments, passed, inside)
         self.loops = outer
-        self.tally.enter(one, outer, int(active.sum()), trips)
+        self.tally.enter(one, outer, (int(active.sum()), trips))
         self.values.update(zip(one.results, results, strict=True))
 
     # -- what is accessed and computed

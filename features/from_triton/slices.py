@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation
 
+_PRODUCTS = {"tt.dot", "tt.dot_scaled"}
+_LAYOUTS = {"tt.reshape", "ttg.convert_layout"}
 # What they store stands between address and mask.
 _MASKED = {"tt.store", "tt.atomic_rmw"}
 _FIRST = {"tt.atomic_cas", "scf.if", "cf.cond_br", "scf.condition"}
@@ -165,3 +167,44 @@ def _reaches(start: int, number: int, made: Mapping[int, Operation]) -> bool:
             return False
         start = one.operands[0]
     return True
+
+
+@dataclass(frozen=True)
+class Source:
+    """A load that an operand of a product comes from: its line, and whether the operand is just what is loaded."""
+
+    line: int
+    direct: bool
+    transposed: bool
+
+
+def operand_sources(functions: Mapping[str, Function]) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
+    """Return the loads that the two operands of each product come from, by the product's line."""
+    made = {number: one for each in functions.values() for one in operations_in(each.body) for number in one.results}
+    products = [one for each in functions.values() for one in operations_in(each.body) if one.name in _PRODUCTS]
+    return {
+        one.line: (_loads(one.operands[0], made), _loads(one.operands[1 if one.name == "tt.dot" else -1], made))
+        for one in products
+    }
+
+
+def _loads(start: int, made: Mapping[int, Operation]) -> tuple[Source, ...]:
+    found: list[Source] = []
+    wanted, seen = [(start, True, False)], set[int]()
+    while wanted:
+        number, direct, transposed = wanted.pop()
+        one = made.get(number)
+        if one is None or number in seen or one.regions or one.name in _PRODUCTS:
+            continue
+        seen.add(number)
+        if one.name in {"tt.load", "tt.descriptor_load", "tt.descriptor_gather"}:
+            # Scalars and scales of a row are no operands.
+            if len(one.types[0].shape) > 1:
+                found.append(Source(one.line, direct, transposed))
+            continue
+        if one.name == "tt.trans":
+            transposed = not transposed
+        elif one.name not in _LAYOUTS:
+            direct = False
+        wanted += [(operand, direct, transposed) for operand in one.operands]
+    return tuple(found)

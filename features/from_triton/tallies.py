@@ -55,6 +55,8 @@ class AccessTally:
     programs: int = 0
     # Bytes of aligned consecutive elements that one load instruction can take: at most 16.
     vector: int = 16
+    # Along which axis of the tile they follow one another, if along any.
+    axis: int = -1
     # For each program what tile it touches first, as a number.
     first: _Array | None = None
 
@@ -66,6 +68,7 @@ class LoopTally:
     entries: int = 0
     iterations: int = 0
     attributes: dict[str, str] = field(default_factory=dict)
+    constant: bool = False
 
 
 @dataclass
@@ -88,7 +91,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         """Add what another run found."""
         for place, loop in other.loops.items():
-            mine = self.loops.setdefault(place, LoopTally(attributes=loop.attributes))
+            mine = self.loops.setdefault(place, LoopTally(attributes=loop.attributes, constant=loop.constant))
             mine.entries, mine.iterations = mine.entries + loop.entries, mine.iterations + loop.iterations
         for key, count in other.dots.items():
             self.dots[key] = self.dots.get(key, 0) + count
@@ -101,12 +104,14 @@ class Tally:
             for what in ("executions", "elements", "sectors", "tiles", "programs"):
                 setattr(old, what, getattr(old, what) + getattr(access, what))
             old.vector = min(old.vector, access.vector)
+            old.axis = max(old.axis, access.axis)
             if old.first is not None and access.first is not None:
                 old.first = np.concatenate([old.first, access.first])
 
-    def enter(self, one: Operation, loops: tuple[int, ...], entries: int, iterations: int) -> None:
-        """Note that a loop was entered so often, and iterated so often in all."""
-        tally = self.loops.setdefault((one.line, loops), LoopTally(attributes=one.attributes))
+    def enter(self, one: Operation, loops: tuple[int, ...], counts: tuple[int, int], *, constant: bool = False) -> None:
+        """Note how often a loop was entered and iterated, and whether its trip count is a constant of the code."""
+        entries, iterations = counts
+        tally = self.loops.setdefault((one.line, loops), LoopTally(attributes=one.attributes, constant=constant))
         tally.entries += entries
         tally.iterations += iterations
 
@@ -151,6 +156,7 @@ class Tally:
             tally.programs += tile.active.shape[0]
             tally.tiles += _distinct(cases.tiles(tile), tile.active)
             tally.vector = min(tally.vector, cases.vector())
+            tally.axis = cases.axis()
 
 
 class _Cases:
@@ -238,6 +244,15 @@ class _Cases:
             ):
                 return size
         return width
+
+    def axis(self) -> int:
+        """Return along which axis elements follow one another in the first case; -1 where along none."""
+        for axis in range(len(self.shape)):
+            along = [one[0] for one in self.part(0, 1, masks=False) if one.shape[1 + axis] > 1 and len(one)]
+            first = [np.moveaxis(one, axis, -1).reshape(-1, one.shape[axis])[0, :2] for one in along]
+            if first and int(sum(pair[1] - pair[0] for pair in first)) == self.tile.type.bytes:
+                return axis
+        return -1
 
     def aligned(self, offsets: list[_Array], axis: int, count: int, size: int) -> bool:
         """Return whether so many elements along an axis always follow one another, from a multiple of `size` bytes."""

@@ -332,7 +332,7 @@ def _types(operation: Operation) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
         after = after.split(" : ")[0].strip()
         return (), _listed(after) if arrow else ()
     place = _types_at(text)
-    if place < 0 or name in ENDS:
+    if place < 0 or name in ENDS or name == "tt.print":
         return (), ()
     text = text[place + 1 :].strip()
     for sign in (" -> ", " to "):

@@ -25,12 +25,15 @@ class TileLoop(Fields, frozen=True, kw_only=True):
         Number of the loop around it; -1 where there is none.
     stages
         Iterations that are in flight at once, where the kernel's code says so.
+    constant
+        Whether the compiler knows the trip count.
     """
 
     parent: int = -1
     entries: _Count
     iterations: _Count
     stages: int | None = None
+    constant: bool = False
 
 
 class TileAccess(Fields, frozen=True, kw_only=True):
@@ -49,6 +52,8 @@ class TileAccess(Fields, frozen=True, kw_only=True):
         execution, added up.
     tiles
         Different tiles that a program touches, on average.
+    axis
+        Along which axis of the tile neighbours are neighbours in memory; -1 where along none.
     vector
         Bytes of consecutive, aligned elements that one instruction of a work-item takes: at most 16.
     shared
@@ -64,6 +69,7 @@ class TileAccess(Fields, frozen=True, kw_only=True):
     elements: _Count
     sectors: _Count
     tiles: _Count = 1
+    axis: int = -1
     vector: _Whole = 16
     shared: tuple[tuple[_Whole, _Count], ...] = ()
 
@@ -90,11 +96,30 @@ class TileAccess(Fields, frozen=True, kw_only=True):
         return float(2 ** (low + slope * (place - left)))
 
 
+class TileOperand(Fields, frozen=True, kw_only=True):
+    """Where an operand of a product comes from.
+
+    Attributes
+    ----------
+    access
+        Number of the load; -1 where it is computed of no tile that is loaded.
+    direct
+        Whether the operand is just what is loaded.
+    along_k
+        Whether neighbours in memory are neighbours along k.
+    """
+
+    access: int = -1
+    direct: bool = True
+    along_k: bool = True
+
+
 class TileDot(Fields, frozen=True, kw_only=True):
-    """A product of tiles, m by k and k by n: types of the operands and of the sum, and executions of all programs."""
+    """A product of tiles, m by k and k by n, given as shape m, n, k: types of operands and sum, executions of all."""
 
     shape: tuple[_Whole, _Whole, _Whole]
     types: tuple[str, str, str]
+    operands: tuple[TileOperand, TileOperand] = (TileOperand(), TileOperand())
     loop: int = -1
     executions: _Count
 
@@ -147,12 +172,6 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
         return prod(self.grid)
 
 
-class _File(TileProgram, frozen=True, kw_only=True):
-    """A tile program's file."""
-
-    schema: str
-
-
 def read_tile_program(path: str | Path) -> TileProgram:
     """Return the tile program that a YAML file describes, whose keys are the fields of `TileProgram`.
 
@@ -162,7 +181,7 @@ def read_tile_program(path: str | Path) -> TileProgram:
         The file is wrong; the message says in which line.
     """
     section = read_yaml(path, SCHEMA)
-    program = section.read(_File)
+    program = section.read(TileProgram)
     for what in ("loops", "accesses", "dots", "operations"):
         for place, part in enumerate(getattr(program, what)):
             loop = part.parent if isinstance(part, TileLoop) else part.loop

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_triton.counting import TileCode
-from perflex.features.from_triton.interpreter import Launch
+from support.triton_data import NAMES, code_of, launch_of, stored
 
 if TYPE_CHECKING:
     from perflex.features.tiles.tile_program import TileProgram
 
-DATA = Path(__file__).parents[2] / "data" / "triton"
-NAMES = sorted(path.name.removesuffix(".json.gz") for path in DATA.glob("*.json.gz"))
-# A lock that programs wait for: how often they ask is a matter of time.
-REFUSED = {"layer_norm_backward": "operation tt.atomic_cas"}
-
-
-def stored(name: str) -> dict[str, Any]:
-    return dict(json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes())))
-
-
-def code_of(case: dict[str, Any], text: str) -> TileCode:
-    return TileCode(text, tuple(one["name"] for one in case["arguments"] if one["type"] != "constexpr"))
-
-
-def launch_of(case: dict[str, Any]) -> Launch:
-    """Return the launch; arrays that are reached by addresses stand one behind the other."""
-    addresses = {name: (1 + place) << 24 for place, name in enumerate(case["arrays"])}
-    arrays = {}
-    for name, array in case["arrays"].items():
-        if "values" in array:
-            arrays[name] = np.array(array["values"])
-        elif "points_to" in array:
-            arrays[name] = np.array([addresses[other] + behind for other, behind in array["points_to"]])
-    numbers = {one["name"]: one["value"] for one in case["arguments"] if "value" in one}
-    return Launch(numbers, arrays, tuple(case["grid"]))
+# Locks and queues: how often programs ask, and what they get, is a matter of time.
+REFUSED = {"layer_norm_backward": "operation tt.atomic_cas", "queue": "operation tt.atomic_rmw"}
 
 
 def true_accesses(case: dict[str, Any]) -> Counter[tuple[str, str, str]]:

@@ -1,0 +1,294 @@
+"""Launches of Triton kernels: their arguments, without a GPU, and the configurations of their autotuners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from perflex.errors import MissingExtraError, UnsupportedKernelError
+from perflex.features.from_triton.counting import TileCode
+from perflex.features.from_triton.front_end import Signature, specialised, tile_code
+from perflex.features.from_triton.interpreter import Launch
+from perflex.features.tiles.tile_kernel import TileKernel
+from perflex.features.tiles.tile_program import TileProgram
+
+# Triton's names of types, by those of PyTorch and NumPy.
+_TYPES = {
+    "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "bool": "i1",
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}  # fmt: skip
+_BYTES = {"fp64": 8, "i64": 8, "u64": 8, "fp32": 4, "i32": 4, "u32": 4, "fp16": 2, "bf16": 2, "i16": 2, "u16": 2}
+# A TTIR serves all launches of its signature, and a tile program all numbers of warps and stages.
+_codes: dict[Any, TileCode] = {}
+_MOST_KEPT = 1024
+
+
+class StandIn:
+    """Stands for a tensor of a GPU that is not there: type and shape, in rows, and no elements."""
+
+    def __init__(self, dtype: str, *shape: int) -> None:
+        self.dtype = _TYPES.get(dtype, dtype)
+        self.shape = shape
+
+    def stride(self, axis: int | None = None) -> Any:
+        """Return the elements between neighbours along an axis, or along all of them."""
+        strides = tuple(prod(self.shape[place + 1 :]) for place in range(len(self.shape)))
+        return strides if axis is None else strides[axis]
+
+    def size(self, axis: int | None = None) -> Any:
+        """Return the extent of an axis, or all of them."""
+        return self.shape if axis is None else self.shape[axis]
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return prod(self.shape)
+
+    def element_size(self) -> int:
+        """Return the bytes of an element."""
+        return _BYTES.get(self.dtype, 1)
+
+    def data_ptr(self) -> int:
+        """Return an address, which no element has."""
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class TritonLaunch:
+    """A launch of a Triton kernel before its configuration is chosen.
+
+    Attributes
+    ----------
+    function
+        The kernel.
+    arguments
+        Values of its arguments by name, as far as the launch gives them.
+    grid
+        Programs along each axis, or a function of all arguments that returns them.
+    configurations
+        Those of its autotuner: constants, warps and stages; none where it has no autotuner.
+    heuristics
+        Functions of all arguments that compute constants.
+    arrays
+        Contents of arrays that addresses depend on, beside those that arguments hold.
+    """
+
+    function: Any
+    arguments: Mapping[str, Any]
+    grid: Any
+    configurations: tuple[Configuration, ...] = ()
+    heuristics: Mapping[str, Callable[[dict[str, Any]], Any]] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration: values of constants, sub-groups of a program, and iterations in flight."""
+
+    constants: Mapping[str, Any]
+    warps: int = 4
+    stages: int = 3
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}" for name, value in self.constants.items()]
+        return " ".join([*words, f"num_warps={self.warps}", f"num_stages={self.stages}"])
+
+
+class TritonKernel(TileKernel):
+    """A launch of a Triton kernel with one configuration, taken wherever a kernel is; all its sizes are given.
+
+    Parameters
+    ----------
+    launch
+        The launch.
+    configuration
+        What is chosen of it.
+    capability
+        Compute capability that it is compiled for, as 80 for 8.0.
+    most
+        Programs that are interpreted at most; None for all, so that counts are exact.
+    """
+
+    def __init__(
+        self, launch: TritonLaunch, configuration: Configuration, capability: int = 80, most: int | None = None
+    ) -> None:
+        self.launch, self.configuration = launch, configuration
+        self.capability, self.most = capability, most
+        self.name, self.parameters = launch.function.__name__, ()
+
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
+        """Return the tile program; errors as of `TileCode.program` and `tile_code`."""
+        return self._program
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        """All arguments by name."""
+        found = {**self.launch.arguments, **self.configuration.constants}
+        for name, parameter in _defaults(self.launch.function).items():
+            found.setdefault(name, parameter)
+        known = {"num_warps": self.configuration.warps, "num_stages": self.configuration.stages}
+        for name, compute in self.launch.heuristics.items():
+            found[name] = compute({**known, **found})
+        return found
+
+    @cached_property
+    def _program(self) -> TileProgram:
+        function, values = self.launch.function, self._values
+        constants, arguments, types, arrays = {}, {}, {}, {}
+        for name, parameter in zip(function.arg_names, function.params, strict=True):
+            if name not in values:
+                msg = f"kernel {self.name!r}: argument {name} has no value; give one, or a configuration that has it"
+                raise UnsupportedKernelError(msg)
+            value = values[name]
+            if parameter.is_constexpr or value is None:
+                constants[name] = value
+            elif hasattr(value, "dtype") and (hasattr(value, "data_ptr") or isinstance(value, np.ndarray)):
+                types[name] = f"*{_type_of(value)}"
+                if (held := _contents(value)) is not None:
+                    arrays[name] = held
+            elif hasattr(value, "block_shape"):
+                types[name] = self._described(name, value, arguments)
+            elif isinstance(value, (int, float, np.integer, np.floating)):
+                arguments[name] = value.item() if isinstance(value, np.generic) else value
+            else:
+                msg = f"kernel {self.name!r}: argument {name} is a {type(value).__name__}; give a tensor or a number"
+                raise UnsupportedKernelError(msg)
+        arrays.update({name: np.asarray(given) for name, given in self.launch.arrays.items()})
+        grid = self.launch.grid(values) if callable(self.launch.grid) else self.launch.grid
+        extents = (*((grid,) if isinstance(grid, int) else grid), 1, 1)[:3]
+        signature = specialised(arguments, types, constants)
+        launch = Launch(arguments, arrays, (int(extents[0]), int(extents[1]), int(extents[2])))
+        # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
+        described = any(kind.startswith("tensordesc") for kind in types.values())
+        code = _code_of(function, signature, max(90, self.capability) if described else self.capability)
+        configuration = self.configuration
+        return code.program(launch, warps=configuration.warps, stages=configuration.stages, most=self.most)
+
+    def _described(self, name: str, value: Any, arguments: dict[str, Any]) -> str:
+        """Return the type of a descriptor that the host made, whose sizes and strides are arguments behind it."""
+        for what, numbers in (("size", value.shape), ("stride", value.strides)):
+            arguments.update({f"{name}.{what}{axis}": int(number) for axis, number in enumerate(numbers)})
+        shape = ", ".join(map(str, value.block_shape))
+        return f"tensordesc<{_type_of(value.base)}[{shape}]>"
+
+
+def _code_of(function: Any, signature: Signature, capability: int) -> TileCode:
+    constants = tuple((name, repr(value)) for name, value in sorted(signature.constants.items()))
+    key = (id(function), tuple(sorted(signature.types.items())), constants, signature.divisible, capability)
+    if key not in _codes:
+        if len(_codes) >= _MOST_KEPT:
+            _codes.clear()
+        _codes[key] = tile_code(function, signature, capability)
+    return _codes[key]
+
+
+def _type_of(tensor: Any) -> str:
+    """Return Triton's name of a tensor's type."""
+    name = str(tensor.dtype).rpartition(".")[2]
+    return _TYPES.get(name, name)
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    return {one.name: one.default for one in function.params if one.has_default}
+
+
+def _contents(value: Any) -> np.ndarray[Any, Any] | None:
+    """Return the integers that an array in the host's memory holds."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.kind in "iub" else None
+    device = getattr(getattr(value, "device", None), "type", "")
+    # Contents of a GPU's memory would have to be waited for.
+    if device == "cpu" and str(value.dtype).rpartition(".")[2].startswith(("int", "uint", "bool")):
+        return np.asarray(value)
+    return None
+
+
+class _CapturedError(Exception):
+    """Carries a launch out of the function that makes it."""
+
+
+def launch_of(function: Any, arguments: Mapping[str, Any], grid: Any) -> TritonLaunch:
+    """Return a launch of a kernel, perhaps within an autotuner and heuristics, with arguments by name.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        It is no Triton kernel.
+    """
+    configurations: tuple[Configuration, ...] = ()
+    heuristics: dict[str, Any] = {}
+    inner = function
+    while not hasattr(inner, "params"):
+        if hasattr(inner, "configs"):
+            configurations = tuple(map(configuration_of, inner.configs))
+        elif hasattr(inner, "values"):
+            heuristics = {**inner.values, **heuristics}
+        if not hasattr(inner, "fn"):
+            msg = f"{getattr(function, '__name__', function)!r} is no Triton kernel; decorate it with triton.jit"
+            raise UnsupportedKernelError(msg)
+        inner = inner.fn
+    return TritonLaunch(inner, dict(arguments), grid, configurations, heuristics)
+
+
+def configuration_of(config: Any) -> Configuration:
+    """Return a ``triton.Config``."""
+    return Configuration(dict(config.kwargs), config.num_warps, config.num_stages)
+
+
+@contextmanager
+def _capturing() -> Iterator[None]:
+    """Let launches of Triton kernels raise, with what they are, in place of compiling and running."""
+    try:
+        from triton.runtime.autotuner import Autotuner, Heuristics
+        from triton.runtime.jit import JITFunction
+    except ImportError as error:
+        msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
+        raise MissingExtraError(msg, extra="triton") from error
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **named: Any) -> None:  # noqa: ARG001
+        raise _CapturedError(self, args, grid, named)
+
+    with ExitStack() as patched:
+        for kind in (JITFunction, Autotuner, Heuristics):
+            patched.enter_context(mock.patch.object(kind, "run", run))
+        yield
+
+
+def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> TritonLaunch:
+    """Return the first launch that a function makes, which is neither compiled nor run.
+
+    Parameters
+    ----------
+    make
+        The function; tensors may be `StandIn` objects, NumPy arrays, or PyTorch's of the device ``meta``.
+    sizes
+        Its arguments.
+
+    Raises
+    ------
+    UnsupportedKernelError
+        It launches no kernel.
+    """
+    try:
+        with _capturing():
+            make(**sizes)
+    except _CapturedError as found:
+        kernel, args, grid, named = found.args
+    else:
+        msg = f"{make.__name__} launches no Triton kernel; it must call kernel[grid](...)"
+        raise UnsupportedKernelError(msg)
+    launch = launch_of(kernel, {}, grid)
+    options = ("num_warps", "num_stages")
+    given = {name: value for name, value in named.items() if name not in {*options, "num_ctas", "maxnreg"}}
+    arguments = {**dict(zip(launch.function.arg_names, args, strict=False)), **given}
+    configurations: Sequence[Configuration] = launch.configurations
+    if not configurations:
+        configurations = (Configuration({}, named.get("num_warps", 4), named.get("num_stages", 3)),)
+    return TritonLaunch(launch.function, arguments, grid, tuple(configurations), launch.heuristics)

@@ -1,0 +1,79 @@
+"""Kernels that tile programs describe, taken wherever a kernel is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from perflex.errors import MissingSizeError
+from perflex.features.tiles.tile_program import TileProgram, read_tile_program
+
+
+class TileKernel(ABC):
+    """A kernel whose launch at given sizes is a tile program; it stands where others have a `Scop`.
+
+    Attributes
+    ----------
+    name, parameters
+        Of the kernel, and its sizes.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    # What a Scop has and asks; a tile program has no work-items.
+    launches: ClassVar[tuple[Any, ...]] = ()
+    statements: ClassVar[tuple[Any, ...]] = ()
+    barriers: ClassVar[tuple[Any, ...]] = ()
+
+    def derived(self, what: str, key: Hashable, compute: Callable[[], Any], *, most: int | None = None) -> Any:
+        """Return what `compute` returned first; see `Scop.derived`."""
+        values = self.__dict__.setdefault("_derived", {}).setdefault(what, {})
+        if key not in values:
+            if most is not None and len(values) >= most:
+                values.clear()
+            values[key] = compute()
+        return values[key]
+
+    @abstractmethod
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:
+        """Return the tile program of the launch at these sizes."""
+
+    def scop(self, _sizes: Mapping[str, Any] | None = None) -> Any:
+        """Return itself: it is its own description."""
+        return self
+
+    def checked(self, sizes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sizes if they are complete; raises what `check_sizes` raises."""
+        self.check_sizes(sizes)
+        return sizes
+
+    def check_sizes(self, sizes: Mapping[str, Any], **_: Any) -> None:
+        """Stop unless every size has a value.
+
+        Raises
+        ------
+        MissingSizeError
+            One has none, or one that is no whole number.
+        """
+        missing = [name for name in self.parameters if name not in sizes]
+        if missing:
+            msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {missing[0]}=..."
+            raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
+        if self.parameters:
+            from perflex.features.scop.checks import require_whole
+
+            require_whole(sizes, self.parameters, self.name)
+
+
+class DescribedTiles(TileKernel):
+    """A launch that a file describes; it has no sizes."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._program = read_tile_program(path)
+        self.name, self.parameters = self._program.name, ()
+
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - there are none
+        """Return the tile program of the file."""
+        return self._program
