@@ -19,6 +19,7 @@ from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.scop.scop import Operation, Scop
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 
 
@@ -112,6 +113,9 @@ def count_features(
 
 def _contained(scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> list[str]:
     """Return all features that a kernel has, at given sizes with those of the machine and of the code that is known."""
+    if isinstance(scop, TileKernel):
+        shown = ("f_tile_programs", "f_tile_dram") if target.machine is not None else ("f_tile_programs",)
+        return [name for one in shown for name in parse_feature(one).inventory(scop)]
     accesses = [_access_identifier(item) for item in counts_of(scop).accesses if item.array.space != "private"]
     # An inventory is that of the family: any identifier of it will do to ask.
     operations, chains, launches, footprints = (

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from perflex.errors import FileFormatError, PerflexError, TagError
 from perflex.expression.model import Model
-from perflex.yaml_file import Fields, Positive, read_yaml
+from perflex.yaml_file import Fields, Finite, Positive, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,10 +73,11 @@ class SizeRule(Fields, frozen=True):
 
 
 class ParameterDescription(Fields, frozen=True):
-    """What a parameter of a ready model means, and its unit."""
+    """What a parameter of a ready model means, its unit, and its value by publications, if there are such."""
 
     meaning: str
     unit: str
+    published: Finite | None = None
 
 
 class KernelSet(Fields, frozen=True):
@@ -135,6 +136,12 @@ class ModelDescription(Fields, frozen=True):
     fixed_sizes: bool = False
     timing: TimingSettings = TimingSettings()
     like: str | None = None
+
+    @property
+    def published(self) -> Mapping[str, float]:
+        """Values of all parameters, for predictions without a calibration; empty where one is not published."""
+        values = {name: one.published for name, one in self.parameters.items() if one.published is not None}
+        return values if len(values) == len(self.parameters) else {}
 
     def model(self, output: str | None = None) -> Model:
         """Return the model, with another output feature if one is given."""

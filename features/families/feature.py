@@ -8,11 +8,13 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from perflex.errors import FeatureError
 from perflex.features.counting.scop_counts import AccessCounts
 from perflex.features.counting.touched import Certainty
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Operation, Scop
 from perflex.features.target import Target
+from perflex.features.tiles.tile_kernel import TileKernel
 
 # Either one number per size parameter, or one array of a common shape per size parameter.
 Sizes = Mapping[str, Any]
@@ -81,6 +83,8 @@ class Family:
         What terms with the feature stand for, or a function of what was read; ``""`` where a kernel's accesses decide.
     one_size
         Whether `value` takes integers only. Arrays of sizes are then taken apart.
+    of
+        What functions take: ``"scop"``, or ``"tiles"`` for a `TileKernel`.
     """
 
     title: str
@@ -98,6 +102,7 @@ class Family:
     needs: Literal["", "machine", "build", "code"] = ""
     cost: Cost | Callable[[Any], Cost] = "other"
     one_size: bool = False
+    of: Literal["scop", "tiles"] = "scop"
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class Feature:
         """
         scop.check_sizes(sizes)
         family = self.family
+        self._require_description(scop)
         if family.needs == "machine":
             target.need_machine(self.identifier)
         if family.value is None:
@@ -147,8 +153,17 @@ class Feature:
         values = np.array([family.value(scop, one, target, self.what) for one in each], dtype=float)
         return values.reshape(first.shape) if first.shape else float(values[0])
 
+    def _require_description(self, described: Any) -> None:
+        """Stop where a feature of the one kind is asked of a kernel of the other."""
+        if isinstance(described, TileKernel) != (self.family.of == "tiles"):
+            tiles = self.family.of == "tiles"
+            of, others = ("tile programs, such as Triton kernels,", "f_op_...") if tiles else ("Scops", "f_tile_...")
+            msg = f"{self.identifier} is a feature of {of} and kernel {described.name!r} is none; name others: {others}"
+            raise FeatureError(msg, feature=self.identifier)
+
     def matches(self, scop: Scop, sizes: Sizes, /) -> bool:
         """Return whether the kernel has anything that this feature counts."""
+        self._require_description(scop)
         if self.family.present is not None:
             return self.family.present(scop, sizes, self.what)
         return self.family.inventory is None or self.identifier in self.family.inventory(scop)
@@ -159,6 +174,7 @@ class Feature:
 
     def amount(self, scop: Scop, sizes: Sizes, target: Target, /) -> Amount | None:
         """Return what one unit amounts to in this kernel, if that is one number."""
+        self._require_description(scop)
         if self.family.amount is not None:
             return self.family.amount(scop, sizes, target, self.what)
         # What a work-item of a built kernel takes is no flow of bytes.

@@ -18,13 +18,14 @@ from perflex.features.families.memory_accesses import ACCESSES, ARRAY_ACCESSES, 
 from perflex.features.families.on_machine import ON_MACHINE
 from perflex.features.families.peaks import PEAKS
 from perflex.features.families.simd import SIMD
+from perflex.features.families.tiles import TILES
 from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
 
 # The first whose pattern fits an identifier has it.
 _WITH_PERFLEX = (
     OPERATIONS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, BARRIERS, LAUNCHES, *ON_MACHINE, PEAKS, INSTRUCTIONS,
-    SIMD, BUILT, MACHINE_CODE,
+    SIMD, BUILT, MACHINE_CODE, *TILES,
 )  # fmt: skip
 _families = list(_WITH_PERFLEX)
 _own: dict[str, Family] = {}

@@ -14,7 +14,7 @@ from msgspec import structs
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
 from perflex.features.from_triton.slices import Source, operand_sources
-from perflex.features.from_triton.tallies import Tally, windows
+from perflex.features.from_triton.tallies import AccessTally, Tally, windows
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
@@ -120,6 +120,30 @@ def _operand(
     )
 
 
+def _access(access: AccessTally, near: AccessTally | None, loop: int, weight: float) -> TileAccess:
+    shared: tuple[tuple[int, float], ...] = ()
+    if near is not None and near.first is not None and len(near.first) > 1:
+        count = len(near.first)
+        shared = windows(
+            near.first, [*(1 << power for power in range(count.bit_length()) if 1 << power < count), count]
+        )
+    return TileAccess(
+        array=access.array,
+        direction=access.direction,
+        itemsize=access.itemsize,
+        shape=access.shape,
+        loop=loop,
+        executions=access.executions * weight,
+        elements=access.elements * weight,
+        sectors=access.sectors * weight,
+        tiles=access.tiles / max(1, access.programs),
+        axis=access.axis,
+        stride=access.stride,
+        vector=access.vector,
+        shared=shared,
+    )
+
+
 def _program(
     name: str,
     launch: Launch,
@@ -144,29 +168,10 @@ def _program(
                 constant=one.constant,
             )
         )
-    accesses = []
-    for where, access in tally.accesses.items():
-        found = neighbours.accesses.get(where)
-        shared: Sequence[tuple[int, float]] = ()
-        if found is not None and found.first is not None and len(found.first) > 1:
-            sizes = [2**power for power in range(len(found.first).bit_length()) if 2**power < len(found.first)]
-            shared = windows(found.first, [*sizes, len(found.first)])
-        accesses.append(
-            TileAccess(
-                array=access.array,
-                direction=access.direction,
-                itemsize=access.itemsize,
-                shape=access.shape,
-                loop=numbers[where[1]],
-                executions=access.executions * weight,
-                elements=access.elements * weight,
-                sectors=access.sectors * weight,
-                tiles=access.tiles / max(1, access.programs),
-                axis=access.axis,
-                vector=access.vector,
-                shared=tuple(shared),
-            )
-        )
+    accesses = [
+        _access(access, neighbours.accesses.get(where), numbers[where[1]], weight)
+        for where, access in tally.accesses.items()
+    ]
     places = {line: place for place, (line, _) in enumerate(tally.accesses)}
     dots = [
         TileDot(

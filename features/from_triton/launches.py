@@ -141,7 +141,10 @@ class TritonKernel(TileKernel):
     @cached_property
     def _program(self) -> TileProgram:
         function, values = self.launch.function, self._values
-        constants, arguments, types, arrays = {}, {}, {}, {}
+        constants: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
+        types: dict[str, str] = {}
+        arrays: dict[str, Any] = {}
         for name, parameter in zip(function.arg_names, function.params, strict=True):
             if name not in values:
                 msg = f"kernel {self.name!r}: argument {name} has no value; give one, or a configuration that has it"

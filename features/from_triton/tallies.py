@@ -57,6 +57,7 @@ class AccessTally:
     vector: int = 16
     # Along which axis of the tile they follow one another, if along any.
     axis: int = -1
+    stride: int = 0
     # For each program what tile it touches first, as a number.
     first: _Array | None = None
 
@@ -104,7 +105,8 @@ class Tally:
             for what in ("executions", "elements", "sectors", "tiles", "programs"):
                 setattr(old, what, getattr(old, what) + getattr(access, what))
             old.vector = min(old.vector, access.vector)
-            old.axis = max(old.axis, access.axis)
+            if old.axis < 0:
+                old.axis, old.stride = access.axis, access.stride
             if old.first is not None and access.first is not None:
                 old.first = np.concatenate([old.first, access.first])
 
@@ -156,7 +158,7 @@ class Tally:
             tally.programs += tile.active.shape[0]
             tally.tiles += _distinct(cases.tiles(tile), tile.active)
             tally.vector = min(tally.vector, cases.vector())
-            tally.axis = cases.axis()
+            tally.axis, tally.stride = cases.rows()
 
 
 class _Cases:
@@ -245,14 +247,17 @@ class _Cases:
                 return size
         return width
 
-    def axis(self) -> int:
-        """Return along which axis elements follow one another in the first case; -1 where along none."""
-        for axis in range(len(self.shape)):
-            along = [one[0] for one in self.part(0, 1, masks=False) if one.shape[1 + axis] > 1 and len(one)]
-            first = [np.moveaxis(one, axis, -1).reshape(-1, one.shape[axis])[0, :2] for one in along]
-            if first and int(sum(pair[1] - pair[0] for pair in first)) == self.tile.type.bytes:
-                return axis
-        return -1
+    def rows(self) -> tuple[int, int]:
+        """Return along which axis elements follow one another, -1 where along none, and the bytes between rows."""
+        if not len(self.counts):
+            return -1, 0
+        steps = []
+        for axis, length in enumerate(self.shape):
+            along = [one[0] for one in self.part(0, 1, masks=False) if one.shape[1 + axis] > 1]
+            first = [np.moveaxis(one, axis, -1).reshape(-1, length)[0, :2] for one in along]
+            steps.append(abs(int(sum(pair[1] - pair[0] for pair in first))) if first else 0)
+        axis = next((axis for axis, step in enumerate(steps) if step == self.tile.type.bytes), -1)
+        return axis, max((step for place, step in enumerate(steps) if place != axis), default=0)
 
     def aligned(self, offsets: list[_Array], axis: int, count: int, size: int) -> bool:
         """Return whether so many elements along an axis always follow one another, from a multiple of `size` bytes."""

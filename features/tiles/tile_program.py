@@ -54,6 +54,8 @@ class TileAccess(Fields, frozen=True, kw_only=True):
         Different tiles that a program touches, on average.
     axis
         Along which axis of the tile neighbours are neighbours in memory; -1 where along none.
+    stride
+        Bytes between the tile's rows, which lie along that axis.
     vector
         Bytes of consecutive, aligned elements that one instruction of a work-item takes: at most 16.
     shared
@@ -70,6 +72,7 @@ class TileAccess(Fields, frozen=True, kw_only=True):
     sectors: _Count
     tiles: _Count = 1
     axis: int = -1
+    stride: _Count = 0
     vector: _Whole = 16
     shared: tuple[tuple[_Whole, _Count], ...] = ()
 

@@ -409,14 +409,15 @@ def _place_beside(folder: Path) -> None:
     sys.path += _added
 
 
-def _described(name: str) -> Scop:
+def _described(name: str) -> Any:
     from perflex.features.scop.scop_file import read_scop
+    from perflex.features.tiles.tile_kernel import DescribedTiles
 
     path = Path(name)
     if not os.path.exists(path):  # noqa: PTH110 - as above
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
-    return read_scop(path)
+    return DescribedTiles(path) if "perflex-tiles" in _schema(name) else read_scop(path)
 
 
 def _module(path: Path) -> ModuleType:

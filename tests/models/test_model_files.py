@@ -98,7 +98,8 @@ def test_every_shipped_model_can_be_read():
     for name in names:
         description = load_model(name)
         assert description.name == name
-        assert description.measurement_kernels
+        # Times of tile programs come from elsewhere.
+        assert description.measurement_kernels or name == "general_tile"
         assert all(parameter.meaning and parameter.unit for parameter in description.parameters.values())
 
 

@@ -1,0 +1,102 @@
+"""Features of tile programs: what a launch accesses and computes, and what that costs at a machine's peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perflex.features.families.feature import Cost, Family, Sizes
+from perflex.features.target import Target
+from perflex.features.tiles.costs import tile_costs
+from perflex.features.tiles.tile_kernel import TileKernel
+from perflex.features.tiles.tile_program import TileProgram
+
+_DIRECTIONS = ("load", "store", "atomic")
+_KINDS = ("elementwise", "special", "reduction")
+
+
+def _accessed(direction: str, what: str) -> Callable[[TileProgram], float]:
+    return lambda program: sum(float(getattr(one, what)) for one in program.accesses if one.direction == direction)
+
+
+def _computed(kind: str) -> Callable[[TileProgram], float]:
+    return lambda program: sum(one.count for one in program.operations if one.kind == kind)
+
+
+# Unit and function of the tile program, by name.
+_COUNTS: Mapping[str, tuple[str, Callable[[TileProgram], float]]] = {
+    "programs": ("program", lambda program: float(program.programs)),
+    "iterations": ("iteration", lambda program: sum(one.iterations for one in program.loops)),
+    "flops": ("op", lambda program: sum(one.flops for one in program.dots)),
+    **{f"bytes_{one}": ("B", _accessed(one, "bytes")) for one in _DIRECTIONS},
+    **{f"sectors_{one}": ("sector", _accessed(one, "sectors")) for one in _DIRECTIONS},
+    **{f"ops_{one}": ("op", _computed(one)) for one in _KINDS},
+}
+_ROUND = ("tensor", "shared", "l2", "issue", "loop", "pages", "slices", "serial", "spill", "ends")
+# Unit, and what terms with it stand for, by name.
+_COSTS: Mapping[str, tuple[str, Cost]] = {
+    "launch": ("launch", "overhead"),
+    "starting": ("s", "overhead"),
+    "dram": ("s", "memory"),
+    "steps": ("iteration", "other"),
+    "full_rounds": ("round", "other"),
+    "last_rounds": ("round", "other"),
+    "starts": ("s", "overhead"),
+    "start_latency": ("s", "other"),
+    "own_issue": ("s", "on-chip"),
+    "cycle": ("s", "on-chip"),
+    "wait": ("s", "other"),
+    "wait_tensor": ("s", "on-chip"),
+    "wait_shared": ("s", "on-chip"),
+    "local_bytes": ("B", "other"),
+    "registers": ("register", "other"),
+    "resident": ("program", "other"),
+    **{
+        f"{when}_{what}": ("s", "memory" if what == "l2" else "on-chip")
+        for when in ("full", "last")
+        for what in _ROUND
+    },
+}  # fmt: skip
+
+
+def _count(kernel: Any, sizes: Sizes, _target: Target, name: str) -> float:
+    return _COUNTS[name][1](kernel.program(sizes))
+
+
+def _cost(kernel: Any, sizes: Sizes, target: Target, name: str) -> float:
+    machine = target.need_machine(f"f_tile_{name}")
+    key = tuple(sorted(sizes.items())), machine
+    found: Mapping[str, float] = kernel.derived(
+        "costs of tiles", key, lambda: tile_costs(kernel.program(sizes), machine), most=64
+    )
+    return found[name]
+
+
+def _present(kernel: Any, _sizes: Sizes, _name: str) -> bool:
+    return isinstance(kernel, TileKernel)
+
+
+TILES = (
+    Family(
+        "What the programs of a tile program access and compute",
+        f"f_tile_({'|'.join(_COUNTS)})",
+        lambda name: _COUNTS[name][0],
+        _count,
+        examples=tuple(f"f_tile_{name}" for name in _COUNTS),
+        present=_present,
+        of="tiles",
+        one_size=True,
+    ),
+    Family(
+        "Seconds that a part of a tile program would take at the peak of one resource of a machine",
+        f"f_tile_({'|'.join(_COSTS)})",
+        lambda name: _COSTS[name][0],
+        _cost,
+        examples=tuple(f"f_tile_{name}" for name in _COSTS),
+        present=_present,
+        needs="machine",
+        cost=lambda name: _COSTS[name][1],
+        of="tiles",
+        one_size=True,
+    ),
+)

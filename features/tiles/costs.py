@@ -1,0 +1,443 @@
+"""What a tile program costs on a machine: seconds at the peaks of resources, for full rounds of programs and the last.
+
+A compute unit holds some programs at once: a round. All of what follows is of the loop in which most is done; what
+stands outside of it is added once a program. Sources: NVIDIA's programming guides and white papers for rates, layouts
+of products and asynchronous copies; Triton's compiler for which loads are copied ahead, and through which buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+from perflex.errors import MachineError
+from perflex.features.tiles.tile_program import TileAccess, TileDot, TileProgram
+from perflex.machines.machine import Machine
+
+_LANES = 32
+_SECTOR = 32
+# Bytes of an element of a product's operands; a TF32 stands in 4.
+_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2}
+_RATES = {"tf32": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
+# Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
+# (Luo et al., Benchmarking and Dissecting the NVIDIA Hopper GPU, 2024, Table 7: 62.9 %).
+_OLD_INSTRUCTIONS = 0.625
+# Registers beside those for tiles: counters, sizes, addresses of what is stored.
+_OTHER_REGISTERS = 32
+_POINTER_REGISTERS = 64
+# A special function takes a cycle of 16 lanes, in which the schedulers start 8 sub-groups' other instructions.
+_SPECIAL_SLOTS = 8
+
+
+def power_of_two(number: float, most: int) -> int:
+    """Return the largest power of two, `most` at most, that divides a positive integer."""
+    whole = int(number)
+    return min(whole & -whole, most) if whole else most
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of tiles in the main loop: its shape, instructions, and how sub-groups share it."""
+
+    dot: TileDot
+    count: float  # In one iteration
+    kind: str  # Of the rate of tensor cores; empty where they have none
+    groups: bool  # Whether four sub-groups compute it together (wgmma)
+    rows: int  # Sub-groups along m
+    columns: int  # Sub-groups along n
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an operand's element."""
+        return _BYTES.get(self.dot.types[0], 1)
+
+
+class TileCosts:
+    """Costs of one tile program on one machine.
+
+    Attributes
+    ----------
+    program, machine
+        What they are of.
+    loop
+        Number of the loop in which most is done; -1 where there is none.
+    steps
+        Its iterations in a program, on average.
+    """
+
+    def __init__(self, program: TileProgram, machine: Machine) -> None:
+        self.program, self.machine = program, machine
+        self.capability = machine.need("compute_capability") if machine.compute_capability else 0.0
+        self.cycle = 1 / machine.need("clock_hz")
+        self.loop = self._main_loop()
+        iterations = program.loops[self.loop].iterations if self.loop >= 0 else float(program.programs)
+        self.times = max(iterations, 1.0)
+        self.steps = iterations / program.programs
+        stages = program.loops[self.loop].stages if self.loop >= 0 else None
+        self.stages = (stages or program.stages) if self.loop >= 0 else 1
+        self.items = _LANES * program.warps
+
+    def _main_loop(self) -> int:
+        work = dict.fromkeys(range(-1, len(self.program.loops)), 0.0)
+        for dot in self.program.dots:
+            work[dot.loop] += dot.flops / 16
+        for access in self.program.accesses:
+            work[access.loop] += access.bytes
+        # A loop that runs less than once a program is an exception, not the rule.
+        return max(work, key=lambda loop: (work[loop], loop))
+
+    # -- the main loop
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """The products of the main loop."""
+        return tuple(self._product(dot) for dot in self.program.dots if dot.loop == self.loop)
+
+    def _product(self, dot: TileDot) -> Product:
+        m, n, _ = dot.shape
+        first, warps = dot.types[0], self.program.warps
+        kind = "fp8" if first.startswith("f8") else _RATES.get(first, "")
+        if not kind or getattr(self.machine, f"tensor_{kind}_per_cycle") is None:
+            kind = "fp16" if kind in {"fp8", "int8"} else ""
+        groups = bool(kind) and self.capability == 9 and warps % 4 == 0 and m >= 64
+        rows = columns = 1
+        while rows * columns < warps:
+            # The side that has more of the instruction's tiles is split.
+            if m / 16 / rows >= n / 16 / columns and rows < m // 16:
+                rows *= 2
+            else:
+                columns *= 2
+        return Product(dot, dot.executions / self.times, kind, groups, rows, columns)
+
+    @cached_property
+    def loads(self) -> tuple[TileAccess, ...]:
+        """What the main loop loads."""
+        return tuple(one for one in self.program.accesses if one.loop == self.loop and one.direction == "load")
+
+    @cached_property
+    def fed(self) -> dict[int, tuple[Product, int]]:
+        """The product, and which of its operands, that a load feeds, by the load's number."""
+        found: dict[int, tuple[Product, int]] = {}
+        for product in self.products:
+            for side, operand in enumerate(product.dot.operands):
+                if operand.access >= 0:
+                    found.setdefault(operand.access, (product, side))
+        return found
+
+    def transposed(self, product: Product, side: int) -> bool:
+        """Return whether an operand of 4 bytes must be turned in registers: wgmma takes such along k only."""
+        return product.groups and product.kind == "tf32" and not product.dot.operands[side].along_k
+
+    def raw(self, access: TileAccess) -> float:
+        """Return the bytes of an access's tile in one iteration."""
+        return prod(access.shape) * access.itemsize * access.executions / self.times
+
+    @cached_property
+    def ahead(self) -> dict[int, bool]:
+        """Whether each load of the main loop is copied ahead to local memory, by number."""
+        found = {}
+        for number, access in enumerate(self.program.accesses):
+            if access.loop != self.loop or access.direction != "load" or not access.shape:
+                continue
+            feeds = self.fed.get(number)
+            copied = feeds is not None and access.vector >= 4 and self.stages > 1 and self.loop >= 0
+            found[number] = copied and not (feeds is not None and self.transposed(*feeds))
+        return found
+
+    @cached_property
+    def local_bytes(self) -> int:
+        """Bytes of local memory that a program needs."""
+        waiting = any(product.groups for product in self.products)
+        # wgmma reads a buffer while the next is filled; otherwise registers hold what is being multiplied.
+        buffers = self.stages if waiting else max(self.stages - 1, 1)
+        total = 0.0
+        for number in self.fed:
+            access = self.program.accesses[number]
+            size = prod(access.shape) * access.itemsize
+            total += size * (buffers if self.ahead.get(number) else 1)
+        return int(total)
+
+    @cached_property
+    def registers(self) -> tuple[float, float]:
+        """Registers of a work-item, and those of them that it lacks."""
+        items = self.items
+        sums = sum(prod(one.dot.shape[:2]) / items for one in self.products)
+        pointers = stay = fragments = all_fragments = 0.0
+        for number, access in enumerate(self.program.accesses):
+            if access.loop != self.loop or not access.shape:
+                continue
+            size = prod(access.shape) * access.itemsize
+            pointers += 2 * size / access.vector / items if access.direction == "load" else 0
+            if not self.ahead.get(number) and access.direction == "load":
+                stay += size / items / min(access.vector, 4)
+        scalar = False
+        for one in self.products:
+            m, n, k = one.dot.shape
+            if not one.kind:
+                scalar = True
+                fragments += sum(self._held(one)) - 8
+            elif not one.groups:
+                slices = m / one.rows + n / one.columns
+                fragments += slices / 2
+                all_fragments += slices * k * one.itemsize / 4 / _LANES
+        found = sums + min(pointers, _POINTER_REGISTERS) + stay + fragments + _OTHER_REGISTERS
+        most = self.machine.need("registers_per_item_max")
+        spilt = max(found - most, 0.0) + (0.0 if scalar else max(sums + all_fragments - 300, 0.0))
+        return found, spilt
+
+    def _held(self, one: Product) -> tuple[float, float]:
+        """Return the rows and columns of a product without tensor cores that a work-item holds."""
+        m, n, _ = one.dot.shape
+        each = m * n / self.items
+        side = 4 if each >= 16 else 2 if each >= 4 else 1
+        lanes = min(_LANES, max(1, n // side))
+        columns = min(self.program.warps, max(1, n // (side * lanes)))
+        rows = self.program.warps // columns
+        return max(side, m / (_LANES // lanes * rows)), max(side, n / (lanes * columns))
+
+    @cached_property
+    def resident(self) -> int:
+        """Programs that a compute unit holds at once."""
+        machine, warps = self.machine, self.program.warps
+        each = min(256, ceil(min(self.registers[0], machine.need("registers_per_item_max")) / 8) * 8)
+        limits = [
+            machine.need("local_bytes") // (self.local_bytes + (machine.local_reserved_bytes or 0) or 1),
+            machine.need("registers_per_unit") // (each * self.items),
+            machine.need("max_items_per_unit") // self.items,
+            machine.need("max_groups_per_unit"),
+        ]
+        return max(1, int(min(limits))) if warps else 1
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether the machine can run a program at all."""
+        return self.local_bytes <= self.machine.need("local_bytes_per_group") and self.items <= self.machine.need(
+            "max_items_per_group"
+        )
+
+    # -- one iteration of one program, in cycles of a compute unit
+
+    @cached_property
+    def tensor(self) -> float:
+        """Cycles of tensor cores, or of multiply-add units where they do not know the type."""
+        total = 0.0
+        for one in self.products:
+            rate = self.machine.need(f"tensor_{one.kind}_per_cycle" if one.kind else "fp32_per_cycle")
+            if one.kind and self.capability == 9 and not one.groups:
+                rate *= _OLD_INSTRUCTIONS
+            total += 2 * prod(one.dot.shape) * one.count / rate
+        return total
+
+    @cached_property
+    def instructions(self) -> float:
+        """Instructions of one sub-group, those that each iteration of a loop has apart."""
+        total, items = 0.0, self.items
+        for one in self.products:
+            m, n, k = one.dot.shape
+            deep = {8: 4, 4: 8, 2: 16}.get(one.itemsize, 32)
+            if not one.kind:
+                rows, columns = self._held(one)
+                along = one.dot.operands[0].along_k
+                found = m * n * k / items + k * (rows * (1 if along else 0.25) + columns / 4)
+            elif one.groups:
+                found = m / 64 * max(1, n / 256) * k / deep
+            else:
+                found = m / one.rows / 16 * n / one.columns / 8 * k / deep
+                turned = [4 if one.kind == "tf32" and not side.along_k else 1 for side in one.dot.operands]
+                found += (m / one.rows / 16 * turned[0] + n / one.columns / 16 * turned[1]) * k * one.itemsize / 32
+            total += found * one.count
+        for number, access in enumerate(self.program.accesses):
+            if access.loop == self.loop and access.shape:
+                size = self.raw(access)
+                total += max(access.executions / self.times, size / access.vector / items) * (
+                    3 if self.ahead.get(number) else 5
+                )
+                if number in self.fed and self.transposed(*self.fed[number]):
+                    total += size / 4 / items
+        for work in self.program.operations:
+            if work.loop == self.loop:
+                slots = _SPECIAL_SLOTS if work.kind == "special" else 0.5 if work.dtype in {"f16", "bf16"} else 1
+                total += work.count / self.times / items * slots
+        return total
+
+    @cached_property
+    def wavefronts(self) -> float:
+        """Cycles of local memory."""
+        total = 0.0
+        for one in self.products:
+            m, n, k = one.dot.shape
+            first, second = m * k * one.itemsize, n * k * one.itemsize
+            if not one.kind:
+                rows, columns = self._held(one)
+                along = [side.along_k for side in one.dot.operands]
+                found = self.program.warps * k * (rows * (1 if along[0] else 0.5) + columns * (8 if along[1] else 1))
+            elif one.groups:
+                found = (self._read(one, 0) * first + second * max(1, m / 64)) / 128
+            else:
+                found = (self._read(one, 0) * first * one.columns + self._read(one, 1) * second * one.rows) / 128
+            total += found * one.count
+        for number in self.ahead:
+            access = self.program.accesses[number]
+            if number not in self.fed:
+                continue
+            product, side = self.fed[number]
+            if self.transposed(product, side):
+                # Neighbours along m or n fall on the same banks.
+                total += self.raw(access) / 128 * min(32, product.dot.shape[side] / 7)
+            # A copy of a sub-group takes four cycles, whatever its width.
+            total += self.raw(access) / access.vector / 32 * 4 * (1 if self.ahead[number] else 2)
+        return total
+
+    def _read(self, one: Product, side: int) -> int:
+        """Return whether an operand is read from local memory; what is computed, or stays, is in registers."""
+        operand = one.dot.operands[side]
+        if operand.access < 0:
+            return 0
+        return 1 if self.program.accesses[operand.access].loop == self.loop or one.groups else 0
+
+    @cached_property
+    def sector_bytes(self) -> float:
+        """Bytes of sectors that an iteration loads, stores or updates."""
+        return sum(one.sectors for one in self.program.accesses if one.loop == self.loop) * _SECTOR / self.times
+
+    @cached_property
+    def rows_apart(self) -> float:
+        """Rows of tiles that lie in other pages of memory than their neighbours."""
+        total = 0.0
+        for one in self.loads:
+            if one.stride >= 16384 and one.shape:
+                length = one.shape[one.axis] if one.axis >= 0 else 1
+                total += prod(one.shape) / length * min(1.0, one.stride / 65536) * one.executions / self.times
+        return total
+
+    # -- rounds
+
+    @cached_property
+    def rounds(self) -> tuple[int, int]:
+        """Full rounds, and programs of the busiest compute unit in the last one; 0 where all are full."""
+        at_once = int(self.machine.need("compute_units")) * self.resident
+        full, rest = divmod(self.program.programs, at_once)
+        return full, ceil(rest / self.machine.need("compute_units"))
+
+    @cached_property
+    def concurrent(self) -> float:
+        """Programs that run at once."""
+        return min(self.program.programs, self.machine.need("compute_units") * self.resident)
+
+    @cached_property
+    def traffic(self) -> tuple[float, float]:
+        """Bytes that DRAM gives and takes, and which share of what a round asks for anew it gives."""
+        half = self.machine.need("l2_effective_bytes") / 2
+        given, asked, taken, programs = 0.0, 0.0, 0.0, self.program.programs
+        for one in self.program.accesses:
+            # Of a tile as it is accessed on average, so many in a program.
+            each = one.bytes / max(one.executions, 1.0) * one.tiles
+            if one.direction != "load":
+                taken += one.bytes * (2 if one.direction == "atomic" else 1)
+                continue
+            window = at_once = self.concurrent
+            while window < programs and each * one.different(min(2 * window, programs)) <= half:
+                window = min(2 * window, programs)
+            given += each * one.different(window) * programs / window
+            asked += each * one.different(at_once) * programs / at_once
+        return given + taken, min(1.0, given / asked) if asked else 0.0
+
+    def features(self) -> dict[str, float]:
+        """Return all costs by what features call them; times in s."""
+        machine, cycle, warps = self.machine, self.cycle, self.program.warps
+        units, (full, last), resident = machine.need("compute_units"), self.rounds, self.resident
+        given, missing = self.traffic
+        far = machine.need("dram_latency")
+        near = machine.need("l2_latency") * cycle
+        latency = near + missing * max(0.0, far - near)
+        piped = bool(self.ahead) and all(self.ahead.values()) and self.stages > 2
+        tensor_own = self.tensor * 4 / min(4, warps) * cycle
+        own = self.instructions * self._fetch() * max(1.0, warps / 4) * cycle
+        outside = [one for one in self.program.accesses if one.loop != self.loop]
+        ends = sum(one.sectors * _SECTOR * (4 if one.vector < 4 else 1) for one in outside) / self.program.programs
+        found = {
+            "launch": 1.0,
+            "starting": self.program.programs / machine.need("group_start_rate"),
+            "dram": given / machine.need("dram_bandwidth"),
+            "steps": self.steps,
+            "full_rounds": float(full),
+            "last_rounds": float(last > 0),
+            "starts": (1 + (full + (last > 0) - 1) / resident) * 1000 * cycle,
+            "start_latency": (1 + (full + (last > 0) - 1) / resident) * latency,
+            "own_issue": own,
+            "cycle": cycle,
+            "wait": latency / (self.stages - 2) if piped else latency,
+            "wait_tensor": 0.0 if piped else tensor_own,
+            "wait_shared": 0.0 if piped else self.wavefronts * cycle,
+            "local_bytes": float(self.local_bytes),
+            "registers": self.registers[0],
+            "resident": float(resident),
+        }
+        for name, count, active in (
+            ("full", resident, units * resident),
+            ("last", max(last, 1), self.program.programs - full * units * resident),
+        ):
+            found |= {
+                f"{name}_tensor": max(count * self.tensor * cycle, tensor_own),
+                f"{name}_shared": count * self.wavefronts * cycle,
+                f"{name}_l2": max(
+                    count * self.sector_bytes / machine.need("l2_bytes_per_cycle") * cycle,
+                    active * self.sector_bytes / machine.need("l2_bandwidth"),
+                ),
+                f"{name}_issue": count * self.instructions * self._fetch() * warps / 4 * cycle,
+                f"{name}_loop": count * warps / 4 * cycle,
+                f"{name}_pages": count * self.rows_apart * 4 * cycle,
+                f"{name}_slices": self._slices() * cycle / count**2,
+                f"{name}_serial": self._serial() * self.tensor * cycle / count,
+                f"{name}_spill": count * self.registers[1] * warps * _LANES * 4 / 128 * cycle,
+                f"{name}_ends": count * ends / 32 * cycle,
+            }
+        return found
+
+    def _fetch(self) -> float:
+        """Return by how much slower instructions come that the cache of instructions cannot hold."""
+        code = sum(prod(one.dot.shape) * one.count / self.items for one in self.products if not one.kind)
+        return 6.0 if code * 16 > 100 * 1024 else 1.0
+
+    def _slices(self) -> float:
+        """Return slices along k whose latency one program alone does not hide, and those that registers lack."""
+        total, found = 0.0, self.registers[0]
+        for one in self.products:
+            total += one.count
+            if one.kind and not one.groups:
+                m, n, k = one.dot.shape
+                slices = m / one.rows + n / one.columns
+                whole = slices * k * one.itemsize / 4 / _LANES
+                total += k * one.itemsize / 32 - 1 + max(0.0, found - slices / 2 + whole - 255) / 16
+        return total
+
+    def _serial(self) -> float:
+        """Return the share of tensor cores' time that is waited for: in loops that the compiler unrolls fully."""
+        if self.loop < 0 or not self.program.loops[self.loop].constant or not self.products:
+            return 0.0
+        one = self.products[0]
+        first, second = one.dot.operands
+        if not one.groups or one.kind == "tf32" or (first.along_k and second.along_k) or one.dot.shape[2] < 64:
+            return 0.0
+        size = sum(self.raw(access) for access in self.loads) / 16 / self.items
+        return 1.0 if 8 < self.steps <= 512 / (8 + size) else 0.0
+
+
+def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:
+    """Return what features of tile programs need a machine for, by name.
+
+    Raises
+    ------
+    MachineError
+        The machine cannot run the program, or lacks a fact.
+    """
+    costs = TileCosts(program, machine)
+    if not costs.fits:
+        most = int(machine.need("local_bytes_per_group"))
+        msg = (
+            f"kernel {program.name!r} with {program.warps} warps and {program.stages} stages needs {costs.local_bytes} "
+            f"B of shared memory, machine {machine.name} has {most} B for one; take smaller tiles or fewer stages"
+        )
+        raise MachineError(msg, machine=machine.name, fact="local_bytes_per_group")
+    return costs.features()
