@@ -73,11 +73,11 @@ class SizeRule(Fields, frozen=True):
 
 
 class ParameterDescription(Fields, frozen=True):
-    """What a parameter of a ready model means, its unit, and its value by publications, if there are such."""
+    """What a parameter of a ready model means, its unit, and its value where nothing is calibrated."""
 
     meaning: str
     unit: str
-    published: Finite | None = None
+    usual: Finite | None = None
 
 
 class KernelSet(Fields, frozen=True):
@@ -138,9 +138,9 @@ class ModelDescription(Fields, frozen=True):
     like: str | None = None
 
     @property
-    def published(self) -> Mapping[str, float]:
-        """Values of all parameters, for predictions without a calibration; empty where one is not published."""
-        values = {name: one.published for name, one in self.parameters.items() if one.published is not None}
+    def usual(self) -> Mapping[str, float]:
+        """Values of all parameters, for predictions without a calibration; empty where one has none."""
+        values = {name: one.usual for name, one in self.parameters.items() if one.usual is not None}
         return values if len(values) == len(self.parameters) else {}
 
     def model(self, output: str | None = None) -> Model:

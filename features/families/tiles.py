@@ -32,7 +32,7 @@ _COUNTS: Mapping[str, tuple[str, Callable[[TileProgram], float]]] = {
     **{f"sectors_{one}": ("sector", _accessed(one, "sectors")) for one in _DIRECTIONS},
     **{f"ops_{one}": ("op", _computed(one)) for one in _KINDS},
 }
-_ROUND = ("tensor", "shared", "l2", "issue", "loop", "pages", "slices", "serial", "spill", "ends")
+_ROUND = ("tensor", "shared", "l2", "issue", "special", "rows", "added", "ends")
 # Unit, and what terms with it stand for, by name.
 _COSTS: Mapping[str, tuple[str, Cost]] = {
     "launch": ("launch", "overhead"),
@@ -43,8 +43,7 @@ _COSTS: Mapping[str, tuple[str, Cost]] = {
     "last_rounds": ("round", "other"),
     "starts": ("s", "overhead"),
     "start_latency": ("s", "other"),
-    "own_issue": ("s", "on-chip"),
-    "cycle": ("s", "on-chip"),
+    "chain": ("s", "on-chip"),
     "wait": ("s", "other"),
     "wait_tensor": ("s", "on-chip"),
     "wait_shared": ("s", "on-chip"),

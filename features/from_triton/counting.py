@@ -165,7 +165,6 @@ def _program(
                 entries=one.entries * weight,
                 iterations=one.iterations * weight,
                 stages=int(stages) if stages else None,
-                constant=one.constant,
             )
         )
     accesses = [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from perflex.features.from_triton.evaluation import Evaluation
-from perflex.features.from_triton.slices import addressed, advances, needed_values, operations_in
+from perflex.features.from_triton.slices import addressed, advances, needed_values
 from perflex.features.from_triton.tallies import Tally, Tile
 from perflex.features.from_triton.ttir import Block, Function, Operation, Type
 from perflex.features.from_triton.values import Any_, Descriptor, Pointer, Unknown, Value, bounded, scalar, total
@@ -65,7 +65,6 @@ class Interpreter(Evaluation):
         self.line = 0
         self.first_only = self.in_order = False
         self.needed: set[int] = set()
-        self.constants: set[int] = set()
 
     def run(self) -> Tally:
         """Interpret the kernel.
@@ -78,8 +77,6 @@ class Interpreter(Evaluation):
             Fewer programs must be interpreted at once.
         """
         self.needed = needed_values(self.functions)
-        inside = (one for each in self.functions.values() for one in operations_in(each.body))
-        self.constants = {number for one in inside if one.name == "arith.constant" for number in one.results}
         numbers, kinds = self.kernel.arguments, self.kernel.types
         for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
             self.values[number] = self.argument(name, kind)
@@ -209,8 +206,7 @@ class Interpreter(Evaluation):
         low, high, step = (self.whole(one, number, "the trip count of a loop") for number in one.operands[:3])
         step = np.where(step <= 0, 1, step)
         trips = np.broadcast_to(np.maximum(0, -(-(high - low) // step)), self.batch) * active
-        constant = self.constants.issuperset(one.operands[:3])
-        self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())), constant=constant)
+        self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())))
         if self.first_only:
             trips = np.minimum(trips, 1)
         most, body = int(trips.max(initial=0)), one.regions[0][0]

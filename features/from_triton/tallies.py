@@ -69,7 +69,6 @@ class LoopTally:
     entries: int = 0
     iterations: int = 0
     attributes: dict[str, str] = field(default_factory=dict)
-    constant: bool = False
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         """Add what another run found."""
         for place, loop in other.loops.items():
-            mine = self.loops.setdefault(place, LoopTally(attributes=loop.attributes, constant=loop.constant))
+            mine = self.loops.setdefault(place, LoopTally(attributes=loop.attributes))
             mine.entries, mine.iterations = mine.entries + loop.entries, mine.iterations + loop.iterations
         for key, count in other.dots.items():
             self.dots[key] = self.dots.get(key, 0) + count
@@ -110,10 +109,10 @@ class Tally:
             if old.first is not None and access.first is not None:
                 old.first = np.concatenate([old.first, access.first])
 
-    def enter(self, one: Operation, loops: tuple[int, ...], counts: tuple[int, int], *, constant: bool = False) -> None:
-        """Note how often a loop was entered and iterated, and whether its trip count is a constant of the code."""
+    def enter(self, one: Operation, loops: tuple[int, ...], counts: tuple[int, int]) -> None:
+        """Note how often a loop was entered, and its iterations."""
         entries, iterations = counts
-        tally = self.loops.setdefault((one.line, loops), LoopTally(attributes=one.attributes, constant=constant))
+        tally = self.loops.setdefault((one.line, loops), LoopTally(attributes=one.attributes))
         tally.entries += entries
         tally.iterations += iterations
 

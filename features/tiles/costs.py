@@ -26,8 +26,17 @@ _OLD_INSTRUCTIONS = 0.625
 # Registers beside those for tiles: counters, sizes, addresses of what is stored.
 _OTHER_REGISTERS = 32
 _POINTER_REGISTERS = 64
-# A special function takes a cycle of 16 lanes, in which the schedulers start 8 sub-groups' other instructions.
-_SPECIAL_SLOTS = 8
+# Instructions of a sub-group in each step beside those for tiles: the loop, addresses, waits. No source: what times of
+# matrix products on an A100 and an H100 say, as the next three.
+_LOOP = 100
+# Cycles of a step that nothing hides where a program is alone on its compute unit: barriers, first operands, and
+# operands that registers cannot hold, of which there are so many.
+_ALONE = 15
+_ALONE_SLICES, _SHORT_SLICES = 3, 32
+# Cycles for a row of a tile that lies in another page of memory.
+_ROW = 3.2
+# Cycles that starting a program takes.
+_START = 1000
 
 
 def power_of_two(number: float, most: int) -> int:
@@ -151,6 +160,8 @@ class TileCosts:
         waiting = any(product.groups for product in self.products)
         # wgmma reads a buffer while the next is filled; otherwise registers hold what is being multiplied.
         buffers = self.stages if waiting else max(self.stages - 1, 1)
+        if self.steps <= 1:  # nothing comes after
+            buffers = 1
         total = 0.0
         for number in self.fed:
             access = self.program.accesses[number]
@@ -181,7 +192,10 @@ class TileCosts:
                 slices = m / one.rows + n / one.columns
                 fragments += slices / 2
                 all_fragments += slices * k * one.itemsize / 4 / _LANES
-        found = sums + min(pointers, _POINTER_REGISTERS) + stay + fragments + _OTHER_REGISTERS
+        pointers = min(pointers, _POINTER_REGISTERS)
+        if self.steps <= 1 and not scalar:
+            pointers, fragments = pointers / 2, fragments / 2
+        found = sums + pointers + stay + fragments + _OTHER_REGISTERS
         most = self.machine.need("registers_per_item_max")
         spilt = max(found - most, 0.0) + (0.0 if scalar else max(sums + all_fragments - 300, 0.0))
         return found, spilt
@@ -257,9 +271,34 @@ class TileCosts:
                     total += size / 4 / items
         for work in self.program.operations:
             if work.loop == self.loop:
-                slots = _SPECIAL_SLOTS if work.kind == "special" else 0.5 if work.dtype in {"f16", "bf16"} else 1
-                total += work.count / self.times / items * slots
+                total += work.count / self.times / items * (0.5 if work.dtype in {"f16", "bf16"} else 1)
         return total
+
+    @cached_property
+    def special(self) -> float:
+        """Cycles of special functions."""
+        count = sum(one.count for one in self.program.operations if one.loop == self.loop and one.kind == "special")
+        return count / self.times / self.machine.need("special_per_cycle") if count else 0.0
+
+    @cached_property
+    def chain(self) -> float:
+        """Cycles of what follows one another in a step of one program; 0 where products take what was loaded."""
+        if all(side.direct for one in self.products for side in one.dot.operands):
+            return 0.0
+        between = sum(
+            work.count / self.times / self.items
+            for work in self.program.operations
+            if work.loop == self.loop and work.kind != "special"
+        )
+        return (
+            self.tensor_own + self.special * 4 / min(4, self.program.warps) + between * max(1.0, self.program.warps / 4)
+        )
+
+    @cached_property
+    def tensor_own(self) -> float:
+        """Cycles of products of one program alone: each sub-group has the tensor cores of its part of the unit."""
+        scalar = sum(prod(one.dot.shape) * one.count / self.items for one in self.products if not one.kind)
+        return max(self.tensor * 4 / min(4, self.program.warps), 2 * scalar)
 
     @cached_property
     def wavefronts(self) -> float:
@@ -327,20 +366,31 @@ class TileCosts:
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Bytes that DRAM gives and takes, and which share of what a round asks for anew it gives."""
-        half = self.machine.need("l2_effective_bytes") / 2
-        given, asked, taken, programs = 0.0, 0.0, 0.0, self.program.programs
-        for one in self.program.accesses:
-            # Of a tile as it is accessed on average, so many in a program.
-            each = one.bytes / max(one.executions, 1.0) * one.tiles
-            if one.direction != "load":
-                taken += one.bytes * (2 if one.direction == "atomic" else 1)
-                continue
-            window = at_once = self.concurrent
-            while window < programs and each * one.different(min(2 * window, programs)) <= half:
-                window = min(2 * window, programs)
-            given += each * one.different(window) * programs / window
-            asked += each * one.different(at_once) * programs / at_once
+        """Bytes that DRAM gives and takes, and which share of what rounds ask for anew it gives."""
+        programs, at_once = self.program.programs, self.concurrent
+        taken = sum(
+            one.bytes * (2 if one.direction == "atomic" else 1)
+            for one in self.program.accesses
+            if one.direction != "load"
+        )
+        # Of each load the bytes that a program asks for once.
+        loads = [
+            (one, one.bytes / max(one.executions, 1.0) * one.tiles)
+            for one in self.program.accesses
+            if one.direction == "load"
+        ]
+
+        def touched(count: float) -> float:
+            return sum(one.different(count) * size for one, size in loads)
+
+        # Programs share what so many consecutive ones touch: those of a round, or as many as L2 holds.
+        window, effective = at_once, self.machine.need("l2_effective_bytes")
+        while window < programs and touched(wider := min(1.5 * window, programs)) < effective:
+            window = wider
+        given = sum(
+            max(one.different(programs), programs / window * one.different(window)) * size for one, size in loads
+        )
+        asked = max(1.0, programs / at_once) * touched(at_once)
         return given + taken, min(1.0, given / asked) if asked else 0.0
 
     def features(self) -> dict[str, float]:
@@ -348,14 +398,14 @@ class TileCosts:
         machine, cycle, warps = self.machine, self.cycle, self.program.warps
         units, (full, last), resident = machine.need("compute_units"), self.rounds, self.resident
         given, missing = self.traffic
-        far = machine.need("dram_latency")
         near = machine.need("l2_latency") * cycle
-        latency = near + missing * max(0.0, far - near)
+        latency = near + missing * max(0.0, machine.need("dram_latency") - near)
         piped = bool(self.ahead) and all(self.ahead.values()) and self.stages > 2
-        tensor_own = self.tensor * 4 / min(4, warps) * cycle
-        own = self.instructions * self._fetch() * max(1.0, warps / 4) * cycle
-        outside = [one for one in self.program.accesses if one.loop != self.loop]
-        ends = sum(one.sectors * _SECTOR * (4 if one.vector < 4 else 1) for one in outside) / self.program.programs
+        # Rounds begin while others still run.
+        begun = 1 + (full + (last > 0) - 1) / resident
+        own = (self.instructions * self._fetch() + _LOOP / max(1.0, warps / 4)) * max(1.0, warps / 4)
+        outside = [one for one in self.program.accesses if one.loop != self.loop and one.direction != "load"]
+        ends = sum(prod(one.shape) * one.itemsize * one.executions * (4 if one.vector < 4 else 1) for one in outside)
         found = {
             "launch": 1.0,
             "starting": self.program.programs / machine.need("group_start_rate"),
@@ -363,12 +413,11 @@ class TileCosts:
             "steps": self.steps,
             "full_rounds": float(full),
             "last_rounds": float(last > 0),
-            "starts": (1 + (full + (last > 0) - 1) / resident) * 1000 * cycle,
-            "start_latency": (1 + (full + (last > 0) - 1) / resident) * latency,
-            "own_issue": own,
-            "cycle": cycle,
+            "starts": begun * _START * cycle,
+            "start_latency": begun * latency,
+            "chain": self.chain * cycle,
             "wait": latency / (self.stages - 2) if piped else latency,
-            "wait_tensor": 0.0 if piped else tensor_own,
+            "wait_tensor": 0.0 if piped else self.tensor_own * cycle,
             "wait_shared": 0.0 if piped else self.wavefronts * cycle,
             "local_bytes": float(self.local_bytes),
             "registers": self.registers[0],
@@ -378,20 +427,18 @@ class TileCosts:
             ("full", resident, units * resident),
             ("last", max(last, 1), self.program.programs - full * units * resident),
         ):
+            port = count * self.sector_bytes / machine.need("l2_bytes_per_cycle") * cycle
+            slots = count * (self.instructions * self._fetch() + _LOOP) * warps / 4
+            spilt = count * self.registers[1] * warps * _LANES * 4 / 128
             found |= {
-                f"{name}_tensor": max(count * self.tensor * cycle, tensor_own),
+                f"{name}_tensor": max(count * self.tensor, self.tensor_own) * cycle,
                 f"{name}_shared": count * self.wavefronts * cycle,
-                f"{name}_l2": max(
-                    count * self.sector_bytes / machine.need("l2_bytes_per_cycle") * cycle,
-                    active * self.sector_bytes / machine.need("l2_bandwidth"),
-                ),
-                f"{name}_issue": count * self.instructions * self._fetch() * warps / 4 * cycle,
-                f"{name}_loop": count * warps / 4 * cycle,
-                f"{name}_pages": count * self.rows_apart * 4 * cycle,
-                f"{name}_slices": self._slices() * cycle / count**2,
-                f"{name}_serial": self._serial() * self.tensor * cycle / count,
-                f"{name}_spill": count * self.registers[1] * warps * _LANES * 4 / 128 * cycle,
-                f"{name}_ends": count * ends / 32 * cycle,
+                f"{name}_l2": max(port, active * self.sector_bytes / machine.need("l2_bandwidth")),
+                f"{name}_issue": max(slots, own) * cycle,
+                f"{name}_special": count * self.special * cycle,
+                f"{name}_rows": count * self.rows_apart * _ROW * cycle,
+                f"{name}_added": (_ALONE * self._slices() / count**2 + spilt) * cycle,
+                f"{name}_ends": count * ends / self.program.programs / 32 * cycle,
             }
         return found
 
@@ -401,27 +448,11 @@ class TileCosts:
         return 6.0 if code * 16 > 100 * 1024 else 1.0
 
     def _slices(self) -> float:
-        """Return slices along k whose latency one program alone does not hide, and those that registers lack."""
-        total, found = 0.0, self.registers[0]
-        for one in self.products:
-            total += one.count
-            if one.kind and not one.groups:
-                m, n, k = one.dot.shape
-                slices = m / one.rows + n / one.columns
-                whole = slices * k * one.itemsize / 4 / _LANES
-                total += k * one.itemsize / 32 - 1 + max(0.0, found - slices / 2 + whole - 255) / 16
-        return total
-
-    def _serial(self) -> float:
-        """Return the share of tensor cores' time that is waited for: in loops that the compiler unrolls fully."""
-        if self.loop < 0 or not self.program.loops[self.loop].constant or not self.products:
+        """Return parts of a step that one program alone does not hide."""
+        if not self.products or any(one.groups for one in self.products):
             return 0.0
-        one = self.products[0]
-        first, second = one.dot.operands
-        if not one.groups or one.kind == "tf32" or (first.along_k and second.along_k) or one.dot.shape[2] < 64:
-            return 0.0
-        size = sum(self.raw(access) for access in self.loads) / 16 / self.items
-        return 1.0 if 8 < self.steps <= 512 / (8 + size) else 0.0
+        short = self.registers[0] - (self.machine.need("registers_per_item_max") - 15)
+        return _ALONE_SLICES + min(max(short, 0.0), _SHORT_SLICES)
 
 
 def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:

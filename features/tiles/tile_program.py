@@ -25,15 +25,12 @@ class TileLoop(Fields, frozen=True, kw_only=True):
         Number of the loop around it; -1 where there is none.
     stages
         Iterations that are in flight at once, where the kernel's code says so.
-    constant
-        Whether the compiler knows the trip count.
     """
 
     parent: int = -1
     entries: _Count
     iterations: _Count
     stages: int | None = None
-    constant: bool = False
 
 
 class TileAccess(Fields, frozen=True, kw_only=True):

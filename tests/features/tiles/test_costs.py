@@ -130,13 +130,13 @@ def test_features_of_tiles_and_of_scops_do_not_mix(tmp_path: Path) -> None:
         kernel_feature_values(["f_tile_programs"], kernel, {"n": 64})
 
 
-def test_the_model_of_tiles_has_published_values() -> None:
+def test_the_model_of_tiles_has_usual_values() -> None:
     description = load_model("general_tile")
-    assert set(description.published) == set(description.parameters)
+    assert set(description.usual) == set(description.parameters)
     model, costs = description.model(), TileCosts(product(), load_machine("A100-80GB")).features()
     values = {name: costs[name.removeprefix("f_tile_")] for name in model.input_features()}
     # At the peak of its tensor cores an A100 takes 0.44 ms for this product.
-    assert 0.44e-3 < model.evaluate(description.published, values) < 0.8e-3
+    assert 0.44e-3 < model.evaluate(description.usual, values) < 0.8e-3
 
 
 def test_sizes_must_be_given() -> None:
