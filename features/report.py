@@ -171,6 +171,8 @@ def uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any]) ->
     them out on purpose; likewise for each address space and direction, and each element type's operations.
     """
     scop = extract_scop(kernel, sizes)
+    if isinstance(scop, TileKernel):
+        return []
     parsed = [parse_feature(name) for name in features]
 
     def is_missed(part: AccessCounts | Operation) -> bool:

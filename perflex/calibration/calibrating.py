@@ -17,6 +17,7 @@ from perflex.calibration.gathering import Measuring, gather, target_on
 from perflex.calibration.ready import described_model, own_cpu, ready_model, usual_fit
 from perflex.calibration.times.table import KnownTimes
 from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
+from perflex.calibration.usual_prior import fit_about_usual
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.features.target import machine_in_use
@@ -168,19 +169,24 @@ def fitted(model: Model, table: FeatureTable, options: FitOptions | None = None)
 def _of_times(model: Model | str, times: TimesTable, fit: FitOptions | None, run: RunOptions) -> Calibration:
     """Fit a model to times that others measured."""
     facts = machine_for_times(times)
+    fitting: Callable[[FeatureTable], FitResult] | None = None
     if isinstance(model, str):
         description = described_model(model, None if facts is None else facts.kind)
+        if description.usual and fit is None:
+            fitting = partial(fit_about_usual, description)
         model, fit = description.model(), fit or usual_fit(description)
     fit = fit or FitOptions()
     _require_measurable(model)
     features = tuple(model.all_features())
     with progress_shown(run.progress, "calibrate:") as report:
         target = target_for_times(times, features)
+        # Usual values say what the kernels do not.
+        refused = _checked(model, fit if fitting is None else replace(fit, on_undetermined="warn"))
         measuring = Measuring(
-            None, TimingOptions(), target, run.executor, None, report, *_checked(model, fit), times=KnownTimes(times)
+            None, TimingOptions(), target, run.executor, None, report, *refused, times=KnownTimes(times)
         )
         table = gather(features, (), measuring)
-    found = calibration_from_table(model, table, fit_model(model, table, fit))
+    found = calibration_from_table(model, table, fit_model(model, table, fit) if fitting is None else fitting(table))
     device = {"name": times.device, "kind": "" if facts is None else facts.kind, TIMES_FACT: times.source}
     found = replace(
         found,
