@@ -1,3 +1,4 @@
+from . import triton as triton
 from .analysis.block_choice import choose_block as choose_block
 from .analysis.ecm import ecm_model as ecm_model
 from .analysis.ecm import in_core_cycles as in_core_cycles

@@ -22,7 +22,7 @@ from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, T
 # Programs that are interpreted together.
 _TOGETHER = 64
 # Consecutive programs of which is asked what tiles they share.
-_NEIGHBOURS = 1024
+_NEIGHBOURS = 512
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class TileCode:
             msg = f"kernel {kernel.name!r} has {len(kernel.names)} arguments in its TTIR, not {len(self.names)}"
             raise UnsupportedKernelError(msg)
         return replace(kernel, names=self.names or kernel.names), functions
+
+    @cached_property
+    def _programs(self) -> dict[Any, TileProgram]:
+        return {}
 
     @cached_property
     def _sources(self) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
@@ -71,13 +75,20 @@ class TileCode:
         if count < 1 or max(launch.grid) >= 1 << 31:
             msg = f"kernel {self.parsed[0].name!r}: the grid {launch.grid} has no programs, or too many"
             raise UnsupportedKernelError(msg)
-        chosen = np.arange(count) if most is None or most >= count else np.linspace(0, count - 1, most).astype(np.int64)
-        tally, neighbours = Tally(), Tally(sharing=True)
-        self._run(launch, chosen, tally)
-        near = min(count, order)
-        first = (count - near) // 2
-        self._run(launch, np.arange(first, first + near), neighbours)
-        found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
+        # Configurations of equal tiles are one program; contents of arrays are not compared.
+        key = (tuple(sorted(launch.arguments.items())), launch.grid, most, order)
+        found = None if launch.arrays else self._programs.get(key)
+        if found is None:
+            chosen = np.arange(count)
+            if most is not None and most < count:
+                chosen = np.linspace(0, count - 1, most).astype(np.int64)
+            tally, neighbours = Tally(), Tally(sharing=True)
+            self._run(launch, chosen, tally)
+            near = min(count, order)
+            first = (count - near) // 2
+            self._run(launch, np.arange(first, first + near), neighbours)
+            found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
+            self._programs[key] = found
         return structs.replace(found, warps=warps, stages=stages)
 
     def _run(self, launch: Launch, programs: np.ndarray[Any, Any], tally: Tally) -> None:

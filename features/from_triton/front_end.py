@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from perflex.errors import MissingExtraError, UnsupportedKernelError
 from perflex.features.from_triton.counting import TileCode
 
 # What Triton knows of an argument that is a multiple of it.
 _ALIGNED = 16
+# Syntax trees of functions by their text.
+_trees: dict[str, Any] = {}
+_MOST_TREES = 512
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,16 @@ def _type_of(value: Any) -> str:
     if isinstance(value, float):
         return "fp32"
     return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
+
+
+def _parsed(function: Any) -> Any:
+    """Return a function's syntax tree, parsed once, and not for each configuration as Triton does."""
+    text = function.src
+    if text not in _trees:
+        if len(_trees) >= _MOST_TREES:
+            _trees.clear()
+        _trees[text] = ast.parse(text)
+    return _trees[text]
 
 
 def _arguments(names: list[str], signature: Signature) -> Iterator[str]:
@@ -122,9 +137,10 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)
-        module = source.make_ir(
-            target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-        )
+        with mock.patch.object(triton.JITFunction, "parse", _parsed):
+            module = source.make_ir(
+                target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+            )
         stages: dict[str, Any] = {}
         backend.add_stages(stages, options, source.language)
         module = stages["ttir"](module, {"target": target, "name": source.name} | vars(options))

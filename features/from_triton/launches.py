@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -249,18 +249,18 @@ def configuration_of(config: Any) -> Configuration:
 def _capturing() -> Iterator[None]:
     """Let launches of Triton kernels raise, with what they are, in place of compiling and running."""
     try:
-        from triton.runtime.autotuner import Autotuner, Heuristics
-        from triton.runtime.jit import JITFunction
+        from triton.runtime.jit import KernelInterface
     except ImportError as error:
         msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
         raise MissingExtraError(msg, extra="triton") from error
 
-    def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **named: Any) -> None:  # noqa: ARG001
-        raise _CapturedError(self, args, grid, named)
+    def of_grid(self: Any, grid: Any) -> Callable[..., None]:
+        def run(*args: Any, **named: Any) -> None:
+            raise _CapturedError(self, args, grid, named)
 
-    with ExitStack() as patched:
-        for kind in (JITFunction, Autotuner, Heuristics):
-            patched.enter_context(mock.patch.object(kind, "run", run))
+        return run
+
+    with mock.patch.object(KernelInterface, "__getitem__", of_grid):
         yield
 
 

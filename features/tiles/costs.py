@@ -224,11 +224,12 @@ class TileCosts:
         return max(1, int(min(limits))) if warps else 1
 
     @cached_property
-    def fits(self) -> bool:
-        """Whether the machine can run a program at all."""
-        return self.local_bytes <= self.machine.need("local_bytes_per_group") and self.items <= self.machine.need(
-            "max_items_per_group"
-        )
+    def refusal(self) -> str:
+        """Why the machine cannot run a program; empty where it can."""
+        most, items = int(self.machine.need("local_bytes_per_group")), int(self.machine.need("max_items_per_group"))
+        if self.local_bytes > most:
+            return f"it needs {self.local_bytes} B of shared memory, {self.machine.name} has {most} B for a program"
+        return f"it has {self.items} work-items, {self.machine.name} runs {items} at most" if self.items > items else ""
 
     # -- one iteration of one program, in cycles of a compute unit
 
@@ -464,11 +465,8 @@ def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:
         The machine cannot run the program, or lacks a fact.
     """
     costs = TileCosts(program, machine)
-    if not costs.fits:
-        most = int(machine.need("local_bytes_per_group"))
-        msg = (
-            f"kernel {program.name!r} with {program.warps} warps and {program.stages} stages needs {costs.local_bytes} "
-            f"B of shared memory, machine {machine.name} has {most} B for one; take smaller tiles or fewer stages"
-        )
-        raise MachineError(msg, machine=machine.name, fact="local_bytes_per_group")
+    if costs.refusal:
+        shape = f"{program.warps} warps and {program.stages} stages"
+        msg = f"kernel {program.name!r} with {shape}: {costs.refusal}; take smaller tiles or fewer stages"
+        raise MachineError(msg, machine=machine.name)
     return costs.features()

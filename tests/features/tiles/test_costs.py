@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_with_a_way_out(tmp_path: Path) -> None:
         "dots: [{shape: [256, 256, 64], types: [tf32, tf32, f32], operands: [{access: 0}, {access: 1}], loop: 0,"
         " executions: 80}]\n"
     )
-    with pytest.raises(MachineError, match="needs 393216 B of shared memory, machine A100-80GB has 166912 B"):
+    with pytest.raises(MachineError, match="needs 393216 B of shared memory, A100-80GB has 166912 B"):
         kernel_feature_values(["f_tile_full_tensor"], DescribedTiles(path), {}, machine="A100-80GB")
 
 

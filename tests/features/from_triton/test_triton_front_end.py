@@ -1,0 +1,176 @@
+"""Triton's own front end, launches and the decorator; all of it needs Triton, and no GPU."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from perflex.errors import PerflexWarning, UnsupportedKernelError
+from support.triton_data import NAMES, stored
+
+pytestmark = pytest.mark.machine
+triton = pytest.importorskip("triton")
+
+import perflex.triton  # noqa: E402
+from perflex.features.from_triton.front_end import specialised, tile_code  # noqa: E402
+from perflex.features.from_triton.launches import StandIn, TritonKernel, launch_of  # noqa: E402
+from support.triton_kernels import CASES  # noqa: E402
+from support.triton_products import matmul_kernel  # noqa: E402
+
+TILES = [(128, 128, 32), (128, 128, 64), (64, 128, 32), (64, 64, 64), (128, 64, 32), (32, 64, 64), (128, 256, 64)]
+CONFIGS = [
+    triton.Config(
+        {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 8, "ACTIVATION": ""}, warps, stages
+    )
+    for (m, n, k), warps, stages in itertools.product(TILES, (4, 8), (3, 4))
+]
+
+
+def tuned(**options):
+    return triton.autotune(configs=CONFIGS, key=["M", "N", "K"], **options)(matmul_kernel)
+
+
+def arguments(m=4096, n=4096, k=4096):
+    a, b, c = (StandIn("fp16", *shape) for shape in ((m, k), (k, n), (m, n)))
+    strides = {
+        "stride_am": k, "stride_ak": 1, "stride_bk": n, "stride_bn": 1, "stride_cm": n, "stride_cn": 1
+    }  # fmt: skip
+    return {"a_ptr": a, "b_ptr": b, "c_ptr": c, "M": m, "N": n, "K": k, **strides}
+
+
+def grid(meta):
+    return (triton.cdiv(meta["M"], meta["BLOCK_SIZE_M"]) * triton.cdiv(meta["N"], meta["BLOCK_SIZE_N"]),)
+
+
+def kept(tuner, **sizes):
+    tuner.nargs = arguments(**sizes)
+    return tuner.prune_configs({"grid": grid, "warmup": False})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ttir_is_that_of_tritons_compiler(name):
+    """Its version's TTIR is stored; syntax trees that are used again change nothing."""
+    case, data = CASES[name], stored(name)
+    version = next((one for one in data["ttir"] if triton.__version__.startswith(one)), None)
+    if version is None:
+        pytest.skip(f"there is no TTIR of Triton {triton.__version__}")
+    numbers = {one["name"]: one["value"] for one in data["arguments"] if "value" in one}
+    arrays = {one["name"]: one["type"] for one in data["arguments"] if one["type"].startswith("*")}
+    signature = specialised(numbers, arrays, data["constexprs"])
+    for capability, text in data["ttir"][version].items():
+        for _ in range(2):
+            assert tile_code(case.kernel, signature, int(capability)).text == text
+
+
+def test_five_configurations_stay_and_the_best_come_first():
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=5)(tuned())
+    chosen = kept(tuner)
+    assert len(chosen) == 5
+    seconds = [one.seconds for one in tuner.predictions]
+    assert len(seconds) == len(CONFIGS)
+    order = sorted(range(len(CONFIGS)), key=seconds.__getitem__)
+    assert chosen == [CONFIGS[place] for place in order[:5]]
+    # An A100 does this product in 0.44 ms at its peak, and in about half as much again.
+    assert 0.44e-3 < min(seconds) < 0.9e-3
+
+
+@pytest.mark.parametrize(("keep", "count"), [(0.25, 7), (1, 1), (100, 28)])
+def test_shares_and_numbers_are_kept(keep, count):
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned())
+    chosen = kept(tuner)
+    assert len(chosen) == min(count, sum(not one.reason for one in tuner.predictions))
+
+
+def test_configurations_that_the_machine_cannot_run_are_named():
+    tuner = perflex.triton.prune(machine="RTX-3090", keep=100)(tuned())
+    chosen = kept(tuner)
+    refused = [one for one in tuner.predictions if one.reason]
+    assert len(chosen) + len(refused) == len(CONFIGS)
+    assert {one.configuration.constants["BLOCK_SIZE_N"] for one in refused} >= {256}
+    assert all("B of shared memory, RTX-3090 has" in one.reason for one in refused)
+
+
+def test_a_kernels_own_pruning_comes_first():
+    def own(configs, _named, **_given):
+        return [config for config in configs if config.num_warps == 8]
+
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=3)(tuned(prune_configs_by={"early_config_prune": own}))
+    assert {config.num_warps for config in kept(tuner)} == {8}
+
+
+def test_what_cannot_be_predicted_is_left_as_it_is_and_said_once():
+    tuner = perflex.triton.prune(machine="MI210")(tuned())
+    with pytest.warns(PerflexWarning, match="all 28 configurations are kept: machine MI210 is no GPU of NVIDIA"):
+        assert kept(tuner) == CONFIGS
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kept(tuner) == CONFIGS
+
+
+def test_without_an_autotuner_it_is_refused():
+    with pytest.raises(UnsupportedKernelError, match="stands above @triton"):
+        perflex.triton.prune(machine="A100-80GB")(matmul_kernel)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_where_all_that_are_kept_fail_the_next_are_tried(keep, monkeypatch):
+    from triton.runtime.errors import OutOfResources
+
+    ran = []
+
+    def run(*_args, **given):
+        config = given["BLOCK_SIZE_M"], given["BLOCK_SIZE_N"], given["BLOCK_SIZE_K"]
+        ran.append(config)
+        if config[0] == 128:
+            raise OutOfResources(300000, 166912, "shared memory")
+
+    def bench(call, quantiles):
+        call()
+        return [1.0 for _ in quantiles]
+
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned(do_bench=bench))
+    monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": staticmethod(run), "fn": matmul_kernel})())
+    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    given = arguments()
+    tuner.run(*given.values(), grid=grid, warmup=False)
+    # Tiles of 128 rows are predicted best, and fail.
+    assert ran[0][0] == 128
+    assert ran[-1][0] < 128
+
+
+def test_a_launch_is_captured_and_predicted_exactly():
+    def launch(n=1000):
+        given = arguments(n, 512, 256)
+        matmul_kernel[grid](*given.values(), 64, 32, 32, 8, "", num_warps=8)
+
+    made = perflex.triton.capture(launch, {"n": 512})
+    program = TritonKernel(made, made.configurations[0]).program({})
+    assert program.exact
+    assert program.grid == (8 * 16, 1, 1)
+    assert program.warps == 8
+    assert sum(dot.flops for dot in program.dots) == 2 * 512 * 512 * 256
+
+
+def test_thirty_configurations_take_no_longer_than_promised():
+    """From the decorator to the kept ones: the processor's time, which other work on the machine does not change."""
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=5)(tuned())
+    kept(perflex.triton.prune(machine="A100-80GB")(tuned()), m=128, n=128, k=128)
+    begin = time.process_time()
+    kept(tuner, m=2048)
+    assert time.process_time() - begin < 2.0
+
+
+def test_contents_of_arrays_are_taken_from_the_host():
+    case = CASES["fused_moe"]
+    given = {name: np.array(value.values) if value.values else StandIn(value.type, value.size)
+             for name, value in case.arrays.items()}  # fmt: skip
+    numbers = {name: value for name, value in case.arguments.items() if name not in given}
+    made = launch_of(case.kernel, {**given, **numbers, **case.constexprs}, case.grid)
+    configuration = perflex.triton.Configuration({})
+    program = TritonKernel(made, configuration).program({})
+    truth = stored("fused_moe")["truth"]["arrays"]["a_ptr"]["load"]
+    assert sum(one.elements for one in program.accesses if one.array == "a_ptr") == truth["elements"]
