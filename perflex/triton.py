@@ -122,17 +122,15 @@ def predict_configurations(
 
 def _facts(machine: str | Path | Machine | Calibration | None) -> tuple[Machine, Mapping[str, float]]:
     """Return the machine, and the values of the model's parameters."""
-    values: Mapping[str, float] = load_model(_MODEL).usual
-    if machine is None:
-        machine = _present()
-    elif isinstance(machine, CalibrationRecord):
+    if isinstance(machine, CalibrationRecord):
         if machine.model.expression != load_model(_MODEL).model().expression:
             msg = (
                 f"the calibration is of another model than {_MODEL}; make one with: perflex calibrate {_MODEL} --times"
             )
             raise MachineError(msg)
-        machine, values = machine.machine, dict(machine.fit)
-    facts = load_machine(machine)
+        facts, values = load_machine(machine.machine), dict(machine.fit)
+    else:
+        facts, values = _present() if machine is None else load_machine(machine), dict(load_model(_MODEL).usual)
     if facts.compute_capability is None:
         msg = f"machine {facts.name} is no GPU of NVIDIA; Triton configurations are predicted for these only"
         raise MachineError(msg, machine=facts.name)
