@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.record import CalibrationRecord
+from perflex.calibration.times.tuning_files import record
 from perflex.errors import MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.features.from_triton.launches import (
     Configuration,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
 
-__all__ = ["Prediction", "capture", "predict_configurations", "prune", "tensor"]
+__all__ = ["Prediction", "capture", "predict_configurations", "prune", "record", "tensor"]
 
 tensor = StandIn
 capture = captured_launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -78,6 +78,8 @@ class TritonLaunch:
         Functions of all arguments that compute constants.
     arrays
         Contents of arrays that addresses depend on, beside those that arguments hold.
+    keys
+        Arguments that its autotuner tells problems apart by.
     """
 
     function: Any
@@ -86,6 +88,7 @@ class TritonLaunch:
     configurations: tuple[Configuration, ...] = ()
     heuristics: Mapping[str, Callable[[dict[str, Any]], Any]] = field(default_factory=dict)
     arrays: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,17 +230,18 @@ def launch_of(function: Any, arguments: Mapping[str, Any], grid: Any) -> TritonL
     """
     configurations: tuple[Configuration, ...] = ()
     heuristics: dict[str, Any] = {}
+    keys: tuple[str, ...] = ()
     inner = function
     while not hasattr(inner, "params"):
         if hasattr(inner, "configs"):
-            configurations = tuple(map(configuration_of, inner.configs))
+            configurations, keys = tuple(map(configuration_of, inner.configs)), tuple(inner.keys)
         elif hasattr(inner, "values"):
             heuristics = {**inner.values, **heuristics}
         if not hasattr(inner, "fn"):
             msg = f"{getattr(function, '__name__', function)!r} is no Triton kernel; decorate it with triton.jit"
             raise UnsupportedKernelError(msg)
         inner = inner.fn
-    return TritonLaunch(inner, dict(arguments), grid, configurations, heuristics)
+    return TritonLaunch(inner, dict(arguments), grid, configurations, heuristics, keys=keys)
 
 
 def configuration_of(config: Any) -> Configuration:
@@ -294,4 +298,4 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
     configurations: Sequence[Configuration] = launch.configurations
     if not configurations:
         configurations = (Configuration({}, named.get("num_warps", 4), named.get("num_stages", 3)),)
-    return TritonLaunch(launch.function, arguments, grid, tuple(configurations), launch.heuristics)
+    return replace(launch, arguments=arguments, configurations=tuple(configurations))

@@ -172,7 +172,7 @@ def _of_times(model: Model | str, times: TimesTable, fit: FitOptions | None, run
     fitting: Callable[[FeatureTable], FitResult] | None = None
     if isinstance(model, str):
         description = described_model(model, None if facts is None else facts.kind)
-        if description.usual and fit is None:
+        if description.usual:
             fitting = partial(fit_about_usual, description)
         model, fit = description.model(), fit or usual_fit(description)
     fit = fit or FitOptions()

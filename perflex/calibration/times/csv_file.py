@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.times.named_kernels import NamedKernels, read_value
-from perflex.calibration.times.profilers import described, profiler_rows, refuse_unreadable
+from perflex.calibration.times.profilers import described, profiler_rows, refuse_json, refuse_unreadable
 from perflex.calibration.times.table import TimedKernel, TimesTable
+from perflex.calibration.times.tuning_files import tuned_rows
 from perflex.errors import FileFormatError, PerflexError, PerflexWarning
 from perflex.file_io import csv_rows, read_bytes, saving, unpacked_text
 
@@ -69,6 +70,10 @@ def load_times(
         (``--page raw --csv``), or of ``nsys stats --format csv``, ``cuda_gpu_trace`` or ``cuda_gpu_kern_sum``. There
         kernels are named by their functions, without parameters; those that `kernels` lacks are left out. Sizes are
         columns that you add, or the kernels have none.
+
+        Or what autotuners leave behind: Triton's ``NAME.autotune.json``, lines of `perflex.triton.record`, or what
+        PyTorch prints from ``AUTOTUNE mm(...)`` on. The functions of `kernels` launch Triton's kernels then, and take
+        the sizes that the autotuner tells problems apart by; PyTorch's products need none.
     kernels
         Functions that make kernels (loopy translation units, annotated ones, measurement kernels or Scops), or
         kernels themselves, by name; or a module, whose own functions are taken.
@@ -94,6 +99,9 @@ def load_times(
     content = read_bytes(path)
     text = unpacked_text(content, path)
     makers = NamedKernels(kernels)
+    if (tuned := tuned_rows(text, path, makers.known)) is not None:
+        return TimesTable(tuple(tuned), device, path.name, hashlib.sha256(content).hexdigest())
+    refuse_json(path)
     profiled = profiler_rows(text, path)
     table = csv_rows(text, path) if profiled is None else described(profiled, makers.names, path)
     names = list(table[0][1])

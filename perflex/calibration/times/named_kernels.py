@@ -44,27 +44,27 @@ class NamedKernels:
     """Makes the kernels that rows of a table name, each variant once."""
 
     def __init__(self, known: Mapping[str, Any] | ModuleType | None = None) -> None:
-        self._known = _own_functions(known) if inspect.ismodule(known) else dict(known or {})
+        self.known: dict[str, Any] = _own_functions(known) if inspect.ismodule(known) else dict(known or {})
         # Rows of one variant share a kernel, which is then described and counted once.
         self._made: dict[tuple[Any, ...], Any] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the user's own kernels."""
-        return tuple(self._known)
+        return tuple(self.known)
 
     def of(self, kernel: str, cells: Mapping[str, str]) -> MadeKernel:
         """Return the kernel that a row names."""
         name, stated = _split_label(kernel)
         cells = {**cells, **stated}
-        if name in self._known:
+        if name in self.known:
             return self._own(name, cells)
         return self._generated(name, cells, set(stated))
 
     def _own(self, name: str, cells: Mapping[str, str]) -> MadeKernel:
         from perflex.features.from_loopy.extract import extract_scop
 
-        maker = self._known[name]
+        maker = self.known[name]
         parameters: Mapping[str, inspect.Parameter] = {}
         if callable(maker) and not _is_kernel(maker):
             parameters = inspect.signature(maker).parameters
@@ -112,7 +112,7 @@ class NamedKernels:
             added += [f"{word}:{cells[word]}" for word in sorted(stated - set(generator.by_name))]
             made = collection.generate_kernels([*words, *added])
         except TagError as error:
-            own = f"the functions are {', '.join(self._known)}; as tags of a generator: " if self._known else ""
+            own = f"the functions are {', '.join(self.known)}; as tags of a generator: " if self.known else ""
             msg = f"no kernel is called {tags!r}: {own}{error.message}"
             raise CalibrationError(msg, kernel=tags) from error
         except ValueError:

@@ -50,6 +50,10 @@ def refuse_unreadable(path: Path) -> None:
     if path.suffix in _EXPORTS:
         msg = f"{path} is a profiler's own file; export it: {_EXPORTS[path.suffix].format(path.name)} > times.csv"
         raise FileFormatError(msg, path=path)
+
+
+def refuse_json(path: Path) -> None:
+    """Stop at JSON that is none of an autotuner's."""
     if path.name.removesuffix(".gz").endswith(".json"):
         msg = f"{path} is JSON; perflex prune-table reads what tuners write so; of times make a table of it, a CSV file"
         raise FileFormatError(msg, path=path)
