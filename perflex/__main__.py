@@ -42,6 +42,12 @@ _WORK_ERRORS = (
 )
 
 
+def _leave_memory() -> None:
+    """Leave objects to the operating system; Triton complains at the end of what is not taken apart."""
+    if "triton" not in sys.modules:
+        gc.freeze()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the process's own words after the program's name.
 
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # a process of its own, and not part of a test, say
         guard.start()
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
-        atexit.register(gc.freeze)
+        atexit.register(_leave_memory)
     from perflex.cli.terminal import Terminal, discard_full_errors, discard_output, printable
 
     if arguments is None:

@@ -22,6 +22,7 @@ from perflex.calibration.times.tuning_files import record
 from perflex.errors import MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.features.from_triton.launches import (
     Configuration,
+    LaunchedKernel,
     StandIn,
     TritonKernel,
     TritonLaunch,
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
 
-__all__ = ["Prediction", "capture", "predict_configurations", "prune", "record", "tensor"]
+__all__ = [
+    "Configuration", "LaunchedKernel", "Prediction", "TritonKernel", "TritonLaunch", "capture",
+    "predict_configurations", "prune", "record", "tensor",
+]  # fmt: skip
 
 tensor = StandIn
 capture = captured_launch
@@ -97,7 +101,7 @@ def predict_configurations(
     UnsupportedKernelError
         The kernel cannot be followed; the message says why.
     """
-    facts, values = _facts(machine)
+    facts, values = model_facts(machine)
     capability = int(10 * facts.need("compute_capability"))
     found: list[Prediction] = []
     rows, places = [], []
@@ -121,7 +125,7 @@ def predict_configurations(
     return found
 
 
-def _facts(machine: str | Path | Machine | Calibration | None) -> tuple[Machine, Mapping[str, float]]:
+def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Machine, Mapping[str, float]]:
     """Return the machine, and the values of the model's parameters."""
     if isinstance(machine, CalibrationRecord):
         if machine.model.expression != load_model(_MODEL).model().expression:

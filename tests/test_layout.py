@@ -20,7 +20,15 @@ ROOTS = {
     "calib_data": "perflex.calib_data",
     "uipick": "uipick",
 }
-PUBLIC_MODULES = {"perflex", "perflex.errors", "perflex.features", "perflex.models", "perflex.testing", "uipick"}
+PUBLIC_MODULES = {
+    "perflex",
+    "perflex.errors",
+    "perflex.features",
+    "perflex.models",
+    "perflex.testing",
+    "uipick",
+    "perflex.triton",
+}
 GROUND = {
     "caches.py", "child_process.py", "errors.py", "file_io.py", "guard.py", "html.py", "isl.py", "pictures.py",
     "progress.py", "version.py", "workers.py", "yaml_file.py",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from perflex.errors import FeatureError
 from perflex.features.families.feature import Cost, Family, Sizes
 from perflex.features.target import Target
 from perflex.features.tiles.costs import tile_costs
@@ -59,14 +62,24 @@ _COSTS: Mapping[str, tuple[str, Cost]] = {
 
 
 def _count(kernel: Any, sizes: Sizes, _target: Target, name: str) -> float:
-    return _COUNTS[name][1](kernel.program(sizes))
+    return _COUNTS[name][1](kernel.program(_one(kernel, sizes)))
+
+
+def _one(kernel: Any, sizes: Sizes) -> Mapping[str, int]:
+    """Return sizes, which must be numbers; beside those of the kernel they may choose its configuration."""
+    if any(np.ndim(value) for value in sizes.values()):
+        msg = f"kernel {kernel.name!r} is counted at one size after another; give numbers, no arrays"
+        raise FeatureError(msg)
+    return {name: int(value) for name, value in sizes.items()}
 
 
 def _cost(kernel: Any, sizes: Sizes, target: Target, name: str) -> float:
-    machine = target.need_machine(f"f_tile_{name}")
-    key = tuple(sorted(sizes.items())), machine
+    machine, one = target.need_machine(f"f_tile_{name}"), _one(kernel, sizes)
     found: Mapping[str, float] = kernel.derived(
-        "costs of tiles", key, lambda: tile_costs(kernel.program(sizes), machine), most=64
+        "costs of tiles",
+        (tuple(sorted(one.items())), machine),
+        lambda: tile_costs(kernel.program(one), machine),
+        most=64,
     )
     return found[name]
 
@@ -84,7 +97,6 @@ TILES = (
         examples=tuple(f"f_tile_{name}" for name in _COUNTS),
         present=_present,
         of="tiles",
-        one_size=True,
     ),
     Family(
         "Seconds that a part of a tile program would take at the peak of one resource of a machine",
@@ -96,6 +108,5 @@ TILES = (
         needs="machine",
         cost=lambda name: _COSTS[name][1],
         of="tiles",
-        one_size=True,
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import signature
 from math import prod
 from typing import Any
 from unittest import mock
@@ -99,9 +100,12 @@ class Configuration:
     warps: int = 4
     stages: int = 3
 
+    def all(self) -> dict[str, Any]:
+        """Return the constants with what the compiler is told beside."""
+        return {**self.constants, "num_warps": self.warps, "num_stages": self.stages}
+
     def __str__(self) -> str:
-        words = [f"{name}={value}" for name, value in self.constants.items()]
-        return " ".join([*words, f"num_warps={self.warps}", f"num_stages={self.stages}"])
+        return " ".join(f"{name}={value}" for name, value in self.all().items())
 
 
 class TritonKernel(TileKernel):
@@ -169,11 +173,11 @@ class TritonKernel(TileKernel):
         arrays.update({name: np.asarray(given) for name, given in self.launch.arrays.items()})
         grid = self.launch.grid(values) if callable(self.launch.grid) else self.launch.grid
         extents = (*((grid,) if isinstance(grid, int) else grid), 1, 1)[:3]
-        signature = specialised(arguments, types, constants)
+        compiled = specialised(arguments, types, constants)
         launch = Launch(arguments, arrays, (int(extents[0]), int(extents[1]), int(extents[2])))
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
         described = any(kind.startswith("tensordesc") for kind in types.values())
-        code = _code_of(function, signature, max(90, self.capability) if described else self.capability)
+        code = _code_of(function, compiled, max(90, self.capability) if described else self.capability)
         configuration = self.configuration
         return code.program(launch, warps=configuration.warps, stages=configuration.stages, most=self.most)
 
@@ -299,3 +303,48 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
     if not configurations:
         configurations = (Configuration({}, named.get("num_warps", 4), named.get("num_stages", 3)),)
     return replace(launch, arguments=arguments, configurations=tuple(configurations))
+
+
+class LaunchedKernel(TileKernel):
+    """What a user's function launches, whose parameters are sizes, taken wherever a kernel is.
+
+    Sizes may choose a configuration, too: values of constants, ``num_warps`` and ``num_stages``.
+    """
+
+    # Which names of sizes it takes is known at given sizes only.
+    takes_any_size = True
+
+    def __init__(self, make: Callable[..., Any], capability: int = 80) -> None:
+        self.make, self.name, self.capability = make, make.__name__, capability
+        known = signature(make).parameters.values()
+        self.optional = {one.name for one in known if one.default is not one.empty}
+        self.parameters = tuple(one.name for one in known if one.name not in self.optional)
+
+    def launch(self, sizes: Mapping[str, Any]) -> TritonLaunch:
+        """Return the launch at some sizes, with the configurations that have the constants among them.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            The function launches nothing, or no configuration has these constants.
+        """
+        own = {name: int(value) for name, value in sizes.items() if name in {*self.parameters, *self.optional}}
+        chosen = {name: value for name, value in sizes.items() if name not in own}
+        launch: TritonLaunch = self.derived(
+            "launch", tuple(sorted(own.items())), lambda: captured_launch(self.make, own), most=64
+        )
+        fitting = tuple(one for one in launch.configurations if chosen.items() <= one.all().items())
+        if not fitting:
+            words = " ".join(f"{name}={value}" for name, value in chosen.items())
+            msg = f"{self.name}: no configuration has {words}; the first is {launch.configurations[0]}"
+            raise UnsupportedKernelError(msg)
+        return replace(launch, configurations=fitting)
+
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:
+        """Return the tile program at some sizes, which must choose one configuration."""
+        launch = self.launch(sizes)
+        if len(launch.configurations) > 1:
+            first = launch.configurations[0]
+            msg = f"{self.name} has {len(launch.configurations)} configurations; choose one, such as {first}"
+            raise UnsupportedKernelError(msg)
+        return TritonKernel(launch, launch.configurations[0], self.capability).program({})

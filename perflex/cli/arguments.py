@@ -1,34 +1,24 @@
-"""Reading what commands are given: ``KERNEL.py:function``, ``SCOP.yaml`` and ``name=value``."""
+"""Reading what commands are given: calibrations, ``name=value``, and files to write."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import inspect
 import math
 import os
 import re
-import sys
-import traceback
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perflex.cli.options import launch_given
 from perflex.errors import PerflexError
 from perflex.file_io import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import ModuleType
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import loopy as lp
     import typer
 
     from perflex.calibration.calibration import Calibration
-    from perflex.features import AnnotatedKernel, Scop, SourceKernel
-    from perflex.search.spaces.space import VariantSpace
 
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
@@ -36,8 +26,8 @@ GENERAL_GPU = "general_gpu"
 # Letters in which a file says what it is; comments may stand before.
 _BEGINNING = 1000
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
-_SCOP_SUFFIXES = (".yaml", ".yml")
-_SOURCE_SUFFIXES = (".cl", ".ocl", ".cu", ".cuh")
+SCOP_SUFFIXES = (".yaml", ".yml")
+SOURCE_SUFFIXES = (".cl", ".ocl", ".cu", ".cuh")
 _SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
@@ -60,7 +50,7 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
 
     shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
     if machine is None and (
-        is_space(words[0]) or _is_source(words[0]) or (":" in words[0] and not os.path.exists(words[0]))  # noqa: PTH110
+        is_space(words[0]) or is_source(words[0]) or (":" in words[0] and not os.path.exists(words[0]))  # noqa: PTH110
     ):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
         raise ArgumentError(msg, word=words[0])
@@ -77,13 +67,13 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
 
 def _is_calibration(word: str) -> bool:
     """Return whether a word names a calibration's file, rather than a kernel or a space."""
-    if not word.endswith(_SCOP_SUFFIXES):
+    if not word.endswith(SCOP_SUFFIXES):
         return False
-    schema = _schema(word)
+    schema = schema_of(word)
     return not schema or "calibration" in schema
 
 
-def _schema(path: str) -> str:
+def schema_of(path: str) -> str:
     """Return the schema that a file's beginning names; empty where there is none, or it cannot be read."""
     # Neither a pipe, which has an end for one reader only, nor a device without any.
     if not os.path.isfile(path):  # noqa: PTH113 - as below
@@ -126,7 +116,7 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
     words = list(words)
     # A path and a script's arguments may hold equals signs: what follows the last colon decides elsewhere.
     kernels = [
-        word for word in words if word.endswith(_SCOP_SUFFIXES) or is_space(word) or "=" not in word.rpartition(":")[2]
+        word for word in words if word.endswith(SCOP_SUFFIXES) or is_space(word) or "=" not in word.rpartition(":")[2]
     ]
     if not kernels:
         msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
@@ -179,283 +169,17 @@ def series_sizes(series: str, given: Mapping[str, int], parameters: Sequence[str
     return [{**given, **dict.fromkeys(names, value)} for value in range(first, last + 1, step)]
 
 
-def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
-    """Return the kernel that a function in a Python file makes, a Scop's file describes, or source code has.
-
-    The file is executed, as ``python FILE`` would; modules beside it can be imported.
-    """
-    # A Python file alone is mostly a kernel whose function was forgotten.
-    if is_space(reference) and not reference.endswith(".py"):
-        msg = f"{reference} is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune' predict them"
-        raise ArgumentError(msg, word=reference)
-    if reference.endswith(_SCOP_SUFFIXES):
-        return _described(reference)
-    if _is_source(reference):
-        return _from_source(reference)
-    import loopy as lp
-
-    from perflex.features import AnnotatedKernel, Scop
-    from perflex.search.spaces.space import VariantSpace
-
-    made = _made(reference, (lp.TranslationUnit, AnnotatedKernel, Scop, VariantSpace))
-    kernel = getattr(made, "kernel", made)  # of a measurement kernel
-    if isinstance(kernel, (lp.TranslationUnit, AnnotatedKernel)):
-        return _with_stated(kernel)
-    # What reads source code takes long to import.
-    from perflex.features import SourceKernel
-
-    if not isinstance(kernel, (Scop, SourceKernel)):
-        msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
-        if isinstance(made, VariantSpace):
-            msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
-        raise ArgumentError(msg, word=reference)
-    return kernel
-
-
-def _with_stated(kernel: Any) -> Any:
-    """Return a loopy kernel with what was stated of its loops and accesses."""
-    from perflex.features import annotate
-
-    stated = read_pairs(launch_given().state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
-    if not stated:
-        return kernel
-    unit = getattr(kernel, "translation_unit", kernel)
-    parts = [unit[name] for name in unit.entrypoints]
-    arrays = {name for part in parts for name in (*part.arg_dict, *part.temporary_variables)}
-    accesses = {key: value for key, value in stated.items() if "[" in key or ":" in key or key in arrays}
-    return annotate(kernel, trip_counts={key: stated[key] for key in stated if key not in accesses}, accesses=accesses)
-
-
-def _is_source(word: str) -> bool:
-    return word.endswith(_SOURCE_SUFFIXES) or word.rpartition(":")[0].endswith(_SOURCE_SUFFIXES)
-
-
-def _kernels_of(place: str) -> str:
-    """Return the kernels of a file for a message; nothing where it cannot be read."""
-    from perflex.features.from_source.parsing import kernels_in
-
-    try:
-        text = Path(place).read_text(encoding="utf-8")
-        names = dict.fromkeys(one.spelling for one in kernels_in(Path(place), text, {}))
-    except (OSError, UnicodeDecodeError):
-        msg = f"there is no file {place}, or it cannot be read"
-        raise ArgumentError(msg, word=place) from None
-    return f"; name one: {', '.join(f'{place}:{name}' for name in names)}" if names else "; it has none"
-
-
-def _from_source(reference: str) -> SourceKernel:
-    """Return the kernel of ``FILE.cl:name`` or ``FILE.cu:name<arguments>`` with the launch that options give."""
-    from perflex.features import source_kernel
-
-    given = launch_given()
-    place, colon, name = reference.rpartition(":")
-    if not colon or not place.endswith(_SOURCE_SUFFIXES):
-        msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
-        raise ArgumentError(msg, word=reference)
-    if (given.groups is None) == (given.extent is None):
-        msg = f"{reference} needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
-        raise ArgumentError(msg, word=reference)
-    try:
-        local = None if given.local is None else [int(extent) for extent in given.local.split(",")]
-    except ValueError:
-        msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
-        raise ArgumentError(msg, word=given.local) from None
-    return source_kernel(
-        Path(place),
-        name,
-        local=local,
-        groups=_extents(given.groups),
-        global_size=_extents(given.extent),
-        defines=read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4"),
-        folders=given.include or (),
-        stated=read_pairs(given.state or (), "--state", "34=7.5"),
-    )
-
-
-def _extents(text: str | None) -> list[str] | None:
-    """Return formulas separated by commas outside of parentheses."""
-    if text is None:
-        return None
-    found, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [each.strip() for each in found]
+def is_source(word: str) -> bool:
+    """Return whether a word names source code, or a kernel in it."""
+    return word.endswith(SOURCE_SUFFIXES) or word.rpartition(":")[0].endswith(SOURCE_SUFFIXES)
 
 
 def is_space(word: str) -> bool:
     """Return whether a word names a file of a kernel's source with tunables, rather than a kernel."""
     path = word.partition(".py ")[0] + ".py" if ".py " in word else word
-    if path.endswith(_SCOP_SUFFIXES):
-        return "perflex-source" in _schema(path)
+    if path.endswith(SCOP_SUFFIXES):
+        return "perflex-source" in schema_of(path)
     return path.endswith((".py", ".json"))
-
-
-def load_variants(word: str) -> VariantSpace:
-    """Return the variants of a file of a kernel's source with tunables, or of what a Python file has by a name."""
-    from perflex.search.spaces.space import VariantSpace
-
-    if is_space(word):
-        from perflex.search.scripts.load import load_space
-
-        return load_space(word)
-    found = _made(word, (VariantSpace,))
-    if not isinstance(found, VariantSpace):
-        msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
-        raise ArgumentError(msg, word=word)
-    return found
-
-
-def _made(reference: str, kinds: tuple[type, ...]) -> object:
-    """Return what a name in a Python file stands for, or, unless it is of the kinds, what the function makes."""
-    with _executed(reference) as (module, name, path):
-        if not hasattr(module, name):
-            own = [key for key, value in vars(module).items() if key[:1] != "_" and not inspect.ismodule(value)]
-            msg = f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}"
-            raise ArgumentError(msg, path=path)
-        found: object = getattr(module, name)
-        if isinstance(found, kinds) or not callable(found):
-            return found
-        needed = [
-            parameter.name
-            for parameter in inspect.signature(found).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-        ]
-        if needed:
-            msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
-            raise ArgumentError(msg, path=path)
-        with _own_errors(path, name):
-            return found()
-
-
-def load_kernels(place: str) -> dict[str, object]:
-    """Return the functions of a Python file, or the Scop of a YAML file, by name; a Python file is executed."""
-    if place.endswith(_SCOP_SUFFIXES):
-        scop = _described(place)
-        return {scop.name: scop}
-    if _is_source(place):
-        made = f"perflex.source_kernel({place!r}, ...)"
-        msg = f"{place} is source code; give a Python file with functions that return {made}"
-        raise ArgumentError(msg, word=place)
-    # Any name that can stand behind the colon: the whole module is looked at.
-    with _executed(f"{place}:all") as (module, _, path):
-        # Neither what the file imports nor what it keeps to itself: a table names what is called.
-        own = {
-            name: value
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
-        }
-    if not own:
-        msg = f"{path} has no function; it must have one for each kernel, which returns it"
-        raise ArgumentError(msg, path=path)
-    return dict(own)
-
-
-@contextmanager
-def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
-    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported from then on."""
-    name, colon, inside = reference.rpartition(":")
-    if _is_source(reference):
-        msg = (
-            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
-            "schema: perflex-source/1 that states them, and name it here"
-        )
-        raise ArgumentError(msg, word=reference)
-    if not colon or not name or not inside.isidentifier():
-        msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
-        raise ArgumentError(msg, word=reference)
-    if name.endswith(_SCOP_SUFFIXES):
-        msg = f"{name} stands for all that it describes; name it without ':{inside}'"
-        raise ArgumentError(msg, word=reference)
-    path = Path(name).resolve()
-    # Not of Path: in Python 3.11 that fails at names that are too long.
-    if not os.path.isfile(path):  # noqa: PTH113
-        msg = f"there is no file {name}"
-        raise ArgumentError(msg, path=path)
-    _place_beside(path.parent)
-    before = set(sys.modules)
-    try:
-        yield _module(path), inside, path
-    finally:
-        for each in {name.partition(".")[0] for name in sys.modules} - before:
-            origin = Path(getattr(sys.modules.get(each), "__file__", None) or "")
-            if path.parent in origin.parents[:2]:
-                _beside[each] = path.parent
-
-
-# Modules from beside users' files, by name; and the entry of the path that is there for the last file, if any.
-_beside: dict[str, Path] = {}
-_added: list[str] = []
-
-
-def _place_beside(folder: Path) -> None:
-    """Let modules of a folder be imported until another file is executed, and not those of the same name elsewhere."""
-    for entry in _added:
-        if entry in sys.path:
-            # The last: the same folder may stand in front for other reasons.
-            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
-    for name in [name for name, place in _beside.items() if place != folder]:
-        if not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
-            continue
-        del _beside[name]
-        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
-            del sys.modules[each]
-    # At the end of the path, so that a file beside the kernel hides no installed module.
-    _added[:] = [] if str(folder) in sys.path else [str(folder)]
-    sys.path += _added
-
-
-def _described(name: str) -> Any:
-    from perflex.features.scop.scop_file import read_scop
-    from perflex.features.tiles.tile_kernel import DescribedTiles
-
-    path = Path(name)
-    if not os.path.exists(path):  # noqa: PTH110 - as above
-        msg = f"there is no file {name}"
-        raise ArgumentError(msg, path=path)
-    return DescribedTiles(path) if "perflex-tiles" in _schema(name) else read_scop(path)
-
-
-def _module(path: Path) -> ModuleType:
-    # Files of one name in two folders are two modules.
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(f"perflex_user_{digest}", path)
-    if spec is None or spec.loader is None:
-        msg = f"{path} is no Python file; its name must end in .py"
-        raise ArgumentError(msg, path=path)
-    module = importlib.util.module_from_spec(spec)
-    # Known while it runs, as dataclasses and pickles defined in it expect.
-    sys.modules[spec.name] = module
-    try:
-        with _own_errors(path, ""):
-            spec.loader.exec_module(module)
-    except SyntaxError as error:
-        msg = f"{error.filename or path}, line {error.lineno}: {error.msg}"
-        raise ArgumentError(msg, path=path) from error
-    return module
-
-
-@contextmanager
-def _own_errors(path: Path, function: str) -> Iterator[None]:
-    """Name the line of the user's file where its code raised an error; what has a message of its own passes."""
-    try:
-        yield
-    except Exception as error:
-        from sqlite3 import OperationalError
-
-        # The last two are said of full disks and of loopy's caches, too.
-        if isinstance(error, (PerflexError, SyntaxError, OSError, OperationalError)):
-            raise
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        place = f"{path}, line {lines[-1]}" if lines else str(path)
-        within = f" in {function}" if function else ""
-        reason = " ".join(str(error).split())
-        msg = f"{place}{within}: {type(error).__name__}: {reason}; mend the file (--debug shows the traceback)"
-        raise ArgumentError(msg, path=path) from error
 
 
 def require_writable_folder(folder: Path, context: typer.Context) -> None:

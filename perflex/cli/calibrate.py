@@ -160,7 +160,8 @@ def read_times(
 ) -> TimesTable:
     """Return a table of times: kernels from Python and YAML files, rows that ``COLUMN=VALUE[,VALUE]`` words choose."""
     from perflex.calibration.times.csv_file import load_times
-    from perflex.cli.arguments import load_kernels, read_pairs
+    from perflex.cli.arguments import read_pairs
+    from perflex.cli.kernel_files import load_kernels
 
     chosen = {
         name: [value.strip() for value in values.split(",")]

@@ -46,7 +46,8 @@ def features(
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+    from perflex.cli.arguments import ArgumentError, read_sizes
+    from perflex.cli.kernel_files import load_kernel
     from perflex.features import count_features, extract_scop
     from perflex.features.target import using_code, using_machine
 

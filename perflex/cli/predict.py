@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import print_json, stamped
+from perflex.cli.launches import launch_of, predicted_launch, rank_launch
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, TimeOption
 from perflex.cli.terminal import sizes_text, terminal_of
@@ -53,7 +54,8 @@ def predict(
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
     from perflex.analysis.source_lines import source_lines
-    from perflex.cli.arguments import load_kernel, read_calibration
+    from perflex.cli.arguments import read_calibration
+    from perflex.cli.kernel_files import load_kernel
 
     loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
     unit = load_kernel(kernel)
@@ -63,7 +65,10 @@ def predict(
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
         name = kernel.rpartition(":")[2]
-        found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
+        if (launched := launch_of(unit)) is not None:
+            found = [predicted_launch(launched, each, loaded, machine) for each in chosen]
+        else:
+            found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
         for entry in found:
             if source is not None:
                 entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
@@ -177,13 +182,17 @@ def rank(
     as_json: JsonOption = False,
 ) -> None:
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
-    from perflex.cli.arguments import is_space, load_kernel, load_variants, read_calibration, read_kernels_and_sizes
+    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes
+    from perflex.cli.kernel_files import load_kernel, load_variants
     from perflex.search.pruning.ranking import rank as ordered
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
     kernels, sizes = read_kernels_and_sizes(rest)
     alone = len(kernels) == 1 and is_space(kernels[0])
     variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
+    if isinstance(variants, dict) and (launched := launch_of(variants[kernels[0]])) is not None:
+        rank_launch(terminal_of(context), launched, sizes, loaded, machine=machine, as_json=as_json)
+        return
     with terminal_of(context).warnings_shown():
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
     if as_json:

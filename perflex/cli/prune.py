@@ -53,13 +53,8 @@ def prune(
 
     For configurations of other kernels that a tuner measured, use 'perflex prune-table'.
     """
-    from perflex.cli.arguments import (
-        ArgumentError,
-        load_variants,
-        read_calibration,
-        read_sizes,
-        require_writable_folder,
-    )
+    from perflex.cli.arguments import ArgumentError, read_calibration, read_sizes, require_writable_folder
+    from perflex.cli.kernel_files import load_variants
     from perflex.progress import RunOptions
     from perflex.search.pruning.pruning import random_batch
     from perflex.search.pruning.report import check_pruning, draw_pruning
@@ -310,7 +305,8 @@ def tune(
 
     The calibration says what to expect of each variant; what is timed corrects it.
     """
-    from perflex.cli.arguments import load_variants, read_calibration, read_sizes
+    from perflex.cli.arguments import read_calibration, read_sizes
+    from perflex.cli.kernel_files import load_variants
     from perflex.progress import RunOptions
     from perflex.search.tuning.tuner import SearchOptions
     from perflex.search.tuning.tuning import tune as searched

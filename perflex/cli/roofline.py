@@ -100,7 +100,8 @@ def _times(text: str) -> tuple[str, str]:
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """Return kernels by function, or by the whole word where functions have one name; and the sizes."""
-    from perflex.cli.arguments import load_kernel, read_kernels_and_sizes
+    from perflex.cli.arguments import read_kernels_and_sizes
+    from perflex.cli.kernel_files import load_kernel
 
     references, sizes = read_kernels_and_sizes(words)
     functions = [reference.rpartition(":")[2] for reference in references]

@@ -111,6 +111,9 @@ class Terminal:
 
     def warn_of_unknown_sizes(self, given: Iterable[str], scops: Iterable[Scop], kernels: Iterable[Any]) -> None:
         """Remark on sizes that no kernel has, which are of no effect."""
+        kernels = list(kernels)
+        if any(getattr(kernel, "takes_any_size", False) for kernel in kernels):
+            return
         # Of a kernel that is described for numbers alone the description has no sizes.
         own = (size for kernel in kernels for size in getattr(kernel, "sizes", None) or ())
         there = tuple(dict.fromkeys([*(size for scop in scops for size in scop.parameters), *own]))

@@ -45,7 +45,8 @@ def volumes(
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
     from perflex.analysis.roofline import limits_of
-    from perflex.cli.arguments import load_kernel, read_sizes
+    from perflex.cli.arguments import read_sizes
+    from perflex.cli.kernel_files import load_kernel
     from perflex.features import extract_scop
     from perflex.features.gpu.volume_estimate import estimate_volumes
     from perflex.machines.files import load_machine
@@ -161,7 +162,8 @@ def layers(
     as_json: JsonOption = False,
 ) -> None:
     """Show layer conditions, the sizes that meet them, and the bytes per iteration between a CPU's cache levels."""
-    from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes, series_sizes
+    from perflex.cli.arguments import ArgumentError, read_sizes, series_sizes
+    from perflex.cli.kernel_files import load_kernel
     from perflex.features import extract_scop
     from perflex.features.cpu.ecm_estimate import estimate_ecm
     from perflex.machines.files import load_machine
@@ -291,7 +293,8 @@ def block(
 ) -> None:
     """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
     from perflex.analysis.block_choice import choose_block
-    from perflex.cli.arguments import load_kernel, read_pairs, read_sizes
+    from perflex.cli.arguments import read_pairs, read_sizes
+    from perflex.cli.kernel_files import load_kernel
 
     found = choose_block(
         load_kernel(kernel),

@@ -13,8 +13,7 @@ import pytest
 from perflex import load_times
 from perflex.calibration.times import tuning_files
 from perflex.errors import FileFormatError, PerflexError
-from perflex.features.from_triton.launches import TritonLaunch
-from perflex.features.tiles.products import Matrices
+from perflex.triton import TritonLaunch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +70,9 @@ def test_tables_of_pytorch(tmp_path: Path) -> None:
     path.write_text(TABLE)
     first, second = load_times(path, device="NVIDIA A100-SXM4-80GB").rows
     assert first.seconds == pytest.approx(0.6123e-3)
-    assert first.kernel.matrices == Matrices(4096, 1024, 512, "bf16", (512, 1), (1, 512))
+    given = first.kernel.matrices
+    assert (given.m, given.n, given.k, given.dtype) == (4096, 1024, 512, "bf16")
+    assert (given.first, given.second) == ((512, 1), (1, 512))
     assert (first.kernel.tile, first.kernel.warps, first.kernel.stages) == ((128, 64, 32), 4, 3)
     assert (second.kernel.tile, second.kernel.warps, second.kernel.stages) == ((64, 64, 64), 8, 4)
     assert first.generator == second.generator == "mm(4096x512, 512x1024)"

@@ -9,7 +9,8 @@ import pytest
 import perflex
 from perflex import Device
 from perflex.__main__ import main
-from perflex.cli.arguments import ArgumentError, load_kernel, read_sizes
+from perflex.cli.arguments import ArgumentError, read_sizes
+from perflex.cli.kernel_files import load_kernel
 from perflex.devices.device import DeviceInfo
 from perflex.errors import MeasurementError
 

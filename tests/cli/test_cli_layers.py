@@ -4,7 +4,7 @@ from pathlib import Path
 
 from perflex import estimate_ecm
 from perflex.analysis.volume_series import thresholds
-from perflex.cli.arguments import load_kernel
+from perflex.cli.kernel_files import load_kernel
 from perflex.features import extract_scop
 
 # A star of seven points in double precision, of M planes of N rows of N points.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perflex import Calibration, source_kernel
-from perflex.cli.arguments import load_kernel
+from perflex.cli.kernel_files import load_kernel
 from perflex.errors import MeasurementError
 from perflex.features import extract_scop, scop_to_yaml
 from perflex.testing import FakeDevice

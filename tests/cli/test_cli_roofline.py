@@ -6,7 +6,7 @@ import pytest
 
 import perflex.calib_data
 from perflex import Calibration
-from perflex.cli.arguments import load_kernel
+from perflex.cli.kernel_files import load_kernel
 from perflex.errors import PerflexWarning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,7 +7,7 @@ import pytest
 
 import perflex.calib_data
 from perflex import estimate_volumes, load_machine, machine_names
-from perflex.cli.arguments import load_kernel
+from perflex.cli.kernel_files import load_kernel
 from perflex.features import extract_scop
 
 TOP = Path(__file__).parents[2]

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from perflex.cli.arguments import is_space, load_kernel, load_kernels, load_variants, read_kernels_and_sizes
+from perflex.cli.arguments import is_space, read_kernels_and_sizes
+from perflex.cli.kernel_files import load_kernel, load_kernels, load_variants
 
 KERNEL = """import loopy as lp
 import numpy as np

@@ -19,7 +19,7 @@ from stores import write
 
 import perflex
 from perflex.__main__ import main
-from perflex.cli.arguments import load_kernel
+from perflex.cli.kernel_files import load_kernel
 from perflex.features import Target, count_features, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu.ecm_estimate import estimate_ecm
 from perflex.models import load_model, measurement_kernels

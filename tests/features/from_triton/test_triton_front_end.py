@@ -174,3 +174,30 @@ def test_contents_of_arrays_are_taken_from_the_host():
     program = TritonKernel(made, configuration).program({})
     truth = stored("fused_moe")["truth"]["arrays"]["a_ptr"]["load"]
     assert sum(one.elements for one in program.accesses if one.array == "a_ptr") == truth["elements"]
+
+
+def test_commands_take_functions_that_launch(tmp_path, capsys):
+    from perflex.__main__ import main
+
+    path = tmp_path / "launches.py"
+    path.write_text(
+        "import triton\nfrom perflex.triton import tensor\n"
+        "from support.triton_products import matmul_kernel\n"
+        "tiles = [(64, 64, 32), (128, 128, 64)]\n"
+        "configs = [triton.Config({'BLOCK_SIZE_M': m, 'BLOCK_SIZE_N': n, 'BLOCK_SIZE_K': k, 'GROUP_SIZE_M': 8,"
+        " 'ACTIVATION': ''}) for m, n, k in tiles]\n"
+        "tuned = triton.autotune(configs=configs, key=['M'])(matmul_kernel)\n\n\n"
+        "def launch(M, N=1024, K=512):\n"
+        "    a, b, c = (tensor('fp16', *shape) for shape in ((M, K), (K, N), (M, N)))\n"
+        "    tuned[lambda meta: (triton.cdiv(M, meta['BLOCK_SIZE_M']) * triton.cdiv(N, meta['BLOCK_SIZE_N']),)](\n"
+        "        a, b, c, M, N, K, K, 1, N, 1, N, 1)\n"
+    )
+    word = f"{path}:launch"
+    assert main(["rank", "--machine", "A100-80GB", word, "M=4096"]) == 0
+    assert [line[:2] for line in capsys.readouterr().out.splitlines()] == ["1.", "2."]
+    assert main(["predict", "--machine", "A100-80GB", word, "M=4096", "BLOCK_SIZE_M=64"]) == 0
+    assert "f_tile_" in capsys.readouterr().out
+    assert main(["features", word, "M=4096", "BLOCK_SIZE_M=64", "-f", "f_tile_flops"]) == 0
+    assert str(2 * 4096 * 1024 * 512) in capsys.readouterr().out
+    assert main(["predict", "--machine", "A100-80GB", word, "M=4096"]) == 2
+    assert "launch has 2 configurations; choose one" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""Launches of Triton's kernels on the command line, with predictions as they come."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import perflex.triton
+from perflex.cli import launches
+from perflex.triton import Configuration, LaunchedKernel, Prediction, TritonLaunch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FAST, SLOW, LARGE = (Configuration({"BLOCK": size}, warps, 3) for size, warps in ((64, 4), (128, 4), (128, 8)))
+
+
+class Shown(list[str]):
+    """A terminal that keeps what it shows."""
+
+    def show(self, *lines: str, **_: Any) -> None:
+        self.extend(lines)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> LaunchedKernel:
+    def launch(n: int, m: int = 4) -> None:
+        """Stands for one of a user's."""
+
+    def capture(_make: Any, sizes: Mapping[str, int]) -> TritonLaunch:
+        function = SimpleNamespace(__name__="kernel")
+        return TritonLaunch(function, dict(sizes), 1, (SLOW, FAST, LARGE))
+
+    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+        known = {str(FAST): 1e-4, str(SLOW): 2e-4}
+        return [
+            Prediction(one, known.get(str(one), math.inf), "" if str(one) in known else "it is too large")
+            for one in found.configurations
+        ]
+
+    monkeypatch.setattr("perflex.features.from_triton.launches.captured_launch", capture)
+    monkeypatch.setattr(perflex.triton, "predict_configurations", predict)
+    return LaunchedKernel(launch)
+
+
+def test_sizes_are_parameters_of_the_function_or_choose_a_configuration(kernel: LaunchedKernel) -> None:
+    assert (kernel.parameters, kernel.optional) == (("n",), {"m"})
+    found = kernel.launch({"n": 8, "BLOCK": 128})
+    assert found.arguments == {"n": 8}
+    assert found.configurations == (SLOW, LARGE)
+    assert kernel.launch({"n": 8, "num_warps": 8}).configurations == (LARGE,)
+    with pytest.raises(perflex.PerflexError, match="no configuration has BLOCK=7; the first is BLOCK=128"):
+        kernel.launch({"n": 8, "BLOCK": 7})
+    with pytest.raises(perflex.PerflexError, match="launch has 3 configurations; choose one, such as BLOCK=128"):
+        kernel.program({"n": 8})
+
+
+def test_rank_orders_configurations_and_names_what_is_not_possible(kernel: LaunchedKernel) -> None:
+    shown: Any = Shown()
+    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), machine="A100-80GB", as_json=False)  # type: ignore[arg-type]
+    assert shown == [
+        "1. BLOCK=64 num_warps=4 num_stages=3: 100 us (1.00 x)",
+        "2. BLOCK=128 num_warps=4 num_stages=3: 200 us (2.00 x)",
+        "not possible: BLOCK=128 num_warps=8 num_stages=3: it is too large",
+    ]
+
+
+def test_rank_prints_json(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[str]) -> None:
+    launches.rank_launch(Shown(), kernel, {"n": 8}, SimpleNamespace(), machine="A100-80GB", as_json=True)  # type: ignore[arg-type]
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["configuration"]["BLOCK"] for row in rows] == [64, 128, 128]
+    assert rows[0]["predicted_s"] == 1e-4
+    assert rows[2] == {
+        "rank": 3, "configuration": {"BLOCK": 128, "num_warps": 8, "num_stages": 3}, "reason": "it is too large"
+    }  # fmt: skip
