@@ -1,0 +1,113 @@
+"""Published times of matrix products by Triton, and each row as a kernel."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import structs
+
+from perflex.errors import MachineError
+from perflex.features import kernel_feature_values
+from perflex.features.from_triton.tallies import windows
+from perflex.features.tiles.products import Matrices, ProductKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from perflex.features.tiles.tile_program import TileProgram
+
+_ROWS, _NEIGHBOURS = 8, 512  # Of tiles of a group; programs of which is asked what they share.
+MACHINES = {"A100": "A100-80GB", "H100": "H100-SXM"}
+_NUMBERS = (
+    "m", "n", "k", "block_m", "block_n", "block_k", "num_stages", "num_warps",
+    "stride_a0", "stride_a1", "stride_b0", "stride_b1",
+)  # fmt: skip
+_KINDS = ("float16", ""), ("bfloat16", ""), ("float32", "true"), ("float32", "false")
+_TYPES = dict(zip(_KINDS, ("fp16", "bf16", "tf32", "fp32"), strict=True))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one GPU and set: columns of numbers, times in s, which are infinite where a kernel could not be built."""
+
+    gpu: str
+    part: str
+    columns: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.columns["seconds"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def take(self, chosen: NDArray[Any]) -> Rows:
+        return Rows(self.gpu, self.part, {name: column[chosen] for name, column in self.columns.items()})
+
+
+def read_rows(folder: Path, gpu: str, part: str, every: int) -> Rows:
+    """Return the rows of each so-many-th problem, even and odd ones in turn."""
+    with gzip.open(folder / f"{gpu}_{part}.csv.gz", "rt", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    columns: dict[str, Any] = {name: np.array([int(row[name]) for row in rows]) for name in (*_NUMBERS, "problem")}
+    columns["seconds"] = np.array([float(row["seconds"]) for row in rows])
+    columns["type"] = np.array([_TYPES[row["dtype"], row["allow_tf32"]] for row in rows])
+    turn, place = np.divmod(columns["problem"], every)
+    return Rows(gpu, part, columns).take(place == turn % 2 % every)
+
+
+def features(rows: Rows, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
+    """Return feature values, shape ``(n,)``; nan where perflex says that the GPU cannot run the configuration."""
+    names, machine = tuple(names), MACHINES[rows.gpu]
+    found = np.full((len(names), len(rows)), np.nan)
+    for number in range(len(rows)):
+        try:
+            values = kernel_feature_values(names, Product(rows, number), {}, machine=machine)
+        except MachineError:
+            continue
+        found[:, number] = [values[name] for name in names]
+    return dict(zip(names, found, strict=True))
+
+
+class Product(ProductKernel):
+    """One row as a kernel."""
+
+    def __init__(self, rows: Rows, number: int) -> None:
+        self.row: dict[str, Any] = {name: rows[name][number].item() for name in (*_NUMBERS, "type")}
+        m, n, k, *tile, stages, warps, a0, a1, b0, b1, kind = self.row.values()
+        element = {"fp16": "f16", "fp32": "f32"}.get(kind, kind)
+        super().__init__(Matrices(m, n, k, element, (a0, a1), (b0, b1)), (tile[0], tile[1], tile[2]), warps, stages)
+        self.group = f"{rows.gpu} {rows.part} {rows['problem'][number]}"
+        self.label = f"{self.group} {number}"
+
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:
+        """Return the tile program with what programs share as it is in Triton's code."""
+        found, given = super().program(sizes), self.matrices
+        shared = _shared(-(-given.m // self.tile[0]), -(-given.n // self.tile[1]))
+        # Indices modulo a side that is shorter than a tile return to its beginning.
+        shares = min(1.0, given.m / self.tile[0]), min(1.0, given.n / self.tile[1])
+        loads = [
+            structs.replace(access, shared=tiles, sectors=access.sectors * share)
+            for access, tiles, share in zip(found.accesses[:2], shared, shares, strict=True)
+        ]
+        return structs.replace(found, accesses=(*loads, found.accesses[2]))
+
+
+@lru_cache(maxsize=4096)
+def _shared(rows: int, columns: int) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[int, float], ...]]:
+    """Return how many different rows and columns of tiles consecutive programs of the middle touch."""
+    programs, group = rows * columns, _ROWS * columns
+    near = min(programs, _NEIGHBOURS)
+    if near == 1:
+        return (), ()
+    numbers = (programs - near) // 2 + np.arange(near)
+    first, size = numbers // group * _ROWS, np.minimum(rows - numbers // group * _ROWS, _ROWS)
+    counts = [*(1 << power for power in range(near.bit_length()) if 1 << power < near), near]
+    return windows(first + numbers % group % size, counts), windows(numbers % group // size, counts)
