@@ -14,15 +14,14 @@ from msgspec import structs
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
 from perflex.features.from_triton.slices import Source, operand_sources
-from perflex.features.from_triton.tallies import AccessTally, Tally, windows
+from perflex.features.from_triton.tallies import AccessTally, Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
+from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
 
 # Programs that are interpreted together.
 _TOGETHER = 64
-# Consecutive programs of which is asked what tiles they share.
-_NEIGHBOURS = 512
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class TileCode:
         return operand_sources(self.parsed[1])
 
     def program(
-        self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = _NEIGHBOURS
+        self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = NEIGHBOURS
     ) -> TileProgram:
         """Return the tile program of a launch.
 
@@ -132,12 +131,6 @@ def _operand(
 
 
 def _access(access: AccessTally, near: AccessTally | None, loop: int, weight: float) -> TileAccess:
-    shared: tuple[tuple[int, float], ...] = ()
-    if near is not None and near.first is not None and len(near.first) > 1:
-        count = len(near.first)
-        shared = windows(
-            near.first, [*(1 << power for power in range(count.bit_length()) if 1 << power < count), count]
-        )
     return TileAccess(
         array=access.array,
         direction=access.direction,
@@ -151,7 +144,7 @@ def _access(access: AccessTally, near: AccessTally | None, loop: int, weight: fl
         axis=access.axis,
         stride=access.stride,
         vector=access.vector,
-        shared=shared,
+        shared=() if near is None or near.first is None else shared_tiles(near.first),
     )
 
 

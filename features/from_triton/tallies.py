@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -305,20 +304,3 @@ def _distinct(tiles: _Array, active: _Array) -> int:
     if held.all():
         return int((numbers[:, 1:] != numbers[:, :-1]).sum()) + len(numbers)
     return sum(len(np.unique(row[mask])) for row, mask in zip(tiles, held, strict=True))
-
-
-def windows(first: _Array, sizes: Sequence[int]) -> tuple[tuple[int, float], ...]:
-    """Return for each number of consecutive programs how many different tiles they touch on average."""
-    count = len(first)
-    last: dict[int, int] = {}
-    before = np.empty(count, np.int64)
-    for place, number in enumerate(first.tolist()):
-        before[place] = last.get(number, -1)
-        last[number] = place
-    places = np.arange(count)
-    found = []
-    for size in sizes:
-        # A program adds a tile to the windows that begin after the last program with the same one.
-        starts = np.minimum(places, count - size) - np.maximum(before, places - size)
-        found.append((size, float(np.maximum(starts, 0).sum() / (count - size + 1))))
-    return tuple(found)

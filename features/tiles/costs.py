@@ -84,7 +84,8 @@ class TileCosts:
         self.times = max(iterations, 1.0)
         self.steps = iterations / program.programs
         stages = program.loops[self.loop].stages if self.loop >= 0 else None
-        self.stages = (stages or program.stages) if self.loop >= 0 else 1
+        # Of a single step nothing can be loaded ahead.
+        self.stages = (stages or program.stages) if self.loop >= 0 and self.steps > 1 else 1
         self.items = _LANES * program.warps
 
     def _main_loop(self) -> int:
@@ -95,6 +96,10 @@ class TileCosts:
             work[access.loop] += access.bytes
         # A loop that runs less than once a program is an exception, not the rule.
         return max(work, key=lambda loop: (work[loop], loop))
+
+    def _in_step(self, access: TileAccess) -> bool:
+        """Return whether an access belongs to a step; without a loop, what is stored comes behind the only one."""
+        return access.loop == self.loop and (self.loop >= 0 or access.direction == "load")
 
     # -- the main loop
 
@@ -263,7 +268,7 @@ class TileCosts:
                 found += (m / one.rows / 16 * turned[0] + n / one.columns / 16 * turned[1]) * k * one.itemsize / 32
             total += found * one.count
         for number, access in enumerate(self.program.accesses):
-            if access.loop == self.loop and access.shape:
+            if self._in_step(access) and access.shape:
                 size = self.raw(access)
                 total += max(access.executions / self.times, size / access.vector / items) * (
                     3 if self.ahead.get(number) else 5
@@ -339,7 +344,7 @@ class TileCosts:
     @cached_property
     def sector_bytes(self) -> float:
         """Bytes of sectors that an iteration loads, stores or updates."""
-        return sum(one.sectors for one in self.program.accesses if one.loop == self.loop) * _SECTOR / self.times
+        return sum(one.sectors for one in self.program.accesses if self._in_step(one)) * _SECTOR / self.times
 
     @cached_property
     def rows_apart(self) -> float:
@@ -405,7 +410,7 @@ class TileCosts:
         # Rounds begin while others still run.
         begun = 1 + (full + (last > 0) - 1) / resident
         own = (self.instructions * self._fetch() + _LOOP / max(1.0, warps / 4)) * max(1.0, warps / 4)
-        outside = [one for one in self.program.accesses if one.loop != self.loop and one.direction != "load"]
+        outside = [one for one in self.program.accesses if not self._in_step(one) and one.direction != "load"]
         ends = sum(prod(one.shape) * one.itemsize * one.executions * (4 if one.vector < 4 else 1) for one in outside)
         found = {
             "launch": 1.0,

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from perflex.features.tiles.costs import power_of_two
+from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
 
 _SECTOR = 32
 _ROWS = 8  # Of tiles that programs work on before they go to the next columns
-_COUNTED = 512  # Consecutive programs of which is counted what they share
 _BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "f64": 8}
 
 
@@ -87,28 +89,34 @@ class ProductKernel(TileKernel):
         given, (m, n, k), (programs, steps) = self.matrices, self.tile, counts
         shape = (m, k) if side == 0 else (k, n)
         inside = given.k / (steps * k)
-        # Rows begin at any multiple of their alignment.
-        length = shape[1 if along else 0] * given.itemsize
-        lines = shape[0 if along else 1]
-        sectors = lines * max(1.0, (length + _SECTOR - power_of_two(stride, _SECTOR)) / _SECTOR)
+        aligned, axis = power_of_two(stride, _SECTOR), 1 if along else 0
+
+        def lines(length: int) -> float:
+            """Return the sectors of a row of so many elements; rows begin at any multiple of their alignment."""
+            return max(1.0, (length * given.itemsize + _SECTOR - aligned) / _SECTOR) if length else 0.0
+
+        if axis == 1 - side:  # rows lie along k, and the last may be cut
+            sectors = shape[side] * (lines(k) * (given.k // k) + lines(given.k % k)) / steps
+            # Short rows share sectors.
+            sectors = min(sectors, max(1.0, shape[side] * stride / _SECTOR))
+        else:
+            sectors = k * inside * lines(shape[axis])
+        # Where a side is shorter than a tile, its indices return to their beginning.
+        sectors *= min(1.0, given.m / m if side == 0 else given.n / n)
         return TileAccess(
             array="ab"[side], direction="load", itemsize=given.itemsize, shape=shape, loop=0,
             executions=programs * steps, elements=programs * steps * shape[0] * shape[1] * inside,
-            sectors=sectors * programs * steps * inside, tiles=steps, axis=1 if along else 0, stride=stride,
+            sectors=sectors * programs * steps, tiles=steps, axis=axis, stride=stride,
             vector=vector, shared=shared,
         )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _shared(rows: int, columns: int) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[int, float], ...]]:
     """Return how many rows and columns of tiles consecutive programs touch, in groups of eight rows."""
-    programs = rows * columns
-    found: tuple[list[tuple[int, float]], list[tuple[int, float]]] = ([], [])
-    near = min(programs, _COUNTED)
-    counts = sorted({*(1 << power for power in range(near.bit_length()) if 1 << power <= near), near})
-    group = _ROWS * columns
-    for count in counts:
-        height = min(_ROWS, rows)
-        found[0].append((count, float(min(rows, height * -(-count // group)) if count > group else min(height, count))))
-        found[1].append((count, float(columns if count > group else -(-count // height))))
-    return tuple(found[0]), tuple(found[1])
+    programs, group = rows * columns, _ROWS * columns
+    near = min(programs, NEIGHBOURS)
+    numbers = (programs - near) // 2 + np.arange(near)
+    first = numbers // group * _ROWS
+    size = np.minimum(rows - first, _ROWS)
+    return shared_tiles(first + numbers % group % size), shared_tiles(numbers % group // size)

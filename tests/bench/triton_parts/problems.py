@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import structs
 
 from perflex.errors import MachineError
 from perflex.features import kernel_feature_values
-from perflex.features.from_triton.tallies import windows
 from perflex.features.tiles.products import Matrices, ProductKernel
 
 if TYPE_CHECKING:
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.features.tiles.tile_program import TileProgram
-
-_ROWS, _NEIGHBOURS = 8, 512  # Of tiles of a group; programs of which is asked what they share.
 MACHINES = {"A100": "A100-80GB", "H100": "H100-SXM"}
 _NUMBERS = (
     "m", "n", "k", "block_m", "block_n", "block_k", "num_stages", "num_warps",
@@ -86,28 +80,3 @@ class Product(ProductKernel):
         super().__init__(Matrices(m, n, k, element, (a0, a1), (b0, b1)), (tile[0], tile[1], tile[2]), warps, stages)
         self.group = f"{rows.gpu} {rows.part} {rows['problem'][number]}"
         self.label = f"{self.group} {number}"
-
-    def program(self, sizes: Mapping[str, Any]) -> TileProgram:
-        """Return the tile program with what programs share as it is in Triton's code."""
-        found, given = super().program(sizes), self.matrices
-        shared = _shared(-(-given.m // self.tile[0]), -(-given.n // self.tile[1]))
-        # Indices modulo a side that is shorter than a tile return to its beginning.
-        shares = min(1.0, given.m / self.tile[0]), min(1.0, given.n / self.tile[1])
-        loads = [
-            structs.replace(access, shared=tiles, sectors=access.sectors * share)
-            for access, tiles, share in zip(found.accesses[:2], shared, shares, strict=True)
-        ]
-        return structs.replace(found, accesses=(*loads, found.accesses[2]))
-
-
-@lru_cache(maxsize=4096)
-def _shared(rows: int, columns: int) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[int, float], ...]]:
-    """Return how many different rows and columns of tiles consecutive programs of the middle touch."""
-    programs, group = rows * columns, _ROWS * columns
-    near = min(programs, _NEIGHBOURS)
-    if near == 1:
-        return (), ()
-    numbers = (programs - near) // 2 + np.arange(near)
-    first, size = numbers // group * _ROWS, np.minimum(rows - numbers // group * _ROWS, _ROWS)
-    counts = [*(1 << power for power in range(near.bit_length()) if 1 << power < near), near]
-    return windows(first + numbers % group % size, counts), windows(numbers % group // size, counts)
