@@ -13,7 +13,7 @@ from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
-from perflex.features.from_triton.slices import Source, operand_sources
+from perflex.features.from_triton.slices import Source, needed_values, operand_sources
 from perflex.features.from_triton.tallies import AccessTally, Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
@@ -43,6 +43,10 @@ class TileCode:
     @cached_property
     def _programs(self) -> dict[Any, TileProgram]:
         return {}
+
+    @cached_property
+    def _needed(self) -> set[int]:
+        return needed_values(self.parsed[1])
 
     @cached_property
     def _sources(self) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
@@ -99,6 +103,7 @@ class TileCode:
             run = Interpreter(kernel, functions, launch, programs[start : start + size])
             run.tally, run.in_order, run.first_only = part, in_order, tally.sharing
             try:
+                run.needed = self._needed
                 run.run()
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 msg = f"kernel {kernel.name!r}: line {run.line} of its TTIR is not as Triton writes it ({error})"

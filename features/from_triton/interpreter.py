@@ -76,7 +76,7 @@ class Interpreter(Evaluation):
         TooLargeError
             Fewer programs must be interpreted at once.
         """
-        self.needed = needed_values(self.functions)
+        self.needed = self.needed or needed_values(self.functions)
         numbers, kinds = self.kernel.arguments, self.kernel.types
         for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
             self.values[number] = self.argument(name, kind)

@@ -145,18 +145,19 @@ class Tally:
         if tally is None:
             tally = AccessTally(*what, tile.type.bytes, tile.type.shape)
             self.accesses[one.line, loops] = tally
+        if self.sharing:
+            if tally.first is None:
+                tally.first = _Cases(tile).tiles(tile)[:, 0]
+            return
         cases = _Cases(tile)
         elements, sectors = cases.counted()
         tally.executions += int(cases.counts.sum())
         tally.elements += int(elements @ cases.counts)
         tally.sectors += int(sectors @ cases.counts)
-        if self.sharing and tally.first is None:
-            tally.first = cases.tiles(tile)[:, 0]
-        elif not self.sharing:
-            tally.programs += tile.active.shape[0]
-            tally.tiles += _distinct(cases.tiles(tile), tile.active)
-            tally.vector = min(tally.vector, cases.vector())
-            tally.axis, tally.stride = cases.rows()
+        tally.programs += tile.active.shape[0]
+        tally.tiles += _distinct(cases.tiles(tile), tile.active)
+        tally.vector = min(tally.vector, cases.vector())
+        tally.axis, tally.stride = cases.rows()
 
 
 class _Cases:
