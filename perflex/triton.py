@@ -186,7 +186,8 @@ def prune(
     UnsupportedKernelError
         What is decorated has no autotuner.
     """
-    if not keep > 0:
+    number: Any = keep
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
         msg = f"keep must be a number of configurations or a share of them, not {keep!r}"
         raise ValueError(msg)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
-from perflex.features.from_triton.slices import Source, needed_values, operand_sources
+from perflex.features.from_triton.slices import Source, needed_values, operand_sources, written_arrays
 from perflex.features.from_triton.tallies import AccessTally, Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
@@ -47,6 +47,10 @@ class TileCode:
     @cached_property
     def _needed(self) -> set[int]:
         return needed_values(self.parsed[1])
+
+    @cached_property
+    def _written(self) -> set[str]:
+        return written_arrays(*self.parsed)
 
     @cached_property
     def _sources(self) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
@@ -84,7 +88,7 @@ class TileCode:
         if found is None:
             chosen = np.arange(count)
             if most is not None and most < count:
-                chosen = np.linspace(0, count - 1, most).astype(np.int64)
+                chosen = ((np.arange(most) + 0.5) * count // most).astype(np.int64)
             tally, neighbours = Tally(), Tally(sharing=True)
             self._run(launch, chosen, tally)
             near = min(count, order)
@@ -104,6 +108,8 @@ class TileCode:
             run.tally, run.in_order, run.first_only = part, in_order, tally.sharing
             try:
                 run.needed = self._needed
+                # What it stores there itself is not what the user gave.
+                run.arrays = {name: held for name, held in launch.arrays.items() if name not in self._written}
                 run.run()
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 msg = f"kernel {kernel.name!r}: line {run.line} of its TTIR is not as Triton writes it ({error})"
@@ -180,7 +186,7 @@ def _program(
         _access(access, neighbours.accesses.get(where), numbers[where[1]], weight)
         for where, access in tally.accesses.items()
     ]
-    places = {line: place for place, (line, _) in enumerate(tally.accesses)}
+    places = {line: place for place, (line, *_) in enumerate(tally.accesses)}
     dots = [
         TileDot(
             shape=shape,

@@ -44,6 +44,9 @@ class Evaluation:
         self.values: dict[int, Any_] = {}
         # Which programs, in which iterations, come to the operation that is computed.
         self.active: np.ndarray[Any, Any] = np.ones(1, bool)
+        self.unfinished = False
+        # Bytes of an element of each array.
+        self.widths: dict[str, int] = {}
 
     def get(self, number: int) -> Any_:
         """Return a value, with an axis for each loop that is computed at once here."""
@@ -121,19 +124,25 @@ class Evaluation:
             return Value((self.product(_LOGICAL[name], *arrays),), kind, depth)
         if name in UNSIGNED:
             arrays = [unsigned(array, operands[0].type.bytes * 8) for array in arrays]
-            return total((self.product(UNSIGNED[name], *arrays),), kind, depth)
+            return total((self.product(UNSIGNED[name], *arrays).astype(np.int64),), kind, depth)
         return total((self.product(SIGNED[name] if name in SIGNED else REAL[name], *arrays),), kind, depth)
 
-    def of_addi(self, _: Operation, operands: list[Any], kind: Type) -> Any_:
-        """Return a sum, whose terms stay apart."""
+    def of_addi(self, one: Operation, operands: list[Any], kind: Type) -> Any_:
+        """Return a sum, whose terms stay apart; of truth values where one alone holds."""
+        if kind.element == "i1":
+            return self.arithmetic(replace(one, name="arith.xori"), operands, kind)
         return total((*operands[0].terms, *operands[1].terms), kind, len(self.batch))
 
-    def of_subi(self, _: Operation, operands: list[Any], kind: Type) -> Any_:
+    def of_subi(self, one: Operation, operands: list[Any], kind: Type) -> Any_:
         """Return a difference, whose terms stay apart."""
+        if kind.element == "i1":
+            return self.of_addi(one, operands, kind)
         return total((*operands[0].terms, *(-term for term in operands[1].terms)), kind, len(self.batch))
 
     def of_muli(self, one: Operation, operands: list[Any], kind: Type) -> Any_:
         """Return a product; a sum times a number stays a sum."""
+        if kind.element == "i1":
+            return self.of_andi(one, operands, kind)
         many, factor = sorted(operands, key=lambda value: -len(value.terms))
         if len(many.terms) == 1:
             return self.arithmetic(one, operands, kind)
@@ -379,22 +388,27 @@ class Evaluation:
         if array is None:
             return Unknown(f"array {pointer.base}")
         mask = operands[1] if len(operands) > 1 else None
-        if isinstance(mask, Unknown):
-            return mask
+        unknown = next((value for value in operands[1:] if isinstance(value, Unknown)), None)
+        if unknown is not None:
+            return unknown
+        # Contents are elements of the argument's type.
+        if self.widths.get(pointer.base) != pointer.type.bytes:
+            return Unknown(f"array {pointer.base} as elements of {pointer.type.bytes} B")
         kind, depth = one.types[0], len(self.batch)
         offset = pointer.offset.whole()
         place = offset // pointer.type.bytes
         held = np.broadcast_to(self.active, self.batch).reshape(self.batch + (1,) * len(kind.shape))
         if mask is not None:
             held = self.product(np.logical_and, held, mask.whole())
-        if np.any(held & ((place < 0) | (place >= array.size))):
+        # Where only first iterations are computed, what a loop comes to may be unfinished.
+        if not self.unfinished and np.any(held & ((place < 0) | (place >= array.size))):
             self.refuse(one, f"it reads beyond the {array.size} elements given of array {pointer.base}")
         found = array.ravel()[np.clip(place, 0, max(array.size - 1, 0))]
         if mask is not None:
-            other = operands[2].whole() if len(operands) > 2 and isinstance(operands[2], Value) else 0
+            other = operands[2].whole() if len(operands) > 2 else 0
             found = np.where(mask.whole(), found, other)
         dtype = bool if kind.element == "i1" else np.int64 if kind.element[0] == "i" or kind.pointer else np.float64
-        value = Value((found.astype(dtype),), kind, depth, pointer.base)
+        value = replace(total((found.astype(dtype),), kind, depth), origin=pointer.base)
         return self.of_int_to_ptr(one, [value], kind) if kind.pointer else value
 
     def window(self, one: Operation) -> tuple[Pointer, Value]:

@@ -54,15 +54,16 @@ def specialised(arguments: Mapping[str, Any], types: Mapping[str, str], constant
         if name in constants or "." in name:  # of a descriptor
             continue
         if isinstance(value, int) and not isinstance(value, bool):
-            if value == 1:
+            if value == 1 and name not in types:
                 known[name] = 1
                 continue
             divisible |= {name} if value % _ALIGNED == 0 else set()
-        found.setdefault(name, _type_of(value))
+        found.setdefault(name, type_of(value))
     return Signature(found, known, frozenset(divisible))
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """Return the type that Triton gives a number."""
     if isinstance(value, bool):
         return "i1"
     if isinstance(value, float):

@@ -6,6 +6,7 @@ amounts that do not depend on it; otherwise one after another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -77,6 +78,7 @@ class Interpreter(Evaluation):
             Fewer programs must be interpreted at once.
         """
         self.needed = self.needed or needed_values(self.functions)
+        self.unfinished = self.first_only
         numbers, kinds = self.kernel.arguments, self.kernel.types
         for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
             self.values[number] = self.argument(name, kind)
@@ -95,11 +97,15 @@ class Interpreter(Evaluation):
     def argument(self, name: str, kind: Type) -> Any_:
         """Return an argument of the kernel."""
         if kind.pointer:
+            self.widths[name] = kind.bytes
             return Pointer(name, scalar(0, _I64), kind)
         value = self.launch.arguments.get(name)
         if value is None:  # or a descriptor, which is made of what follows it
             return Unknown(f"argument {name}")
-        return scalar(np.float64(value) if kind.element[0] != "i" else np.int64(value), kind)
+        if kind.element[0] != "i":
+            return scalar(np.float64(np.float32(value) if kind.element == "f32" else value), kind)
+        # Of an unsigned integer the bits.
+        return total((np.full((1,), value, np.uint64 if value >= 1 << 63 else np.int64).astype(np.int64),), kind, 1)
 
     # -- control flow
 
@@ -107,7 +113,7 @@ class Interpreter(Evaluation):
         """Run the blocks of a function or region, each for the programs that go there; return what they return."""
         arriving: dict[str, _Mask] = {blocks[0].label: active}
         returned: list[tuple[_Mask, list[Any_]]] = []
-        for block in blocks:
+        for block in self.in_order_of_jumps(blocks):
             here = arriving.pop(block.label, None)
             if here is None or not here.any():
                 continue
@@ -119,8 +125,7 @@ class Interpreter(Evaluation):
             goals = self.branches(last, here)
             for label, (mask, values) in goals:
                 goal = next((one for one in blocks if one.label == label), None)
-                if goal is None or blocks.index(goal) <= blocks.index(block):
-                    self.refuse(last, "a jump back")
+                assert goal is not None  # noqa: S101 - blocks are ordered by the jumps
                 before = arriving.get(label)
                 arriving[label] = mask if before is None else before | mask
                 for number, value in zip(goal.arguments, values, strict=True):
@@ -130,6 +135,27 @@ class Interpreter(Evaluation):
         for mask, values in returned[1:]:
             result = [self.chosen(mask, new, old) for new, old in zip(values, result, strict=True)]
         return result
+
+    def in_order_of_jumps(self, blocks: list[Block]) -> list[Block]:
+        """Return blocks so that jumps lead onward; a jump back is refused."""
+        by_label = {block.label: block for block in blocks}
+        done: list[Block] = []
+        open_: set[str] = set()
+
+        def visit(block: Block) -> None:
+            if any(block is one for one in done):
+                return
+            last = block.operations[-1]
+            if block.label in open_:
+                self.refuse(last, "a jump back")
+            open_.add(block.label)
+            for part in last.text.split("^")[1:] if last.name.startswith("cf.") else ():
+                visit(by_label["^" + re.split(r"[(, :]", part)[0]])
+            open_.discard(block.label)
+            done.append(block)
+
+        visit(blocks[0])
+        return done[::-1]
 
     def terminated(self, last: Operation | None, active: _Mask) -> list[Any_]:
         """Return what a block's last operation passes on, if that is one."""
@@ -204,7 +230,9 @@ class Interpreter(Evaluation):
     def loop(self, one: Operation, active: _Mask) -> None:
         """Run a counted loop."""
         low, high, step = (self.whole(one, number, "the trip count of a loop") for number in one.operands[:3])
-        step = np.where(step <= 0, 1, step)
+        step, counter = np.where(step <= 0, 1, step), Type((), one.attributes["counter"])
+        if one.attributes["unsigned"] == "True":
+            self.refuse(one, "a loop with an unsigned counter")
         trips = np.broadcast_to(np.maximum(0, -(-(high - low) // step)), self.batch) * active
         self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())))
         if self.first_only:
@@ -222,7 +250,8 @@ class Interpreter(Evaluation):
             self.batch = (*batch, most)
             depth, count = len(self.batch), np.arange(most)
             inside = active[..., None] & (count < trips[..., None])
-            self.values[body.arguments[0]] = scalar(low[..., None] + count * step[..., None], _I64, depth)
+            self.values[body.arguments[0]] = scalar(low[..., None] + count * step[..., None], counter, depth)
+            self.active = inside
             self.block_of_deltas(moved.before)
             ends = []
             for place, start in enumerate(starts):
@@ -283,13 +312,14 @@ class Interpreter(Evaluation):
             self.refuse(one, f"a loop of {int(trips.max())} iterations that must be followed one by one")
         for count in range(int(trips.max())):
             inside = active & (count < trips)
-            self.values[body.arguments[0]] = scalar(low + count * step, _I64, len(self.batch))
-            now = self.iteration(body, body.arguments[1:], now, inside)
+            counter = Type((), one.attributes["counter"])
+            self.values[body.arguments[0]] = scalar(low + count * step, counter, len(self.batch))
+            self.values.update(zip(body.arguments[1:], now, strict=True))
+            now = self.iteration(body, now, inside)
         return now
 
-    def iteration(self, body: Block, names: Sequence[int], now: list[Any_], inside: _Mask) -> list[Any_]:
-        """Run a loop's body once, for some programs; return what the loop carries then."""
-        self.values.update(zip(names, now, strict=True))
+    def iteration(self, body: Block, now: list[Any_], inside: _Mask) -> list[Any_]:
+        """Run a loop's body once, for some programs; return what the loop, which carried `now`, carries then."""
         self.block(body.operations[:-1], inside)
         after = self.terminated(body.operations[-1], inside)
         return [self.chosen(inside, new, old) for new, old in zip(after, now, strict=True)]
@@ -317,7 +347,8 @@ class Interpreter(Evaluation):
             if steps > _MOST_STEPS:
                 self.refuse(one, "a loop that does not end")
             trips += int(inside.sum())
-            now = self.iteration(body, body.arguments, passed, inside)
+            self.values.update(zip(body.arguments, passed, strict=True))
+            now = self.iteration(body, now, inside)
         self.loops = outer
         self.tally.enter(one, outer, (int(active.sum()), trips))
         self.values.update(zip(one.results, results, strict=True))
@@ -334,7 +365,9 @@ class Interpreter(Evaluation):
         elif name.startswith("descriptor_"):
             pointer, mask = self.window(one)
             self.accessed(one, _DESCRIPTORS[name], pointer, [mask], active)
-        elif name in {"dot", "dot_scaled"}:
+        elif name == "dot_scaled":
+            self.refuse(one, "products with scales are not counted")
+        elif name == "dot":
             self.tally.dot(one, self.loops, int(active.sum()))
         elif not one.results or not self.needed.issuperset(one.results):
             self.tally.compute(one, self.loops, int(active.sum()))

@@ -13,9 +13,9 @@ from unittest import mock
 
 import numpy as np
 
-from perflex.errors import MissingExtraError, UnsupportedKernelError
+from perflex.errors import MissingExtraError, PerflexError, UnsupportedKernelError
 from perflex.features.from_triton.counting import TileCode
-from perflex.features.from_triton.front_end import Signature, specialised, tile_code
+from perflex.features.from_triton.front_end import Signature, specialised, tile_code, type_of
 from perflex.features.from_triton.interpreter import Launch
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileProgram
@@ -35,9 +35,11 @@ _MOST_KEPT = 1024
 class StandIn:
     """Stands for a tensor of a GPU that is not there: type and shape, in rows, and no elements."""
 
-    def __init__(self, dtype: str, *shape: int) -> None:
+    def __init__(self, dtype: str, *shape: Any) -> None:
         self.dtype = _TYPES.get(dtype, dtype)
-        self.shape = shape
+        # As of PyTorch, one tuple will do as well.
+        given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        self.shape: tuple[int, ...] = tuple(given)
 
     def stride(self, axis: int | None = None) -> Any:
         """Return the elements between neighbours along an axis, or along all of them."""
@@ -142,8 +144,15 @@ class TritonKernel(TileKernel):
             found.setdefault(name, parameter)
         known = {"num_warps": self.configuration.warps, "num_stages": self.configuration.stages}
         for name, compute in self.launch.heuristics.items():
-            found[name] = compute({**known, **found})
-        return found
+            found[name] = self._users(compute, {**known, **found})
+        return known | found
+
+    def _users(self, function: Callable[[dict[str, Any]], Any], values: dict[str, Any]) -> Any:
+        try:
+            return function(values)
+        except Exception as error:
+            msg = f"kernel {self.name!r}: its grid or a heuristic fails ({type(error).__name__}: {error})"
+            raise UnsupportedKernelError(msg) from error
 
     @cached_property
     def _program(self) -> TileProgram:
@@ -171,15 +180,19 @@ class TritonKernel(TileKernel):
                 msg = f"kernel {self.name!r}: argument {name} is a {type(value).__name__}; give a tensor or a number"
                 raise UnsupportedKernelError(msg)
         arrays.update({name: np.asarray(given) for name, given in self.launch.arrays.items()})
-        grid = self.launch.grid(values) if callable(self.launch.grid) else self.launch.grid
-        extents = (*((grid,) if isinstance(grid, int) else grid), 1, 1)[:3]
+        grid = self._users(self.launch.grid, values) if callable(self.launch.grid) else self.launch.grid
+        extents = (*((grid,) if np.ndim(grid) == 0 else grid), 1, 1)[:3]
+        plain = {one.name for one in function.params if one.do_not_specialize}
+        for one in function.params:
+            if one.name in arguments and (one.annotation_type or one.name in plain):
+                types[one.name] = one.annotation_type or type_of(arguments[one.name])
         compiled = specialised(arguments, types, constants)
+        compiled = replace(compiled, divisible=compiled.divisible - plain)
         launch = Launch(arguments, arrays, (int(extents[0]), int(extents[1]), int(extents[2])))
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
         described = any(kind.startswith("tensordesc") for kind in types.values())
         code = _code_of(function, compiled, max(90, self.capability) if described else self.capability)
-        configuration = self.configuration
-        return code.program(launch, warps=configuration.warps, stages=configuration.stages, most=self.most)
+        return code.program(launch, warps=values["num_warps"], stages=values["num_stages"], most=self.most)
 
     def _described(self, name: str, value: Any, arguments: dict[str, Any]) -> str:
         """Return the type of a descriptor that the host made, whose sizes and strides are arguments behind it."""
@@ -212,11 +225,12 @@ def _defaults(function: Any) -> dict[str, Any]:
 def _contents(value: Any) -> np.ndarray[Any, Any] | None:
     """Return the integers that an array in the host's memory holds."""
     if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "iub" else None
+        return value if value.dtype.kind in "iub" and value.flags.c_contiguous else None
     device = getattr(getattr(value, "device", None), "type", "")
     # Contents of a GPU's memory would have to be waited for.
     if device == "cpu" and str(value.dtype).rpartition(".")[2].startswith(("int", "uint", "bool")):
-        return np.asarray(value)
+        held = np.asarray(value)
+        return held if held.flags.c_contiguous else None
     return None
 
 
@@ -240,7 +254,7 @@ def launch_of(function: Any, arguments: Mapping[str, Any], grid: Any) -> TritonL
         if hasattr(inner, "configs"):
             configurations, keys = tuple(map(configuration_of, inner.configs)), tuple(inner.keys)
         elif hasattr(inner, "values"):
-            heuristics = {**inner.values, **heuristics}
+            heuristics = {**heuristics, **inner.values}
         if not hasattr(inner, "fn"):
             msg = f"{getattr(function, '__name__', function)!r} is no Triton kernel; decorate it with triton.jit"
             raise UnsupportedKernelError(msg)
@@ -292,13 +306,24 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
             make(**sizes)
     except _CapturedError as found:
         kernel, args, grid, named = found.args
+    except PerflexError:
+        raise
+    except Exception as error:
+        msg = f"{make.__name__} fails before it launches a kernel ({type(error).__name__}: {error})"
+        raise UnsupportedKernelError(msg) from error
     else:
         msg = f"{make.__name__} launches no Triton kernel; it must call kernel[grid](...)"
         raise UnsupportedKernelError(msg)
     launch = launch_of(kernel, {}, grid)
+    if len(args) > len(launch.function.arg_names):
+        msg = f"{make.__name__} launches {launch.function.__name__!r} with {len(args)} arguments, which are too many"
+        raise UnsupportedKernelError(msg)
     options = ("num_warps", "num_stages")
     given = {name: value for name, value in named.items() if name not in {*options, "num_ctas", "maxnreg"}}
     arguments = {**dict(zip(launch.function.arg_names, args, strict=False)), **given}
+    if unknown := arguments.keys() - set(launch.function.arg_names):
+        msg = f"kernel {launch.function.__name__!r} has no argument {min(unknown)}"
+        raise UnsupportedKernelError(msg)
     configurations: Sequence[Configuration] = launch.configurations
     if not configurations:
         configurations = (Configuration({}, named.get("num_warps", 4), named.get("num_stages", 3)),)

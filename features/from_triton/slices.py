@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation
 
-_PRODUCTS = {"tt.dot", "tt.dot_scaled"}
+_PRODUCTS = {"tt.dot"}
 _LAYOUTS = {"tt.reshape", "ttg.convert_layout"}
 # What they store stands between address and mask.
 _MASKED = {"tt.store", "tt.atomic_rmw"}
@@ -31,6 +31,28 @@ def operations_in(blocks: list[Block]) -> Iterator[Operation]:
             yield one
             for region in one.regions:
                 yield from operations_in(region)
+
+
+def written_arrays(kernel: Function, functions: Mapping[str, Function]) -> set[str]:
+    """Return the arguments that the kernel may store to, or update."""
+    sources: dict[int, list[int]] = {}
+    wanted: list[int] = []
+    for function in functions.values():
+        for one in operations_in(function.body):
+            if one.name not in {"tt.load", "tt.descriptor_load"}:
+                _link(one, functions, sources)
+            if one.name == "tt.store" or one.name.startswith(("tt.atomic", "tt.descriptor_store", "tt.descriptor_")):
+                wanted += one.operands[:1] if one.name not in {"tt.descriptor_load", "tt.descriptor_gather"} else ()
+        labels = {block.label: block for block in function.body}
+        for block in function.body:
+            _link_jump(block, labels, sources)
+    found: set[int] = set()
+    while wanted:
+        number = wanted.pop()
+        if number not in found:
+            found.add(number)
+            wanted += sources.get(number, ())
+    return {name for name, number in zip(kernel.names, kernel.arguments, strict=True) if number in found}
 
 
 def addressed(one: Operation) -> tuple[int, ...]:
@@ -182,10 +204,7 @@ def operand_sources(functions: Mapping[str, Function]) -> dict[int, tuple[tuple[
     """Return the loads that the two operands of each product come from, by the product's line."""
     made = {number: one for each in functions.values() for one in operations_in(each.body) for number in one.results}
     products = [one for each in functions.values() for one in operations_in(each.body) if one.name in _PRODUCTS]
-    return {
-        one.line: (_loads(one.operands[0], made), _loads(one.operands[1 if one.name == "tt.dot" else -1], made))
-        for one in products
-    }
+    return {one.line: (_loads(one.operands[0], made), _loads(one.operands[1], made)) for one in products}
 
 
 def _loads(start: int, made: Mapping[int, Operation]) -> tuple[Source, ...]:

@@ -15,6 +15,7 @@ _Array = np.ndarray[Any, Any]
 _SECTOR = 32
 # Elements whose addresses are computed at once.
 _AT_ONCE = 1 << 21
+_LARGEST_KEY = 1 << 62
 # Where an operation stands: its line, and those of the loops around it.
 Place = tuple[int, tuple[int, ...]]
 # They move data between work-items or say how, and compute nothing.
@@ -74,7 +75,8 @@ class LoopTally:
 class Tally:
     """All that was interpreted of a kernel, by place."""
 
-    accesses: dict[Place, AccessTally] = field(default_factory=dict)
+    # By place, array and direction: a pointer may lead to one array or another.
+    accesses: dict[tuple[int, tuple[int, ...], str, str], AccessTally] = field(default_factory=dict)
     loops: dict[Place, LoopTally] = field(default_factory=dict)
     # Executions by shape m, n, k and types of the operands and of the sum.
     dots: dict[tuple[Place, tuple[int, int, int], tuple[str, str, str]], int] = field(default_factory=dict)
@@ -96,9 +98,9 @@ class Tally:
             self.dots[key] = self.dots.get(key, 0) + count
         for name, count in other.operations.items():
             self.operations[name] = self.operations.get(name, 0) + count
-        for place, access in other.accesses.items():
-            if (old := self.accesses.get(place)) is None:
-                self.accesses[place] = access
+        for where, access in other.accesses.items():
+            if (old := self.accesses.get(where)) is None:
+                self.accesses[where] = access
                 continue
             for what in ("executions", "elements", "sectors", "tiles", "programs"):
                 setattr(old, what, getattr(old, what) + getattr(access, what))
@@ -117,15 +119,14 @@ class Tally:
 
     def dot(self, one: Operation, loops: tuple[int, ...], executions: int) -> None:
         """Note a product of tiles."""
-        first, second = one.given[0], one.given[1 if one.name == "tt.dot" else -1]
+        first, second = one.given[:2]
         third = one.types[0]
         batch = prod(third.shape[:-2])
         shape = (third.shape[-2], third.shape[-1], first.shape[-1])
         precise = one.text.partition("inputPrecision = ")[2].split(" ")[0]
-        kind = {"tf32": "tf32", "tf32x3": "tf32"}.get(precise, "f32") if first.element == "f32" else first.element
-        times = 3 if precise == "tf32x3" and first.element == "f32" else 1
+        kind = {"tf32": "tf32", "tf32x3": "tf32x3"}.get(precise, "f32") if first.element == "f32" else first.element
         key = ((one.line, loops), shape, (kind, second.element, third.element))
-        self.dots[key] = self.dots.get(key, 0) + executions * batch * times
+        self.dots[key] = self.dots.get(key, 0) + executions * batch
 
     def compute(self, one: Operation, loops: tuple[int, ...], executions: int) -> None:
         """Note an operation on the elements of a tile; scalar ones do not count."""
@@ -141,10 +142,8 @@ class Tally:
 
     def access(self, one: Operation, loops: tuple[int, ...], what: tuple[str, str], tile: Tile) -> None:
         """Note a load, a store or an atomic update of memory."""
-        tally = self.accesses.get((one.line, loops))
-        if tally is None:
-            tally = AccessTally(*what, tile.type.bytes, tile.type.shape)
-            self.accesses[one.line, loops] = tally
+        key = (one.line, loops, *what)
+        tally = self.accesses.setdefault(key, AccessTally(*what, tile.type.bytes, tile.type.shape))
         if self.sharing:
             if tally.first is None:
                 tally.first = _Cases(tile).tiles(tile)[:, 0]
@@ -180,15 +179,15 @@ class _Cases:
             found.append(inverse.reshape(term.shape[:depth]))
         found.append(self.starts % _SECTOR)
         bounds = [*(len(one) for one in self.patterns), _SECTOR]
-        key = np.zeros(batch, np.int64)
+        key, largest = np.zeros(batch, np.int64), 1
         for ids, bound in zip(found, bounds, strict=True):
-            key = key * bound + ids
-        self.key = key
-        chosen, self.counts = np.unique(key[tile.active], return_counts=True)
-        self.ids: list[_Array] = []
-        for bound in reversed(bounds):
-            self.ids.insert(0, chosen % bound)
-            chosen = chosen // bound
+            if largest * bound > _LARGEST_KEY:
+                unique, key = np.unique(key, return_inverse=True)
+                key, largest = key.reshape(batch), len(unique)
+            key, largest = key * bound + ids, largest * bound
+        _, places, self.counts = np.unique(key[tile.active], return_index=True, return_counts=True)
+        self.all_ids = found
+        self.ids = [np.broadcast_to(ids, batch)[tile.active][places] for ids in found]
 
     def part(self, start: int, end: int, *, masks: bool) -> list[_Array]:
         """Return the patterns of some cases, of offsets or of masks."""
@@ -276,11 +275,8 @@ class _Cases:
         # Patterns and masks are told apart by their contents: the numbers of cases differ from one run to the next.
         key = np.zeros((1,) * tile.active.ndim, np.uint64)
         marks = [np.array([hash(row.tobytes()) for row in one], np.int64).view(np.uint64) for one in self.patterns]
-        bounds = [*(len(one) for one in self.patterns), _SECTOR]
-        rest = self.key // _SECTOR
-        for bound, mark in zip(bounds[-2::-1], reversed(marks), strict=True):
-            key = key * np.uint64(1000003) + mark[rest % bound]
-            rest = rest // bound
+        for ids, mark in zip(self.all_ids, marks, strict=False):
+            key = key * np.uint64(1000003) + mark[ids]
         whole = key * np.uint64(0x9E3779B97F4A7C15) + self.starts.astype(np.uint64)
         return np.broadcast_to(whole, tile.active.shape).reshape(tile.active.shape[0], -1)
 

@@ -234,6 +234,8 @@ class _Parser:
 
     def loop(self, name: str, text: str, number: int) -> Operation:
         """``scf.for %i = %lo to %hi step %s iter_args(%a = %b, ...) -> (types) : i32 {``."""
+        kind = text.rpartition(" : ")[2].strip() if " : " in text else "index"
+        known = {"counter": kind, "unsigned": str(text.startswith("unsigned "))}
         counter, _, rest = text.removeprefix("unsigned ").partition(" = ")
         bounds, _, carried = rest.partition(" iter_args(")
         pairs = [part.split(" = ") for part in split(carried[: _closing(f"({carried}", 0) - 1])] if carried else []
@@ -246,7 +248,7 @@ class _Parser:
         tail = self.lines[self.at]
         self.at += 1
         types = carried[_closing(f"({carried}", 0) - 1 + 1 :] if carried else ""
-        return Operation(name, operands, (), (), (), types, dict(_ATTRIBUTE.findall(tail)), [body], number)
+        return Operation(name, operands, (), (), (), types, known | dict(_ATTRIBUTE.findall(tail)), [body], number)
 
     def while_loop(self, name: str, text: str) -> Operation:
         """``scf.while (%a = %b, ...) : (types) -> types {`` condition ``} do {`` body ``}``."""

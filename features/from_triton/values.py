@@ -122,6 +122,8 @@ def total(terms: Sequence[np.ndarray[Any, Any]], kind: Type, depth: int) -> Valu
                 break
         else:
             found.append(term)
+    if kind.element in {"f16", "bf16"}:  # rounded as numpy does not
+        raise ValueError(kind)
     if kind.element == "f32":
         return Value((reduce(np.add, found).astype(np.float32),), kind, depth)
     bits = kind.bytes * 8
@@ -140,7 +142,7 @@ def wrapped(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
 
 def unsigned(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """Return integers of so many bits as those without a sign."""
-    return array & ((1 << bits) - 1) if bits < 64 else array
+    return array & ((1 << bits) - 1) if bits < 64 else array.astype(np.uint64)
 
 
 def _divided(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -152,12 +154,12 @@ def _divided(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.nd
 
 
 def _remainder(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    rest: np.ndarray[Any, Any] = np.fmod(first, np.where(second == 0, 1, second))
+    rest: np.ndarray[Any, Any] = np.fmod(first, np.where(second == 0, second.dtype.type(1), second))
     return rest
 
 
 def _floored(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    quotient: np.ndarray[Any, Any] = first // np.where(second == 0, 1, second)
+    quotient: np.ndarray[Any, Any] = first // np.where(second == 0, second.dtype.type(1), second)
     return quotient
 
 

@@ -18,8 +18,8 @@ from perflex.machines.machine import Machine
 _LANES = 32
 _SECTOR = 32
 # Bytes of an element of a product's operands; a TF32 stands in 4.
-_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2}
-_RATES = {"tf32": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
+_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "tf32x3": 4, "f16": 2, "bf16": 2}
+_RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
 # Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
 # (Luo et al., Benchmarking and Dissecting the NVIDIA Hopper GPU, 2024, Table 7: 62.9 %).
 _OLD_INSTRUCTIONS = 0.625
@@ -246,7 +246,8 @@ class TileCosts:
             rate = self.machine.need(f"tensor_{one.kind}_per_cycle" if one.kind else "fp32_per_cycle")
             if one.kind and self.capability == 9 and not one.groups:
                 rate *= _OLD_INSTRUCTIONS
-            total += 2 * prod(one.dot.shape) * one.count / rate
+            # Three products of TF32 make one that is nearly of float32.
+            total += 2 * prod(one.dot.shape) * one.count / rate * (3 if one.dot.types[0] == "tf32x3" else 1)
         return total
 
     @cached_property

@@ -36,6 +36,7 @@ def rank_launch(
     """Show the configurations of a launch by predicted time, and those that the machine cannot run."""
     from perflex.triton import predict_configurations
 
+    kernel.check_sizes(sizes)
     found = predict_configurations(kernel.launch(sizes), loaded if machine is None else machine)
     order = sorted(found, key=lambda one: one.seconds)
     if as_json:

@@ -90,7 +90,7 @@ def _of_json(text: str, path: Path) -> Iterator[Tuned]:
             name = str(found.get("kernel", path.name.partition(".")[0]))
             times = tuple(_timed(config, timing) for config, timing in found["configs_timings"])
             key = tuple(found["key"])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise _error(path, number, f"this is not what Triton's autotuner writes ({error!r})"[:200]) from error
         yield Tuned(name, key, times, number)
 
