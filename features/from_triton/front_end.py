@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,6 +19,10 @@ _ALIGNED = 16
 # Syntax trees of functions by their text.
 _trees: dict[str, Any] = {}
 _MOST_TREES = 512
+# A TTIR serves all launches of its signature; by all that it is made of.
+_codes: dict[str, TileCode] = {}
+_MOST_KEPT = 1024
+_FILE = "perflex.ttir"
 
 
 @dataclass(frozen=True)
@@ -132,9 +139,11 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
         attrs={(names.index(name),): [["tt.divisibility", _ALIGNED]] for name in names if name in signature.divisible},
     )
     target = GPUTarget("cuda", capability, 32)
-    try:
+
+    def ttir() -> str:
         backend = make_backend(target)
-        options = backend.parse_options({})
+        # Checks of sums for overflow come to nothing, and take a third of the time.
+        options = backend.parse_options({"sanitize_overflow": False})
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)
@@ -145,8 +154,32 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
         stages: dict[str, Any] = {}
         backend.add_stages(stages, options, source.language)
         module = stages["ttir"](module, {"target": target, "name": source.name} | vars(options))
+        return str(module.str_nodebug())
+
+    try:
+        key = f"perflex {triton.__version__} {capability} {source.hash()}"
+        if key not in _codes:
+            if len(_codes) >= _MOST_KEPT:
+                _codes.clear()
+            _codes[key] = TileCode(_kept(key, ttir), tuple(_arguments(names, signature)))
     except (triton.compiler.CompilationError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         last = (str(error).strip().splitlines() or [repr(error)])[-1]
         msg = f"Triton {triton.__version__} cannot compile kernel {function.__name__!r}: {last}"
         raise UnsupportedKernelError(msg) from error
-    return TileCode(str(module.str_nodebug()), tuple(_arguments(names, signature)))
+    return _codes[key]
+
+
+def _kept(key: str, make: Callable[[], str]) -> str:
+    """Return a text that Triton's cache on disk has for a key, made and kept there if it has none."""
+    from triton.runtime.cache import get_cache_manager
+
+    try:
+        cache = get_cache_manager(sha256(key.encode()).hexdigest())
+        if path := cache.get_file(_FILE):
+            return Path(path).read_text(encoding="utf-8")
+    except OSError:  # It can be neither read nor written
+        return make()
+    text = make()
+    with suppress(OSError):
+        cache.put(text, _FILE)
+    return text

@@ -14,8 +14,7 @@ from unittest import mock
 import numpy as np
 
 from perflex.errors import MissingExtraError, PerflexError, UnsupportedKernelError
-from perflex.features.from_triton.counting import TileCode
-from perflex.features.from_triton.front_end import Signature, specialised, tile_code, type_of
+from perflex.features.from_triton.front_end import specialised, tile_code, type_of
 from perflex.features.from_triton.interpreter import Launch
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileProgram
@@ -27,9 +26,6 @@ _TYPES = {
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
 _BYTES = {"fp64": 8, "i64": 8, "u64": 8, "fp32": 4, "i32": 4, "u32": 4, "fp16": 2, "bf16": 2, "i16": 2, "u16": 2}
-# A TTIR serves all launches of its signature, and a tile program all numbers of warps and stages.
-_codes: dict[Any, TileCode] = {}
-_MOST_KEPT = 1024
 
 
 class StandIn:
@@ -191,7 +187,7 @@ class TritonKernel(TileKernel):
         launch = Launch(arguments, arrays, (int(extents[0]), int(extents[1]), int(extents[2])))
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
         described = any(kind.startswith("tensordesc") for kind in types.values())
-        code = _code_of(function, compiled, max(90, self.capability) if described else self.capability)
+        code = tile_code(function, compiled, max(90, self.capability) if described else self.capability)
         return code.program(launch, warps=values["num_warps"], stages=values["num_stages"], most=self.most)
 
     def _described(self, name: str, value: Any, arguments: dict[str, Any]) -> str:
@@ -200,16 +196,6 @@ class TritonKernel(TileKernel):
             arguments.update({f"{name}.{what}{axis}": int(number) for axis, number in enumerate(numbers)})
         shape = ", ".join(map(str, value.block_shape))
         return f"tensordesc<{_type_of(value.base)}[{shape}]>"
-
-
-def _code_of(function: Any, signature: Signature, capability: int) -> TileCode:
-    constants = tuple((name, repr(value)) for name, value in sorted(signature.constants.items()))
-    key = (id(function), tuple(sorted(signature.types.items())), constants, signature.divisible, capability)
-    if key not in _codes:
-        if len(_codes) >= _MOST_KEPT:
-            _codes.clear()
-        _codes[key] = tile_code(function, signature, capability)
-    return _codes[key]
 
 
 def _type_of(tensor: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -99,8 +100,7 @@ Any_ = Value | Pointer | Descriptor | Unknown
 
 def bounded(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
     """Raise where arrays together have more elements than are computed at once."""
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    if np.prod(shape, dtype=float) > _MOST:
+    if prod(np.broadcast_shapes(*(array.shape for array in arrays))) > _MOST:
         raise TooLargeError
 
 
@@ -116,8 +116,7 @@ def total(terms: Sequence[np.ndarray[Any, Any]], kind: Type, depth: int) -> Valu
     found: list[np.ndarray[Any, Any]] = []
     for term in terms:
         for place, other in enumerate(found):
-            size = np.prod(np.broadcast_shapes(term.shape, other.shape), dtype=float)
-            if size <= max(_SMALL, term.size, other.size):
+            if prod(np.broadcast_shapes(term.shape, other.shape)) <= max(_SMALL, term.size, other.size):
                 found[place] = join(term, other)
                 break
         else:

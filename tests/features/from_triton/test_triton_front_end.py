@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 import warnings
 
@@ -16,8 +17,9 @@ pytestmark = pytest.mark.machine
 triton = pytest.importorskip("triton")
 
 import perflex.triton  # noqa: E402
+from perflex.features.from_triton import front_end  # noqa: E402
 from perflex.features.from_triton.front_end import specialised, tile_code  # noqa: E402
-from perflex.features.from_triton.launches import StandIn, TritonKernel, launch_of  # noqa: E402
+from perflex.features.from_triton.launches import StandIn, TritonKernel, configuration_of, launch_of  # noqa: E402
 from support.triton_kernels import CASES  # noqa: E402
 from support.triton_products import matmul_kernel  # noqa: E402
 
@@ -28,6 +30,14 @@ CONFIGS = [
     )
     for (m, n, k), warps, stages in itertools.product(TILES, (4, 8), (3, 4))
 ]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Keep TTIR of other tests, and of earlier versions, out."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    front_end._codes.clear()
+    return tmp_path / "cache"
 
 
 def tuned(**options):
@@ -52,7 +62,7 @@ def kept(tuner, **sizes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ttir_is_that_of_tritons_compiler(name):
+def test_ttir_is_that_of_tritons_compiler(name, monkeypatch):
     """Its version's TTIR is stored; syntax trees that are used again change nothing."""
     case, data = CASES[name], stored(name)
     version = next((one for one in data["ttir"] if triton.__version__.startswith(one)), None)
@@ -61,9 +71,29 @@ def test_ttir_is_that_of_tritons_compiler(name):
     numbers = {one["name"]: one["value"] for one in data["arguments"] if "value" in one}
     arrays = {one["name"]: one["type"] for one in data["arguments"] if one["type"].startswith("*")}
     signature = specialised(numbers, arrays, data["constexprs"])
+    monkeypatch.setattr(front_end, "_kept", lambda _key, make: make())
     for capability, text in data["ttir"][version].items():
         for _ in range(2):
+            front_end._codes.clear()
             assert tile_code(case.kernel, signature, int(capability)).text == text
+
+
+def test_later_processes_find_the_ttir_that_is_kept(own_cache, monkeypatch):
+    launch = launch_of(matmul_kernel, arguments(), grid)
+    configuration = configuration_of(CONFIGS[0])
+
+    def counted():
+        front_end._codes.clear()
+        return TritonKernel(launch, configuration).program({})
+
+    made = counted()
+    with monkeypatch.context() as patched:
+        patched.setattr("triton.compiler.ASTSource.make_ir", None)
+        assert counted() == made
+    # Without a cache that can be written it is made anew.
+    shutil.rmtree(own_cache)
+    own_cache.write_text("no folder")
+    assert counted() == made
 
 
 def test_five_configurations_stay_and_the_best_come_first():
