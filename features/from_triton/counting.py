@@ -22,6 +22,8 @@ from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, T
 
 # Programs that are interpreted together.
 _TOGETHER = 64
+# Steps of sequences that fill intervals evenly (powers of the reciprocal of the root of x**4 = x + 1).
+_IRRATIONAL = np.array([0.8191725134, 0.6710436067, 0.5497004779])
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class TileCode:
         warps, stages
             Of the configuration; counts do not depend on them.
         most
-            Programs to interpret at most, evenly spread over the grid; the others are taken to be as these on average.
+            Programs to interpret at most, spread over the grid; the others are taken to be as these on average.
             None for all: counts are exact.
         order
             Consecutive programs of which is counted how many different tiles they touch.
@@ -86,9 +88,7 @@ class TileCode:
         key = (tuple(sorted(launch.arguments.items())), launch.grid, most, order)
         found = None if launch.arrays else self._programs.get(key)
         if found is None:
-            chosen = np.arange(count)
-            if most is not None and most < count:
-                chosen = ((np.arange(most) + 0.5) * count // most).astype(np.int64)
+            chosen = np.arange(count) if most is None or most >= count else _spread(launch.grid, most)
             tally, neighbours = Tally(), Tally(sharing=True)
             self._run(launch, chosen, tally)
             near = min(count, order)
@@ -122,6 +122,19 @@ class TileCode:
                 continue
             tally.add(part)
             start += size
+
+
+def _spread(grid: tuple[int, int, int], count: int) -> np.ndarray[Any, Any]:
+    """Return numbers of programs: one in each of as many equal parts of each axis, wherever in it.
+
+    At equal distances they would all have the same place within rows, where the work of programs often differs.
+    """
+    points = np.arange(1, count + 1)[:, None] * _IRRATIONAL % 1
+    found, places = np.zeros(count, np.int64), np.argsort(np.argsort(points, axis=0), axis=0)
+    places[:, 0] = np.arange(count)
+    for axis in (2, 1, 0):
+        found = found * grid[axis] + ((places[:, axis] + points[:, axis - 1]) * grid[axis] // count).astype(np.int64)
+    return found
 
 
 def _operand(

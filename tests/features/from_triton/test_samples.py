@@ -1,0 +1,60 @@
+"""Some programs stand for all: their work is that of all on average, wherever in the grid it differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from perflex.features.from_triton.counting import TileCode
+from perflex.features.from_triton.interpreter import Launch
+from support.triton_data import code_of, launch_of, stored
+
+# Each program stores as often as its place in a row of the grid says, or the number of its row.
+TRIANGLE = """\
+module {
+  tt.func public @triangle(%o: !tt.ptr<f32>, %n: i32) attributes {noinline = false} {
+    %c1_i32 = arith.constant 1 : i32
+    %c0_i32 = arith.constant 0 : i32
+    %cst = arith.constant 1.000000e+00 : f32
+    %0 = tt.get_program_id AXIS : i32
+    %1 = arith.OPERATION %0, %n : i32
+    scf.for %i = %c0_i32 to %1 step %c1_i32  : i32 {
+      tt.store %o, %cst : !tt.ptr<f32>
+    }
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("most", [16, 64])
+@pytest.mark.parametrize(
+    ("axis", "operation", "n", "grid"),
+    [
+        ("x", "remsi", 32, (4096, 1, 1)),
+        ("x", "remsi", 1000, (1000, 1, 1)),
+        ("x", "divsi", 64, (2048, 1, 1)),
+        ("x", "remsi", 48, (48, 64, 1)),
+        ("y", "remsi", 128, (32, 128, 1)),
+        ("z", "remsi", 32, (8, 4, 32)),
+        ("x", "remsi", 7, (7 * 5 * 13 * 16, 1, 1)),
+    ],
+)
+def test_work_that_grows_along_an_axis(
+    axis: str, operation: str, n: int, grid: tuple[int, int, int], most: int
+) -> None:
+    code = TileCode(TRIANGLE.replace("AXIS", axis).replace("OPERATION", operation))
+    launch = Launch({"n": n}, {}, grid)
+    found, true = code.program(launch, most=most), code.program(launch)
+    assert true.exact
+    assert not found.exact
+    assert found.loops[0].iterations == pytest.approx(true.loops[0].iterations, rel=0.15 if most == 16 else 0.06)
+
+
+@pytest.mark.parametrize("length", [1024, 2048])
+def test_causal_attention(length: int) -> None:
+    case = stored("attention_causal")
+    numbers = {**launch_of(case).arguments, "N_CTX": length, "stride_h": 64 * length, "stride_z": 128 * length}
+    launch = Launch(numbers, {}, (length // 64, 32, 1))
+    text = max(max(texts.values()) for texts in case["ttir"].values())
+    found, true = (code_of(case, text).program(launch, most=most) for most in (16, None))
+    assert [one.flops for one in found.dots] == pytest.approx([one.flops for one in true.dots], rel=0.03)
