@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 LEVELS = (0.0, 0.25, 0.5, 0.6827, 0.8, 0.9, 0.95)
 """Shares of rows for which limits are kept."""
+NORMAL = tuple(NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS)
+"""Their limits of a normal distribution."""
+USUAL = "usual values"
+"""In place of a device, the parameters' usual values that a ready model states."""
 CONFLICT = 0.01
 """Probability of the samples below which they are in conflict with the prior."""
 
@@ -88,7 +93,8 @@ class TransferPrior(Fields, frozen=True, omit_defaults=True):
         """What to know of every prediction: that there is no sample of the device, or that it is unlike the sources."""
         found = []
         if not self.samples:
-            found.append("no sample of this device: predicted from its machine's facts and other devices alone")
+            what = "the model's usual values" if self.sources == (USUAL,) else "other devices"
+            found.append(f"no sample of this device: predicted from its machine's facts and {what} alone")
         if self.conflict is not None and self.conflict < CONFLICT:
             found.append(
                 f"the samples contradict the sources (probability {self.conflict:.2g}); take more "

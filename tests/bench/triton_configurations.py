@@ -5,7 +5,7 @@
 DIR holds ``<GPU>_<set>.csv.gz``: a row for each problem and configuration. Set ``hf`` are layers of language models,
 ``random`` random shapes. Each method orders the configurations of each problem:
 
-* ``other GPU``: parameters calibrated with the problems of the other GPU's first set (300 at most), this GPU's machine;
+* ``other GPU``: calibrated with the problems of the other GPU's first set (300 at most), and carried over (`transfer`);
 * ``usual values``: those of the model's file, with no calibration;
 * ``20 problems``: those of the same set and GPU, drawn five times, judged on the others;
 * baselines. What learns from this GPU's problems without draws predicts each half of the problems (even and odd
@@ -35,9 +35,10 @@ from judging import table
 from triton_parts import baselines
 from triton_parts.problems import MACHINES, Product, Rows, features, read_rows
 
-from perflex import PerflexWarning, calibrate, load_machine
+from perflex import PerflexWarning, calibrate, load_machine, transfer
 from perflex.calibration.interval import interval_at
 from perflex.calibration.times.table import TimedKernel, TimesTable
+from perflex.calibration.usual_prior import usual_calibration
 from perflex.features.target import using_machine
 from perflex.models import load_model
 from perflex.pictures import COLOURS, new_figure, save_figure
@@ -122,7 +123,11 @@ class Benchmark:
         self.values = {key: features(each, names) for key, each in rows.items()}
         self.fits = {key: ~np.isnan(next(iter(values.values()))) for key, values in self.values.items()}
         self.first = next(iter(rows))[1]
-        self.calibrated = {gpu: calibrated(drawn(rows[gpu, self.first], ALL)) for gpu in MACHINES}
+        sources = {gpu: calibrated(drawn(rows[gpu, self.first], ALL)) for gpu in MACHINES}
+        self.carried = {
+            gpu: transfer([one for name, one in sources.items() if name != gpu], machine=machine)
+            for gpu, machine in MACHINES.items()
+        }
 
     def spread(self, key: Key, predict: Any) -> list[NDArray[np.float64]]:
         """Return what is predicted of rows that the GPU can run, infinite for the others."""
@@ -155,7 +160,6 @@ class Benchmark:
         few = [drawn(rows, FEW, seed) for seed in range(self.draws)]
         pairs = [(each, ~np.isin(rows["problem"], each["problem"])) for each in few]
         theirs = [each for (gpu, _), each in self.rows.items() if gpu == other]
-        usual = self.spread(key, lambda values: [MODEL.model().evaluate(MODEL.usual, values)])
         random = np.random.default_rng(0)
 
         def trees(known: list[Rows], asked: Rows, most: int = MANY) -> NDArray[np.float64]:
@@ -165,8 +169,8 @@ class Benchmark:
             return Draw(np.where(self.fits[key], seconds, np.inf), judged=judged)
 
         return [
-            Method("other GPU", "other GPU", [self.draw(key, self.calibrated[other])]),
-            Method("usual values", "code", [Draw(usual[0])]),
+            Method("other GPU", "other GPU", [self.draw(key, self.carried[key[0]])]),
+            Method("usual values", "code", [self.draw(key, usual_calibration(MODEL, MACHINES[key[0]]))]),
             Method("20 problems", "20 problems", [self.draw(key, calibrated(each), mask) for each, mask in pairs]),
             Method("random order", "nothing", [one(random.random(len(rows))) for _ in range(20)], timed=False),
             Method("largest tile", "code", [one(baselines.largest_tile(rows))], timed=False),
@@ -229,7 +233,7 @@ def draw_picture(bench: Benchmark, path: Path) -> None:
     gpus, figure = list(MACHINES), new_figure(8.0, 4.2)
     for place, gpu in enumerate(gpus):
         rows, other = bench.rows[gpu, bench.first], gpus[1 - place]
-        predicted, runs = bench.draw((gpu, bench.first), bench.calibrated[other]).seconds, np.isfinite(rows["seconds"])
+        predicted, runs = bench.draw((gpu, bench.first), bench.carried[gpu]).seconds, np.isfinite(rows["seconds"])
         axes = figure.add_subplot(1, 2, 1 + place)
         for kind, colour in zip(dict.fromkeys(rows["type"].tolist()), COLOURS, strict=False):
             chosen = runs & (rows["type"] == kind)

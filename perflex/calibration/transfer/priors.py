@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.prediction_variance import student_quantile
+from perflex.calibration.usual_prior import SPREAD, usual_values
 from perflex.errors import CalibrationError
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior, posterior_of_logarithms
@@ -62,14 +63,15 @@ def shared_prior(sources: Sequence[CalibrationRecord]) -> tuple[Prior, list[Sour
 
     A cost that is zero in some sources counts there as a third of its smallest positive value; one that is zero in all
     of them is held at zero, as is an edge, a sharpness or a hidden fraction that is zero in half of them. What a
-    source's rows do not determine is left out.
+    source's rows do not determine is left out. Usual values of a ready model count as a further source; its sources
+    were fitted about these and stay as they are.
     """
     model = require_one_model(sources)
     names = tuple(_name(source, place) for place, source in enumerate(sources))
     values, variances = _own(sources)
     prior = _prior(model, values, variances, _noise(sources), names)
     fits = [_kept(model, source, name) for source, name in zip(sources, names, strict=True)]
-    for _ in range(_ROUNDS):
+    for _ in range(0 if usual_values(model) else _ROUNDS):
         fits = [
             _refitted(model, source.table, prior, name) if len(source.table) else fit
             for source, name, fit in zip(sources, names, fits, strict=True)
@@ -133,7 +135,10 @@ def _noise(sources: Sequence[CalibrationRecord]) -> float:
 
 
 def _prior(model: Model, values: Array, variances: Array, noise: float, names: tuple[str, ...]) -> Prior:
-    parameters = model.params()
+    parameters, stated = model.params(), usual_values(model)
+    if stated:
+        values = np.vstack([values, [stated[name] for name in parameters]])
+        variances = np.vstack([variances, np.zeros(len(parameters))])
     held = [_is_held(model, name, values[:, place]) for place, name in enumerate(parameters)]
     logs = np.full(values.shape, np.nan)
     for place in range(len(parameters)):
@@ -152,6 +157,8 @@ def _prior(model: Model, values: Array, variances: Array, noise: float, names: t
     own = np.where(freedom > 0, squares * count / np.maximum(freedom, 1e-9), 0.0)
     known = freedom > 0
     usual = float(np.median(own[known])) if known.any() else _USUAL_SPREAD**2
+    if stated:
+        usual = SPREAD**2
     spread = np.sqrt((_USUAL_DEVICES * usual + freedom * own) / (_USUAL_DEVICES + freedom))
     # The mean of few devices is itself not known, nor is their spread.
     widening = student_quantile(_PROBABILITY, _USUAL_DEVICES + freedom) / student_quantile(_PROBABILITY, 1e9)
@@ -177,8 +184,10 @@ def _is_held(model: Model, name: str, column: Array) -> bool:
 
 
 def _kept(model: Model, source: CalibrationRecord, name: str) -> SourceFit:
-    count = len(model.params())
-    return SourceFit(name, source.fit.vector, np.zeros(count), np.empty(0))
+    count, residuals = len(model.params()), np.empty(0)
+    if usual_values(model):
+        residuals = -np.log1p(np.maximum(np.asarray(source.fit.relative_errors), _LEAST_NOISE - 1.0))
+    return SourceFit(name, source.fit.vector, np.zeros(count), residuals)
 
 
 def _refitted(model: Model, table: FeatureTable, prior: Prior, name: str) -> SourceFit:

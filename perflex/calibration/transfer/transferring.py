@@ -11,7 +11,6 @@ import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +30,8 @@ from perflex.calibration.transfer.devices import (
 )
 from perflex.calibration.transfer.priors import require_one_model, shared_prior
 from perflex.calibration.transfer.residuals import components_of
-from perflex.calibration.transfer_prior import LEVELS, transferred_predictions
+from perflex.calibration.transfer_prior import LEVELS, NORMAL, transferred_predictions
+from perflex.calibration.usual_prior import usual_values
 from perflex.errors import CalibrationError, MachineError, PerflexWarning
 from perflex.machines.files import load_machine
 from perflex.machines.machine import Machine
@@ -232,7 +232,8 @@ def device_folds(sources: Sources, samples: int, seed: int) -> DeviceErrors:
     """Return what leaving out each source says of predictions with so many samples."""
     with_rows = [i for i, table in enumerate(sources.tables) if len(table) > 1]
     if len(with_rows) < _FEWEST_SOURCES:
-        return DeviceErrors(1.0, (), 1.0)
+        # How much devices differ, the model states, or one of them cannot tell.
+        return DeviceErrors(1.0, NORMAL if usual_values(sources.model) else (), 1.0)
     generator = np.random.default_rng(seed)
     draws = [
         _draw(sources, source, samples, generator) for source in with_rows for _ in range(_DRAWS if samples else 1)
@@ -248,9 +249,7 @@ def device_folds(sources: Sources, samples: int, seed: int) -> DeviceErrors:
     if not samples:
         # What is not known of the device moves all its rows alike, and few devices were left out: never nearer than
         # deviations of a normal distribution.
-        limits = [
-            max(limit, NormalDist().inv_cdf((1.0 + level) / 2.0)) for limit, level in zip(limits, LEVELS, strict=True)
-        ]
+        limits = [max(pair) for pair in zip(limits, NORMAL, strict=True)]
     surprise = float(np.median([draw.surprise for draw in draws])) if samples else 1.0
     return DeviceErrors(weight, tuple(np.maximum.accumulate(limits).tolist()), surprise)
 
