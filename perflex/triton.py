@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -31,12 +32,13 @@ from perflex.features.from_triton.launches import (
     launch_of,
 )
 from perflex.features.tiles.costs import TileCosts
+from perflex.features.tiles.doubts import tile_doubts
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.models import load_model
+from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
@@ -51,8 +53,8 @@ capture = captured_launch
 _MODEL = "general_tile"
 # Programs that stand for all of a grid where configurations are only ordered.
 _SAMPLED = 16
-# What Triton passes on beside the kernel's arguments.
-_OPTIONS = {"grid", "warmup", "num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override", "stream", "device"}
+# Triton supports no older ones of NVIDIA.
+_OLDEST = 8.0
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,20 @@ class Prediction:
     configuration
         Constants, warps and stages.
     seconds
-        Predicted time of a launch; infinite where the machine cannot run it.
+        Predicted time of a launch; infinite where there is none.
     reason
-        Why it cannot, or why it has no prediction; empty where it has one.
+        Why there is none; empty where there is one.
+    possible
+        Whether the machine can run it, as far as is known.
+    doubts
+        Reasons not to rely on the prediction, as short texts.
     """
 
     configuration: Configuration
     seconds: float
     reason: str = ""
+    possible: bool = True
+    doubts: tuple[str, ...] = ()
 
 
 def predict_configurations(
@@ -84,8 +92,8 @@ def predict_configurations(
     launch
         The launch, such as one of `capture`.
     machine
-        A machine, its name or file, or a calibration of ``general_tile``; by default the GPU that PyTorch uses.
-        Without a calibration, the model's usual values predict.
+        A machine, or a calibration of ``general_tile``, or a file of either, or a machine's name; by default the GPU
+        that PyTorch uses. Without a calibration, the model's usual values predict.
     most
         Programs that are interpreted at most; None for all.
 
@@ -97,21 +105,28 @@ def predict_configurations(
     Raises
     ------
     MachineError
-        There is no such machine, or it is no GPU of NVIDIA.
+        There is no such machine, or it is no GPU of NVIDIA that Triton supports.
     UnsupportedKernelError
         The kernel cannot be followed; the message says why.
     """
-    facts, values = model_facts(machine)
+    return _predicted(launch, *model_facts(machine), most)
+
+
+def _predicted(
+    launch: TritonLaunch, facts: Machine, values: Mapping[str, float], most: int | None = _SAMPLED
+) -> list[Prediction]:
     capability = int(10 * facts.need("compute_capability"))
     found: list[Prediction] = []
     rows, places = [], []
     for place, configuration in enumerate(launch.configurations):
         try:
-            costs = TileCosts(TritonKernel(launch, configuration, capability, most).program({}), facts)
+            program = TritonKernel(launch, configuration, capability, most).program({})
         except UnsupportedKernelError as error:
             found.append(Prediction(configuration, math.inf, error.message))
             continue
-        found.append(Prediction(configuration, math.inf, costs.refusal))
+        costs = TileCosts(program, facts)
+        doubts = tile_doubts(program, facts)
+        found.append(Prediction(configuration, math.inf, costs.refusal, possible=not costs.refusal, doubts=doubts))
         if not costs.refusal:
             rows.append(costs.features())
             places.append(place)
@@ -127,6 +142,7 @@ def predict_configurations(
 
 def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Machine, Mapping[str, float]]:
     """Return the machine, and the values of the model's parameters."""
+    machine = _read(machine)
     if isinstance(machine, CalibrationRecord):
         if machine.model.expression != load_model(_MODEL).model().expression:
             msg = (
@@ -136,10 +152,20 @@ def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Mac
         facts, values = load_machine(machine.machine), dict(machine.fit)
     else:
         facts, values = _present() if machine is None else load_machine(machine), dict(load_model(_MODEL).usual)
-    if facts.compute_capability is None:
-        msg = f"machine {facts.name} is no GPU of NVIDIA; Triton configurations are predicted for these only"
+    if (facts.compute_capability or 0) < _OLDEST:
+        what = "GPU of NVIDIA" if facts.compute_capability is None else f"GPU of compute capability {_OLDEST} or later"
+        msg = f"machine {facts.name} is no {what}; Triton configurations are predicted for these only"
         raise MachineError(msg, machine=facts.name)
     return facts, values
+
+
+def _read(machine: Any) -> Any:
+    """Return the calibration of a file; anything else as it is."""
+    if isinstance(machine, (str, Path)) and "perflex-calibration" in schema_of(str(machine)):
+        from perflex.calibration.calibration import Calibration
+
+        return Calibration.load(machine)
+    return machine
 
 
 def _present() -> Machine:
@@ -166,9 +192,11 @@ def prune(
 ) -> Callable[[Any], Any]:
     """Return a decorator for an autotuned Triton kernel: only the configurations that are predicted best are compiled.
 
-    Those that the machine cannot run are left out. It comes after a kernel's own ``early_config_prune`` and before its
-    ``perf_model``. Where nothing can be predicted, all configurations stay, and a warning says why, once. Where all
-    that are kept fail, the next ones are tried. What was predicted for the last launch is ``kernel.predictions``.
+    Those that the machine cannot run are left out; those that have no prediction stay beside those that are kept. It
+    comes after a kernel's own ``early_config_prune`` and before its ``perf_model``. Where nothing can be predicted, all
+    configurations stay. Warnings say what has no prediction, and which doubts there are, once. Where all that are kept
+    fail, the next ones are tried. What was predicted for the last launch is ``kernel.predictions``. Without parentheses
+    it decorates with the usual values.
 
     Parameters
     ----------
@@ -183,19 +211,25 @@ def prune(
     ------
     ValueError
         `keep` is not positive.
+    MachineError
+        As of `predict_configurations`, of a machine that is given.
     UnsupportedKernelError
         What is decorated has no autotuner.
     """
+    kernel: Any = machine
+    if callable(kernel) or hasattr(kernel, "fn"):  # there are no parentheses
+        return cast("Callable[[Any], Any]", prune()(kernel))
     number: Any = keep
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
         msg = f"keep must be a number of configurations or a share of them, not {keep!r}"
         raise ValueError(msg)
+    known = None if machine is None else model_facts(machine)
 
     def decorate(tuner: Any) -> Any:
         if not hasattr(tuner, "early_config_prune") or not hasattr(tuner, "configs"):
-            msg = "perflex.triton.prune stands above @triton.autotune, and there is none below it"
+            msg = "perflex.triton.prune stands right above @triton.autotune, and there is none below it"
             raise UnsupportedKernelError(msg)
-        pruner = _Pruner(tuner, machine, keep, dict(arrays or {}))
+        pruner = _Pruner(tuner, known, keep, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []
         return tuner
 
@@ -205,44 +239,53 @@ def prune(
 class _Pruner:
     """Stands between an autotuner and its configurations."""
 
-    def __init__(self, tuner: Any, machine: Any, keep: float, arrays: dict[str, Any]) -> None:
-        self.tuner, self.machine, self.keep, self.arrays = tuner, machine, keep, arrays
+    def __init__(self, tuner: Any, known: Any, keep: float, arrays: dict[str, Any]) -> None:
+        self.tuner, self.known, self.keep, self.arrays = tuner, known, keep, arrays
         self.own, self.launched = tuner.early_config_prune, tuner.run
         self.failed: set[Any] = set()
         self.told: set[str] = set()
 
-    def pruned(self, configs: Sequence[Any], named: Mapping[str, Any], **given: Any) -> list[Any]:
+    # Any name may be one of the kernel's arguments.
+    def pruned(self, configs: Sequence[Any], named: Mapping[str, Any], /, **given: Any) -> list[Any]:
         """Return the configurations to compile, best first, as Triton asks for them."""
         there = list(self.own(configs, named, **given) if self.own else configs)
         left = [config for config in there if config not in self.failed] or there
         try:
-            ordered = self._ordered(left, {**named, **given})
+            found = self._found(left, {**named, **given})
         except PerflexError as error:
             self._tell(f"all {len(left)} configurations are kept: {error.message}")
             return left
-        count = max(1, math.ceil(self.keep * len(there)) if self.keep < 1 else int(self.keep))
-        return ordered[:count]
-
-    def _ordered(self, configs: list[Any], given: Mapping[str, Any]) -> list[Any]:
-        arguments = {name: value for name, value in given.items() if name not in _OPTIONS}
-        launch = launch_of(self.tuner, arguments, given["grid"])
-        launch = replace(launch, configurations=tuple(map(configuration_of, configs)), arrays=self.arrays)
-        found = predict_configurations(launch, self.machine)
         self.tuner.predictions = found
-        possible = [place for place, one in enumerate(found) if not one.reason]
-        if not possible:
-            msg = f"none of them can be predicted ({found[0].reason})"
-            raise UnsupportedKernelError(msg)
-        return [configs[place] for place in sorted(possible, key=lambda place: found[place].seconds)]
+        unknown = [place for place, one in enumerate(found) if one.possible and one.reason]
+        ordered = sorted((place for place, one in enumerate(found) if not one.reason), key=lambda i: found[i].seconds)
+        if not ordered:
+            reason = next((one.reason for one in found), "there are none")
+            self._tell(f"all {len(left)} configurations are kept: none of them can be predicted ({reason})")
+            return left
+        if unknown:
+            reason = found[unknown[0]].reason
+            self._tell(f"{len(unknown)} configurations that have no prediction are kept, too: {reason}")
+        for doubt in dict.fromkeys(doubt for place in ordered for doubt in found[place].doubts):
+            self._tell(f"predictions are doubtful: {doubt}")
+        count = max(1, math.ceil(self.keep * len(there))) if self.keep < 1 else int(min(self.keep, len(there)))
+        return [left[place] for place in ordered[:count] + unknown]
 
-    def run(self, *args: Any, **given: Any) -> Any:
+    def _found(self, configs: list[Any], given: Mapping[str, Any]) -> list[Prediction]:
+        arguments = {name: value for name, value in given.items() if name in self.tuner.arg_names}
+        launch = launch_of(self.tuner, arguments, given.get("grid", ()))
+        configurations = tuple(configuration_of(config).launched(given) for config in configs)
+        launch = replace(launch, configurations=configurations, arrays=self.arrays)
+        return _predicted(launch, *(self.known or model_facts(None)))
+
+    def run(self, /, *args: Any, **given: Any) -> Any:
         """Run the kernel; where the configuration that was chosen fails, all that were kept do: try the next ones."""
+        from triton.compiler.errors import CompileTimeAssertionFailure
         from triton.runtime.errors import OutOfResources, PTXASError
 
         while True:
             try:
                 return self.launched(*args, **given)
-            except (OutOfResources, PTXASError):
+            except (OutOfResources, PTXASError, CompileTimeAssertionFailure):
                 cached = self.tuner.cache
                 chosen = getattr(self.tuner, "best_config", None)
                 kept = {chosen, *(getattr(self.tuner, "configs_timings", None) or ())}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -31,6 +32,8 @@ Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 # Bits of a whole number: those of the largest double. Python's own limit holds for decimal digits alone.
 _MAX_BITS = 1024
 _TOO_LONG = "a whole number of more than 308 digits"
+# Letters in which a file says what it is; comments may stand before.
+_BEGINNING = 1000
 # Characters of a wrong value that a message shows.
 _SHOWN = 80
 
@@ -276,6 +279,19 @@ def _scalar(node: yaml.Node) -> Any:
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         raise yaml.MarkedYAMLError(problem=_TOO_LONG, problem_mark=node.start_mark)
     return value
+
+
+def schema_of(path: str) -> str:
+    """Return the schema that a file's beginning names; empty where there is none, or it cannot be read."""
+    # Neither a pipe, which has an end for one reader only, nor a device without any.
+    if not os.path.isfile(path):  # noqa: PTH113 - as below
+        return ""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as stream:
+            found = re.search(r"^schema:\s*(\S+)", stream.read(_BEGINNING), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def _check_schema(top: Section, schema: str) -> None:

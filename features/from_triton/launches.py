@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
@@ -12,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from msgspec import structs
 
 from perflex.errors import MissingExtraError, PerflexError, UnsupportedKernelError
 from perflex.features.from_triton.front_end import specialised, tile_code, type_of
@@ -26,6 +28,11 @@ _TYPES = {
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
 _BYTES = {"fp64": 8, "i64": 8, "u64": 8, "fp32": 4, "i32": 4, "u32": 4, "fp16": 2, "bf16": 2, "i16": 2, "u16": 2}
+# What the compiler is told beside constants, by Triton's names.
+OPTIONS = {
+    "num_warps": "warps", "num_stages": "stages", "num_ctas": "ctas", "maxnreg": "registers", "ir_override": "override",
+}  # fmt: skip
+_USUAL = {("num_ctas", 1), ("maxnreg", None), ("ir_override", None)}
 
 
 class StandIn:
@@ -92,15 +99,43 @@ class TritonLaunch:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One configuration: values of constants, sub-groups of a program, and iterations in flight."""
+    """One configuration: values of constants, and what the compiler is told beside.
+
+    Attributes
+    ----------
+    constants
+        Values of the kernel's constants.
+    warps, stages
+        Sub-groups of a program, and iterations of a loop that are in flight at once.
+    ctas, registers, override
+        Programs of a cluster (``num_ctas``), registers that a work-item may have (``maxnreg``), and a file of code that
+        stands in place of the kernel's (``ir_override``).
+    hook
+        Its ``pre_hook``.
+    """
 
     constants: Mapping[str, Any]
     warps: int = 4
     stages: int = 3
+    ctas: int = 1
+    registers: int | None = None
+    override: str | None = None
+    hook: Callable[[dict[str, Any]], Any] | None = field(default=None, compare=False, repr=False)
 
     def all(self) -> dict[str, Any]:
-        """Return the constants with what the compiler is told beside."""
-        return {**self.constants, "num_warps": self.warps, "num_stages": self.stages}
+        """Return the constants with what the compiler is told beside, as far as it is not as usual."""
+        options = {name: getattr(self, own) for name, own in OPTIONS.items()}
+        return {**self.constants, **{name: value for name, value in options.items() if (name, value) not in _USUAL}}
+
+    @property
+    def unpredictable(self) -> str:
+        """What it has that predictions know nothing of; empty where there is none."""
+        found = {"num_ctas": self.ctas, "ir_override": self.override}.items()
+        return " ".join(f"{name}={value}" for name, value in found if (name, value) not in _USUAL)
+
+    def launched(self, options: Mapping[str, Any]) -> Configuration:
+        """Return it with what a launch tells the compiler itself, by Triton's names."""
+        return replace(self, **{OPTIONS[name]: value for name, value in options.items() if name in OPTIONS})
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.all().items())
@@ -130,7 +165,10 @@ class TritonKernel(TileKernel):
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
         """Return the tile program; errors as of `TileCode.program` and `tile_code`."""
-        return self._program
+        if self.configuration.unpredictable:
+            msg = f"kernel {self.name!r} with {self.configuration.unpredictable} cannot be predicted"
+            raise UnsupportedKernelError(msg)
+        return structs.replace(self._program, registers=self.configuration.registers)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -139,6 +177,12 @@ class TritonKernel(TileKernel):
         for name, parameter in _defaults(self.launch.function).items():
             found.setdefault(name, parameter)
         known = {"num_warps": self.configuration.warps, "num_stages": self.configuration.stages}
+        if self.configuration.hook is not None and (
+            described := [name for name in found if _is_described(found[name])]
+        ):
+            # It says which blocks descriptors have; those of the launch itself stay as they are.
+            found.update({name: copy(found[name]) for name in described})
+            self._users(self.configuration.hook, {**known, **found})
         for name, compute in self.launch.heuristics.items():
             found[name] = self._users(compute, {**known, **found})
         return known | found
@@ -147,7 +191,7 @@ class TritonKernel(TileKernel):
         try:
             return function(values)
         except Exception as error:
-            msg = f"kernel {self.name!r}: its grid or a heuristic fails ({type(error).__name__}: {error})"
+            msg = f"kernel {self.name!r}: its grid, a heuristic or a pre_hook fails ({type(error).__name__}: {error})"
             raise UnsupportedKernelError(msg) from error
 
     @cached_property
@@ -168,7 +212,7 @@ class TritonKernel(TileKernel):
                 types[name] = f"*{_type_of(value)}"
                 if (held := _contents(value)) is not None:
                     arrays[name] = held
-            elif hasattr(value, "block_shape"):
+            elif _is_described(value):
                 types[name] = self._described(name, value, arguments)
             elif isinstance(value, (int, float, np.integer, np.floating)):
                 arguments[name] = value.item() if isinstance(value, np.generic) else value
@@ -202,6 +246,10 @@ def _type_of(tensor: Any) -> str:
     """Return Triton's name of a tensor's type."""
     name = str(tensor.dtype).rpartition(".")[2]
     return _TYPES.get(name, name)
+
+
+def _is_described(value: Any) -> bool:
+    return hasattr(value, "block_shape")
 
 
 def _defaults(function: Any) -> dict[str, Any]:
@@ -250,7 +298,8 @@ def launch_of(function: Any, arguments: Mapping[str, Any], grid: Any) -> TritonL
 
 def configuration_of(config: Any) -> Configuration:
     """Return a ``triton.Config``."""
-    return Configuration(dict(config.kwargs), config.num_warps, config.num_stages)
+    options = {name: getattr(config, name) for name in OPTIONS if hasattr(config, name)}
+    return replace(Configuration(dict(config.kwargs)).launched(options), hook=config.pre_hook)
 
 
 @contextmanager
@@ -304,16 +353,13 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
     if len(args) > len(launch.function.arg_names):
         msg = f"{make.__name__} launches {launch.function.__name__!r} with {len(args)} arguments, which are too many"
         raise UnsupportedKernelError(msg)
-    options = ("num_warps", "num_stages")
-    given = {name: value for name, value in named.items() if name not in {*options, "num_ctas", "maxnreg"}}
+    given = {name: value for name, value in named.items() if name not in OPTIONS}
     arguments = {**dict(zip(launch.function.arg_names, args, strict=False)), **given}
     if unknown := arguments.keys() - set(launch.function.arg_names):
         msg = f"kernel {launch.function.__name__!r} has no argument {min(unknown)}"
         raise UnsupportedKernelError(msg)
-    configurations: Sequence[Configuration] = launch.configurations
-    if not configurations:
-        configurations = (Configuration({}, named.get("num_warps", 4), named.get("num_stages", 3)),)
-    return replace(launch, arguments=arguments, configurations=tuple(configurations))
+    configurations = tuple(one.launched(named) for one in launch.configurations or (Configuration({}),))
+    return replace(launch, arguments=arguments, configurations=configurations)
 
 
 class LaunchedKernel(TileKernel):
@@ -353,6 +399,11 @@ class LaunchedKernel(TileKernel):
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:
         """Return the tile program at some sizes, which must choose one configuration."""
+        key = tuple(sorted(sizes.items()))
+        program: TileProgram = self.derived("program", key, lambda: self._program(sizes), most=64)
+        return program
+
+    def _program(self, sizes: Mapping[str, Any]) -> TileProgram:
         launch = self.launch(sizes)
         if len(launch.configurations) > 1:
             first = launch.configurations[0]

@@ -175,6 +175,12 @@ class TileCosts:
         return int(total)
 
     @cached_property
+    def most_registers(self) -> float:
+        """Registers that a work-item can have."""
+        most = self.machine.need("registers_per_item_max")
+        return min(most, self.program.registers or most)
+
+    @cached_property
     def registers(self) -> tuple[float, float]:
         """Registers of a work-item, and those of them that it lacks."""
         items = self.items
@@ -201,8 +207,7 @@ class TileCosts:
         if self.steps <= 1 and not scalar:
             pointers, fragments = pointers / 2, fragments / 2
         found = sums + pointers + stay + fragments + _OTHER_REGISTERS
-        most = self.machine.need("registers_per_item_max")
-        spilt = max(found - most, 0.0) + (0.0 if scalar else max(sums + all_fragments - 300, 0.0))
+        spilt = max(found - self.most_registers, 0.0) + (0.0 if scalar else max(sums + all_fragments - 300, 0.0))
         return found, spilt
 
     def _held(self, one: Product) -> tuple[float, float]:
@@ -219,7 +224,7 @@ class TileCosts:
     def resident(self) -> int:
         """Programs that a compute unit holds at once."""
         machine, warps = self.machine, self.program.warps
-        each = min(256, ceil(min(self.registers[0], machine.need("registers_per_item_max")) / 8) * 8)
+        each = min(256, ceil(min(self.registers[0], self.most_registers) / 8) * 8)
         limits = [
             machine.need("local_bytes") // (self.local_bytes + (machine.local_reserved_bytes or 0) or 1),
             machine.need("registers_per_unit") // (each * self.items),
@@ -458,7 +463,7 @@ class TileCosts:
         """Return parts of a step that one program alone does not hide."""
         if not self.products or any(one.groups for one in self.products):
             return 0.0
-        short = self.registers[0] - (self.machine.need("registers_per_item_max") - 15)
+        short = self.registers[0] - (self.most_registers - 15)
         return _ALONE_SLICES + min(max(short, 0.0), _SHORT_SLICES)
 
 

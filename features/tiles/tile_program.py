@@ -150,6 +150,8 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
         Of the kernel, and programs along its axes.
     warps, stages
         Sub-groups of a program, and iterations of a loop whose loads are in flight at once.
+    registers
+        Registers that a work-item may have, where it is compiled with a limit of its own.
     loops, accesses, dots, operations
         Each refers to a loop by its number.
     exact
@@ -160,6 +162,7 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
     grid: tuple[_Whole, _Whole, _Whole]
     warps: _Whole = 4
     stages: _Whole = 3
+    registers: _Whole | None = None
     loops: tuple[TileLoop, ...] = ()
     accesses: tuple[TileAccess, ...] = ()
     dots: tuple[TileDot, ...] = ()

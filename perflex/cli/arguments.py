@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from perflex.errors import PerflexError
 from perflex.file_io import require_writable
+from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
 
-# Letters in which a file says what it is; comments may stand before.
-_BEGINNING = 1000
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
 SOURCE_SUFFIXES = (".cl", ".ocl", ".cu", ".cuh")
@@ -71,19 +70,6 @@ def _is_calibration(word: str) -> bool:
         return False
     schema = schema_of(word)
     return not schema or "calibration" in schema
-
-
-def schema_of(path: str) -> str:
-    """Return the schema that a file's beginning names; empty where there is none, or it cannot be read."""
-    # Neither a pipe, which has an end for one reader only, nor a device without any.
-    if not os.path.isfile(path):  # noqa: PTH113 - as below
-        return ""
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as stream:
-            found = re.search(r"^schema:\s*(\S+)", stream.read(_BEGINNING), re.MULTILINE)
-    except OSError:
-        return ""
-    return found[1] if found else ""
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, int]:

@@ -12,17 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflex.cli.arguments import (
-    SCOP_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ArgumentError,
-    is_source,
-    is_space,
-    read_pairs,
-    schema_of,
-)
+from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, is_source, is_space, read_pairs
 from perflex.cli.options import launch_given
 from perflex.errors import PerflexError
+from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

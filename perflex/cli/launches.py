@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from perflex.cli.json_output import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.features.from_triton.launches import LaunchedKernel
+    from perflex.triton import Prediction
 
 _SHOWN = 20
 
@@ -33,34 +33,48 @@ def rank_launch(
     machine: str | None,
     as_json: bool,
 ) -> None:
-    """Show the configurations of a launch by predicted time, and those that the machine cannot run."""
+    """Show the configurations of a launch by predicted time, and those without; a MachineError where all are."""
+    from perflex.errors import MachineError
     from perflex.triton import predict_configurations
 
     kernel.check_sizes(sizes)
     found = predict_configurations(kernel.launch(sizes), loaded if machine is None else machine)
     order = sorted(found, key=lambda one: one.seconds)
     if as_json:
-        rows = [
-            {"rank": number, "configuration": one.configuration.all()}
-            | ({"reason": one.reason} if one.reason else {"predicted_s": one.seconds})
-            for number, one in enumerate(order, 1)
-        ]
-        print_json(rows)
-        return
-    best = order[0].seconds
-    possible = [one for one in order if math.isfinite(one.seconds)]
-    for number, one in enumerate(possible[:_SHOWN], 1):
-        terminal.show(f"{number}. {one.configuration}: {1e6 * one.seconds:.4g} us ({one.seconds / best:.2f} x)")
-    if len(possible) > _SHOWN:
-        terminal.show(f"and {len(possible) - _SHOWN} more; --json prints all")
-    for one in order[len(possible) :]:
-        terminal.show(f"not possible: {one.configuration}: {one.reason}")
+        print_json(_rows(order))
+    else:
+        terminal.show(*_lines(order))
+    if all(one.reason for one in order):
+        what = f"none of {len(order)} configurations can be predicted for this machine"
+        msg = f"{kernel.name}: {what}, for the reasons above; give smaller tiles or fewer stages"
+        raise MachineError(msg)
+
+
+def _rows(order: list[Prediction]) -> list[dict[str, Any]]:
+    return [
+        {"rank": number, "configuration": one.configuration.all()}
+        | ({"reason": one.reason} if one.reason else {"predicted_s": one.seconds})
+        | ({"doubts": list(one.doubts)} if one.doubts else {})
+        for number, one in enumerate(order, 1)
+    ]
+
+
+def _lines(order: list[Prediction]) -> Iterator[str]:
+    predicted = [one for one in order if not one.reason]
+    for number, one in enumerate(predicted[:_SHOWN], 1):
+        yield f"{number}. {one.configuration}: {1e6 * one.seconds:.4g} us ({one.seconds / order[0].seconds:.2f} x)"
+    if len(predicted) > _SHOWN:
+        yield f"and {len(predicted) - _SHOWN} more; --json prints all"
+    for one in order[len(predicted) :]:
+        yield f"not {'predicted' if one.possible else 'possible'}: {one.configuration}: {one.reason}"
+    yield from dict.fromkeys(f"doubtful: {doubt}" for one in predicted for doubt in one.doubts)
 
 
 def predicted_launch(
     kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None
 ) -> dict[str, Any]:
     """Return what the model says of a launch with one configuration, as ``perflex predict`` prints it."""
+    from perflex.features.tiles.doubts import tile_doubts
     from perflex.features.values import kernel_feature_values
     from perflex.models import load_model
     from perflex.triton import model_facts
@@ -72,6 +86,6 @@ def predicted_launch(
         "sizes": sizes,
         "predicted_s": float(model.evaluate(values, columns)),
         "knowledge": "code",
-        "doubts": [],
+        "doubts": list(tile_doubts(kernel.program(sizes), facts)),
         "terms": {text: float(value) for text, value in model.terms(values, columns).items()},
     }

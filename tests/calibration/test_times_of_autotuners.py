@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from contextlib import suppress
 from types import SimpleNamespace
@@ -104,12 +105,24 @@ def test_lines_of_a_listener(tmp_path: Path, captured: list[dict[str, int]]) -> 
     assert captured
 
 
+def test_all_that_a_configuration_says_counts(tmp_path: Path, captured: list[dict[str, int]]) -> None:
+    """What cannot be predicted is no row."""
+    path = tmp_path / "matmul_kernel.autotune.json"
+    others = [{"num_ctas": 2}, {"ir_override": "own.ttgir"}, {"maxnreg": 64}]
+    path.write_text(tuned(*([config(4, BLOCK=64) | other, [0.5]] for other in others)))
+    rows = load_times(path, {"launch": launch}).rows
+    assert [row.kernel.configuration.registers for row in rows] == [64]
+    assert captured
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (WINNER, "says only which configurations were best, without times; set TRITON_CACHE_AUTOTUNING=1"),
         (tuned([config(4), [0.5]], kernel="another"), "line 1: no function launches 'another'"),
         (tuned([{"kwargs": {}}, [0.5]]), "line 1: this is not what Triton's autotuner writes"),
+        (tuned([config(4) | {"maxnreg": -1}, [0.5]]), "line 1: this is not what Triton's autotuner writes"),
+        (tuned([config(4) | {"num_warps": math.inf}, [0.5]]), "line 1: this is not what Triton's autotuner writes"),
         (TABLE.replace("512x1024", "77x1024"), "line 2: perflex knows no such product"),
         (TABLE.replace("num_warps=8", "num_warps=x"), "line 7: this choice has no number for num_warps"),
         (TABLE.replace("0.8123", "0.0"), "line 7: '0.0' is no time in ms"),

@@ -38,7 +38,9 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> LaunchedKernel:
     def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
         known = {str(FAST): 1e-4, str(SLOW): 2e-4}
         return [
-            Prediction(one, known.get(str(one), math.inf), "" if str(one) in known else "it is too large")
+            Prediction(one, known[str(one)])
+            if str(one) in known
+            else Prediction(one, math.inf, "it is too large", False)
             for one in found.configurations
         ]
 
@@ -77,3 +79,32 @@ def test_rank_prints_json(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[
     assert rows[2] == {
         "rank": 3, "configuration": {"BLOCK": 128, "num_warps": 8, "num_stages": 3}, "reason": "it is too large"
     }  # fmt: skip
+
+
+def test_rank_fails_where_nothing_is_predicted(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (False, True):
+        shown: Any = Shown()
+        with pytest.raises(perflex.errors.MachineError, match="launch: none of 1 configurations can be predicted"):
+            launches.rank_launch(
+                shown,
+                kernel,
+                {"n": 8, "num_warps": 8},
+                SimpleNamespace(),
+                machine="A100-80GB",
+                as_json=as_json,  # type: ignore[arg-type]
+            )
+        assert shown == ([] if as_json else ["not possible: BLOCK=128 num_warps=8 num_stages=3: it is too large"])
+    assert json.loads(capsys.readouterr().out)[0]["reason"] == "it is too large"
+
+
+def test_rank_tells_what_has_no_prediction_and_which_doubts_there_are(
+    kernel: LaunchedKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+        first, *others = found.configurations
+        return [Prediction(first, math.inf, "clusters"), *(Prediction(one, 1e-4, doubts=("far",)) for one in others)]
+
+    monkeypatch.setattr(perflex.triton, "predict_configurations", predict)
+    shown: Any = Shown()
+    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), machine="L4", as_json=False)  # type: ignore[arg-type]
+    assert shown[2:] == [f"not predicted: {SLOW}: clusters", "doubtful: far"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.times.table import TimedKernel
 from perflex.errors import FileFormatError, PerflexError
-from perflex.features.from_triton.launches import Configuration, TritonKernel, captured_launch
+from perflex.features.from_triton.launches import OPTIONS, Configuration, TritonKernel, captured_launch
 from perflex.features.tiles.products import Matrices, ProductKernel
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _of_json(text: str, path: Path) -> Iterator[Tuned]:
             name = str(found.get("kernel", path.name.partition(".")[0]))
             times = tuple(_timed(config, timing) for config, timing in found["configs_timings"])
             key = tuple(found["key"])
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _error(path, number, f"this is not what Triton's autotuner writes ({error!r})"[:200]) from error
         yield Tuned(name, key, times, number)
 
@@ -99,17 +99,22 @@ def _timed(config: Mapping[str, Any], timing: Any) -> tuple[Configuration, float
     # Of several numbers, milliseconds, the first is the median.
     first = timing[0] if isinstance(timing, list) else timing
     seconds = float(first) / 1e3
-    return Configuration(dict(config["kwargs"]), int(config["num_warps"]), int(config["num_stages"])), seconds
+    numbers = {name: int(config[name]) for name in ("num_ctas", "maxnreg") if config.get(name) is not None}
+    if min(numbers.values(), default=1) < 1:
+        raise ValueError(numbers)
+    found = Configuration(dict(config["kwargs"]), int(config["num_warps"]), int(config["num_stages"]))
+    override = config.get("ir_override")
+    return found.launched({**numbers, "ir_override": str(override) if override else None}), seconds
 
 
 def _launched(problems: Iterator[Tuned], path: Path, makers: Mapping[str, Any]) -> Iterator[TimedKernel]:
-    """Yield a row for each configuration that ran."""
+    """Yield a row for each configuration that ran, as far as it can be predicted."""
     for one in problems:
         launch = _launch(one, path, makers)
         problem = f"{one.kernel}({', '.join(map(str, one.key))})"
         for configuration, seconds in one.times:
             # What did not run is infinitely slow.
-            if 0 < seconds < inf:
+            if 0 < seconds < inf and not configuration.unpredictable:
                 kernel = TritonKernel(launch, configuration, most=_SAMPLED)
                 yield TimedKernel(kernel, {}, seconds, f"{problem} {configuration}", problem)
 
@@ -206,7 +211,7 @@ def record(path: Path | str) -> None:
 
     def listen(**told: Any) -> None:
         timings = [
-            ({"kwargs": config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}, times)
+            ({name: getattr(config, name) for name in ("kwargs", *OPTIONS) if hasattr(config, name)}, times)
             for config, times in (told["configs_timings"] or {}).items()
         ]
         entry = {"kernel": told["fn"].__name__, "key": list(told["key"]), "configs_timings": timings}

@@ -6,15 +6,19 @@ import itertools
 import shutil
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from perflex import load_times
 from perflex.errors import PerflexWarning, UnsupportedKernelError
 from support.triton_data import NAMES, stored
 
 pytestmark = pytest.mark.machine
 triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
 
 import perflex.triton  # noqa: E402
 from perflex.features.from_triton import front_end  # noqa: E402
@@ -54,6 +58,11 @@ def arguments(m=4096, n=4096, k=4096):
 
 def grid(meta):
     return (triton.cdiv(meta["M"], meta["BLOCK_SIZE_M"]) * triton.cdiv(meta["N"], meta["BLOCK_SIZE_N"]),)
+
+
+def bench(call, quantiles):
+    call()
+    return [1.0 for _ in quantiles]
 
 
 def kept(tuner, **sizes):
@@ -117,7 +126,8 @@ def test_shares_and_numbers_are_kept(keep, count):
 
 def test_configurations_that_the_machine_cannot_run_are_named():
     tuner = perflex.triton.prune(machine="RTX-3090", keep=100)(tuned())
-    chosen = kept(tuner)
+    with pytest.warns(PerflexWarning, match="RTX-3090 is of another architecture"):
+        chosen = kept(tuner)
     refused = [one for one in tuner.predictions if one.reason]
     assert len(chosen) + len(refused) == len(CONFIGS)
     assert {one.configuration.constants["BLOCK_SIZE_N"] for one in refused} >= {256}
@@ -133,8 +143,8 @@ def test_a_kernels_own_pruning_comes_first():
 
 
 def test_what_cannot_be_predicted_is_left_as_it_is_and_said_once():
-    tuner = perflex.triton.prune(machine="MI210")(tuned())
-    with pytest.warns(PerflexWarning, match="all 28 configurations are kept: machine MI210 is no GPU of NVIDIA"):
+    tuner = perflex.triton.prune()(tuned())
+    with pytest.warns(PerflexWarning, match="all 28 configurations are kept: there is no GPU here; name a machine"):
         assert kept(tuner) == CONFIGS
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -142,7 +152,7 @@ def test_what_cannot_be_predicted_is_left_as_it_is_and_said_once():
 
 
 def test_without_an_autotuner_it_is_refused():
-    with pytest.raises(UnsupportedKernelError, match="stands above @triton"):
+    with pytest.raises(UnsupportedKernelError, match="stands right above @triton"):
         perflex.triton.prune(machine="A100-80GB")(matmul_kernel)
 
 
@@ -158,10 +168,6 @@ def test_where_all_that_are_kept_fail_the_next_are_tried(keep, monkeypatch):
         if config[0] == 128:
             raise OutOfResources(300000, 166912, "shared memory")
 
-    def bench(call, quantiles):
-        call()
-        return [1.0 for _ in quantiles]
-
     tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned(do_bench=bench))
     monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": staticmethod(run), "fn": matmul_kernel})())
     monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
@@ -170,6 +176,127 @@ def test_where_all_that_are_kept_fail_the_next_are_tried(keep, monkeypatch):
     # Tiles of 128 rows are predicted best, and fail.
     assert ran[0][0] == 128
     assert ran[-1][0] < 128
+
+
+class Tensor(StandIn):
+    """Tells what hooks do with it."""
+
+    def __init__(self, *shape):
+        super().__init__("fp16", *shape)
+        self.seen = []
+
+    def __getattr__(self, name):
+        if name not in {"zero_", "clone", "copy_"}:
+            raise AttributeError(name)
+        return lambda *_: self.seen.append(name)
+
+
+def test_hooks_run_for_what_is_kept_alone(monkeypatch):
+    hooked = []
+    configs = [
+        triton.Config(one.kwargs, one.num_warps, one.num_stages, pre_hook=lambda _, one=one: hooked.append(one))
+        for one in CONFIGS
+    ]
+    options = {"reset_to_zero": ["c_ptr"], "restore_value": ["b_ptr"], "do_bench": bench}
+    tuner = perflex.triton.prune("A100-80GB", keep=2)(triton.autotune(configs, ["M"], **options)(matmul_kernel))
+    ran = []
+    run = staticmethod(lambda *_, **given: ran.append(given["BLOCK_SIZE_M"]) or 1.0)
+    monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": run, "fn": matmul_kernel})())
+    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    given = arguments() | {"b_ptr": Tensor(4096, 4096), "c_ptr": Tensor(4096, 4096)}
+    tuner.run(*given.values(), grid=grid, warmup=False)
+    # Two are measured, and the faster of them runs.
+    assert len(ran) == 3
+    assert [hooked[0], hooked[1]] != [hooked[0]] * 2
+    assert hooked[2] in hooked[:2]
+    assert given["c_ptr"].seen == ["zero_"] * 3
+    assert given["b_ptr"].seen == ["clone", "copy_"] * 2
+
+
+@triton.jit
+def through_descriptors(source, target, BLOCK: tl.constexpr):  # noqa: N803
+    row = tl.program_id(0) * BLOCK
+    target.store([row, 0], source.load([row, 0]))
+
+
+def test_hooks_say_which_blocks_descriptors_have():
+    def hook(given):
+        for name in ("source", "target"):
+            given[name].block_shape = [given["BLOCK"], 64]
+
+    def broken(given):
+        del given["other"]
+
+    described = [
+        SimpleNamespace(base=StandIn("fp16", 4096, 64), shape=[4096, 64], strides=[64, 1], block_shape=[1, 1])
+        for _ in range(2)
+    ]
+    configs = [triton.Config({"BLOCK": size}, pre_hook=hook) for size in (32, 128)]
+    configs.append(triton.Config({"BLOCK": 64}, pre_hook=broken))
+    tuner = triton.autotune(configs, [])(through_descriptors)
+    launch = launch_of(
+        tuner, dict(zip(("source", "target"), described, strict=True)), lambda meta: (4096 // meta["BLOCK"],)
+    )
+    found = perflex.triton.predict_configurations(launch, "H100-SXM")
+    assert [one.reason == "" for one in found] == [True, True, False]
+    assert "a pre_hook fails (KeyError: 'other')" in found[2].reason
+    programs = [TritonKernel(launch, one.configuration, 90).program({}) for one in found[:2]]
+    assert [one.accesses[0].shape for one in programs] == [(32, 64), (128, 64)]
+    assert [one.accesses[0].bytes for one in programs] == [4096 * 64 * 2] * 2
+    assert described[0].block_shape == [1, 1]
+
+
+@pytest.mark.parametrize("form", ["tuple", "function", "one", "names", "warmup"])
+def test_launches_of_any_form_are_pruned_alike(form):
+    """Arguments by place or name, the grid as a number of programs or a function, to run or to compile only."""
+    asked = kept(perflex.triton.prune("A100-80GB", keep=3)(tuned()), m=1024)
+    tuner, given = perflex.triton.prune("A100-80GB", keep=3)(tuned()), arguments(1024)
+    compiled = []
+
+    class Kernel:
+        def run(self, *_args, **named):
+            compiled.append(named)
+            return 1.0
+
+        warmup = run
+
+    tuner._do_bench, original = bench, tuner.prune_configs
+
+    def pruned(named):
+        found = original(named)
+        tuner.fn = Kernel()
+        return found
+
+    tuner.prune_configs = pruned
+    places = () if form == "names" else tuple(given.values())
+    named = given if form == "names" else {}
+    programs = {"tuple": (8, 8), "one": (64,)}.get(form, grid)
+    if form == "warmup":
+        tuner.warmup(*places, grid=programs)
+    else:
+        tuner.run(*places, grid=programs, warmup=False, **named)
+    sizes = [tuple(one[f"BLOCK_SIZE_{axis}"] for axis in "MNK") for one in compiled[:3]]
+    if callable(programs):
+        assert sizes == [tuple(one.kwargs[f"BLOCK_SIZE_{axis}"] for axis in "MNK") for one in asked]
+    assert len(compiled) == (3 if form == "warmup" else 4)
+
+
+def test_what_is_recorded_is_read_again(tmp_path, monkeypatch):
+    def launch(M, N, K):  # noqa: N803 - the autotuner's keys
+        tuned()[grid](**arguments(M, N, K))
+
+    told = []
+    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **given: told.append(given["key"]))
+    perflex.triton.record(tmp_path / "times.jsonl")
+    limited = triton.Config(CONFIGS[1].kwargs, maxnreg=64)
+    times = {CONFIGS[0]: [0.5, 0.4, 0.6], limited: [0.25], triton.Config({}, num_ctas=2): [0.1]}
+    triton.knobs.autotuning.listener(fn=matmul_kernel, key=(512, 256, 128, "torch.float16"), configs_timings=times)
+    rows = load_times(tmp_path / "times.jsonl", {"launch": launch}).rows
+    assert [row.kernel.configuration for row in rows] == [configuration_of(one) for one in (CONFIGS[0], limited)]
+    assert [row.seconds for row in rows] == [0.5e-3, 0.25e-3]
+    assert rows[0].kernel.program({}).registers is None
+    assert rows[1].kernel.program({}).registers == 64
+    assert told == [(512, 256, 128, "torch.float16")]
 
 
 def test_a_launch_is_captured_and_predicted_exactly():

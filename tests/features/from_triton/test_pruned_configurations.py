@@ -1,0 +1,189 @@
+"""What the decorator keeps of an autotuner's configurations; the autotuner stands in for one, and Triton is not needed.
+
+Tile programs are those of products in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import perflex.triton
+from perflex import Calibration, TimedKernel, TimesTable, calibrate, using_machine
+from perflex.errors import MachineError, PerflexWarning, UnsupportedKernelError
+from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of
+from perflex.features.tiles.costs import TileCosts
+from perflex.features.tiles.products import Matrices, ProductKernel
+from perflex.triton import predict_configurations, prune
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TILES = ((128, 128, 32), (64, 64, 32), (32, 32, 32), (128, 64, 32))
+
+
+def config(tile: tuple[int, int, int] = TILES[0], **options: Any) -> SimpleNamespace:
+    usual = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "pre_hook": None, "ir_override": None}
+    return _Config(kwargs=dict(zip(("M", "N", "K"), tile, strict=True)), **(usual | options))
+
+
+class _Config(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+class Tuner:
+    """What perflex touches of an autotuner."""
+
+    def __init__(self, configs: list[Any], name: str = "product") -> None:
+        self.fn = self.base_fn = SimpleNamespace(params=[], arg_names=["n", "configs", "named"], __name__=name)
+        self.configs, self.keys, self.arg_names, self.cache = configs, ["n"], self.fn.arg_names, {}
+        self.early_config_prune: Any = None
+
+    def run(self, *_args: Any, **_given: Any) -> None:
+        """Does nothing."""
+
+    def kept(self, /, *args: Any, **given: Any) -> list[Any]:
+        named = dict(zip(self.arg_names, args, strict=False))
+        return list(self.early_config_prune(self.configs, named, **{"grid": (1,), "warmup": False, **given}))
+
+
+def product(n: int, constants: Mapping[str, int], warps: int = 4, stages: int = 3) -> ProductKernel:
+    matrices = Matrices(n, n, n, "f16", (n, 1), (n, 1))
+    return ProductKernel(matrices, (constants["M"], constants["N"], constants["K"]), warps, stages)
+
+
+@pytest.fixture(autouse=True)
+def closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(self: TritonKernel) -> Any:
+        one = self.configuration
+        return product(self.launch.arguments["n"], one.constants, one.warps, one.stages).program({})
+
+    monkeypatch.setattr(TritonKernel, "_program", property(of))
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    """Times of 20 problems of four configurations: what the usual values say, a tenth more or less."""
+    model, rows = perflex.load_model("general_tile").model(), []
+    for number in range(20):
+        for place, tile in enumerate(TILES):
+            kernel = product(512 + 64 * number, dict(zip("MNK", tile, strict=True)))
+            costs = TileCosts(kernel.program({}), perflex.load_machine("A100-80GB")).features()
+            columns = {name: costs[name.removeprefix("f_tile_")] for name in model.input_features()}
+            seconds = float(model.evaluate(perflex.load_model("general_tile").usual, columns))
+            seconds *= math.exp(0.1 * math.sin(7 * number + 3 * place))
+            name = f"product({number})"
+            rows.append(TimedKernel(kernel, {}, seconds, f"{name} {place}", name))
+    with using_machine("A100-80GB"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        return calibrate("general_tile", times=TimesTable(tuple(rows), device="A100"))
+
+
+def test_without_parentheses_it_decorates_with_the_usual_values() -> None:
+    tuner: Any = Tuner([config(tile) for tile in TILES])
+    assert prune(tuner) is tuner
+    assert tuner.predictions == []
+    for kernel in (SimpleNamespace(fn=None), lambda: None):
+        with pytest.raises(
+            UnsupportedKernelError, match=r"stands right above @triton\.autotune, and there is none below"
+        ):
+            prune(kernel)
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("H100", "did you mean H100-PCIe or H100-SXM?"),
+        ("MI210", "machine MI210 is no GPU of NVIDIA"),
+        ("V100", "machine V100 is no GPU of compute capability 8.0 or later"),
+    ],
+)
+def test_a_machine_that_will_not_do_is_said_where_the_decorator_stands(machine: str, said: str) -> None:
+    with pytest.raises(MachineError) as raised:
+        prune(machine)
+    assert said in raised.value.message
+
+
+@pytest.mark.parametrize("keep", [0, -1, True, "all", None])
+def test_what_is_kept_must_be_a_number(keep: Any) -> None:
+    with pytest.raises(ValueError, match="a number of configurations or a share of them, not"):
+        prune("A100-80GB", keep)
+
+
+def test_a_file_of_a_calibration_is_as_good_as_itself(calibration: Calibration, tmp_path: Path) -> None:
+    path = tmp_path / "a100.yaml"
+    calibration.save(path)
+    function: Any = Tuner([]).fn
+    launch = TritonLaunch(function, {"n": 1024}, 1, tuple(map(configuration_of, map(config, TILES))))
+    seconds = [
+        [one.seconds for one in predict_configurations(launch, given)] for given in (calibration, path, str(path))
+    ]
+    assert seconds[0] == seconds[1] == seconds[2]
+    assert seconds[0] != [one.seconds for one in predict_configurations(launch, "A100-80GB")]
+
+
+def test_what_has_no_prediction_stays_beside_those_that_are_kept() -> None:
+    clusters, override = config(num_ctas=2), config(ir_override="own.ttgir")
+    configs = [clusters, *map(config, TILES), override, config((512, 512, 64))]
+    tuner: Any = prune("A100-80GB", keep=2)(Tuner(configs))
+    with pytest.warns(
+        PerflexWarning, match="2 configurations that have no prediction are kept, too: .*num_ctas=2 cannot"
+    ):
+        kept = tuner.kept(2048)
+    assert kept[:2] == sorted(configs[1:5], key=lambda one: tuner.predictions[configs.index(one)].seconds)[:2]
+    assert kept[2:] == [clusters, override]
+    assert [one.possible for one in tuner.predictions] == [True] * 6 + [False]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuner.kept(2048)
+
+
+def test_options_of_the_launch_hold_for_all_configurations() -> None:
+    tuner: Any = prune("A100-80GB")(Tuner([config(), config(TILES[1])]))
+    tuner.kept(2048, maxnreg=32)
+    assert [one.configuration.registers for one in tuner.predictions] == [32, 32]
+
+
+def test_a_limit_of_registers_lets_more_programs_run_at_once_and_spills() -> None:
+    machine = perflex.load_machine("A100-80GB")
+    launch = TritonLaunch(Tuner([]).fn, {"n": 2048}, 1)
+    free, limited = (
+        TileCosts(TritonKernel(launch, configuration_of(config(maxnreg=most))).program({}), machine)
+        for most in (None, 64)
+    )
+    assert free.registers[0] == limited.registers[0] > 64
+    assert free.registers[1] == 0 < limited.registers[1]
+    assert limited.resident > free.resident
+    assert str(configuration_of(config(maxnreg=64))).endswith("num_warps=4 num_stages=3 maxnreg=64")
+
+
+def test_doubts_are_said_once() -> None:
+    tuner: Any = prune("L4")(Tuner([config(tile) for tile in TILES]))
+    with pytest.warns(PerflexWarning, match="doubtful: .*judged on an A100 and an H100, L4 is of another"):
+        tuner.kept(2048)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuner.kept(1024)
+
+
+def test_arguments_may_have_any_name() -> None:
+    tuner: Any = prune("A100-80GB", keep=1)(Tuner([config(tile) for tile in TILES]))
+    assert len(tuner.kept(n=2048, configs=1, named=2, self=3)) == 1
+
+
+def test_nothing_is_left_where_a_kernels_own_pruning_leaves_nothing() -> None:
+    tuner: Any = Tuner([config(), config(TILES[1])])
+    tuner.early_config_prune = lambda *_args, **_given: []
+    with pytest.warns(PerflexWarning, match="there are none"):
+        assert prune("A100-80GB")(tuner).kept(2048) == []
+
+
+def test_a_configuration_is_told_apart_by_all_that_it_says() -> None:
+    one = Configuration({"M": 1}, ctas=2, registers=64, override="a")
+    assert one.all() == {"M": 1, "num_warps": 4, "num_stages": 3, "num_ctas": 2, "maxnreg": 64, "ir_override": "a"}
+    assert one.launched({"num_warps": 8, "n": 3}) == Configuration({"M": 1}, 8, ctas=2, registers=64, override="a")
