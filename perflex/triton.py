@@ -20,7 +20,7 @@ import numpy as np
 
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.times.tuning_files import record
-from perflex.errors import MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
+from perflex.errors import CalibrationError, MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.features.from_triton.launches import (
     Configuration,
     LaunchedKernel,
@@ -35,6 +35,7 @@ from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.doubts import tile_doubts
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.models import load_model
+from perflex.search.pruning.promise import Promise, kept_ratio
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _present() -> Machine:
 
 def prune(
     machine: str | Path | Machine | Calibration | None = None,
-    keep: float = 5,
+    keep: float | str | Promise = 5,
     *,
     arrays: Mapping[str, Any] | None = None,
 ) -> Callable[[Any], Any]:
@@ -203,7 +204,9 @@ def prune(
     machine
         As of `predict_configurations`.
     keep
-        How many configurations are kept, or, below 1, which share of them.
+        How many configurations are kept, or, below 1, which share of them, or a `Promise`: as many as hold one near the
+        best, for which `machine` must be a calibration with times of this kernel. ``"promise"`` is ``Promise()``: one
+        within 5 % of the best, for 95 % of problems.
     arrays
         Contents of arrays that addresses depend on, by argument, where the arguments are in a GPU's memory.
 
@@ -213,34 +216,62 @@ def prune(
         `keep` is not positive.
     MachineError
         As of `predict_configurations`, of a machine that is given.
+    CalibrationError
+        There are too few times of this kernel for the promise.
     UnsupportedKernelError
         What is decorated has no autotuner.
     """
     kernel: Any = machine
     if callable(kernel) or hasattr(kernel, "fn"):  # there are no parentheses
         return cast("Callable[[Any], Any]", prune()(kernel))
-    number: Any = keep
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
-        msg = f"keep must be a number of configurations or a share of them, not {keep!r}"
+    wanted: Any = Promise() if keep == "promise" else keep
+    number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and wanted > 0
+    if not number and not isinstance(wanted, Promise):
+        msg = f"keep must be a number of configurations, a share of them, or 'promise', not {keep!r}"
         raise ValueError(msg)
-    known = None if machine is None else model_facts(machine)
+    given = _read(machine)
+    known = None if given is None else model_facts(given)
 
     def decorate(tuner: Any) -> Any:
         if not hasattr(tuner, "early_config_prune") or not hasattr(tuner, "configs"):
             msg = "perflex.triton.prune stands right above @triton.autotune, and there is none below it"
             raise UnsupportedKernelError(msg)
-        pruner = _Pruner(tuner, known, keep, dict(arrays or {}))
+        count, ratio = (wanted, math.inf) if number else (math.inf, _promised(given, tuner, wanted))
+        pruner = _Pruner(tuner, known, count, ratio, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []
         return tuner
 
     return decorate
 
 
+def _promised(machine: Any, tuner: Any, promise: Promise) -> float:
+    """Return up to which multiple of the fastest prediction a promise keeps configurations, by a calibration."""
+    name = tuner.base_fn.__name__
+    problems: dict[str, list[int]] = {}
+    if isinstance(machine, CalibrationRecord):
+        for row, problem in enumerate(machine.table.generators):
+            problems.setdefault(problem, []).append(row)
+    # Where configurations were pruned before, the best may not be among those that have times.
+    least = max(2, len(tuner.configs) / 2)
+    own = [rows for problem, rows in problems.items() if problem.partition("(")[0] == name and len(rows) >= least]
+    if len(own) < promise.batch:
+        msg = (
+            f"a configuration {promise} takes times of {promise.batch} problems of kernel {name!r}, each of half of "
+            f"its configurations or more, and there are {len(own)}: give machine= a calibration that 'perflex "
+            "calibrate general_tile --times' makes of what perflex.triton.record writes while nothing is pruned"
+        )
+        raise CalibrationError(msg)
+    rows, model = [row for some in own for row in some], machine.model
+    predicted = model.evaluate(machine.fit, machine.table.columns(model.input_features()))
+    measured = machine.table.column(model.output_feature)
+    return kept_ratio(predicted[rows], measured[rows], [machine.table.generators[row] for row in rows], promise)
+
+
 class _Pruner:
     """Stands between an autotuner and its configurations."""
 
-    def __init__(self, tuner: Any, known: Any, keep: float, arrays: dict[str, Any]) -> None:
-        self.tuner, self.known, self.keep, self.arrays = tuner, known, keep, arrays
+    def __init__(self, tuner: Any, known: Any, keep: float, ratio: float, arrays: dict[str, Any]) -> None:
+        self.tuner, self.known, self.keep, self.ratio, self.arrays = tuner, known, keep, ratio, arrays
         self.own, self.launched = tuner.early_config_prune, tuner.run
         self.failed: set[Any] = set()
         self.told: set[str] = set()
@@ -268,7 +299,8 @@ class _Pruner:
         for doubt in dict.fromkeys(doubt for place in ordered for doubt in found[place].doubts):
             self._tell(f"predictions are doubtful: {doubt}")
         count = max(1, math.ceil(self.keep * len(there))) if self.keep < 1 else int(min(self.keep, len(there)))
-        return [left[place] for place in ordered[:count] + unknown]
+        most = self.ratio * found[ordered[0]].seconds
+        return [left[place] for place in [i for i in ordered[:count] if found[i].seconds <= most] + unknown]
 
     def _found(self, configs: list[Any], given: Mapping[str, Any]) -> list[Prediction]:
         arguments = {name: value for name, value in given.items() if name in self.tuner.arg_names}

@@ -15,6 +15,7 @@ DIR holds ``<GPU>_<set>.csv.gz``: a row for each problem and configuration. Set 
 Configurations of which perflex says that the GPU cannot run them come last in all orders but matmul_perf_model's, which
 has a rule of its own. A choice that cannot run counts as a loss of 1000 %. Mean of draws, largest loss of all draws.
 
+``--promise`` judges ``keep="promise"`` alone: calibrated with 20 problems, drawn 40 times, and judged by the others.
 ``--ttir`` compares tile programs in closed form, which all of this rests on, with those made of Triton's code. With
 ``--every N`` it takes each N-th problem, one draw and few trees. ``--picture`` draws predicted and published times.
 """
@@ -35,13 +36,14 @@ from judging import table
 from triton_parts import baselines
 from triton_parts.problems import MACHINES, Product, Rows, features, read_rows
 
-from perflex import PerflexWarning, calibrate, load_machine, transfer
+from perflex import PerflexWarning, Promise, calibrate, load_machine, transfer
 from perflex.calibration.interval import interval_at
 from perflex.calibration.times.table import TimedKernel, TimesTable
 from perflex.calibration.usual_prior import usual_calibration
 from perflex.features.target import using_machine
 from perflex.models import load_model
 from perflex.pictures import COLOURS, new_figure, save_figure
+from perflex.search.pruning.promise import kept_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 MODEL = load_model("general_tile")
 ALL, FEW, MANY = 300, 20, 200
+PROMISES = 40
 NEAR, FIRST = 1.05, 5
 WORST = 10.0  # Loss of a choice that cannot run; none is larger.
 MEASURES = "problems", "top", "loss_median", "loss_mean", "loss_max", "factor_rms", "factor_median", "inside"
@@ -228,6 +231,34 @@ def report(bench: Benchmark) -> list[dict[str, Any]]:
     return found
 
 
+def promised(rows: Rows) -> list[str]:
+    """Return in how many further problems the promise of 20 holds, over draws, and how many configurations it keeps."""
+    model, held, kept, there = MODEL.model(), [], [], len(rows)
+    values = features(rows, model.input_features())
+    possible = ~np.isnan(next(iter(values.values())))
+    rows, values = rows.take(possible), {name: column[possible] for name, column in values.items()}
+    for seed in range(PROMISES):
+        known = drawn(rows, FEW, seed)
+        found = calibrated(known)
+        seen = found.evaluate(found.table.columns(model.input_features()))
+        ratio = kept_ratio(seen, found.table.column(model.output_feature), found.table.generators, Promise())
+        judged = ~np.isin(rows["problem"], known["problem"])
+        predicted, draws = found.evaluate(values), []
+        for problem in np.unique(rows["problem"][judged]):
+            own = rows["problem"] == problem
+            seconds, chosen = rows["seconds"][own], predicted[own] <= ratio * predicted[own].min()
+            draws.append((seconds[chosen].min() <= NEAR * seconds.min(), chosen.sum()))
+        held.append(np.mean([draw[0] for draw in draws]))
+        kept.append(np.mean([draw[1] for draw in draws]))
+    shares = [100 * np.mean(held), 100 * np.std(held) / PROMISES**0.5, 100 * min(held), 100 * max(held)]
+    numbers = [np.mean(kept), min(kept), max(kept), there / len(np.unique(rows["problem"]))]
+    return [
+        f"{rows.gpu} {rows.part}",
+        "{:.1f} +- {:.1f} % ({:.0f} to {:.0f})".format(*shares),
+        "{:.1f} ({:.1f} to {:.1f}) of {:.0f}".format(*numbers),
+    ]
+
+
 def draw_picture(bench: Benchmark, path: Path) -> None:
     """Draw predicted and published times, with parameters of the other GPU."""
     gpus, figure = list(MACHINES), new_figure(8.0, 4.2)
@@ -255,6 +286,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--promise", action="store_true", help="judge promises, and end")
     parser.add_argument("--ttir", action="store_true", help="compare with tile programs made of code, and end")
     given = parser.parse_args()
     warnings.simplefilter("ignore", PerflexWarning)
@@ -266,6 +298,9 @@ def main() -> None:
         from triton_parts.from_code import compare
 
         compare(list(rows.values()))
+        return
+    if given.promise:
+        print(table(("rows", "held: mean, draws", "kept: mean, draws"), map(promised, rows.values())))
         return
     bench = Benchmark(rows, *((5, 150) if given.every == 1 else (1, 10)))
     if given.picture:

@@ -8,7 +8,7 @@ import pytest
 
 from perflex import Promise
 from perflex.errors import CalibrationError
-from perflex.search.pruning.promise import keep_by_promise
+from perflex.search.pruning.promise import keep_by_promise, kept_ratio
 
 
 def simulated(chance, error, tail, count=2000):
@@ -135,3 +135,36 @@ def test_bad_input_is_refused(arguments, text):
 def test_what_is_no_promise_is_refused(wrong, text):
     with pytest.raises(ValueError, match=text):
         Promise(**wrong)
+
+
+def test_what_known_spaces_need_holds_for_further_ones():
+    """Each draw of 19 spaces decides for 20 further ones; over all draws it holds for 19 of 20, no more and no less."""
+    chance, promise = np.random.default_rng(5), Promise()
+    held, kept = [], []
+    for _ in range(150):
+        measured = np.exp(chance.normal(size=(39, 30)))
+        predicted = measured * np.exp(0.2 * chance.standard_t(3, size=measured.shape))
+        names = np.repeat([f"space {number}" for number in range(19)], 30)
+        ratio = kept_ratio(predicted[:19].ravel(), measured[:19].ravel(), names, promise)
+        chosen = predicted[19:] <= ratio * predicted[19:].min(axis=1, keepdims=True)
+        best = np.where(chosen, measured[19:], np.inf).min(axis=1)
+        held.append(np.mean(best <= 1.05 * measured[19:].min(axis=1)))
+        kept.append(chosen.mean())
+    assert 0.94 < np.mean(held) < 0.96
+    assert np.mean(kept) < 0.5
+
+
+def test_the_multiple_is_that_of_the_space_that_needs_most():
+    names, measured = np.repeat(list(map(str, range(19))), 3), np.tile([1.0, 1.04, 2.0], 19)
+    predicted = np.tile([3.0, 2.0, 1.0], 19)
+    assert kept_ratio(predicted, measured, names, Promise()) == 2.0
+    assert kept_ratio(predicted, measured, names, Promise(loss=0.0)) == 3.0
+    assert kept_ratio(predicted, measured, names, Promise(loss=1.0)) == 1.0
+    predicted[-3:] = [1.0, 5.0, 5.0]
+    assert kept_ratio(predicted, measured, names, Promise()) == 2.0
+    predicted[-3:] = [9.0, 7.0, 1.0]
+    assert kept_ratio(predicted, measured, names, Promise()) == 7.0
+    # With fewer asked for, the last one does not count.
+    assert kept_ratio(predicted, measured, names, Promise(confidence=0.9)) == 2.0
+    with pytest.raises(CalibrationError, match="needs 19 measured spaces, there are 18; measure more"):
+        kept_ratio(predicted[3:], measured[3:], names[3:], Promise())

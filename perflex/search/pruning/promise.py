@@ -32,6 +32,8 @@ import numpy as np
 from perflex.errors import CalibrationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[np.float64]
@@ -206,6 +208,31 @@ def keep_by_promise(
     return _decide(ranked, np.log(times), everywhere, np.log(all_seconds), threshold, wanted)
 
 
+def kept_ratio(predicted: ArrayLike, measured: ArrayLike, spaces: Sequence[str], promise: Promise) -> float:
+    """Return up to which multiple of the fastest prediction variants of a further space are kept, whatever its times.
+
+    Predicted and measured times, shape ``(n,)``, are of whole spaces that were measured, `spaces` names that of each.
+    Each needs some multiple, up to which a variant near its best is kept. Split conformal prediction: where a further
+    space is drawn as these were, it needs no more than the quantile of theirs with the confidence, over all draws of
+    the spaces and of the further one. Fewer than `promise.batch` spaces are a CalibrationError.
+    """
+    guesses, seconds, names = np.asarray(predicted), np.asarray(measured), np.asarray(spaces)
+    needed = []
+    for name in np.unique(names):
+        own = names == name
+        near = seconds[own] <= (1 + promise.loss) * seconds[own].min()
+        needed.append(float(guesses[own][near].min() / guesses[own].min()))
+    if len(needed) < promise.batch:
+        msg = f"a promise {promise} needs {promise.batch} measured spaces, there are {len(needed)}; measure more"
+        raise CalibrationError(msg)
+    return sorted(needed)[_conformal_place(len(needed), promise)]
+
+
+def _conformal_place(count: int, promise: Promise) -> int:
+    """Return the conformal quantile's place; a batch of c / (1 - c) is the least where it is not beyond the last."""
+    return min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING)) - 1
+
+
 def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
     fastest = np.argsort(logs, kind="stable")[:count]
     return float((guesses - logs)[fastest].max())
@@ -223,9 +250,7 @@ def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> fl
     # Residuals at the ends of the line are small because it was drawn through them.
     leverage = 1 / count + ((x - centre) ** 2 / spread if spread else 0.0)
     residuals = (y - offset - slope * (x - centre)) / np.sqrt(np.maximum(1 - leverage, 1 / count))
-    # The conformal rank; a batch of c / (1 - c) is the least at which it is not beyond the last residual.
-    place = min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING))
-    bound = float(np.sort(residuals)[place - 1])
+    bound = float(np.sort(residuals)[_conformal_place(count, promise)])
     deviation = math.sqrt(float((residuals**2).mean()))
     # The larger of the two: a quantile of few residuals may be too small by chance.
     half_width = max(bound, deviation * NormalDist().inv_cdf(promise.confidence))

@@ -10,11 +10,12 @@ import warnings
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import perflex.triton
-from perflex import Calibration, TimedKernel, TimesTable, calibrate, using_machine
-from perflex.errors import MachineError, PerflexWarning, UnsupportedKernelError
+from perflex import Calibration, Promise, TimedKernel, TimesTable, calibrate, using_machine
+from perflex.errors import CalibrationError, MachineError, PerflexWarning, UnsupportedKernelError
 from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.products import Matrices, ProductKernel
@@ -110,8 +111,8 @@ def test_a_machine_that_will_not_do_is_said_where_the_decorator_stands(machine: 
 
 
 @pytest.mark.parametrize("keep", [0, -1, True, "all", None])
-def test_what_is_kept_must_be_a_number(keep: Any) -> None:
-    with pytest.raises(ValueError, match="a number of configurations or a share of them, not"):
+def test_what_is_kept_must_be_a_number_or_a_promise(keep: Any) -> None:
+    with pytest.raises(ValueError, match="a number of configurations, a share of them, or 'promise', not"):
         prune("A100-80GB", keep)
 
 
@@ -181,6 +182,47 @@ def test_nothing_is_left_where_a_kernels_own_pruning_leaves_nothing() -> None:
     tuner.early_config_prune = lambda *_args, **_given: []
     with pytest.warns(PerflexWarning, match="there are none"):
         assert prune("A100-80GB")(tuner).kept(2048) == []
+
+
+@pytest.mark.parametrize("given", ["A100-80GB", None])
+def test_a_promise_needs_times(given: Any) -> None:
+    with pytest.raises(
+        CalibrationError, match="takes times of 19 problems of kernel 'product', each of half of its"
+    ) as it:
+        prune(given, keep="promise")(Tuner([config()]))
+    assert "perflex calibrate general_tile --times" in it.value.message
+
+
+def test_a_promise_counts_whole_problems_of_the_same_kernel(calibration: Calibration) -> None:
+    decorate = prune(calibration, keep="promise")
+    with pytest.raises(CalibrationError, match=r"kernel 'other', .* there are 0"):
+        decorate(Tuner([config()], "other"))
+    # Four of nine configurations have times.
+    with pytest.raises(CalibrationError, match="and there are 0"):
+        decorate(Tuner([config()] * 9))
+    with pytest.raises(CalibrationError, match="within 5 % of the best with 99 % confidence takes times of 99"):
+        prune(calibration, keep=Promise(confidence=0.99))(Tuner([config()]))
+
+
+def test_a_promise_keeps_up_to_the_multiple_that_known_problems_need(calibration: Calibration) -> None:
+    configs = [config(tile) for tile in TILES]
+    model, table = calibration.model, calibration.table
+    predicted = np.asarray(calibration.evaluate(table.columns(model.input_features()))).reshape(20, 4)
+    measured = table.column(model.output_feature).reshape(20, 4)
+    near = np.where(measured <= 1.05 * measured.min(axis=1, keepdims=True), predicted, np.inf).min(axis=1)
+    most = (near / predicted.min(axis=1)).max()
+    assert most > 1
+    tuner: Any = prune(calibration, keep="promise")(Tuner(configs))
+    counts = set()
+    for n in range(512, 1792, 128):
+        kept = tuner.kept(n)
+        seconds = [one.seconds for one in tuner.predictions]
+        assert {configs.index(one) for one in kept} == {
+            place for place, one in enumerate(seconds) if one <= most * min(seconds)
+        }
+        counts.add(len(kept))
+    # Where predictions lie closer together more are kept.
+    assert len(counts) > 1
 
 
 def test_a_configuration_is_told_apart_by_all_that_it_says() -> None:
