@@ -7,18 +7,16 @@ of products and asynchronous copies; Triton's compiler for which loads are copie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
 from perflex.errors import MachineError
+from perflex.features.tiles.buffers import Product, local_bytes
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileProgram
 from perflex.machines.machine import Machine
 
 _LANES = 32
 _SECTOR = 32
-# Bytes of an element of a product's operands; a TF32 stands in 4.
-_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "tf32x3": 4, "f16": 2, "bf16": 2}
 _RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
 # Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
 # (Luo et al., Benchmarking and Dissecting the NVIDIA Hopper GPU, 2024, Table 7: 62.9 %).
@@ -33,6 +31,10 @@ _LOOP = 100
 # operands that registers cannot hold, of which there are so many.
 _ALONE = 15
 _ALONE_SLICES, _SHORT_SLICES = 3, 32
+# Cycles from a product through row maxima, exponentials and their conversion to the next product, however small they
+# are: latencies of tensor cores, two shuffles, a special function and two barriers (Jia et al., Dissecting the NVIDIA
+# Volta GPU, 2018, and Luo et al., 2024). Where sub-groups share rows, local memory takes the place of shuffles.
+_CHAIN = 240
 # Cycles for a row of a tile that lies in another page of memory.
 _ROW = 3.2
 # Cycles that starting a program takes.
@@ -43,23 +45,6 @@ def power_of_two(number: float, most: int) -> int:
     """Return the largest power of two, `most` at most, that divides a positive integer."""
     whole = int(number)
     return min(whole & -whole, most) if whole else most
-
-
-@dataclass(frozen=True)
-class Product:
-    """A product of tiles in the main loop: its shape, instructions, and how sub-groups share it."""
-
-    dot: TileDot
-    count: float  # In one iteration
-    kind: str  # Of the rate of tensor cores; empty where they have none
-    groups: bool  # Whether four sub-groups compute it together (wgmma)
-    rows: int  # Sub-groups along m
-    columns: int  # Sub-groups along n
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an operand's element."""
-        return _BYTES.get(self.dot.types[0], 1)
 
 
 class TileCosts:
@@ -79,7 +64,7 @@ class TileCosts:
         self.program, self.machine = program, machine
         self.capability = machine.need("compute_capability") if machine.compute_capability else 0.0
         self.cycle = 1 / machine.need("clock_hz")
-        self.loop = self._main_loop()
+        self.loop, self.all_loops = self._main_loop()
         iterations = program.loops[self.loop].iterations if self.loop >= 0 else float(program.programs)
         self.times = max(iterations, 1.0)
         self.steps = iterations / program.programs
@@ -88,14 +73,18 @@ class TileCosts:
         self.stages = (stages or program.stages) if self.loop >= 0 and self.steps > 1 else 1
         self.items = _LANES * program.warps
 
-    def _main_loop(self) -> int:
+    def _main_loop(self) -> tuple[int, float]:
+        """Return the loop in which most is done, and how many times as much is computed and loaded in all loops."""
         work = dict.fromkeys(range(-1, len(self.program.loops)), 0.0)
         for dot in self.program.dots:
             work[dot.loop] += dot.flops / 16
+        fed = dict(work)
         for access in self.program.accesses:
             work[access.loop] += access.bytes
+            fed[access.loop] += access.bytes if access.direction == "load" else 0.0
         # A loop that runs less than once a program is an exception, not the rule.
-        return max(work, key=lambda loop: (work[loop], loop))
+        main = max(work, key=lambda loop: (work[loop], loop))
+        return main, (sum(fed.values()) - fed[-1]) / fed[main] if main >= 0 and fed[main] else 1.0
 
     def _in_step(self, access: TileAccess) -> bool:
         """Return whether an access belongs to a step; without a loop, what is stored comes behind the only one."""
@@ -106,16 +95,28 @@ class TileCosts:
     @cached_property
     def products(self) -> tuple[Product, ...]:
         """The products of the main loop."""
-        return tuple(self._product(dot) for dot in self.program.dots if dot.loop == self.loop)
+        dots = [dot for dot in self.program.dots if dot.loop == self.loop]
+        # Where one product follows another, as in attention, all lie as the last: along its longer side.
+        return tuple(self._product(dot, dots[-1].shape if self.chained and len(dots) > 1 else None) for dot in dots)
 
-    def _product(self, dot: TileDot) -> Product:
+    @cached_property
+    def chained(self) -> bool:
+        """Whether an operand is computed of no tile that is loaded: of another product."""
+        dots = [dot for dot in self.program.dots if dot.loop == self.loop]
+        return any(side.access < 0 and not side.direct for dot in dots for side in dot.operands)
+
+    def _product(self, dot: TileDot, last: tuple[int, int, int] | None) -> Product:
         m, n, _ = dot.shape
         first, warps = dot.types[0], self.program.warps
         kind = "fp8" if first.startswith("f8") else _RATES.get(first, "")
         if not kind or getattr(self.machine, f"tensor_{kind}_per_cycle") is None:
             kind = "fp16" if kind in {"fp8", "int8"} else ""
         groups = bool(kind) and self.capability == 9 and warps % 4 == 0 and m >= 64
+        if self.capability == 9 and not groups and kind == "fp8":
+            kind = "fp16"  # Ampere's instructions have no such type; it is converted
         rows = columns = 1
+        if last:
+            rows, columns = (warps, 1) if last[0] >= last[1] else (1, warps)
         while rows * columns < warps:
             # The side that has more of the instruction's tiles is split.
             if m / 16 / rows >= n / 16 / columns and rows < m // 16:
@@ -140,8 +141,8 @@ class TileCosts:
         return found
 
     def transposed(self, product: Product, side: int) -> bool:
-        """Return whether an operand of 4 bytes must be turned in registers: wgmma takes such along k only."""
-        return product.groups and product.kind == "tf32" and not product.dot.operands[side].along_k
+        """Return whether an operand must be turned in registers: wgmma takes those not of 2 bytes along k only."""
+        return product.groups and product.itemsize != 2 and not product.dot.operands[side].along_k
 
     def raw(self, access: TileAccess) -> float:
         """Return the bytes of an access's tile in one iteration."""
@@ -155,24 +156,21 @@ class TileCosts:
             if access.loop != self.loop or access.direction != "load" or not access.shape:
                 continue
             feeds = self.fed.get(number)
-            copied = feeds is not None and access.vector >= 4 and self.stages > 1 and self.loop >= 0
+            # What operands are computed of is copied ahead as they are; what products are scaled by is not.
+            copied = feeds is not None or (len(access.shape) > 1 and self.converted)
+            copied = copied and access.vector >= 4 and self.stages > 1 and self.loop >= 0
             found[number] = copied and not (feeds is not None and self.transposed(*feeds))
         return found
 
     @cached_property
+    def converted(self) -> bool:
+        """Whether an operand is computed of what the main loop loads."""
+        return any(side.access >= 0 and not side.direct for one in self.products for side in one.dot.operands)
+
+    @cached_property
     def local_bytes(self) -> int:
         """Bytes of local memory that a program needs."""
-        waiting = any(product.groups for product in self.products)
-        # wgmma reads a buffer while the next is filled; otherwise registers hold what is being multiplied.
-        buffers = self.stages if waiting else max(self.stages - 1, 1)
-        if self.steps <= 1:  # nothing comes after
-            buffers = 1
-        total = 0.0
-        for number in self.fed:
-            access = self.program.accesses[number]
-            size = prod(access.shape) * access.itemsize
-            total += size * (buffers if self.ahead.get(number) else 1)
-        return int(total)
+        return local_bytes(self)
 
     @cached_property
     def most_registers(self) -> float:
@@ -184,7 +182,8 @@ class TileCosts:
     def registers(self) -> tuple[float, float]:
         """Registers of a work-item, and those of them that it lacks."""
         items = self.items
-        sums = sum(prod(one.dot.shape[:2]) / items for one in self.products)
+        # What tensor cores do not add up stands beside the sum.
+        sums = sum(prod(one.dot.shape[:2]) / items for one in self.products) * (2 if self.scaled else 1)
         pointers = stay = fragments = all_fragments = 0.0
         for number, access in enumerate(self.program.accesses):
             if access.loop != self.loop or not access.shape:
@@ -199,10 +198,13 @@ class TileCosts:
             if not one.kind:
                 scalar = True
                 fragments += sum(self._held(one)) - 8
-            elif not one.groups:
+            elif one.groups:
+                fragments += 0 if one.dot.operands[0].direct else m * k * one.itemsize / 4 / items
+            else:
+                # Products that follow one another use the same registers.
                 slices = m / one.rows + n / one.columns
-                fragments += slices / 2
-                all_fragments += slices * k * one.itemsize / 4 / _LANES
+                fragments = max(fragments, slices / 2)
+                all_fragments = max(all_fragments, slices * k * one.itemsize / 4 / _LANES)
         pointers = min(pointers, _POINTER_REGISTERS)
         if self.steps <= 1 and not scalar:
             pointers, fragments = pointers / 2, fragments / 2
@@ -252,7 +254,9 @@ class TileCosts:
             if one.kind and self.capability == 9 and not one.groups:
                 rate *= _OLD_INSTRUCTIONS
             # Three products of TF32 make one that is nearly of float32.
-            total += 2 * prod(one.dot.shape) * one.count / rate * (3 if one.dot.types[0] == "tf32x3" else 1)
+            cycles = 2 * prod(one.dot.shape) / rate * (3 if one.dot.types[0] == "tf32x3" else 1)
+            # wgmma waits for its operands from local memory, which is slower where there are few columns.
+            total += one.count * max(cycles, self._read_cycles(one) if one.groups else 0.0)
         return total
 
     @cached_property
@@ -293,18 +297,27 @@ class TileCosts:
         return count / self.times / self.machine.need("special_per_cycle") if count else 0.0
 
     @cached_property
+    def scaled(self) -> bool:
+        """Whether products of what was loaded are added up outside of tensor cores, such as those of scaled blocks."""
+        work = sum(one.count for one in self.program.operations if one.loop == self.loop and one.dtype == "f32")
+        sums = sum(prod(one.dot.shape[:2]) * one.count for one in self.products)
+        return work / self.times >= sums > 0 and not self.chained and not self.converted
+
+    @cached_property
     def chain(self) -> float:
-        """Cycles of what follows one another in a step of one program; 0 where products take what was loaded."""
-        if all(side.direct for one in self.products for side in one.dot.operands):
+        """Cycles of what follows one another in a step of one program; 0 where sums take what was loaded."""
+        if not (self.chained or self.converted or self.scaled):
             return 0.0
-        between = sum(
-            work.count / self.times / self.items
-            for work in self.program.operations
-            if work.loop == self.loop and work.kind != "special"
-        )
-        return (
-            self.tensor_own + self.special * 4 / min(4, self.program.warps) + between * max(1.0, self.program.warps / 4)
-        )
+        work = [one for one in self.program.operations if one.loop == self.loop and one.kind != "special"]
+        between = sum(one.count for one in work) / self.times / self.items
+        shared = any(one.columns > 1 and not one.groups for one in self.products)
+        latency = _CHAIN * (2 if shared else 1) if self.chained else 0
+        # Sub-groups go on by themselves while others compute; those of wgmma begin together and wait together
+        # (Shah et al., FlashAttention-3, 2024: they must be told to take turns).
+        waves = max(1.0, self.program.warps / 4)
+        turns = waves if any(one.groups for one in self.products) else 1.0
+        alone = (self.tensor_own + self.special * 4 / min(4, self.program.warps)) / waves
+        return latency + (alone + between) * turns
 
     @cached_property
     def tensor_own(self) -> float:
@@ -317,17 +330,13 @@ class TileCosts:
         """Cycles of local memory."""
         total = 0.0
         for one in self.products:
-            m, n, k = one.dot.shape
-            first, second = m * k * one.itemsize, n * k * one.itemsize
             if not one.kind:
                 rows, columns = self._held(one)
                 along = [side.along_k for side in one.dot.operands]
-                found = self.program.warps * k * (rows * (1 if along[0] else 0.5) + columns * (8 if along[1] else 1))
-            elif one.groups:
-                found = (self._read(one, 0) * first + second * max(1, m / 64)) / 128
+                found = rows * (1 if along[0] else 0.5) + columns * (8 if along[1] else 1)
+                total += found * self.program.warps * one.dot.shape[2] * one.count
             else:
-                found = (self._read(one, 0) * first * one.columns + self._read(one, 1) * second * one.rows) / 128
-            total += found * one.count
+                total += self._read_cycles(one) * one.count
         for number in self.ahead:
             access = self.program.accesses[number]
             if number not in self.fed:
@@ -339,6 +348,14 @@ class TileCosts:
             # A copy of a sub-group takes four cycles, whatever its width.
             total += self.raw(access) / access.vector / 32 * 4 * (1 if self.ahead[number] else 2)
         return total
+
+    def _read_cycles(self, one: Product) -> float:
+        """Return cycles in which local memory gives the operands of a product on tensor cores."""
+        m, n, k = one.dot.shape
+        first, second = m * k * one.itemsize, n * k * one.itemsize
+        if one.groups:
+            return (self._read(one, 0) * first + second * max(1, m / 64)) / 128
+        return (self._read(one, 0) * first * one.columns + self._read(one, 1) * second * one.rows) / 128
 
     def _read(self, one: Product, side: int) -> int:
         """Return whether an operand is read from local memory; what is computed, or stays, is in registers."""
@@ -412,7 +429,10 @@ class TileCosts:
         given, missing = self.traffic
         near = machine.need("l2_latency") * cycle
         latency = near + missing * max(0.0, machine.need("dram_latency") - near)
-        piped = bool(self.ahead) and all(self.ahead.values()) and self.stages > 2
+        tiles = [ahead for number, ahead in self.ahead.items() if len(self.program.accesses[number].shape) > 1]
+        piped = bool(tiles) and all(tiles) and self.stages > 2
+        # Factors of rows and columns come from L2 when they are needed, beside the product.
+        factors = near if self.scaled and not all(self.ahead.values()) else 0.0
         # Rounds begin while others still run.
         begun = 1 + (full + (last > 0) - 1) / resident
         own = (self.instructions * self._fetch() + _LOOP / max(1.0, warps / 4)) * max(1.0, warps / 4)
@@ -422,13 +442,14 @@ class TileCosts:
             "launch": 1.0,
             "starting": self.program.programs / machine.need("group_start_rate"),
             "dram": given / machine.need("dram_bandwidth"),
-            "steps": self.steps,
+            # Other loops, such as that of the blocks that a causal mask cuts, go on as this one.
+            "steps": self.steps * self.all_loops,
             "full_rounds": float(full),
             "last_rounds": float(last > 0),
             "starts": begun * _START * cycle,
             "start_latency": begun * latency,
             "chain": self.chain * cycle,
-            "wait": latency / (self.stages - 2) if piped else latency,
+            "wait": max(latency / (self.stages - 2), factors) if piped else latency,
             "wait_tensor": 0.0 if piped else self.tensor_own * cycle,
             "wait_shared": 0.0 if piped else self.wavefronts * cycle,
             "local_bytes": float(self.local_bytes),

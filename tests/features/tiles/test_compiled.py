@@ -1,0 +1,131 @@
+"""Shared memory and registers of attention and quantised products, as Triton 3.9 and ptxas compiled them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from perflex.features.tiles.costs import TileCosts
+from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
+from perflex.machines.files import load_machine
+
+STEPS = 32
+
+
+def load(name: str, itemsize: int, *shape: int, loop: int = 0, **more: Any) -> TileAccess:
+    return TileAccess(
+        array=name, direction="load", itemsize=itemsize, shape=shape, loop=loop, executions=STEPS, elements=STEPS,
+        sectors=STEPS, **more,
+    )  # fmt: skip
+
+
+def program(loads: list[TileAccess], dots: list[TileDot], warps: int, stages: int, work: float = 0.0) -> TileProgram:
+    done = TileOperations(kind="elementwise", dtype="f32", loop=0, count=STEPS * work)
+    loops = (TileLoop(entries=1, iterations=STEPS),)
+    return TileProgram(
+        name="tiles", grid=(1, 1, 1), warps=warps, stages=stages, loops=loops, accesses=tuple(loads), dots=tuple(dots),
+        operations=(done,),
+    )  # fmt: skip
+
+
+def dot(m: int, n: int, k: int, kind: str, first: TileOperand, second: TileOperand) -> TileDot:
+    return TileDot(shape=(m, n, k), types=(kind, kind, "f32"), loop=0, executions=STEPS, operands=(first, second))
+
+
+def attention(m: int, n: int, d: int, warps: int, stages: int) -> TileProgram:
+    loads = [load("q", 2, m, d, loop=-1), load("k", 2, d, n, axis=0), load("v", 2, n, d, axis=1)]
+    first = dot(m, n, d, "f16", TileOperand(access=0), TileOperand(access=1))
+    second = dot(m, d, n, "f16", TileOperand(direct=False), TileOperand(access=2, along_k=False))
+    return program(loads, [first, second], warps, stages, 6.0 * m * n)
+
+
+def scaled(m: int, n: int, k: int, warps: int, stages: int) -> TileProgram:
+    """Return a product of 8-bit blocks, each with factors of its rows and columns."""
+    loads = [load("a", 1, m, k), load("b", 1, k, n), load("sa", 4, m, vector=4), load("sb", 4, n, vector=4)]
+    found = dot(m, n, k, "f8E4M3FN", TileOperand(access=0), TileOperand(access=1))
+    return program(loads, [found], warps, stages, 3.0 * m * n)
+
+
+def converted(m: int, n: int, k: int, warps: int, stages: int, *, factors: bool) -> TileProgram:
+    """Return a product with integers that become float16, with or without factors of groups of them."""
+    loads = [load("a", 2, m, k), load("b", 1, k, n, vector=1 if factors else 16)]
+    loads += [load("s", 2, k, n)] if factors else []
+    found = dot(m, n, k, "f16", TileOperand(access=0), TileOperand(access=1, direct=False))
+    return program(loads, [found], warps, stages)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "machine", "local_bytes"),
+    [
+        (attention(128, 64, 128, 8, 3), "A100-80GB", 98304),
+        (attention(128, 64, 64, 4, 3), "A100-80GB", 49152),
+        # Sub-groups share rows where the sum is wider than it is high: weights go through shared memory.
+        (attention(64, 32, 128, 4, 2), "A100-80GB", 36864),
+        (attention(32, 64, 64, 4, 3), "A100-80GB", 40960),
+        (attention(64, 128, 64, 4, 3), "A100-80GB", 73728),
+        # With one stage keys and values take turns.
+        (attention(128, 32, 64, 2, 1), "A100-80GB", 20480),
+        (attention(128, 128, 128, 8, 1), "A100-80GB", 65536),
+        (attention(128, 64, 128, 8, 3), "H100-SXM", 131072),
+        (attention(64, 64, 128, 4, 2), "H100-SXM", 81920),
+        (attention(32, 64, 128, 4, 3), "H100-SXM", 77824),
+        (scaled(16, 128, 128, 4, 2), "L40S", 18944),
+        (scaled(128, 64, 128, 8, 4), "L40S", 73728),
+        (scaled(32, 256, 128, 8, 2), "L40S", 37888),
+        (scaled(64, 128, 128, 4, 3), "H100-SXM", 74240),
+        (converted(128, 32, 64, 4, 4, factors=True), "A100-80GB", 65536),
+        (converted(128, 32, 64, 4, 4, factors=True), "H100-SXM", 81920),
+        (converted(16, 64, 64, 8, 4, factors=True), "A100-80GB", 38912),
+        (converted(64, 128, 128, 4, 3, factors=False), "A100-80GB", 65536),
+        (converted(64, 128, 128, 4, 3, factors=False), "H100-SXM", 114688),
+    ],
+)
+def test_shared_memory_is_that_of_the_compiler(tiles: TileProgram, machine: str, local_bytes: int) -> None:
+    assert TileCosts(tiles, load_machine(machine)).local_bytes == local_bytes
+
+
+@pytest.mark.parametrize(
+    ("tiles", "machine", "registers", "spilt"),
+    [
+        (attention(64, 32, 128, 4, 2), "A100-80GB", 172, False),
+        (attention(128, 64, 128, 8, 3), "A100-80GB", 249, False),
+        (attention(128, 32, 64, 2, 1), "A100-80GB", 255, True),
+        (attention(128, 128, 128, 2, 3), "A100-80GB", 255, True),
+        (attention(64, 32, 128, 4, 2), "H100-SXM", 128, False),
+        (attention(128, 32, 128, 4, 3), "H100-SXM", 243, False),
+        (scaled(16, 32, 128, 4, 4), "L40S", 70, False),
+        (scaled(128, 32, 128, 4, 3), "L40S", 164, False),
+        (converted(128, 32, 64, 4, 4, factors=True), "A100-80GB", 140, False),
+    ],
+)
+def test_registers_are_about_those_of_the_compiler(
+    tiles: TileProgram, machine: str, registers: int, spilt: bool
+) -> None:
+    found, lacking = TileCosts(tiles, load_machine(machine)).registers
+    assert min(found, 255) == pytest.approx(registers, rel=0.2)
+    assert (lacking > 8) == spilt
+
+
+def test_attention_takes_as_long_as_its_products_and_what_lies_between() -> None:
+    machine = load_machine("A100-80GB")
+    four, eight = (TileCosts(attention(128, 64, 64, warps, 3), machine) for warps in (4, 8))
+    assert four.tensor == 2 * 2 * 128 * 64 * 64 / 2048
+    assert four.chain > four.tensor
+    # Sub-groups do not wait for one another: each has half of the work.
+    assert eight.chain - 240 == pytest.approx((four.chain - 240) / 2)
+    # Products of factors, too, are added up behind them, those of plain tiles are not.
+    assert TileCosts(scaled(64, 64, 128, 4, 3), load_machine("L40S")).chain > 0
+
+
+def test_all_loops_are_paid_for() -> None:
+    """Causal attention has a loop of whole blocks and one of those that the mask cuts."""
+    whole = attention(128, 64, 64, 4, 3)
+    cut = [structs.replace(one, loop=1, executions=8, elements=8) for one in whole.accesses if one.loop == 0]
+    more = [structs.replace(one, loop=1, executions=8) for one in whole.dots]
+    loops = (*whole.loops, TileLoop(entries=1, iterations=8))
+    both = structs.replace(whole, loops=loops, accesses=(*whole.accesses, *cut), dots=(*whole.dots, *more))
+    machine = load_machine("A100-80GB")
+    steps = [TileCosts(one, machine).features()["steps"] for one in (whole, both)]
+    assert steps == pytest.approx([STEPS, STEPS + 8])
