@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -29,8 +30,17 @@ class Block:
         return f"{self.page}:{self.line}"
 
     @property
-    def untested(self):
+    def marked(self):
         return self.rest.startswith("no-test")
+
+    @property
+    def for_triton(self):
+        return self.marked and self.reason == "needs Triton"
+
+    @property
+    def untested(self):
+        """Say whether no test runs it here: blocks for Triton are run where it is installed."""
+        return self.marked and not (self.for_triton and find_spec("triton"))
 
     @property
     def reason(self):
