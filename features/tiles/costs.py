@@ -41,12 +41,6 @@ _ROW = 3.2
 _START = 1000
 
 
-def power_of_two(number: float, most: int) -> int:
-    """Return the largest power of two, `most` at most, that divides a positive integer."""
-    whole = int(number)
-    return min(whole & -whole, most) if whole else most
-
-
 class TileCosts:
     """Costs of one tile program on one machine.
 

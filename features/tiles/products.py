@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from perflex.features.tiles.costs import power_of_two
 from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
@@ -17,6 +16,12 @@ from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, T
 _SECTOR = 32
 _ROWS = 8  # Of tiles that programs work on before they go to the next columns
 _BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "f64": 8}
+
+
+def power_of_two(number: float, most: int) -> int:
+    """Return the largest power of two, `most` at most, that divides a positive integer."""
+    whole = int(number)
+    return min(whole & -whole, most) if whole else most
 
 
 @dataclass(frozen=True)

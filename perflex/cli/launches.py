@@ -71,21 +71,30 @@ def _lines(order: list[Prediction]) -> Iterator[str]:
 
 
 def predicted_launch(
-    kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None
+    kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None, confidence: float | None
 ) -> dict[str, Any]:
     """Return what the model says of a launch with one configuration, as ``perflex predict`` prints it."""
+    from perflex.calibration.interval import interval_at
+    from perflex.calibration.usual_prior import usual_calibration
     from perflex.features.tiles.doubts import tile_doubts
     from perflex.features.values import kernel_feature_values
     from perflex.models import load_model
     from perflex.triton import model_facts
 
     facts, values = model_facts(loaded if machine is None else machine)
-    model = load_model("general_tile").model()
-    columns = kernel_feature_values(model.input_features(), kernel, sizes, machine=facts)
-    return {
+    if machine is not None:
+        loaded = usual_calibration(load_model("general_tile"), facts.name)
+    columns = kernel_feature_values(loaded.model.input_features(), kernel, sizes, machine=facts)
+    carried = () if loaded.transferred is None else loaded.transferred.remarks
+    found = {
         "sizes": sizes,
-        "predicted_s": float(model.evaluate(values, columns)),
+        "predicted_s": float(loaded.model.evaluate(values, columns)),
         "knowledge": "code",
-        "doubts": list(tile_doubts(kernel.program(sizes), facts)),
-        "terms": {text: float(value) for text, value in model.terms(values, columns).items()},
+        "doubts": [*carried, *tile_doubts(kernel.program(sizes), facts)],
+        "terms": {text: float(value) for text, value in loaded.model.terms(values, columns).items()},
     }
+    if confidence is not None:
+        interval = interval_at(loaded, columns, confidence)
+        found |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
+        found |= {"extrapolated": interval.extrapolated}
+    return found

@@ -66,7 +66,7 @@ def predict(
     with terminal.warnings_shown():
         name = kernel.rpartition(":")[2]
         if (launched := launch_of(unit)) is not None:
-            found = [predicted_launch(launched, each, loaded, machine) for each in chosen]
+            found = [predicted_launch(launched, each, loaded, machine, confidence) for each in chosen]
         else:
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
         for entry in found:

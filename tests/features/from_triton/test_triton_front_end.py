@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import time
 import warnings
@@ -352,8 +353,12 @@ def test_commands_take_functions_that_launch(tmp_path, capsys):
     word = f"{path}:launch"
     assert main(["rank", "--machine", "A100-80GB", word, "M=4096"]) == 0
     assert [line[:2] for line in capsys.readouterr().out.splitlines()] == ["1.", "2."]
-    assert main(["predict", "--machine", "A100-80GB", word, "M=4096", "BLOCK_SIZE_M=64"]) == 0
-    assert "f_tile_" in capsys.readouterr().out
+    choice = [word, "M=4096", "BLOCK_SIZE_M=64", "--confidence", "0.95"]
+    assert main(["predict", "--machine", "A100-80GB", *choice]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"us \(\d.* us to \d.* us\)", shown)
+    assert "the model's usual values alone" in shown
+    assert "f_tile_" in shown
     assert main(["features", word, "M=4096", "BLOCK_SIZE_M=64", "-f", "f_tile_flops"]) == 0
     assert str(2 * 4096 * 1024 * 512) in capsys.readouterr().out
     assert main(["predict", "--machine", "A100-80GB", word, "M=4096"]) == 2
