@@ -20,8 +20,12 @@ from perflex.features.from_triton.values import TooLargeError
 from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
 
+# So many times more programs stand for all where data decide what they do, such as which of them have nothing to do.
+_BY_DATA = 16
 # Programs that are interpreted together.
 _TOGETHER = 64
+# Tile programs of one TTIR.
+_MOST_KEPT = 256
 # Steps of sequences that fill intervals evenly (powers of the reciprocal of the root of x**4 = x + 1).
 _IRRATIONAL = np.array([0.8191725134, 0.6710436067, 0.5497004779])
 
@@ -84,10 +88,13 @@ class TileCode:
         if count < 1 or max(launch.grid) >= 1 << 31:
             msg = f"kernel {self.parsed[0].name!r}: the grid {launch.grid} has no programs, or too many"
             raise UnsupportedKernelError(msg)
-        # Configurations of equal tiles are one program; contents of arrays are not compared.
-        key = (tuple(sorted(launch.arguments.items())), launch.grid, most, order)
-        found = None if launch.arrays else self._programs.get(key)
+        # Configurations of equal tiles are one program.
+        contents = tuple((name, held.shape, held.tobytes()) for name, held in sorted(launch.arrays.items()))
+        key = (tuple(sorted(launch.arguments.items())), launch.grid, hash(contents), most, order)
+        found = self._programs.get(key)
         if found is None:
+            if most is not None and launch.arrays:
+                most *= _BY_DATA
             chosen = np.arange(count) if most is None or most >= count else _spread(launch.grid, most)
             tally, neighbours = Tally(), Tally(sharing=True)
             self._run(launch, chosen, tally)
@@ -95,6 +102,8 @@ class TileCode:
             first = (count - near) // 2
             self._run(launch, np.arange(first, first + near), neighbours)
             found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
+            if len(self._programs) >= _MOST_KEPT:
+                self._programs.clear()
             self._programs[key] = found
         return structs.replace(found, warps=warps, stages=stages)
 

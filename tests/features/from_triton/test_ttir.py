@@ -110,3 +110,19 @@ def test_neighbours_share_tiles_as_the_grouped_order_says() -> None:
     order = [(first + place % group, place // group) for first in range(0, 8, group) for place in range(whole)]
     windows = [{row for row, _ in order[start : start + whole]} for start in range(32 - whole + 1)]
     assert rows.different(whole) == pytest.approx(sum(map(len, windows)) / len(windows))
+
+
+def test_more_programs_stand_for_all_where_data_decide() -> None:
+    """Of products of experts, programs beyond the last token have nothing to do; which, contents decide."""
+    case = stored("fused_moe_even")
+    launch = launch_of(case)
+    code = code_of(case, case["ttir"]["3.9.0"]["80"])
+    columns = 100
+    numbers = {**launch.arguments, "N": 32 * columns}
+    many = Launch(numbers, launch.arrays, (5 * columns, 1, 1))
+    less = Launch(numbers, {**launch.arrays, "num_tokens_post_padded_ptr": np.array([16])}, many.grid)
+    for one in (many, less):
+        exact, sample = code.program(one), code.program(one, most=16)
+        stores = [next(it for it in found.accesses if it.direction == "store") for found in (exact, sample)]
+        assert stores[1].executions == pytest.approx(stores[0].executions, rel=0.05)
+    assert code.program(less).accesses[-1].executions == columns
