@@ -232,14 +232,17 @@ def prune(
     given = _read(machine)
     known = None if given is None else model_facts(given)
 
-    def decorate(tuner: Any) -> Any:
-        if not hasattr(tuner, "early_config_prune") or not hasattr(tuner, "configs"):
-            msg = "perflex.triton.prune stands right above @triton.autotune, and there is none below it"
-            raise UnsupportedKernelError(msg)
+    def decorate(decorated: Any) -> Any:
+        tuner = decorated
+        while not (hasattr(tuner, "early_config_prune") and hasattr(tuner, "configs")):
+            if not hasattr(tuner, "fn"):
+                msg = "perflex.triton.prune stands above @triton.autotune, and there is none below it"
+                raise UnsupportedKernelError(msg)
+            tuner = tuner.fn  # of heuristics and the like
         count, ratio = (wanted, math.inf) if number else (math.inf, _promised(given, tuner, wanted))
         pruner = _Pruner(tuner, known, count, ratio, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []
-        return tuner
+        return decorated
 
     return decorate
 
@@ -322,7 +325,8 @@ class _Pruner:
                 chosen = getattr(self.tuner, "best_config", None)
                 kept = {chosen, *(getattr(self.tuner, "configs_timings", None) or ())}
                 new = {config for config in kept if config is not None} - self.failed
-                if not new or self.failed | new >= set(self.tuner.configs):
+                # Tuners of libraries have caches of their own.
+                if not new or self.failed | new >= set(self.tuner.configs) or not isinstance(cached, dict):
                     raise
                 self.failed |= new
                 for key in [key for key, config in cached.items() if config in self.failed]:

@@ -142,8 +142,9 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
 
     def ttir() -> str:
         backend = make_backend(target)
-        # Checks of sums for overflow come to nothing, and take a third of the time.
-        options = backend.parse_options({"sanitize_overflow": False})
+        # Checks of sums for overflow come to nothing, and take a third of the time; where nothing is said of fusion,
+        # Triton warns.
+        options = backend.parse_options({"sanitize_overflow": False, "enable_fp_fusion": True})
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)

@@ -9,9 +9,12 @@ from perflex.machines.machine import Machine
 _JUDGED = (8.0, 9.0)
 
 
-def tile_doubts(program: TileProgram, machine: Machine) -> tuple[str, ...]:  # noqa: ARG001 - of all programs so far
+def tile_doubts(program: TileProgram, machine: Machine) -> tuple[str, ...]:
     """Return reasons not to rely on the prediction of a tile program, as short texts."""
     found = []
     if machine.compute_capability not in _JUDGED:
         found.append(f"predictions were judged on an A100 and an H100, {machine.name} is of another architecture")
+    operands = [operand for dot in program.dots for operand in dot.operands]
+    if not operands or not all(operand.direct and operand.access >= 0 for operand in operands):
+        found.append("predictions were judged with plain products of matrices; this kernel is of another kind")
     return tuple(found)

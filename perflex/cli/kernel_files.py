@@ -61,6 +61,17 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     return kernel
 
 
+def load_work_items(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
+    """Return a kernel as `load_kernel` does, which must have work-items."""
+    from perflex.features.tiles.tile_kernel import TileKernel
+
+    found = load_kernel(reference)
+    if isinstance(found, TileKernel):
+        msg = f"{reference} is a program of tiles, without work-items; 'perflex predict' says what its time consists of"
+        raise ArgumentError(msg, word=reference)
+    return found
+
+
 def _with_stated(kernel: Any) -> Any:
     """Return a loopy kernel with what was stated of its loops and accesses."""
     from perflex.features import annotate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perflex.cli.arguments import ArgumentError
 from perflex.cli.json_output import print_json
 
 if TYPE_CHECKING:
@@ -24,21 +25,33 @@ def launch_of(kernel: Any) -> LaunchedKernel | None:
     return kernel if isinstance(kernel, LaunchedKernel) else None
 
 
+def refuse_timing(*, time: bool) -> None:
+    """Stop where a launch is to be timed: perflex times no Triton kernels."""
+    if time:
+        msg = "perflex does not time Triton kernels; leave --time out, and give times of autotuners by --times"
+        raise ArgumentError(msg)
+
+
+def calibration_of_launch(loaded: Calibration, machine: str | None) -> Calibration:
+    """Return the calibration that predicts launches: the one given, or usual values for the machine given."""
+    if machine is None:
+        return loaded
+    from perflex.calibration.usual_prior import usual_calibration
+    from perflex.models import load_model
+    from perflex.triton import model_facts
+
+    return usual_calibration(load_model("general_tile"), model_facts(machine)[0].name)
+
+
 def rank_launch(
-    terminal: Terminal,
-    kernel: LaunchedKernel,
-    sizes: Mapping[str, int],
-    loaded: Calibration,
-    *,
-    machine: str | None,
-    as_json: bool,
+    terminal: Terminal, kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, *, as_json: bool
 ) -> None:
     """Show the configurations of a launch by predicted time, and those without; a MachineError where all are."""
     from perflex.errors import MachineError
     from perflex.triton import predict_configurations
 
     kernel.check_sizes(sizes)
-    found = predict_configurations(kernel.launch(sizes), loaded if machine is None else machine)
+    found = predict_configurations(kernel.launch(sizes), loaded)
     order = sorted(found, key=lambda one: one.seconds)
     if as_json:
         print_json(_rows(order))
@@ -65,25 +78,25 @@ def _lines(order: list[Prediction]) -> Iterator[str]:
         yield f"{number}. {one.configuration}: {1e6 * one.seconds:.4g} us ({one.seconds / order[0].seconds:.2f} x)"
     if len(predicted) > _SHOWN:
         yield f"and {len(predicted) - _SHOWN} more; --json prints all"
+    others: dict[tuple[bool, str], list[Prediction]] = {}
     for one in order[len(predicted) :]:
-        yield f"not {'predicted' if one.possible else 'possible'}: {one.configuration}: {one.reason}"
+        others.setdefault((one.possible, one.reason), []).append(one)
+    for (possible, reason), some in others.items():
+        more = f" and {len(some) - 1} more" if len(some) > 1 else ""
+        yield f"not {'predicted' if possible else 'possible'}: {some[0].configuration}{more}: {reason}"
     yield from dict.fromkeys(f"doubtful: {doubt}" for one in predicted for doubt in one.doubts)
 
 
 def predicted_launch(
-    kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, machine: str | None, confidence: float | None
+    kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, confidence: float | None
 ) -> dict[str, Any]:
     """Return what the model says of a launch with one configuration, as ``perflex predict`` prints it."""
     from perflex.calibration.interval import interval_at
-    from perflex.calibration.usual_prior import usual_calibration
     from perflex.features.tiles.doubts import tile_doubts
     from perflex.features.values import kernel_feature_values
-    from perflex.models import load_model
     from perflex.triton import model_facts
 
-    facts, values = model_facts(loaded if machine is None else machine)
-    if machine is not None:
-        loaded = usual_calibration(load_model("general_tile"), facts.name)
+    facts, values = model_facts(loaded)
     columns = kernel_feature_values(loaded.model.input_features(), kernel, sizes, machine=facts)
     carried = () if loaded.transferred is None else loaded.transferred.remarks
     found = {

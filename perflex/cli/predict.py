@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.arguments import ArgumentError
 from perflex.cli.json_output import print_json, stamped
-from perflex.cli.launches import launch_of, predicted_launch, rank_launch
+from perflex.cli.launches import calibration_of_launch, launch_of, predicted_launch, rank_launch, refuse_timing
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, TimeOption
 from perflex.cli.terminal import sizes_text, terminal_of
@@ -66,7 +67,9 @@ def predict(
     with terminal.warnings_shown():
         name = kernel.rpartition(":")[2]
         if (launched := launch_of(unit)) is not None:
-            found = [predicted_launch(launched, each, loaded, machine, confidence) for each in chosen]
+            refuse_timing(time=time)
+            loaded = calibration_of_launch(loaded, machine)
+            found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
         else:
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
         for entry in found:
@@ -190,8 +193,14 @@ def rank(
     kernels, sizes = read_kernels_and_sizes(rest)
     alone = len(kernels) == 1 and is_space(kernels[0])
     variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
-    if isinstance(variants, dict) and (launched := launch_of(variants[kernels[0]])) is not None:
-        rank_launch(terminal_of(context), launched, sizes, loaded, machine=machine, as_json=as_json)
+    launches = [launch_of(one) for one in variants.values()] if isinstance(variants, dict) else []
+    if launched := next(filter(None, launches), None):
+        if len(launches) > 1:
+            msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
+            raise ArgumentError(msg, word=kernels[1])
+        refuse_timing(time=time)
+        calibration = calibration_of_launch(loaded, machine)
+        rank_launch(terminal_of(context), launched, sizes, calibration, as_json=as_json)
         return
     with terminal_of(context).warnings_shown():
         places = ordered(variants, loaded, sizes, machine=machine, time=time)

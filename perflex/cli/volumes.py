@@ -46,14 +46,14 @@ def volumes(
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
     from perflex.analysis.roofline import limits_of
     from perflex.cli.arguments import read_sizes
-    from perflex.cli.kernel_files import load_kernel
+    from perflex.cli.kernel_files import load_work_items
     from perflex.features import extract_scop
     from perflex.features.gpu.volume_estimate import estimate_volumes
     from perflex.machines.files import load_machine
 
     where = load_machine(machine)
     given = read_sizes(sizes or ())
-    loaded = load_kernel(kernel)
+    loaded = load_work_items(kernel)
     scop = extract_scop(loaded, given)
 
     terminal = terminal_of(context)
@@ -163,14 +163,14 @@ def layers(
 ) -> None:
     """Show layer conditions, the sizes that meet them, and the bytes per iteration between a CPU's cache levels."""
     from perflex.cli.arguments import ArgumentError, read_sizes, series_sizes
-    from perflex.cli.kernel_files import load_kernel
+    from perflex.cli.kernel_files import load_work_items
     from perflex.features import extract_scop
     from perflex.features.cpu.ecm_estimate import estimate_ecm
     from perflex.machines.files import load_machine
 
     terminal, where = terminal_of(context), load_machine(machine)
     given, blocks = read_sizes(sizes or ()), read_sizes(block or ())
-    loaded = load_kernel(kernel)
+    loaded = load_work_items(kernel)
     scop = extract_scop(loaded, given)
     terminal.warn_of_unknown_sizes(given, [scop], [loaded])
     given = {name: value for name, value in given.items() if name in scop.parameters}
@@ -294,10 +294,10 @@ def block(
     """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
     from perflex.analysis.block_choice import choose_block
     from perflex.cli.arguments import read_pairs, read_sizes
-    from perflex.cli.kernel_files import load_kernel
+    from perflex.cli.kernel_files import load_work_items
 
     found = choose_block(
-        load_kernel(kernel),
+        load_work_items(kernel),
         read_sizes(sizes or ()),
         machine,
         read_pairs(criterion or (), "--criterion", "L3=plane") or None,

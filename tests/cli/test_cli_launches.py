@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import perflex.triton
+from perflex.__main__ import main
 from perflex.cli import launches
 from perflex.triton import Configuration, LaunchedKernel, Prediction, TritonLaunch
 
@@ -63,7 +64,7 @@ def test_sizes_are_parameters_of_the_function_or_choose_a_configuration(kernel: 
 
 def test_rank_orders_configurations_and_names_what_is_not_possible(kernel: LaunchedKernel) -> None:
     shown: Any = Shown()
-    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), machine="A100-80GB", as_json=False)  # type: ignore[arg-type]
+    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), as_json=False)  # type: ignore[arg-type]
     assert shown == [
         "1. BLOCK=64 num_warps=4 num_stages=3: 100 us (1.00 x)",
         "2. BLOCK=128 num_warps=4 num_stages=3: 200 us (2.00 x)",
@@ -72,7 +73,7 @@ def test_rank_orders_configurations_and_names_what_is_not_possible(kernel: Launc
 
 
 def test_rank_prints_json(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[str]) -> None:
-    launches.rank_launch(Shown(), kernel, {"n": 8}, SimpleNamespace(), machine="A100-80GB", as_json=True)  # type: ignore[arg-type]
+    launches.rank_launch(Shown(), kernel, {"n": 8}, SimpleNamespace(), as_json=True)  # type: ignore[arg-type]
     rows = json.loads(capsys.readouterr().out)
     assert [row["configuration"]["BLOCK"] for row in rows] == [64, 128, 128]
     assert rows[0]["predicted_s"] == 1e-4
@@ -85,14 +86,7 @@ def test_rank_fails_where_nothing_is_predicted(kernel: LaunchedKernel, capsys: p
     for as_json in (False, True):
         shown: Any = Shown()
         with pytest.raises(perflex.errors.MachineError, match="launch: none of 1 configurations can be predicted"):
-            launches.rank_launch(
-                shown,
-                kernel,
-                {"n": 8, "num_warps": 8},
-                SimpleNamespace(),
-                machine="A100-80GB",
-                as_json=as_json,  # type: ignore[arg-type]
-            )
+            launches.rank_launch(shown, kernel, {"n": 8, "num_warps": 8}, SimpleNamespace(), as_json=as_json)  # type: ignore[arg-type]
         assert shown == ([] if as_json else ["not possible: BLOCK=128 num_warps=8 num_stages=3: it is too large"])
     assert json.loads(capsys.readouterr().out)[0]["reason"] == "it is too large"
 
@@ -106,5 +100,38 @@ def test_rank_tells_what_has_no_prediction_and_which_doubts_there_are(
 
     monkeypatch.setattr(perflex.triton, "predict_configurations", predict)
     shown: Any = Shown()
-    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), machine="L4", as_json=False)  # type: ignore[arg-type]
+    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), as_json=False)  # type: ignore[arg-type]
     assert shown[2:] == [f"not predicted: {SLOW}: clusters", "doubtful: far"]
+
+
+def test_equal_reasons_are_told_once(kernel: LaunchedKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+        first, *others = found.configurations
+        return [Prediction(first, 1e-4), *(Prediction(one, math.inf, "a histogram") for one in others)]
+
+    monkeypatch.setattr(perflex.triton, "predict_configurations", predict)
+    shown: Any = Shown()
+    launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), as_json=False)  # type: ignore[arg-type]
+    assert shown[1:] == [f"not predicted: {FAST} and 1 more: a histogram"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rank", "one.py:launch", "two.py:launch"], "a launch of a Triton kernel is ranked alone"),
+        (["rank", "one.py:launch", "--time"], "perflex does not time Triton kernels"),
+        (["predict", "one.py:launch", "--time"], "perflex does not time Triton kernels"),
+        (["volumes", "one.py:launch"], "one.py:launch is a program of tiles, without work-items"),
+        (["roofline", "one.py:launch"], "one.py:launch is a program of tiles, without work-items"),
+    ],
+)
+def test_what_launches_cannot_be_asked(
+    words: list[str],
+    said: str,
+    kernel: LaunchedKernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("perflex.cli.kernel_files.load_kernel", lambda _word: kernel)
+    assert main([*words, "--machine", "A100-80GB", "n=8"]) == 2
+    assert said in capsys.readouterr().err
