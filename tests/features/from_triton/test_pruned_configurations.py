@@ -90,10 +90,15 @@ def test_without_parentheses_it_decorates_with_the_usual_values() -> None:
     assert prune(tuner) is tuner
     assert tuner.predictions == []
     for kernel in (SimpleNamespace(fn=None), lambda: None):
-        with pytest.raises(
-            UnsupportedKernelError, match=r"stands right above @triton\.autotune, and there is none below"
-        ):
+        with pytest.raises(UnsupportedKernelError, match=r"stands above @triton\.autotune, and there is none below"):
             prune(kernel)
+
+
+def test_heuristics_may_stand_between() -> None:
+    tuner = Tuner([config(tile) for tile in TILES])
+    heuristics = SimpleNamespace(fn=tuner, values={})
+    assert prune("A100-80GB", keep=2)(heuristics) is heuristics
+    assert len(tuner.kept(2048)) == 2
 
 
 @pytest.mark.parametrize(

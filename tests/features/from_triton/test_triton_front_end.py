@@ -179,6 +179,22 @@ def test_where_all_that_are_kept_fail_the_next_are_tried(keep, monkeypatch):
     assert ran[-1][0] < 128
 
 
+def test_a_library_with_a_cache_of_its_own_gets_the_kernels_error(monkeypatch):
+    from triton.runtime.errors import OutOfResources
+
+    def run(*_args, **_given):
+        raise OutOfResources(300000, 166912, "shared memory")
+
+    tuner = perflex.triton.prune(machine="A100-80GB", keep=1)(tuned(do_bench=bench))
+    monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": staticmethod(run), "fn": matmul_kernel})())
+    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    held = {}
+    ways = {"__contains__": held.__contains__, "__getitem__": held.__getitem__, "__setitem__": held.__setitem__}
+    tuner.cache = type("Cache", (), {name: staticmethod(way) for name, way in ways.items()})()
+    with pytest.raises(OutOfResources):
+        tuner.run(*arguments().values(), grid=grid, warmup=False)
+
+
 class Tensor(StandIn):
     """Tells what hooks do with it."""
 
