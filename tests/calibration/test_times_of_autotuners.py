@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pytest
 
 from perflex import load_times
 from perflex.calibration.times import tuning_files
-from perflex.errors import FileFormatError, PerflexError
+from perflex.errors import FileFormatError, MissingExtraError, PerflexError
 from perflex.triton import TritonLaunch
 
 if TYPE_CHECKING:
@@ -82,6 +83,42 @@ def test_tables_of_pytorch(tmp_path: Path) -> None:
     assert sum(dot.flops for dot in program.dots) == 2 * 4096 * 1024 * 512
 
 
+def times_of(path: Path, text: str) -> list[float]:
+    path.write_text(text, encoding="utf-8")
+    return [row.seconds for row in load_times(path).rows]
+
+
+def test_tables_within_logs(tmp_path: Path) -> None:
+    """Colours, times, levels, ranks whose lines alternate; microseconds; what did not run; other products."""
+    path, expected = tmp_path / "inductor.log", pytest.approx([0.6123e-3, 0.8123e-3])
+    assert times_of(path, TABLE.replace("0.8123 ms", "812.3 us")) == expected
+    failed = "  triton_mm_4 inf ms 0.0% BLOCK_K=64, BLOCK_M=256, BLOCK_N=64, num_stages=4, num_warps=8\nSingle"
+    assert times_of(path, TABLE.replace("Single", failed)) == expected
+    assert times_of(path, TABLE.replace("\n", "\r\n")) == expected
+    for before in ("\x1b[32mINFO\x1b[0m ", "[rank0]:V1124 10:11:12.345000 99 torch/select.py:1]\x1b[1m ", "    "):
+        assert times_of(path, "".join(f"{before}{line}\n" for line in TABLE.splitlines())) == expected
+    other = TABLE.replace("4096x512", "128x512").replace("0.6123", "0.1").replace("0.8123", "0.2")
+    pairs = zip(TABLE.splitlines(), other.splitlines(), strict=True)
+    assert times_of(path, "".join(f"[rank0]:{one}\n[rank1]:{two}\n" for one, two in pairs)) == pytest.approx(
+        [0.6123e-3, 0.1e-3, 0.8123e-3, 0.2e-3]
+    )
+    first, second, *_ = load_times(path).rows
+    assert (first.kernel.matrices.m, second.kernel.matrices.m) == (4096, 128)
+    # A bias comes first, and its shape may be a row.
+    added = (
+        TABLE.replace("mm(", "addmm(1024, ").replace("strides: ", "strides: [1], ").replace("dtypes: ", "dtypes: a, ")
+    )
+    assert times_of(path, added + TABLE) == pytest.approx([0.6123e-3, 0.8123e-3] * 2)
+
+
+def test_recording_needs_a_listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = SimpleNamespace(knobs=SimpleNamespace(autotuning=SimpleNamespace()))
+    for there in (None, old):
+        monkeypatch.setitem(sys.modules, "triton", there)
+        with pytest.raises(MissingExtraError, match=r"needs Triton 3\.8"):
+            tuning_files.record(tmp_path / "times.jsonl")
+
+
 def test_tritons_files(tmp_path: Path, captured: list[dict[str, int]]) -> None:
     path = tmp_path / "matmul_kernel.autotune.json"
     path.write_text(
@@ -124,6 +161,33 @@ def test_all_that_a_configuration_says_counts(tmp_path: Path, captured: list[dic
         (tuned([config(4) | {"maxnreg": -1}, [0.5]]), "line 1: this is not what Triton's autotuner writes"),
         (tuned([config(4) | {"num_warps": math.inf}, [0.5]]), "line 1: this is not what Triton's autotuner writes"),
         (TABLE.replace("512x1024", "77x1024"), "line 2: perflex knows no such product"),
+        (TABLE.replace("bfloat16, torch.bfloat16", "bfloat16, torch.int8"), "knows no such product .*bfloat16, int8"),
+        (TABLE.replace("mm(4096x512", "mm(4096x512x2"), "line 2: this is no product of two matrices"),
+        (TABLE.replace("[512, 1], [1, 512]", "[512, 1]"), "line 2: this is no product of two matrices"),
+        (TABLE.replace("[1, 512]", "[s0, 512]"), "line 2: this is no product of two matrices"),
+        (TABLE.replace("[1, 512]", "[2, 1024]"), "line 2: perflex knows no product of matrices without neighbours"),
+        (TABLE.replace("strides", "# stride"), "line 2: the table has no line of strides"),
+        (TABLE.replace("dtypes: torch.bf", "# torch.bf"), "line 2: the table has no line of dtypes"),
+        (TABLE.replace("BLOCK_M=64", "BLOCK_M=65"), "line 7: this choice has no number for BLOCK_M"),
+        (TABLE.replace("4096x", "4096000000000x"), "line 2: perflex knows no such product"),
+        (TABLE.replace("4096x512, 512x1024", "2147483647x512, 512x2147483647"), "more programs than a launch"),
+        (TABLE.replace("0.8123", "nan"), "line 7: 'nan' is no time in ms"),
+        (TABLE.replace("0.8123", "-0.8123"), "line 7: '-0.8123' is no time in ms"),
+        (TABLE.replace("0.8123 ms", "0.8123"), "line 7: '0.8123' needs a unit, ms or us"),
+        (TABLE.replace("0.8123 ms", "0.8123 s"), "line 7: '0.8123' needs a unit, ms or us"),
+        (TABLE.replace("0.8123 ms 70.0%", "0.0000 ms <DIVIDED BY ZERO ERROR>"), "line 7: '0.0000' is no time in ms"),
+        ("\n".join(reversed(TABLE.splitlines())), "has no times"),
+        (TABLE.replace("triton_mm_", "triton_mm_persistent_tma_"), "has no times"),
+        *(
+            (tuned([config(4), [time]], kernel="matmul_kernel"), "line 1: this is not what Triton's autotuner writes")
+            for time in (float("nan"), -0.5, 0.0, True, "0.5", None, 10**400, 5e-324)
+        ),
+        *(
+            (tuned([{**config(4), **wrong}, [0.5]]), "line 1: this is not what Triton's autotuner writes")
+            for wrong in ({"num_warps": 3}, {"num_warps": 4.0}, {"num_warps": True}, {"num_stages": "3"})
+        ),
+        (tuned([config(4), [0.5]], kernel=7), "line 1: this is not what Triton's autotuner writes"),
+        (tuned([config(4), [0.5]]).replace('"key": [', '"key": "x", "other": ['), "line 1: this is not"),
         (TABLE.replace("num_warps=8", "num_warps=x"), "line 7: this choice has no number for num_warps"),
         (TABLE.replace("0.8123", "0.0"), "line 7: '0.0' is no time in ms"),
         (TABLE.replace(" mm(", " bmm("), "has no times of Triton's for mm or addmm"),

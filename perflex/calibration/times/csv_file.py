@@ -72,7 +72,7 @@ def load_times(
         columns that you add, or the kernels have none.
 
         Or what autotuners leave behind: Triton's ``NAME.autotune.json``, lines of `perflex.triton.record`, or what
-        PyTorch prints from ``AUTOTUNE mm(...)`` on. The functions of `kernels` launch Triton's kernels then, and take
+        PyTorch prints from ``AUTOTUNE mm(...)`` on, also within a log. The functions of `kernels` launch Triton's kernels then, and take
         the sizes that the autotuner tells problems apart by; PyTorch's products need none.
     kernels
         Functions that make kernels (loopy translation units, annotated ones, measurement kernels or Scops), or
