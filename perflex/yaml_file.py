@@ -94,7 +94,7 @@ class Section:
                 step = int(index)
             steps.append(step)
             value = value[step] if isinstance(value, list) else value.entries[step]
-            kind = _kind_below(kind, name)
+            kind = _kind_below(kind, name, step)
         key = _KEY.fullmatch(message)
         if key is None:
             return self.error(_wrong_value(message, kind, value), *steps)
@@ -136,11 +136,13 @@ def _structs(kind: Any) -> list[Any]:
     return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
 
 
-def _kind_below(kind: Any, field: str) -> Any:
-    """Return the type of a field, or without one that of the entries of a list or mapping."""
+def _kind_below(kind: Any, field: str, step: str | int) -> Any:
+    """Return the type of a field, or without one that of the entries of a list or mapping, or of one in a tuple."""
     if field:
         return next(known.type for known in _structs(kind)[0].fields if known.encode_name == field)
     for part in kind.types if isinstance(kind, inspect.UnionType) else [kind]:
+        if isinstance(part, inspect.TupleType) and isinstance(step, int):
+            return part.item_types[step]
         for name in ("item_type", "value_type"):
             if hasattr(part, name):
                 return getattr(part, name)

@@ -12,8 +12,9 @@ from msgspec import Meta
 from perflex.yaml_file import Fields, read_yaml
 
 SCHEMA = "perflex-tiles/1"
-_Count = Annotated[float, Meta(ge=0)]
-_Whole = Annotated[int, Meta(ge=1)]
+# More than any launch has: products of such numbers are still finite.
+_Count = Annotated[float, Meta(ge=0, le=1e30)]
+_Whole = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
 
 
 class TileLoop(Fields, frozen=True, kw_only=True):
@@ -54,7 +55,8 @@ class TileAccess(Fields, frozen=True, kw_only=True):
     stride
         Bytes between the tile's rows, which lie along that axis.
     vector
-        Bytes of consecutive, aligned elements that one instruction of a work-item takes: at most 16.
+        Bytes of consecutive, aligned elements that one instruction of a work-item takes, as far as the compiler knows
+        that they are, and that a mask holds for all or none: at most 16.
     shared
         Pairs: so many consecutive programs, and how many different tiles they touch at once, on average.
     """
@@ -193,4 +195,14 @@ def read_tile_program(path: str | Path) -> TileProgram:
                 key = "parent" if isinstance(part, TileLoop) else "loop"
                 msg = f"there is no loop {loop} before it; loops count from 0"
                 raise section.error(msg, what, place, key)
+    for place, access in enumerate(program.accesses):
+        counts = [count for count, _ in access.shared]
+        if counts != sorted(set(counts)):
+            msg = "the numbers of programs must ascend"
+            raise section.error(msg, "accesses", place, "shared")
+    for place, dot in enumerate(program.dots):
+        for side, operand in enumerate(dot.operands):
+            if not -1 <= operand.access < len(program.accesses):
+                msg = f"there is no access {operand.access}; accesses count from 0"
+                raise section.error(msg, "dots", place, "operands", side, "access")
     return program

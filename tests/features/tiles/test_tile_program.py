@@ -24,6 +24,9 @@ accesses:
 operations:
 - {kind: elementwise, dtype: f16, loop: 0, count: 81920}
 """
+DOTS = (
+    "dots:\n- {{shape: [16, 16, 16], types: [f16, f16, f32], executions: 1, operands: [{{access: 0}}, {{access: {}}}]}}"
+)
 
 
 def test_a_file_says_what_a_launch_does(tmp_path: Path) -> None:
@@ -44,6 +47,13 @@ def test_a_file_says_what_a_launch_does(tmp_path: Path) -> None:
         ("count: 81920", "count: -1", r"line 10, field operations\[0\].count"),
         ("itemsize: 2, shape: [128], loop", "itemsize: 0, shape: [128], loop", r"line 7, field accesses\[0\].itemsize"),
         ("name: scale", "nam: scale", "nam"),
+        ("count: 81920", "count: .inf", r"line 10, field operations\[0\].count: a finite number must stand here"),
+        ("count: 81920", "count: 1.0e+31", r"line 10, field operations\[0\].count: it must be a number <= 1e\+30"),
+        ("grid: [64,", "grid: [2147483648,", r"line 3, field grid\[0\]: it must be a number <= 2147483647"),
+        ("shape: [128], exec", "shape: [128], shared: [[1, x]], exec", r"line 8, field accesses\[1\].shared\[0\]\[1\]"),
+        ("shape: [128], exec", "shape: [128], shared: [[4, 1], [4, 2]], exec", r"accesses\[1\].shared: the numbers of"),
+        ("operations:", f"{DOTS.format(7)}\noperations:", r"dots\[0\].operands\[1\].access: there is no access 7"),
+        ("operations:", f"{DOTS.format('x')}\noperations:", r"line 10, field dots\[0\].operands\[1\].access"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, old: str, new: str, said: str) -> None:
