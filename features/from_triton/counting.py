@@ -51,6 +51,10 @@ class TileCode:
         return {}
 
     @cached_property
+    def _vectors(self) -> dict[Any, int]:
+        return {}
+
+    @cached_property
     def _needed(self) -> set[int]:
         return needed_values(self.parsed[1])
 
@@ -95,26 +99,54 @@ class TileCode:
         if found is None:
             if most is not None and launch.arrays:
                 most *= _BY_DATA
-            chosen = np.arange(count) if most is None or most >= count else _spread(launch.grid, most)
+            chosen: Sequence[int] | np.ndarray[Any, Any] = range(count)
+            if most is not None and most < count:
+                chosen = _spread(launch.grid, most)
             tally, neighbours = Tally(), Tally(sharing=True)
             self._run(launch, chosen, tally)
             near = min(count, order)
             first = (count - near) // 2
             self._run(launch, np.arange(first, first + near), neighbours)
+            # They are the same at all sizes, but some may lack an access.
+            if tally.accesses.keys() - self._vectors.keys():
+                self._vectors.update((where, one.vector) for where, one in self._compiled(launch).accesses.items())
+            for where, access in tally.accesses.items():
+                access.vector = self._vectors.get(where, access.vector)
             found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
             if len(self._programs) >= _MOST_KEPT:
                 self._programs.clear()
             self._programs[key] = found
         return structs.replace(found, warps=warps, stages=stages)
 
-    def _run(self, launch: Launch, programs: np.ndarray[Any, Any], tally: Tally) -> None:
+    def _compiled(self, launch: Launch) -> Tally:
+        """Return the accesses with their vectors as Triton chooses them, which knows no numbers of the launch.
+
+        It knows which arguments are multiples of 16; the others are odd here, as are numbers of programs.
+        """
+        kernel, tally = self.parsed[0], Tally(vectors=True)
+        known = {name for name, divisible in zip(kernel.names, kernel.divisible, strict=True) if divisible}
+        arguments = {
+            # Sizes and strides of descriptors are checked by the hardware.
+            name: value | 1 if type(value) is int and name not in known and "." not in name else value
+            for name, value in launch.arguments.items()
+        }
+        x, y, z = (max(extent, 2) for extent in launch.grid)
+        places = [(1, 1, 1), tuple(extent // 2 | 1 for extent in launch.grid), tuple(one - 1 for one in launch.grid)]
+        programs = np.unique([i + x * (j + y * k) for i, j, k in places])
+        try:
+            self._run(Launch(arguments, launch.arrays, (x, y, z)), programs, tally)
+        except UnsupportedKernelError:  # of these numbers, which are not those of the launch
+            return Tally()
+        return tally
+
+    def _run(self, launch: Launch, programs: Sequence[int] | np.ndarray[Any, Any], tally: Tally) -> None:
         """Interpret programs, as many at once as memory allows."""
         kernel, functions = self.parsed
         start, size, in_order = 0, len(programs) if tally.sharing else _TOGETHER, False
         while start < len(programs):
             part = tally.begun()
             run = Interpreter(kernel, functions, launch, programs[start : start + size])
-            run.tally, run.in_order, run.first_only = part, in_order, tally.sharing
+            run.tally, run.in_order, run.first_only, run.compiled = part, in_order, tally.sharing, tally.vectors
             try:
                 run.needed = self._needed
                 # What it stores there itself is not what the user gave.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -28,6 +29,7 @@ from perflex.features.from_triton.values import (
 
 _I1, _I64 = Type((), "i1"), Type((), "i64")
 _LOGICAL: dict[str, Any] = {"ori": np.logical_or, "xori": np.logical_xor}
+_HINT = re.compile(r"tt\.(contiguity|divisibility) = dense<\[?([\d, ]+)\]?>")
 _SAME = {"index_cast", "extf", "truncf", "sitofp"}
 
 
@@ -44,7 +46,7 @@ class Evaluation:
         self.values: dict[int, Any_] = {}
         # Which programs, in which iterations, come to the operation that is computed.
         self.active: np.ndarray[Any, Any] = np.ones(1, bool)
-        self.unfinished = False
+        self.unfinished = self.compiled = False
         # Bytes of an element of each array.
         self.widths: dict[str, int] = {}
 
@@ -234,7 +236,10 @@ class Evaluation:
 
     def of_make_range(self, one: Operation, _: list[Any], kind: Type) -> Any_:
         """Return consecutive integers."""
-        numbers = np.arange(int(one.attributes["start"].split(" ")[0]), int(one.attributes["end"].split(" ")[0]))
+        start, end = (int(one.attributes[name].split(" ")[0]) for name in ("start", "end"))
+        if (end - start,) != kind.shape:
+            raise ValueError(kind)
+        numbers = np.arange(start, end)
         return Value((numbers.reshape((1,) * len(self.batch) + (-1,)),), kind, len(self.batch))
 
     def of_splat(self, _: Operation, operands: list[Any], kind: Type) -> Any_:
@@ -379,6 +384,34 @@ class Evaluation:
 
     # -- memory
 
+    def hinted(self, one: Operation, value: Any_) -> Any_:
+        """Return a value as the code says that it is: neighbours follow one another from multiples of a number."""
+        said = {name: [int(word) for word in many.split(", ")] for name, many in _HINT.findall(one.text)}
+        inner = value.offset if isinstance(value, Pointer) else value
+        if not said or not isinstance(inner, Value):
+            return value
+        rank, depth = len(value.type.shape), inner.depth  # type: ignore[union-attr]
+        runs, multiples = (said.get(name, [1]) * (rank or 1) for name in ("contiguity", "divisibility"))
+        step = value.type.bytes if isinstance(value, Pointer) else 1
+        array = np.broadcast_to(whole := inner.whole(), whole.shape[:depth] + value.type.shape)  # type: ignore[union-attr]
+        bounded([array])
+        if not rank:
+            array = array - array % multiples[0]
+        else:
+            # Of several axes the one whose neighbours are neighbours.
+            near = [axis for axis in range(rank) if runs[axis] > 1]
+            near += [axis for axis in range(rank) if (np.diff(array, axis=depth + axis)[..., :1] == step).all()]
+            axis = near[0] if near else rank - 1
+            run, rows = runs[axis], np.moveaxis(array, depth + axis, -1)
+            first = rows[..., :: run if run > 1 else rows.shape[-1]]
+            # No run follows the one before.
+            first = first - first % multiples[axis] + np.arange(first.shape[-1]) * 2 * run * multiples[axis] * step
+            moved = np.repeat(first, rows.shape[-1] // first.shape[-1], -1)
+            moved = moved + (np.arange(rows.shape[-1]) % run * step if run > 1 else rows - rows[..., :1])
+            array = np.moveaxis(moved, -1, depth + axis)
+        found = Value((array,), inner.type, depth, inner.origin)
+        return replace(value, offset=found) if isinstance(value, Pointer) else found
+
     def loaded(self, one: Operation, operands: Sequence[Any]) -> Any_:
         """Return what an array holds that the user gave."""
         pointer = operands[0]
@@ -408,6 +441,8 @@ class Evaluation:
             other = operands[2].whole() if len(operands) > 2 else 0
             found = np.where(mask.whole(), found, other)
         dtype = bool if kind.element == "i1" else np.int64 if kind.element[0] == "i" or kind.pointer else np.float64
+        if self.compiled and dtype is np.int64:  # odd: nobody knows multiples of what they are
+            found = found | 1
         value = replace(total((found.astype(dtype),), kind, depth), origin=pointer.base)
         return self.of_int_to_ptr(one, [value], kind) if kind.pointer else value
 

@@ -18,11 +18,22 @@ from perflex.features.from_triton.evaluation import Evaluation
 from perflex.features.from_triton.slices import addressed, advances, needed_values
 from perflex.features.from_triton.tallies import Tally, Tile
 from perflex.features.from_triton.ttir import Block, Function, Operation, Type
-from perflex.features.from_triton.values import Any_, Descriptor, Pointer, Unknown, Value, bounded, scalar, total
+from perflex.features.from_triton.values import (
+    Any_,
+    Descriptor,
+    Pointer,
+    TooLargeError,
+    Unknown,
+    Value,
+    bounded,
+    scalar,
+    total,
+)
 
 _Mask = np.ndarray[Any, Any]
-# So many iterations of a loop that cannot be computed together.
-_MOST_STEPS = 1 << 20
+# So many iterations of loops that cannot be computed together; and so many that are, of all programs.
+_MOST_STEPS = 1 << 14
+_MOST_TOGETHER = 1 << 22
 _I64 = Type((), "i64")
 _DESCRIPTORS = {
     "descriptor_load": "load", "descriptor_gather": "load", "descriptor_store": "store", "descriptor_scatter": "store",
@@ -51,7 +62,8 @@ class Launch:
 class Interpreter(Evaluation):
     """One run of a kernel for some of its programs, given by their numbers, the first axis of the grid fastest.
 
-    `first_only` computes one iteration of each loop; `in_order` no iterations together.
+    `first_only` computes one iteration of each loop; `in_order` no iterations together. `compiled` takes for true what
+    the code says of values (``tl.multiple_of``), and for known nothing that is loaded, as Triton's compiler does.
     """
 
     def __init__(
@@ -63,8 +75,8 @@ class Interpreter(Evaluation):
         self.programs = np.asarray(programs, np.int64)
         self.batch: tuple[int, ...] = (len(self.programs),)
         self.loops: tuple[int, ...] = ()
-        self.line = 0
-        self.first_only = self.in_order = False
+        self.line = self.steps = self.together = 0
+        self.first_only = self.in_order = self.compiled = False
         self.needed: set[int] = set()
 
     def run(self) -> Tally:
@@ -78,7 +90,7 @@ class Interpreter(Evaluation):
             Fewer programs must be interpreted at once.
         """
         self.needed = self.needed or needed_values(self.functions)
-        self.unfinished = self.first_only
+        self.unfinished = self.first_only or self.compiled
         numbers, kinds = self.kernel.arguments, self.kernel.types
         for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
             self.values[number] = self.argument(name, kind)
@@ -124,8 +136,7 @@ class Interpreter(Evaluation):
                 continue
             goals = self.branches(last, here)
             for label, (mask, values) in goals:
-                goal = next((one for one in blocks if one.label == label), None)
-                assert goal is not None  # noqa: S101 - blocks are ordered by the jumps
+                goal = {one.label: one for one in blocks}[label]
                 before = arriving.get(label)
                 arriving[label] = mask if before is None else before | mask
                 for number, value in zip(goal.arguments, values, strict=True):
@@ -202,7 +213,7 @@ class Interpreter(Evaluation):
             self.account(one, active)
             if self.needed.intersection(one.results):
                 for number, value in zip(one.results, self.evaluate(one), strict=True):
-                    self.values[number] = value
+                    self.values[number] = self.hinted(one, value) if self.compiled else value
 
     def call(self, one: Operation, active: _Mask) -> None:
         """Run a function that the compiler did not put in place."""
@@ -247,6 +258,9 @@ class Interpreter(Evaluation):
         elif moved is None:
             ends = self.one_by_one(one, trips, low, step, active)
         else:
+            self.together += prod(batch) * most
+            if self.together > _MOST_TOGETHER:
+                raise TooLargeError
             self.batch = (*batch, most)
             depth, count = len(self.batch), np.arange(most)
             inside = active[..., None] & (count < trips[..., None])
@@ -308,6 +322,7 @@ class Interpreter(Evaluation):
     def one_by_one(self, one: Operation, trips: _Mask, low: _Mask, step: _Mask, active: _Mask) -> list[Any_]:
         """Run a counted loop's iterations in their order; return what it carries at its end."""
         body, now = one.regions[0][0], [self.get(number) for number in one.operands[3:]]
+        trips = np.minimum(trips, 2) if self.compiled else trips
         if int(trips.max()) > _MOST_STEPS:
             self.refuse(one, f"a loop of {int(trips.max())} iterations that must be followed one by one")
         for count in range(int(trips.max())):
@@ -320,6 +335,9 @@ class Interpreter(Evaluation):
 
     def iteration(self, body: Block, now: list[Any_], inside: _Mask) -> list[Any_]:
         """Run a loop's body once, for some programs; return what the loop, which carried `now`, carries then."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            self.refuse(body.operations[-1], f"loops of more than {_MOST_STEPS} iterations, followed one by one")
         self.block(body.operations[:-1], inside)
         after = self.terminated(body.operations[-1], inside)
         return [self.chosen(inside, new, old) for new, old in zip(after, now, strict=True)]
@@ -344,8 +362,6 @@ class Interpreter(Evaluation):
             results, inside, steps = left, held, steps + 1
             if not inside.any() or (self.first_only and steps > 1):
                 break
-            if steps > _MOST_STEPS:
-                self.refuse(one, "a loop that does not end")
             trips += int(inside.sum())
             self.values.update(zip(body.arguments, passed, strict=True))
             now = self.iteration(body, now, inside)
@@ -377,7 +393,8 @@ class Interpreter(Evaluation):
         for value, what in ((pointer, "an address"), *((mask, "a mask") for mask in masks)):
             if isinstance(value, Unknown):
                 self.refuse_data(one, what, value.cause)
-        assert isinstance(pointer, Pointer)  # noqa: S101 - what is no pointer is not accessed
+        if not isinstance(pointer, Pointer):
+            self.refuse(one, "what it accesses is no address")
         terms = tuple(term for mask in masks if isinstance(mask, Value) for term in mask.terms)
         tile = Tile(pointer.offset.terms, terms, np.broadcast_to(active, self.batch), pointer.type)
         self.tally.access(one, self.loops, (pointer.base, direction), tile)

@@ -82,12 +82,13 @@ class Tally:
     dots: dict[tuple[Place, tuple[int, int, int], tuple[str, str, str]], int] = field(default_factory=dict)
     # Elements by kind and type.
     operations: dict[tuple[tuple[int, ...], str, str], int] = field(default_factory=dict)
-    # Whether tiles that programs share are told apart.
+    # Whether tiles that programs share are told apart, and nothing else; or whether vectors are all that is asked.
     sharing: bool = False
+    vectors: bool = False
 
     def begun(self) -> Tally:
         """Return an empty one to which a run adds; a run that fails leaves nothing."""
-        return Tally(sharing=self.sharing)
+        return Tally(sharing=self.sharing, vectors=self.vectors)
 
     def add(self, other: Tally) -> None:
         """Add what another run found."""
@@ -149,13 +150,16 @@ class Tally:
                 tally.first = _Cases(tile).tiles(tile)[:, 0]
             return
         cases = _Cases(tile)
+        # What lies outside of a tensor, a descriptor does not load element by element.
+        tally.vector = min(tally.vector, cases.vector(masked="descriptor" not in one.name))
+        if self.vectors:
+            return
         elements, sectors = cases.counted()
         tally.executions += int(cases.counts.sum())
         tally.elements += int(elements @ cases.counts)
         tally.sectors += int(sectors @ cases.counts)
         tally.programs += tile.active.shape[0]
         tally.tiles += _distinct(cases.tiles(tile), tile.active)
-        tally.vector = min(tally.vector, cases.vector())
         tally.axis, tally.stride = cases.rows()
 
 
@@ -230,17 +234,22 @@ class _Cases:
         different: _Array = (numbers[:, 1:] != numbers[:, :-1]).sum(1) + (numbers[:, 0] != none)
         return different
 
-    def vector(self) -> int:
-        """Return the bytes that one load instruction of a work-item takes: aligned, consecutive, at most 16."""
+    def vector(self, *, masked: bool) -> int:
+        """Return the bytes that one load instruction of a work-item takes: aligned, consecutive, at most 16.
+
+        Its elements are all within the mask, or all outside.
+        """
         width = self.tile.type.bytes
         if not self.shape:
             return width
         offsets: list[_Array] = self.part(0, len(self.counts), masks=False)
         if not len(self.counts):
             return 16
+        masks = self.part(0, len(self.counts), masks=True) if masked else []
         for size in (16, 8, 4, 2):
             if size > width and any(
-                self.aligned(offsets, axis, size // width, size) for axis in range(len(self.shape))
+                self.aligned(offsets, axis, size // width, size) and _constant(masks, 1 + axis, size // width)
+                for axis in range(len(self.shape))
             ):
                 return size
         return width
@@ -279,6 +288,16 @@ class _Cases:
             key = key * np.uint64(1000003) + mark[ids]
         whole = key * np.uint64(0x9E3779B97F4A7C15) + self.starts.astype(np.uint64)
         return np.broadcast_to(whole, tile.active.shape).reshape(tile.active.shape[0], -1)
+
+
+def _constant(masks: list[_Array], axis: int, count: int) -> bool:
+    """Return whether masks hold for all of so many elements along an axis, or for none."""
+    for mask in masks:
+        if mask.shape[axis] > 1:
+            groups = np.moveaxis(mask, axis, -1).reshape(-1, count)
+            if (groups != groups[:, :1]).any():
+                return False
+    return True
 
 
 def _unique_rows(rows: _Array) -> tuple[_Array, _Array]:

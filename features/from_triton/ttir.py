@@ -6,6 +6,7 @@ import re
 from collections import ChainMap
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 from perflex.errors import UnsupportedKernelError
@@ -17,6 +18,9 @@ _ATTRIBUTE = re.compile(r"([\w.]+) = ([^,{}]+)")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _TENSOR = re.compile(r"(?:tensor<)?((?:\d+x)*)(!tt\.ptr<(.*)>|[\w]+)$")
 _ARGUMENT = re.compile(r"(%[\w$.-]+): ([^%]+)")
+# Elements of a tile that Triton allows.
+_LARGEST = 1 << 20
+_DIVISIBLE = re.compile(r"tt\.divisibility = (dense<)?16\b")
 _BITS = re.compile(r"\D+(\d+)")
 # What ends a block.
 ENDS = {
@@ -74,12 +78,13 @@ class Block:
 
 @dataclass(slots=True)
 class Function:
-    """A function of the module: its arguments' names, numbers and types."""
+    """A function of the module: its arguments' names, numbers and types, and which are known multiples of 16."""
 
     name: str
     names: tuple[str, ...]
     arguments: tuple[int, ...]
     types: tuple[Type, ...]
+    divisible: tuple[bool, ...]
     body: list[Block]
 
 
@@ -119,6 +124,9 @@ def read_type(text: str) -> Type:
         msg = f"unknown type {text}"
         raise ValueError(msg)
     shape = tuple(map(int, found.group(1).split("x")[:-1]))
+    if prod(shape) > _LARGEST:
+        msg = f"Triton has no tiles of so many elements: {text}"
+        raise ValueError(msg)
     pointee = found.group(3)
     return Type(shape, found.group(2) if pointee is None else pointee.split(",")[0], pointee is not None)
 
@@ -148,14 +156,14 @@ class _Parser:
     def function(self, line: str) -> Function:
         name = line[line.index("@") + 1 : line.index("(")]
         head = line[line.index("(") + 1 : _closing(line, line.index("("))]
-        # Attributes of arguments say nothing that addresses depend on.
-        head = re.sub(r" \{[^{}]*\}", "", head)
-        found = [_ARGUMENT.match(part.strip()) for part in split(head)]
-        names = tuple(one.group(1) for one in found if one)
-        types = tuple(read_type(one.group(2)) for one in found if one)
+        # Their other attributes say nothing that addresses depend on.
+        found = [(_ARGUMENT.match(re.sub(r" \{[^{}]*\}", "", part).strip()), part) for part in split(head)]
+        names = tuple(one.group(1) for one, _ in found if one)
+        types = tuple(read_type(one.group(2)) for one, _ in found if one)
+        divisible = tuple(bool(_DIVISIBLE.search(part)) for one, part in found if one)
         self.scope = ChainMap()
         arguments = tuple(map(self.define, names))
-        return Function(name, tuple(one[1:] for one in names), arguments, types, self.region())
+        return Function(name, tuple(one[1:] for one in names), arguments, types, divisible, self.region())
 
     def define(self, name: str) -> int:
         self.count += 1

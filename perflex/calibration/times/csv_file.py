@@ -72,8 +72,8 @@ def load_times(
         columns that you add, or the kernels have none.
 
         Or what autotuners leave behind: Triton's ``NAME.autotune.json``, lines of `perflex.triton.record`, or what
-        PyTorch prints from ``AUTOTUNE mm(...)`` on, also within a log. The functions of `kernels` launch Triton's kernels then, and take
-        the sizes that the autotuner tells problems apart by; PyTorch's products need none.
+        PyTorch prints from ``AUTOTUNE mm(...)`` on, also within a log. The functions of `kernels` launch Triton's
+        kernels then, and take the sizes that the autotuner tells problems apart by; PyTorch's products need none.
     kernels
         Functions that make kernels (loopy translation units, annotated ones, measurement kernels or Scops), or
         kernels themselves, by name; or a module, whose own functions are taken.

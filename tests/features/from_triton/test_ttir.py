@@ -51,6 +51,26 @@ def test_names_must_be_those_of_the_arguments() -> None:
         _ = TileCode(text, ("x",)).parsed
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("end = 64 :", "end = 2147483647 :", "an address depends on operation tt.make_range"),
+        ("64x32x", "65536x65536x", "this is no TTIR"),
+        ("to %47 step", "to %c9 step", "a loop of 9000000000000 iterations that must be followed one by one"),
+        ("tt.addptr %arg10, %cst_3 :", "tt.addptr %36, %cst_3 :", "followed one by one"),
+        ("tt.load %arg10, %73", "tt.load %71, %73", "what it accesses is no address"),
+    ],
+)
+def test_huge_numbers_take_neither_time_nor_memory(old: str, new: str, said: str) -> None:
+    case = stored("matmul")
+    text = next(iter(case["ttir"].values()))["80"].replace(old, new)
+    text = text.replace("%0 = tt.get", "%c9 = arith.constant 9000000000000 : i32\n    %0 = tt.get")
+    launch = launch_of(case)
+    sizes = {**launch.arguments, "K": 1 << 30} if "%36" in new else launch.arguments
+    with pytest.raises(UnsupportedKernelError, match=said):
+        code_of(case, text).program(Launch(sizes, launch.arrays, launch.grid), most=16)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_text_ends_in_an_error_of_ours(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
