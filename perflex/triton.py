@@ -219,7 +219,7 @@ def prune(
     CalibrationError
         There are too few times of this kernel for the promise.
     UnsupportedKernelError
-        What is decorated has no autotuner.
+        What is decorated has no autotuner, or none of its arguments has the name of one of the `arrays`.
     """
     kernel: Any = machine
     if callable(kernel) or hasattr(kernel, "fn"):  # there are no parentheses
@@ -239,6 +239,10 @@ def prune(
                 msg = "perflex.triton.prune stands above @triton.autotune, and there is none below it"
                 raise UnsupportedKernelError(msg)
             tuner = tuner.fn  # of heuristics and the like
+        names = launch_of(tuner, {}, 1).function.arg_names
+        if unknown := set(arrays or ()) - set(names):
+            msg = f"prune(arrays=...): the kernel has no argument {min(unknown)}; it has {', '.join(names)}"
+            raise UnsupportedKernelError(msg)
         count, ratio = (wanted, math.inf) if number else (math.inf, _promised(given, tuner, wanted))
         pruner = _Pruner(tuner, known, count, ratio, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []

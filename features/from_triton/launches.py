@@ -219,20 +219,33 @@ class TritonKernel(TileKernel):
             else:
                 msg = f"kernel {self.name!r}: argument {name} is a {type(value).__name__}; give a tensor or a number"
                 raise UnsupportedKernelError(msg)
-        arrays.update({name: np.asarray(given) for name, given in self.launch.arrays.items()})
-        grid = self._users(self.launch.grid, values) if callable(self.launch.grid) else self.launch.grid
-        extents = (*((grid,) if np.ndim(grid) == 0 else grid), 1, 1)[:3]
+        arrays.update(self._given(types))
+        x, y, z = self._users(self._grid, values)
         plain = {one.name for one in function.params if one.do_not_specialize}
         for one in function.params:
             if one.name in arguments and (one.annotation_type or one.name in plain):
                 types[one.name] = one.annotation_type or type_of(arguments[one.name])
         compiled = specialised(arguments, types, constants)
         compiled = replace(compiled, divisible=compiled.divisible - plain)
-        launch = Launch(arguments, arrays, (int(extents[0]), int(extents[1]), int(extents[2])))
+        launch = Launch(arguments, arrays, (x, y, z))
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
         described = any(kind.startswith("tensordesc") for kind in types.values())
         code = tile_code(function, compiled, max(90, self.capability) if described else self.capability)
         return code.program(launch, warps=values["num_warps"], stages=values["num_stages"], most=self.most)
+
+    def _grid(self, values: dict[str, Any]) -> tuple[int, ...]:
+        """Return programs along three axes."""
+        grid = self.launch.grid(values) if callable(self.launch.grid) else self.launch.grid
+        return tuple(int(extent) for extent in (*((grid,) if np.ndim(grid) == 0 else grid), 1, 1)[:3])
+
+    def _given(self, types: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the contents of arrays that were given beside the arguments; an argument that is None has none."""
+        known = [name for name, kind in types.items() if kind.startswith("*")]
+        absent = {name for name, value in self._values.items() if value is None}
+        if unknown := set(self.launch.arrays) - absent - set(known):
+            msg = f"kernel {self.name!r} has no array {min(unknown)}; its arrays are {', '.join(known)}"
+            raise UnsupportedKernelError(msg)
+        return {name: np.asarray(given) for name, given in self.launch.arrays.items()}
 
     def _described(self, name: str, value: Any, arguments: dict[str, Any]) -> str:
         """Return the type of a descriptor that the host made, whose sizes and strides are arguments behind it."""
