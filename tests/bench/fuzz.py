@@ -6,6 +6,7 @@ All else is shown with the number of a case, which ``--case N`` runs alone, with
 
 * an escape: another exception, or a number that is not finite where a prediction or an interval was asked for;
 * a hang: a case that takes more than 30 s of processor time, or waits for 60 s;
+* a lack of memory: a case that needs more than 6 GB of addresses, beside what the program has;
 * execution: a process that an input started, or a file that it made.
 
 The cases of a seed are always the same. ``--first`` goes on with a later one, ``--kind`` takes one kind of input.
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 # Of processor time; and of time on the clock, for what waits for something. The machine may be doing other work.
 # The slowest that is none makes 1,463 kernels of a model that names no generator, in 11 s.
-HANG_S, WAITS_S = 30, 60
+HANG_S, WAITS_S, MOST_BYTES = 30, 60, 6 * 10**9
 STARTS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn"}
 FORKING = get_context("fork")
 # What forked processes have from their parent: kinds, and with them their valid inputs, which take long to make.
@@ -88,6 +89,9 @@ def _child(number: int, seed: str, folder: str, there: Connection) -> None:
     os.chdir(folder)
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CPU, (HANG_S, HANG_S + 1))
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = MOST_BYTES + pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     # What compiled code and interpreters write of their own accord is no outcome.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         there.send(run_case(number, seed))

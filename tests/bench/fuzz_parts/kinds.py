@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import math
 import re
 import sys
 import tempfile
@@ -13,11 +12,13 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stores import write
 
 import perflex
+from fuzz_parts import tiles
+from fuzz_parts.common import Input, Kind, finite, text_of, written
 from perflex.__main__ import main
 from perflex.cli.kernel_files import load_kernel
 from perflex.features import Target, count_features, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
@@ -116,22 +117,6 @@ def made():
         return scop_from_yaml(stream.read())
 """
 
-# Content, form (see `mutations.mutated`), and what else its reader needs.
-Input = tuple[bytes, str, Any]
-
-
-class NotFiniteError(Exception):
-    """A prediction, an interval or a count that is no finite number was handed out."""
-
-
-class Kind(NamedTuple):
-    """One kind of input and who reads it; `share` of the cases are of this kind."""
-
-    name: str
-    share: int
-    valid: Callable[[], list[Input]]
-    use: Callable[[bytes, Any], None]
-
 
 # What is read.
 
@@ -220,23 +205,6 @@ def sources() -> list[Input]:
 
 
 # Who reads it.
-
-
-def finite(*values: Any) -> None:
-    for value in values:
-        if not math.isfinite(value):
-            msg = f"{value} was handed out"
-            raise NotFiniteError(msg)
-
-
-def written(content: bytes, name: str) -> Path:
-    path = Path(name)
-    path.write_bytes(content)
-    return path
-
-
-def text_of(content: bytes) -> str:
-    return content.decode("utf-8", "replace")
 
 
 def count(kernel: Any, sizes: Any) -> None:
@@ -392,4 +360,10 @@ KINDS = (
     Kind("sizes", 2, documents("json", lambda: ["64"]), use_sizes),
     Kind("command line", 8, documents("text", lambda: LINES), use_line),
     Kind("file of a command", 5, cache(named_files), use_file),
+    Kind("Triton's file of times", 3, tiles.files, tiles.use_times),
+    Kind("recorded lines", 2, tiles.recorded, tiles.use_times),
+    Kind("table of PyTorch", 4, tiles.tables, tiles.use_times),
+    Kind("best configurations", 1, tiles.winners, tiles.use_winner),
+    Kind("tile program", 5, tiles.programs, tiles.use_program),
+    Kind("TTIR", 10, tiles.codes, tiles.use_code),
 )

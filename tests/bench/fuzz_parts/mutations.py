@@ -39,8 +39,18 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def mutated(content: bytes, form: str, random: random.Random) -> bytes:
-    """Return an input with something wrong; its form is ``yaml``, ``json``, ``csv``, ``text`` or ``bytes``."""
-    way = {"text": 0.2, "bytes": 0.0}.get(form, random.random())
+    """Return an input with something wrong; its form is ``yaml``, ``json``, ``csv``, ``text`` or ``bytes``.
+
+    Or it is ``jsonl``, with a document in each line, or ``code``, a text whose lines and numbers say much.
+    """
+    if form == "jsonl":
+        lines = content.splitlines()
+        place = random.randrange(len(lines))
+        lines[place] = mutated(lines[place], "json", random)
+        return b"\n".join(lines)
+    if form == "code" and random.random() < 0.7:
+        return mutated_code(content.decode(), random).encode()
+    way = {"text": 0.2, "code": random.choice((0.0, 0.2, 0.2)), "bytes": 0.0}.get(form, random.random())
     if way < 0.12:
         return _bytes(content, random)
     if way < 0.35:
@@ -66,6 +76,34 @@ def mutated_text(text: str, random: random.Random) -> str:
             ([word], [word], [*here, word], [], [*pieces[at : at + 4], *here], pieces[other : other + 1])
         )
     return "".join(pieces)
+
+
+def mutated_code(text: str, random: random.Random) -> str:
+    """Return a text with lines doubled, exchanged or taken out, or other numbers and names in one of them."""
+    lines = text.splitlines(keepends=True)
+    for _ in range(random.choice((1, 1, 2, 4))):
+        at, other = (random.randrange(len(lines)) for _ in range(2))
+        words = _PIECES.findall(lines[at])
+        numbers = [place for place, word in enumerate(words) if re.search(r"\d", word)]
+        way = random.random()
+        if way < 0.3:
+            lines[at : at + 1] = random.choice(([], [lines[at]] * 2, [lines[other], lines[at]], [lines[other]]))
+        elif numbers and way < 0.9:
+            place = random.choice(numbers)
+            words[place] = re.sub(r"\d+", lambda found: _other(found.group(), random), words[place], count=1)
+            lines[at] = "".join(words)
+        else:
+            known = _PIECES.findall(lines[other])
+            words[random.randrange(len(words))] = random.choice(known)
+            lines[at] = "".join(words)
+        lines = lines or [""]
+    return "".join(lines)
+
+
+def _other(digits: str, random: random.Random) -> str:
+    number = int(digits)
+    many = (number + 1, number - 1, 2 * number, 16 * number, 1000 * number, 10**6 * number, -number, 0, 1, 3, 2**31)
+    return str(random.choice((*many, 2**31 - 1, 2**63, 10**19, 0.5, "nan", "x")))
 
 
 def mutated_tree(tree: Any, random: random.Random) -> Any:
