@@ -11,7 +11,9 @@ import pytest
 import perflex.triton
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton import launches
+from perflex.features.from_triton.interpreter import Launch
 from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
+from perflex.features.tiles.tile_program import TileProgram
 
 
 def parameter(name: str) -> Any:
@@ -37,14 +39,16 @@ def test_a_name_that_is_no_array_is_refused(name: str) -> None:
 
 
 def test_an_array_that_is_absent_needs_no_contents(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = SimpleNamespace(program=lambda launch, **_: sorted(launch.arrays))
-    monkeypatch.setattr(launches, "tile_code", lambda *_: code)
-    assert program(y_ptr=1, x_ptr=1) == ["x_ptr", "y_ptr"]
+    def counted(launch: Launch, **_: Any) -> TileProgram:
+        return TileProgram(name=" ".join(sorted(launch.arrays)), grid=(1, 1, 1))
+
+    monkeypatch.setattr(launches, "tile_code", lambda *_: SimpleNamespace(program=counted))
+    assert program(y_ptr=1, x_ptr=1).name == "x_ptr y_ptr"
 
 
 @pytest.mark.parametrize("grid", ["x", (None,), float("nan"), lambda _: "abc"])
 def test_a_grid_that_is_none_is_an_error(grid: Any) -> None:
-    with pytest.raises(UnsupportedKernelError, match="its grid or a heuristic fails"):
+    with pytest.raises(UnsupportedKernelError, match="its grid, a heuristic or a pre_hook fails"):
         program(grid)
 
 
