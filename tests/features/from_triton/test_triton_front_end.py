@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shutil
 import time
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,13 +22,16 @@ pytestmark = pytest.mark.machine
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
 
 import perflex.triton  # noqa: E402
 from perflex.features.from_triton import front_end  # noqa: E402
 from perflex.features.from_triton.front_end import specialised, tile_code  # noqa: E402
+from perflex.features.from_triton.interpreter import Launch  # noqa: E402
 from perflex.features.from_triton.launches import StandIn, TritonKernel, configuration_of, launch_of  # noqa: E402
 from support.triton_kernels import CASES  # noqa: E402
 from support.triton_products import matmul_kernel  # noqa: E402
+from support.triton_ttir import source  # noqa: E402
 
 TILES = [(128, 128, 32), (128, 128, 64), (64, 128, 32), (64, 64, 64), (128, 64, 32), (32, 64, 64), (128, 256, 64)]
 CONFIGS = [
@@ -104,6 +109,62 @@ def test_later_processes_find_the_ttir_that_is_kept(own_cache, monkeypatch):
     shutil.rmtree(own_cache)
     own_cache.write_text("no folder")
     assert counted() == made
+
+
+def sizes_in(ptx, names):
+    """Return the largest bytes of a load or store of each array, whose addresses are followed to the arguments."""
+    made, used = {}, []
+    for text in ptx.splitlines():
+        registers = re.findall(r"%rd\d+", text)
+        if found := re.search(r"ld\.param\.b64\s+(%rd\d+), \[\w+_param_(\d+)\]", text):
+            made[found[1]] = {int(found[2])}
+        elif found := re.search(r"\b(ld|st)\.global\S*?(?:\.v(\d))?\.[bfus](\d+) .*\[ ?(%rd\d+)", text):
+            used.append((found[4], "load" if found[1] == "ld" else "store", int(found[2] or 1) * int(found[3]) // 8))
+        elif found := re.search(r"cp\.async\.c\w\.shared\.global .*\[ ?(%rd\d+).*\], (0x[0-9a-f]+|\d+)", text):
+            used.append((found[1], "load", int(found[2], 0)))
+        elif registers:
+            made.setdefault(registers[0], set()).update(registers[1:])
+
+    def arguments_of(register, seen):
+        if isinstance(register, int) or register in seen:
+            return {register} if isinstance(register, int) else set()
+        return set().union(*(arguments_of(one, seen | {register}) for one in made.get(register, ())))
+
+    largest = {}
+    for register, direction, size in used:
+        for number in arguments_of(register, frozenset()):
+            key = names[number], direction
+            largest[key] = max(size, largest.get(key, 0))
+    return largest
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", ["matmul_even", "softmax", "layer_norm_even", "quantise_even", "swiglu"])
+def test_vectors_are_those_of_compiled_code(name, known):
+    """Where Triton is told which arguments are multiples of 16, and where it is not."""
+    case = CASES[name]
+    given = {one: StandIn(value.type, value.size) if hasattr(value, "size") else value
+             for one, value in {**case.arguments, **case.constexprs}.items()}  # fmt: skip
+    arrays = {one: f"*{value.dtype}" for one, value in given.items() if hasattr(value, "dtype")}
+    numbers = {one: value for one, value in case.arguments.items() if one not in arrays}
+    signature = specialised(numbers, arrays, case.constexprs)
+    if not known:
+        signature = replace(signature, divisible=frozenset(arrays))
+    names = [one for one in case.kernel.arg_names if one not in signature.constants]
+    types = {one: "constexpr" if one in signature.constants else kind for one, kind in signature.types.items()}
+    compiled = triton.compile(
+        source(case.kernel, types, signature.constants, signature.divisible), target=GPUTarget("cuda", 80, 32),
+        options={"num_warps": case.warps, "num_stages": case.stages},
+    )  # fmt: skip
+    true = sizes_in(compiled.asm["ptx"], names)
+    launch = Launch(numbers, {}, (*case.grid, 1, 1)[:3])
+    found = {}
+    for one in tile_code(case.kernel, signature).program(launch, most=16).accesses:
+        # Of a small tile a work-item has less.
+        most = max(one.itemsize, math.prod(one.shape) * one.itemsize // (32 * case.warps))
+        key = one.array, one.direction
+        found[key] = max(min(one.vector, most), found.get(key, 0))
+    assert true.items() >= found.items()
 
 
 def test_five_configurations_stay_and_the_best_come_first():
