@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,11 @@ import pytest
 import perflex.triton
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton import launches
-from perflex.features.from_triton.interpreter import Launch
 from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
 from perflex.features.tiles.tile_program import TileProgram
+
+if TYPE_CHECKING:
+    from perflex.features.from_triton.interpreter import Launch
 
 
 def parameter(name: str) -> Any:

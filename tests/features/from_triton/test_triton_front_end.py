@@ -214,7 +214,7 @@ def test_what_cannot_be_predicted_is_left_as_it_is_and_said_once():
 
 
 def test_without_an_autotuner_it_is_refused():
-    with pytest.raises(UnsupportedKernelError, match="stands right above @triton"):
+    with pytest.raises(UnsupportedKernelError, match="stands above @triton"):
         perflex.triton.prune(machine="A100-80GB")(matmul_kernel)
 
 
