@@ -206,6 +206,7 @@ def _access(access: AccessTally, near: AccessTally | None, loop: int, weight: fl
         elements=access.elements * weight,
         sectors=access.sectors * weight,
         tiles=access.tiles / max(1, access.programs),
+        again=access.again / max(1, access.programs),
         axis=access.axis,
         stride=access.stride,
         vector=access.vector,

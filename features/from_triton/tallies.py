@@ -53,6 +53,8 @@ class AccessTally:
     # How often an execution touches a tile that none of its program's before did, in all and programs that were asked.
     tiles: int = 0
     programs: int = 0
+    # Of these tiles, those that other loads of the same program touched before.
+    again: int = 0
     # Bytes of aligned consecutive elements that one load instruction can take: at most 16.
     vector: int = 16
     # Along which axis of the tile they follow one another, if along any.
@@ -85,6 +87,8 @@ class Tally:
     # Whether tiles that programs share are told apart, and nothing else; or whether vectors are all that is asked.
     sharing: bool = False
     vectors: bool = False
+    # Tiles that loads touch first, by array and place: numbers of tiles, and which of them are touched.
+    seen: dict[str, dict[Any, tuple[_Array, _Array]]] = field(default_factory=dict)
 
     def begun(self) -> Tally:
         """Return an empty one to which a run adds; a run that fails leaves nothing."""
@@ -103,7 +107,7 @@ class Tally:
             if (old := self.accesses.get(where)) is None:
                 self.accesses[where] = access
                 continue
-            for what in ("executions", "elements", "sectors", "tiles", "programs"):
+            for what in ("executions", "elements", "sectors", "tiles", "programs", "again"):
                 setattr(old, what, getattr(old, what) + getattr(access, what))
             old.vector = min(old.vector, access.vector)
             if old.axis < 0:
@@ -159,7 +163,13 @@ class Tally:
         tally.elements += int(elements @ cases.counts)
         tally.sectors += int(sectors @ cases.counts)
         tally.programs += tile.active.shape[0]
-        tally.tiles += _distinct(cases.tiles(tile), tile.active)
+        numbers = cases.tiles(tile)
+        tally.tiles += _distinct(numbers, tile.active)
+        if what[1] == "load":
+            here = numbers, tile.active.reshape(numbers.shape)
+            earlier = self.seen.setdefault(what[0], {})
+            tally.again += _common(here, [touched for place, touched in earlier.items() if place != key])
+            earlier.setdefault(key, here)
         tally.axis, tally.stride = cases.rows()
 
 
@@ -320,3 +330,11 @@ def _distinct(tiles: _Array, active: _Array) -> int:
     if held.all():
         return int((numbers[:, 1:] != numbers[:, :-1]).sum()) + len(numbers)
     return sum(len(np.unique(row[mask])) for row, mask in zip(tiles, held, strict=True))
+
+
+def _common(here: tuple[_Array, _Array], earlier: list[tuple[_Array, _Array]]) -> int:
+    """Return how many different tiles programs touch that they touched earlier, summed over the programs."""
+    if not earlier:
+        return 0
+    rows = [[numbers[held] for numbers, held in zip(*touched, strict=True)] for touched in (here, *earlier)]
+    return sum(len(np.intersect1d(now, np.concatenate(before))) for now, *before in zip(*rows, strict=True))

@@ -396,18 +396,17 @@ class TileCosts:
             for one in self.program.accesses
             if one.direction != "load"
         )
-        # Of each load the bytes that a program asks for once.
-        loads = [
-            (one, one.bytes / max(one.executions, 1.0) * one.tiles)
-            for one in self.program.accesses
-            if one.direction == "load"
-        ]
+        # Of each load the bytes that a program asks for once; what it asks for again is there where L2 holds all.
+        each = [(one, one.bytes / max(one.executions, 1.0)) for one in self.program.accesses if one.direction == "load"]
+        loads = [(one, size * (one.tiles - one.again)) for one, size in each]
 
         def touched(count: float) -> float:
             return sum(one.different(count) * size for one, size in loads)
 
         # Programs share what so many consecutive ones touch: those of a round, or as many as L2 holds.
         window, effective = at_once, self.machine.need("l2_effective_bytes")
+        if touched(at_once) > effective:
+            loads = [(one, size * one.tiles) for one, size in each]
         while window < programs and touched(wider := min(1.5 * window, programs)) < effective:
             window = wider
         given = sum(

@@ -50,6 +50,8 @@ class TileAccess(Fields, frozen=True, kw_only=True):
         execution, added up.
     tiles
         Different tiles that a program touches, on average.
+    again
+        Of these, tiles that other loads of the program touched before, on average.
     axis
         Along which axis of the tile neighbours are neighbours in memory; -1 where along none.
     stride
@@ -70,6 +72,7 @@ class TileAccess(Fields, frozen=True, kw_only=True):
     elements: _Count
     sectors: _Count
     tiles: _Count = 1
+    again: _Count = 0
     axis: int = -1
     stride: _Count = 0
     vector: _Whole = 16

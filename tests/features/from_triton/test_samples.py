@@ -1,11 +1,14 @@
-"""Some programs stand for all: their work is that of all on average, wherever in the grid it differs."""
+"""Some programs stand for all, wherever in the grid their work differs; what a program loads again counts once."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from perflex.features.from_triton.counting import TileCode
 from perflex.features.from_triton.interpreter import Launch
+from perflex.features.tiles.costs import TileCosts
+from perflex.machines.files import load_machine
 from support.triton_data import code_of, launch_of, stored
 
 # Each program stores as often as its place in a row of the grid says, or the number of its row.
@@ -58,3 +61,18 @@ def test_causal_attention(length: int) -> None:
     text = max(max(texts.values()) for texts in case["ttir"].values())
     found, true = (code_of(case, text).program(launch, most=most) for most in (16, None))
     assert [one.flops for one in found.dots] == pytest.approx([one.flops for one in true.dots], rel=0.03)
+
+
+def test_rows_that_are_loaded_again_come_from_dram_once() -> None:
+    """Layer normalisation loads a row for its mean, its variance and the result; products load nothing again."""
+    for name, array, again in (("layer_norm_even", "X", 2), ("attention_causal_even", "K", 0)):
+        case = stored(name)
+        text = max(max(texts.values()) for texts in case["ttir"].values())
+        program = code_of(case, text).program(launch_of(case))
+        loads = [one for one in program.accesses if (one.array, one.direction) == (array, "load")]
+        assert [one.again for one in loads] == [0.0] + [loads[0].tiles if again else 0.0] * (len(loads) - 1)
+        assert len(loads) == again + 1 or not again
+        machine = load_machine("A100-80GB")
+        plain = structs.replace(program, accesses=tuple(structs.replace(one, again=0) for one in program.accesses))
+        saved = TileCosts(plain, machine).traffic[0] - TileCosts(program, machine).traffic[0]
+        assert saved == again * loads[0].bytes
