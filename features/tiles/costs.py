@@ -11,13 +11,11 @@ from functools import cached_property
 from math import ceil, prod
 
 from perflex.errors import MachineError
-from perflex.features.tiles.buffers import Product, local_bytes
-from perflex.features.tiles.tile_program import TileAccess, TileDot, TileProgram
+from perflex.features.tiles.main_loop import LANES, MainLoop, Product
+from perflex.features.tiles.tile_program import TileProgram
 from perflex.machines.machine import Machine
 
-_LANES = 32
 _SECTOR = 32
-_RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
 # Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
 # (Luo et al., Benchmarking and Dissecting the NVIDIA Hopper GPU, 2024, Table 7: 62.9 %).
 _OLD_INSTRUCTIONS = 0.625
@@ -32,8 +30,8 @@ _LOOP = 100
 _ALONE = 15
 _ALONE_SLICES, _SHORT_SLICES = 3, 32
 # Cycles from a product through row maxima, exponentials and their conversion to the next product, however small they
-# are: latencies of tensor cores, two shuffles, a special function and two barriers (Jia et al., Dissecting the NVIDIA
-# Volta GPU, 2018, and Luo et al., 2024). Where sub-groups share rows, local memory takes the place of shuffles.
+# are. No source: an estimate of latencies of tensor cores, two shuffles, a special function and two barriers. Where
+# sub-groups share rows, local memory takes the place of shuffles.
 _CHAIN = 240
 # Cycles for a row of a tile that lies in another page of memory.
 _ROW = 3.2
@@ -41,130 +39,8 @@ _ROW = 3.2
 _START = 1000
 
 
-class TileCosts:
-    """Costs of one tile program on one machine.
-
-    Attributes
-    ----------
-    program, machine
-        What they are of.
-    loop
-        Number of the loop in which most is done; -1 where there is none.
-    steps
-        Its iterations in a program, on average.
-    """
-
-    def __init__(self, program: TileProgram, machine: Machine) -> None:
-        self.program, self.machine = program, machine
-        self.capability = machine.need("compute_capability") if machine.compute_capability else 0.0
-        self.cycle = 1 / machine.need("clock_hz")
-        self.loop, self.all_loops = self._main_loop()
-        iterations = program.loops[self.loop].iterations if self.loop >= 0 else float(program.programs)
-        self.times = max(iterations, 1.0)
-        self.steps = iterations / program.programs
-        stages = program.loops[self.loop].stages if self.loop >= 0 else None
-        # Of a single step nothing can be loaded ahead.
-        self.stages = (stages or program.stages) if self.loop >= 0 and self.steps > 1 else 1
-        self.items = _LANES * program.warps
-
-    def _main_loop(self) -> tuple[int, float]:
-        """Return the loop in which most is done, and how many times as much is computed and loaded in all loops."""
-        work = dict.fromkeys(range(-1, len(self.program.loops)), 0.0)
-        for dot in self.program.dots:
-            work[dot.loop] += dot.flops / 16
-        fed = dict(work)
-        for access in self.program.accesses:
-            work[access.loop] += access.bytes
-            fed[access.loop] += access.bytes if access.direction == "load" else 0.0
-        # A loop that runs less than once a program is an exception, not the rule.
-        main = max(work, key=lambda loop: (work[loop], loop))
-        return main, (sum(fed.values()) - fed[-1]) / fed[main] if main >= 0 and fed[main] else 1.0
-
-    def _in_step(self, access: TileAccess) -> bool:
-        """Return whether an access belongs to a step; without a loop, what is stored comes behind the only one."""
-        return access.loop == self.loop and (self.loop >= 0 or access.direction == "load")
-
-    # -- the main loop
-
-    @cached_property
-    def products(self) -> tuple[Product, ...]:
-        """The products of the main loop."""
-        dots = [dot for dot in self.program.dots if dot.loop == self.loop]
-        # Where one product follows another, as in attention, all lie as the last: along its longer side.
-        return tuple(self._product(dot, dots[-1].shape if self.chained and len(dots) > 1 else None) for dot in dots)
-
-    @cached_property
-    def chained(self) -> bool:
-        """Whether an operand is computed of no tile that is loaded: of another product."""
-        dots = [dot for dot in self.program.dots if dot.loop == self.loop]
-        return any(side.access < 0 and not side.direct for dot in dots for side in dot.operands)
-
-    def _product(self, dot: TileDot, last: tuple[int, int, int] | None) -> Product:
-        m, n, _ = dot.shape
-        first, warps = dot.types[0], self.program.warps
-        kind = "fp8" if first.startswith("f8") else _RATES.get(first, "")
-        if not kind or getattr(self.machine, f"tensor_{kind}_per_cycle") is None:
-            kind = "fp16" if kind in {"fp8", "int8"} else ""
-        groups = bool(kind) and self.capability == 9 and warps % 4 == 0 and m >= 64
-        if self.capability == 9 and not groups and kind == "fp8":
-            kind = "fp16"  # Ampere's instructions have no such type; it is converted
-        rows = columns = 1
-        if last:
-            rows, columns = (warps, 1) if last[0] >= last[1] else (1, warps)
-        while rows * columns < warps:
-            # The side that has more of the instruction's tiles is split.
-            if m / 16 / rows >= n / 16 / columns and rows < m // 16:
-                rows *= 2
-            else:
-                columns *= 2
-        return Product(dot, dot.executions / self.times, kind, groups, rows, columns)
-
-    @cached_property
-    def loads(self) -> tuple[TileAccess, ...]:
-        """What the main loop loads."""
-        return tuple(one for one in self.program.accesses if one.loop == self.loop and one.direction == "load")
-
-    @cached_property
-    def fed(self) -> dict[int, tuple[Product, int]]:
-        """The product, and which of its operands, that a load feeds, by the load's number."""
-        found: dict[int, tuple[Product, int]] = {}
-        for product in self.products:
-            for side, operand in enumerate(product.dot.operands):
-                if operand.access >= 0:
-                    found.setdefault(operand.access, (product, side))
-        return found
-
-    def transposed(self, product: Product, side: int) -> bool:
-        """Return whether an operand must be turned in registers: wgmma takes those not of 2 bytes along k only."""
-        return product.groups and product.itemsize != 2 and not product.dot.operands[side].along_k
-
-    def raw(self, access: TileAccess) -> float:
-        """Return the bytes of an access's tile in one iteration."""
-        return prod(access.shape) * access.itemsize * access.executions / self.times
-
-    @cached_property
-    def ahead(self) -> dict[int, bool]:
-        """Whether each load of the main loop is copied ahead to local memory, by number."""
-        found = {}
-        for number, access in enumerate(self.program.accesses):
-            if access.loop != self.loop or access.direction != "load" or not access.shape:
-                continue
-            feeds = self.fed.get(number)
-            # What operands are computed of is copied ahead as they are; what products are scaled by is not.
-            copied = feeds is not None or (len(access.shape) > 1 and self.converted)
-            copied = copied and access.vector >= 4 and self.stages > 1 and self.loop >= 0
-            found[number] = copied and not (feeds is not None and self.transposed(*feeds))
-        return found
-
-    @cached_property
-    def converted(self) -> bool:
-        """Whether an operand is computed of what the main loop loads."""
-        return any(side.access >= 0 and not side.direct for one in self.products for side in one.dot.operands)
-
-    @cached_property
-    def local_bytes(self) -> int:
-        """Bytes of local memory that a program needs."""
-        return local_bytes(self)
+class TileCosts(MainLoop):
+    """Costs of one tile program on one machine; attributes as of `MainLoop`."""
 
     @cached_property
     def most_registers(self) -> float:
@@ -198,7 +74,7 @@ class TileCosts:
                 # Products that follow one another use the same registers.
                 slices = m / one.rows + n / one.columns
                 fragments = max(fragments, slices / 2)
-                all_fragments = max(all_fragments, slices * k * one.itemsize / 4 / _LANES)
+                all_fragments = max(all_fragments, slices * k * one.itemsize / 4 / LANES)
         pointers = min(pointers, _POINTER_REGISTERS)
         if self.steps <= 1 and not scalar:
             pointers, fragments = pointers / 2, fragments / 2
@@ -211,10 +87,10 @@ class TileCosts:
         m, n, _ = one.dot.shape
         each = m * n / self.items
         side = 4 if each >= 16 else 2 if each >= 4 else 1
-        lanes = min(_LANES, max(1, n // side))
+        lanes = min(LANES, max(1, n // side))
         columns = min(self.program.warps, max(1, n // (side * lanes)))
         rows = self.program.warps // columns
-        return max(side, m / (_LANES // lanes * rows)), max(side, n / (lanes * columns))
+        return max(side, m / (LANES // lanes * rows)), max(side, n / (lanes * columns))
 
     @cached_property
     def resident(self) -> int:
@@ -272,7 +148,7 @@ class TileCosts:
                 found += (m / one.rows / 16 * turned[0] + n / one.columns / 16 * turned[1]) * k * one.itemsize / 32
             total += found * one.count
         for number, access in enumerate(self.program.accesses):
-            if self._in_step(access) and access.shape:
+            if self.in_step(access) and access.shape:
                 size = self.raw(access)
                 total += max(access.executions / self.times, size / access.vector / items) * (
                     3 if self.ahead.get(number) else 5
@@ -289,13 +165,6 @@ class TileCosts:
         """Cycles of special functions."""
         count = sum(one.count for one in self.program.operations if one.loop == self.loop and one.kind == "special")
         return count / self.times / self.machine.need("special_per_cycle") if count else 0.0
-
-    @cached_property
-    def scaled(self) -> bool:
-        """Whether products of what was loaded are added up outside of tensor cores, such as those of scaled blocks."""
-        work = sum(one.count for one in self.program.operations if one.loop == self.loop and one.dtype == "f32")
-        sums = sum(prod(one.dot.shape[:2]) * one.count for one in self.products)
-        return work / self.times >= sums > 0 and not self.chained and not self.converted
 
     @cached_property
     def chain(self) -> float:
@@ -361,7 +230,7 @@ class TileCosts:
     @cached_property
     def sector_bytes(self) -> float:
         """Bytes of sectors that an iteration loads, stores or updates."""
-        return sum(one.sectors for one in self.program.accesses if self._in_step(one)) * _SECTOR / self.times
+        return sum(one.sectors for one in self.program.accesses if self.in_step(one)) * _SECTOR / self.times
 
     @cached_property
     def rows_apart(self) -> float:
@@ -429,7 +298,7 @@ class TileCosts:
         # Rounds begin while others still run.
         begun = 1 + (full + (last > 0) - 1) / resident
         own = (self.instructions * self._fetch() + _LOOP / max(1.0, warps / 4)) * max(1.0, warps / 4)
-        outside = [one for one in self.program.accesses if not self._in_step(one) and one.direction != "load"]
+        outside = [one for one in self.program.accesses if not self.in_step(one) and one.direction != "load"]
         ends = sum(prod(one.shape) * one.itemsize * one.executions * (4 if one.vector < 4 else 1) for one in outside)
         found = {
             "launch": 1.0,
@@ -455,7 +324,7 @@ class TileCosts:
         ):
             port = count * self.sector_bytes / machine.need("l2_bytes_per_cycle") * cycle
             slots = count * (self.instructions * self._fetch() + _LOOP) * warps / 4
-            spilt = count * self.registers[1] * warps * _LANES * 4 / 128
+            spilt = count * self.registers[1] * warps * LANES * 4 / 128
             found |= {
                 f"{name}_tensor": max(count * self.tensor, self.tensor_own) * cycle,
                 f"{name}_shared": count * self.wavefronts * cycle,
