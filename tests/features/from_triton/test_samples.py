@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from perflex import load_machine
 from perflex.features.from_triton.counting import TileCode
 from perflex.features.from_triton.interpreter import Launch
 from perflex.features.tiles.costs import TileCosts
-from perflex.machines.files import load_machine
 from support.triton_data import code_of, launch_of, stored
 
 # Each program stores as often as its place in a row of the grid says, or the number of its row.
