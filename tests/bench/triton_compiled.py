@@ -1,0 +1,233 @@
+"""What `general_tile` takes for granted of Triton's compiler, beside what that compiles; and how long both take.
+
+    python tests/bench/triton_compiled.py [--every N] [--out FILE.json]
+
+Triton compiles for GPUs that are not there. Of each kernel, each N-th configuration (7 by default) is compiled for
+capabilities 8.0, 8.9 and 9.0, and compared: bytes of shared memory of a program, whether the GPU can run it, programs
+that registers and shared memory let a compute unit hold at once, and whether registers are spilt. The time of
+Triton's compiler stands beside that of predictions: with empty caches, with TTIR that Triton's cache has, and at other
+sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import triton
+from judging import table
+from triton.backends.compiler import GPUTarget
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from perflex import load_machine
+from perflex.features.from_triton import front_end, launches
+from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
+from perflex.features.tiles.costs import TileCosts
+from perflex.triton import predict_configurations
+from support.triton_attention import attention_forward_kernel
+from support.triton_more_products import scaled_matmul_kernel
+from support.triton_products import int4_matmul_kernel, matmul_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MACHINES = {80: "A100-80GB", 89: "L40S", 90: "H100-SXM"}
+M, N, K = 4096, 4096, 4096
+TILES = tuple(itertools.product((32, 64, 128, 256), (32, 64, 128, 256), (32, 64, 128), (4, 8), (2, 3, 4)))
+MEASURES = ("programs", "shared memory", "possible or not", "resident programs", "spilling or not")
+
+
+def blocks(constants: dict[str, int], sizes: tuple[str, str]) -> tuple[int, int]:
+    """Return the grid of a product."""
+    return (-(-M // constants[sizes[0]]) * -(-N // constants[sizes[1]]), 1)
+
+
+def product(kernel: Any, arguments: dict[str, Any], names: tuple[str, str, str], **constants: Any) -> TritonLaunch:
+    tiles = [one for one in TILES if one[0] * one[1] <= 128 * 256]
+    space = tuple(
+        Configuration({**constants, **dict(zip(names, tile, strict=False))}, *tile[3:]) for tile in tiles
+    )  # fmt: skip
+    return TritonLaunch(kernel, arguments, lambda given: blocks(given, names[:2]), space)
+
+
+def attention(dtype: str, width: int, *, causal: bool) -> TritonLaunch:
+    batch, heads = 4, 16
+    q, k, v, out = (StandIn(dtype, batch, heads, M, width) for _ in range(4))
+    arguments = {
+        "Q": q, "K": k, "V": v, "Out": out, "sm_scale": 0.5, "M": StandIn("fp32", batch * heads, M), "N_CTX": M,
+        "stride_z": heads * M * width, "stride_h": M * width, "stride_n": width, "H": heads, "HEAD_DIM": width,
+        "STAGE": 3 if causal else 1,
+    }  # fmt: skip
+    space = tuple(
+        Configuration({"BLOCK_M": rows, "BLOCK_N": columns}, warps, stages)
+        for rows, columns, warps, stages in itertools.product((32, 64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        if columns <= width and rows % columns == 0
+    )
+    return TritonLaunch(arguments=arguments, function=attention_forward_kernel, configurations=space,
+                        grid=lambda given: (-(-M // given["BLOCK_M"]), batch * heads))  # fmt: skip
+
+
+def cases() -> Iterator[tuple[str, TritonLaunch, tuple[int, ...]]]:
+    """Yield kernels with all configurations, and the capabilities that they are compiled for."""
+    sizes = {"M": M, "N": N, "K": K}
+    names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+    strides = {"stride_am": K, "stride_ak": 1, "stride_bk": N, "stride_bn": 1, "stride_cm": N, "stride_cn": 1}
+    for dtype, capabilities in (("fp16", (80, 90)), ("fp32", (80,)), ("fp8e4nv", (89, 90))):
+        pointers = {"a_ptr": StandIn(dtype, M, K), "b_ptr": StandIn(dtype, K, N), "c_ptr": StandIn("fp16", M, N)}
+        arguments = {**pointers, **sizes, **strides, "ACTIVATION": ""}
+        yield f"product, {dtype}", product(matmul_kernel, arguments, names, GROUP_SIZE_M=8), capabilities
+    arguments = {
+        "a_ptr": StandIn("i8", M, K), "b_ptr": StandIn("i8", N, K), "scale_a_ptr": StandIn("fp32", M),
+        "scale_b_ptr": StandIn("fp32", N), "c_ptr": StandIn("fp16", M, N), "bias_ptr": StandIn("fp16", N),
+    }  # fmt: skip
+    yield "int8", product(scaled_matmul_kernel, arguments | sizes, ("BLOCK_M", "BLOCK_N", "BLOCK_K")), (80, 90)
+    arguments = {
+        "a_ptr": StandIn("fp16", M, K), "b_ptr": StandIn("i32", K // 8, N), "c_ptr": StandIn("fp16", M, N),
+        "scales_ptr": StandIn("fp16", K // 128, N), "zeros_ptr": StandIn("i32", K // 128, N // 8), "groupsize": 128,
+    }  # fmt: skip
+    yield "int4", product(int4_matmul_kernel, arguments | sizes, names, NO_GROUPS=False, SPLIT_K=1), (80, 90)
+    for dtype, width, causal in (("fp16", 64, False), ("fp16", 128, True), ("fp32", 64, False)):
+        what = f"attention, {dtype}, {width}{', causal' if causal else ''}"
+        yield what, attention(dtype, width, causal=causal), (80, 90)
+
+
+def compiled(code: tuple[Any, front_end.Signature, int], configuration: Configuration) -> dict[str, int] | None:
+    """Return shared memory, registers and spilt bytes of compiled code; None where Triton cannot compile it."""
+    function, signature, capability = code
+    names = list(function.arg_names)
+    source = triton.compiler.ASTSource(
+        fn=function,
+        signature={name: "constexpr" if name in signature.constants else signature.types[name] for name in names},
+        constexprs={(names.index(name),): value for name, value in signature.constants.items() if name in names},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in names if name in signature.divisible},
+    )
+    options = {"num_warps": configuration.warps, "num_stages": configuration.stages}
+    try:
+        found = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    except (RuntimeError, triton.compiler.CompilationError):
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(found.asm["cubin"])
+        file.flush()
+        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    registers, spilt = map(int, re.search(r"REG:(\d+) STACK:(\d+)", said).groups())  # type: ignore[union-attr]
+    return {"shared": found.metadata.shared, "registers": registers, "spilt": spilt}
+
+
+def resident(costs: TileCosts, one: dict[str, int]) -> int:
+    """Return how many programs of compiled code a compute unit holds."""
+    machine, items = costs.machine, costs.items
+    limits = (
+        machine.need("local_bytes") // (one["shared"] + (machine.local_reserved_bytes or 0) or 1),
+        machine.need("registers_per_unit") // (-(-one["registers"] // 8) * 8 * items),
+        machine.need("max_items_per_unit") // items,
+        machine.need("max_groups_per_unit"),
+    )
+    return int(min(limits))
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """Let Triton keep nothing beyond the block."""
+    with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, TRITON_CACHE_DIR=cache):
+        front_end._codes.clear()
+        yield
+
+
+def race() -> str:
+    """Return how long 30 configurations of 19 tiles take to predict and to compile."""
+    _, launch, (capability, *_) = next(cases())
+    by_tile: dict[Any, list[Configuration]] = defaultdict(list)
+    for one in launch.configurations:
+        if one.stages == 3:
+            by_tile[tuple(one.constants.values())].append(one)
+    chosen = [some[: 2 if number < 11 else 1] for number, some in enumerate(list(by_tile.values())[::2][:19])]
+    launch = replace(launch, configurations=tuple(itertools.chain.from_iterable(chosen)))
+    other = replace(launch, arguments=launch.arguments | {"M": M // 2})
+
+    def seconds(run: Any) -> float:
+        begin = time.perf_counter()
+        run()
+        return time.perf_counter() - begin
+
+    predict_configurations(launch, MACHINES[capability])  # imports
+    with empty_cache():
+        first = seconds(lambda: predict_configurations(launch, MACHINES[capability]))
+        front_end._codes.clear()
+        later = seconds(lambda: predict_configurations(launch, MACHINES[capability]))
+        sizes = seconds(lambda: predict_configurations(other, MACHINES[capability]))
+    with empty_cache(), mock.patch.object(launches, "tile_code", wraps=launches.tile_code) as made:
+        codes = []
+        for configuration in launch.configurations:
+            TritonKernel(launch, configuration, capability, most=16).program({})
+            codes.append((made.call_args.args, configuration))
+        everything = seconds(lambda: [compiled(*one) for one in codes])
+    count = len(launch.configurations)
+    return (
+        f"{count} configurations of {len(chosen)} tiles: predicted in {first:.2f} s, by a later process in "
+        f"{later:.2f} s, at other sizes in {sizes:.2f} s; compiled in {everything:.1f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=7)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows, found = defaultdict(lambda: [0] * 6), []
+    with empty_cache():
+        for what, launch, capabilities in cases():
+            for capability in capabilities:
+                machine, row = load_machine(MACHINES[capability]), rows[what, MACHINES[capability]]
+                for configuration in launch.configurations[:: given.every]:
+                    with mock.patch.object(launches, "tile_code", wraps=launches.tile_code) as made:
+                        program = TritonKernel(launch, configuration, capability, most=16).program({})
+                    costs, one = TileCosts(program, machine), compiled(made.call_args.args, configuration)
+                    if one is None:
+                        continue
+                    runs = [
+                        size <= machine.need("local_bytes_per_group") for size in (one["shared"], costs.local_bytes)
+                    ]
+                    equal = [costs.local_bytes == one["shared"], runs[0] == runs[1]]
+                    row[0] += 1
+                    row[1:3] = [count + right for count, right in zip(row[1:3], equal, strict=True)]
+                    if all(runs):
+                        right = [
+                            costs.resident == resident(costs, one), (one["spilt"] > 0) == (costs.registers[1] > 0)
+                        ]  # fmt: skip
+                        row[3:] = [row[3] + 1, row[4] + right[0], row[5] + right[1]]
+                    found.append(
+                        {"kernel": what, "machine": machine.name, "configuration": configuration.all(), "compiled": one,
+                         "predicted": {"shared": costs.local_bytes, "registers": costs.registers[0],
+                                       "resident": costs.resident}}
+                    )  # fmt: skip
+    whole = [sum(column) for column in zip(*rows.values(), strict=True)]
+    lines = [
+        [*key, row[0], f"{row[1]}", f"{row[2]}", f"{row[4]} of {row[3]}", f"{row[5]} of {row[3]}"]
+        for key, row in (*rows.items(), (("all", ""), whole))
+    ]
+    print(table(("kernel", "GPU", *MEASURES), [list(map(str, line)) for line in lines]))
+    print(f"\n{race()}")
+    if given.out:
+        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
