@@ -144,7 +144,10 @@ class MainLoop:
                 continue
             feeds = self.fed.get(number)
             # What operands are computed of is copied ahead as they are; what products are scaled by is not.
-            copied = feeds is not None or (len(access.shape) > 1 and self.converted)
+            copied = feeds is not None or self.converted
+            # Of a row of factors, a work-item copies 4 bytes at least.
+            each = prod(access.shape) / self.items
+            copied = copied and not (len(access.shape) == 1 and 1 <= each < 4 / access.itemsize)
             copied = copied and access.vector >= 4 and self.stages > 1 and self.loop >= 0
             found[number] = copied and not (feeds is not None and self.transposed(*feeds))
         return found
@@ -166,7 +169,6 @@ class MainLoop:
         """Bytes of local memory that a program needs."""
         accesses, earlier = self.program.accesses, max(self.stages - 1, 1)
         beside = [number for number in self.ahead if number not in self.fed]
-        mixed = [accesses[number] for number in beside if len(accesses[number].shape) > 1]
         total = sum(_size(accesses[number]) * earlier for number in beside if self.ahead[number])
         passing = 0
         for one in self.products:
@@ -183,12 +185,15 @@ class MainLoop:
                     elif operand.direct:
                         alone += _size(accesses[number])
                 # What is computed goes through local memory where other sub-groups, or wgmma, need it; what comes of
-                # one tile is computed in place.
-                through = one.columns > 1 and not one.groups if number < 0 else mixed or (one.groups and side)
+                # one tile alone is computed in place.
+                through = one.columns > 1 and not one.groups if number < 0 else beside or (one.groups and side)
                 if not operand.direct and through:
                     total += (n if side else m) * k * one.itemsize
             # Buffers of one step pass from a product to the next.
             passing = max(passing, alone)
-        # Factors of rows and columns go to the sub-groups that need them, unless these load them all.
-        flat = [accesses[number] for number in beside if len(accesses[number].shape) == 1] if self.products else []
-        return int(total + passing + max((_size(one) for one in flat if prod(one.shape) >= self.items), default=0))
+        # Factors of a product's rows and columns go to the sub-groups that need them, unless these load them all.
+        flat = [accesses[number] for number in beside if len(accesses[number].shape) == 1 and not self.ahead[number]]
+        scratch = 0
+        if self.products and not self.converted:
+            scratch = max((_size(one) for one in flat if prod(one.shape) >= self.items), default=0)
+        return int(total + passing + scratch)

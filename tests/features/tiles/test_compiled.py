@@ -56,6 +56,13 @@ def converted(m: int, n: int, k: int, warps: int, stages: int, *, factors: bool)
     return program(loads, [found], warps, stages)
 
 
+def four_bits(m: int, n: int, k: int, warps: int, stages: int) -> TileProgram:
+    """Return a product with eight weights in each integer, with factors and zero points of columns."""
+    loads = [load("a", 2, m, k), load("b", 4, k, n), load("s", 2, n), load("z", 4, n, vector=4)]
+    found = dot(m, n, k, "f16", TileOperand(access=0), TileOperand(access=1, direct=False))
+    return program(loads, [found], warps, stages)
+
+
 @pytest.mark.parametrize(
     ("tiles", "machine", "local_bytes"),
     [
@@ -80,6 +87,13 @@ def converted(m: int, n: int, k: int, warps: int, stages: int, *, factors: bool)
         (converted(16, 64, 64, 8, 4, factors=True), "A100-80GB", 38912),
         (converted(64, 128, 128, 4, 3, factors=False), "A100-80GB", 65536),
         (converted(64, 128, 128, 4, 3, factors=False), "H100-SXM", 114688),
+        # Factors of columns are copied ahead, too, unless that is 2 bytes of a work-item.
+        (four_bits(32, 64, 64, 4, 2), "A100-80GB", 29056),
+        (four_bits(32, 128, 32, 8, 3), "A100-80GB", 46592),
+        (four_bits(64, 256, 64, 8, 3), "A100-80GB", 182272),
+        (four_bits(64, 64, 64, 4, 2), "H100-SXM", 41344),
+        (four_bits(128, 256, 32, 4, 4), "H100-SXM", 152064),
+        (four_bits(256, 128, 128, 4, 2), "H100-SXM", 229888),
     ],
 )
 def test_shared_memory_is_that_of_the_compiler(tiles: TileProgram, machine: str, local_bytes: int) -> None:
