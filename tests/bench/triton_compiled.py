@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MACHINES = {80: "A100-80GB", 89: "L40S", 90: "H100-SXM"}
 M, N, K = 4096, 4096, 4096
 TILES = tuple(itertools.product((32, 64, 128, 256), (32, 64, 128, 256), (32, 64, 128), (4, 8), (2, 3, 4)))
-MEASURES = ("configurations", "shared memory", "possible or not", "resident programs", "spilling or not")
+MEASURES = ("configurations", "shared memory", "possible", "resident", "spilt")
 
 
 def blocks(constants: dict[str, int], sizes: tuple[str, str]) -> tuple[int, int]:
