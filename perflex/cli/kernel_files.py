@@ -57,6 +57,8 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
         msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
         if isinstance(made, VariantSpace):
             msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
+        elif type(made).__module__.startswith("triton."):
+            msg = f"{reference} is a kernel of Triton; name a function that launches it, kernel[grid](...)"
         raise ArgumentError(msg, word=reference)
     return kernel
 
