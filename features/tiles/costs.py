@@ -45,7 +45,8 @@ class TileCosts(MainLoop):
     @cached_property
     def most_registers(self) -> float:
         """Registers that a work-item can have."""
-        most = self.machine.need("registers_per_item_max")
+        # All work-items of a program must have some.
+        most = min(self.machine.need("registers_per_item_max"), self.machine.need("registers_per_unit") // self.items)
         return min(most, self.program.registers or most)
 
     @cached_property

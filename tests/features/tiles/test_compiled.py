@@ -122,6 +122,14 @@ def test_registers_are_about_those_of_the_compiler(
     assert (lacking > 8) == spilt
 
 
+def test_many_sub_groups_leave_few_registers_to_each() -> None:
+    """A compute unit has 65,536: with 512 work-items each has 128 at most, with 1024 half of that."""
+    machine = load_machine("A100-80GB")
+    found = [TileCosts(attention(256, 64, 128, warps, 2), machine) for warps in (8, 16, 32)]
+    assert [one.most_registers for one in found] == [255, 128, 64]
+    assert all(one.registers[1] == max(0.0, one.registers[0] - one.most_registers) for one in found[1:])
+
+
 def test_attention_takes_as_long_as_its_products_and_what_lies_between() -> None:
     machine = load_machine("A100-80GB")
     four, eight = (TileCosts(attention(128, 64, 64, warps, 3), machine) for warps in (4, 8))
