@@ -107,7 +107,7 @@ class TileCode:
             near = min(count, order)
             first = (count - near) // 2
             self._run(launch, np.arange(first, first + near), neighbours)
-            # They are the same at all sizes, but some may lack an access.
+            # Vectors are the same at all sizes; accesses that no earlier size came to are added.
             if tally.accesses.keys() - self._vectors.keys():
                 self._vectors.update((where, one.vector) for where, one in self._compiled(launch).accesses.items())
             for where, access in tally.accesses.items():

@@ -178,7 +178,7 @@ def _kept(key: str, make: Callable[[], str]) -> str:
         cache = get_cache_manager(sha256(key.encode()).hexdigest())
         if path := cache.get_file(_FILE):
             return Path(path).read_text(encoding="utf-8")
-    except OSError:  # It can be neither read nor written
+    except (OSError, RuntimeError, ValueError):  # there is no place for it, or what is there is no text
         return make()
     text = make()
     with suppress(OSError):

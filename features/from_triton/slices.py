@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation
 
 _PRODUCTS = {"tt.dot"}
+_LOADS = {"tt.load", "tt.descriptor_load", "tt.descriptor_gather"}
 _LAYOUTS = {"tt.reshape", "ttg.convert_layout"}
 # What they store stands between address and mask.
 _MASKED = {"tt.store", "tt.atomic_rmw"}
@@ -35,23 +36,13 @@ def operations_in(blocks: list[Block]) -> Iterator[Operation]:
 
 def written_arrays(kernel: Function, functions: Mapping[str, Function]) -> set[str]:
     """Return the arguments that the kernel may store to, or update."""
-    sources: dict[int, list[int]] = {}
-    wanted: list[int] = []
-    for function in functions.values():
-        for one in operations_in(function.body):
-            if one.name not in {"tt.load", "tt.descriptor_load"}:
-                _link(one, functions, sources)
-            if one.name == "tt.store" or one.name.startswith(("tt.atomic", "tt.descriptor_store", "tt.descriptor_")):
-                wanted += one.operands[:1] if one.name not in {"tt.descriptor_load", "tt.descriptor_gather"} else ()
-        labels = {block.label: block for block in function.body}
-        for block in function.body:
-            _link_jump(block, labels, sources)
-    found: set[int] = set()
-    while wanted:
-        number = wanted.pop()
-        if number not in found:
-            found.add(number)
-            wanted += sources.get(number, ())
+    wanted = [
+        one.operands[0]
+        for function in functions.values()
+        for one in operations_in(function.body)
+        if one.name == "tt.store" or (one.name.startswith(("tt.atomic", "tt.descriptor_")) and one.name not in _LOADS)
+    ]
+    found = _reached(wanted, functions, without=_LOADS)
     return {name for name, number in zip(kernel.names, kernel.arguments, strict=True) if number in found}
 
 
@@ -62,7 +53,7 @@ def addressed(one: Operation) -> tuple[int, ...]:
         return operands[: 2 if len(operands) > 1 else 1]
     if name.startswith("tt.descriptor_"):
         # The descriptor and its indices; what is stored comes last.
-        return operands if name in {"tt.descriptor_load", "tt.descriptor_gather"} else operands[:-1]
+        return operands if name in _LOADS else operands[:-1]
     return (
         operands[:3]
         if name == "scf.for"
@@ -74,22 +65,27 @@ def addressed(one: Operation) -> tuple[int, ...]:
 
 def needed_values(functions: Mapping[str, Function]) -> set[int]:
     """Return the numbers of all values that an address, a mask, a condition or a bound depends on."""
+    operations = (one for function in functions.values() for one in operations_in(function.body))
+    return _reached([number for one in operations for number in addressed(one)], functions)
+
+
+def _reached(wanted: list[int], functions: Mapping[str, Function], without: Collection[str] = ()) -> set[int]:
+    """Return the numbers of values and of all that they are made of; some operations lead no further."""
     sources: dict[int, list[int]] = {}
-    wanted: list[int] = []
     for function in functions.values():
         for one in operations_in(function.body):
-            wanted += addressed(one)
-            _link(one, functions, sources)
+            if one.name not in without:
+                _link(one, functions, sources)
         labels = {block.label: block for block in function.body}
         for block in function.body:
             _link_jump(block, labels, sources)
-    needed: set[int] = set()
+    found: set[int] = set()
     while wanted:
         number = wanted.pop()
-        if number not in needed:
-            needed.add(number)
+        if number not in found:
+            found.add(number)
             wanted += sources.get(number, ())
-    return needed
+    return found
 
 
 def _link(one: Operation, functions: Mapping[str, Function], sources: dict[int, list[int]]) -> None:
@@ -216,7 +212,7 @@ def _loads(start: int, made: Mapping[int, Operation]) -> tuple[Source, ...]:
         if one is None or number in seen or one.regions or one.name in _PRODUCTS:
             continue
         seen.add(number)
-        if one.name in {"tt.load", "tt.descriptor_load", "tt.descriptor_gather"}:
+        if one.name in _LOADS:
             # Scalars and scales of a row are no operands.
             if len(one.types[0].shape) > 1:
                 found.append(Source(one.line, direct, transposed))

@@ -59,7 +59,7 @@ def usual_values(model: Model) -> Mapping[str, float]:
 
 
 def usual_calibration(description: ModelDescription, machine: str) -> Calibration:
-    """Return what a ready model's usual values say of a machine, given by name, without any time of it.
+    """Return what a ready model's usual values say of a machine, given by its name or file, without any time of it.
 
     Intervals are as wide as the parameters' spread over devices and a row's residual are.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.cli.arguments import ArgumentError
@@ -33,14 +34,19 @@ def refuse_timing(*, time: bool) -> None:
 
 
 def calibration_of_launch(loaded: Calibration, machine: str | None) -> Calibration:
-    """Return the calibration that predicts launches: the one given, or usual values for the machine given."""
-    if machine is None:
-        return loaded
+    """Return the calibration that predicts launches, for a machine where one is named.
+
+    Where no calibration of ``general_tile`` is given, its usual values predict.
+    """
     from perflex.calibration.usual_prior import usual_calibration
     from perflex.models import load_model
-    from perflex.triton import model_facts
 
-    return usual_calibration(load_model("general_tile"), model_facts(machine)[0].name)
+    if machine is None:
+        return loaded
+    description = load_model("general_tile")
+    if loaded.model.expression == description.model().expression:
+        return replace(loaded, machine=machine)
+    return usual_calibration(description, machine)
 
 
 def rank_launch(

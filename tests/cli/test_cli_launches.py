@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -135,3 +136,21 @@ def test_what_launches_cannot_be_asked(
     monkeypatch.setattr("perflex.cli.kernel_files.load_kernel", lambda _word: kernel)
     assert main([*words, "--machine", "A100-80GB", "n=8"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_calibration_that_is_given_predicts_for_the_machine_that_is_named() -> None:
+    other_model: Any = SimpleNamespace(model=perflex.load_model("matmul_sq").model())
+    own = launches.calibration_of_launch(other_model, "A100-80GB")
+    assert launches.calibration_of_launch(own, None) is own
+    other = launches.calibration_of_launch(own, "H100-SXM")
+    assert (other.fit, other.machine) == (own.fit, "H100-SXM")
+
+
+def test_usual_values_predict_for_a_machine_of_the_users(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text((Path(__file__).parents[2] / "calib_data/machines/H100-SXM.yaml").read_text())
+    loaded: Any = SimpleNamespace(model=perflex.load_model("matmul_sq").model())
+    found = launches.calibration_of_launch(loaded, str(path))
+    facts, values = perflex.triton.model_facts(found)
+    assert facts.compute_capability == 9.0
+    assert values == pytest.approx(dict(perflex.load_model("general_tile").usual))
