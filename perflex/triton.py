@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
 
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.times.tuning_files import record
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
+    from perflex.features.tiles.tile_program import TileResources
     from perflex.machines.machine import Machine
 
 __all__ = [
@@ -74,6 +74,8 @@ class Prediction:
         Whether the machine can run it, as far as is known.
     doubts
         Reasons not to rely on the prediction, as short texts.
+    resources
+        Registers, spilt bytes and shared memory of its compiled code, where it was compiled.
     """
 
     configuration: Configuration
@@ -81,10 +83,15 @@ class Prediction:
     reason: str = ""
     possible: bool = True
     doubts: tuple[str, ...] = ()
+    resources: TileResources | None = None
 
 
 def predict_configurations(
-    launch: TritonLaunch, machine: str | Path | Machine | Calibration | None = None, *, most: int | None = _SAMPLED
+    launch: TritonLaunch,
+    machine: str | Path | Machine | Calibration | None = None,
+    *,
+    most: int | None = _SAMPLED,
+    compiled: int = 0,
 ) -> list[Prediction]:
     """Predict the configurations of a launch, without compiling one.
 
@@ -97,6 +104,9 @@ def predict_configurations(
         that PyTorch uses. Without a calibration, the model's usual values predict.
     most
         Programs that are interpreted at most; None for all.
+    compiled
+        So many of those that are predicted best are compiled, and predicted again with their registers and shared
+        memory in place of formulas. Triton finds them in its cache when it launches them.
 
     Returns
     -------
@@ -110,34 +120,26 @@ def predict_configurations(
     UnsupportedKernelError
         The kernel cannot be followed; the message says why.
     """
-    return _predicted(launch, *model_facts(machine), most)
+    facts, values = model_facts(machine)
+    model, capability = load_model(_MODEL).model(), int(10 * facts.need("compute_capability"))
 
-
-def _predicted(
-    launch: TritonLaunch, facts: Machine, values: Mapping[str, float], most: int | None = _SAMPLED
-) -> list[Prediction]:
-    capability = int(10 * facts.need("compute_capability"))
-    found: list[Prediction] = []
-    rows, places = [], []
-    for place, configuration in enumerate(launch.configurations):
+    def predicted(one: Configuration, *, as_compiled: bool = False) -> Prediction:
         try:
-            program = TritonKernel(launch, configuration, capability, most).program({})
+            program = TritonKernel(launch, one, capability, most, compiled=as_compiled).program({})
         except UnsupportedKernelError as error:
-            found.append(Prediction(configuration, math.inf, error.message))
-            continue
-        costs = TileCosts(program, facts)
-        doubts = tile_doubts(program, facts)
-        found.append(Prediction(configuration, math.inf, costs.refusal, possible=not costs.refusal, doubts=doubts))
-        if not costs.refusal:
-            rows.append(costs.features())
-            places.append(place)
-    if rows:
-        model = load_model(_MODEL).model()
-        columns = {
-            name: np.array([row[name.removeprefix("f_tile_")] for row in rows]) for name in model.input_features()
-        }
-        for place, seconds in zip(places, np.atleast_1d(model.evaluate(values, columns)).tolist(), strict=True):
-            found[place] = replace(found[place], seconds=seconds)
+            return Prediction(one, math.inf, error.message)
+        costs, doubts = TileCosts(program, facts), tile_doubts(program, facts)
+        found = Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources)
+        if costs.refusal:
+            return found
+        row = costs.features()
+        columns = {name: row[name.removeprefix("f_tile_")] for name in model.input_features()}
+        return replace(found, seconds=float(model.evaluate(values, columns)))
+
+    found = [predicted(one) for one in launch.configurations]
+    for place in sorted(range(len(found)), key=lambda place: found[place].seconds)[:compiled]:
+        if not found[place].reason:
+            found[place] = predicted(found[place].configuration, as_compiled=True)
     return found
 
 
@@ -190,6 +192,7 @@ def prune(
     keep: float | str | Promise = 5,
     *,
     arrays: Mapping[str, Any] | None = None,
+    compiled: int = 0,
 ) -> Callable[[Any], Any]:
     """Return a decorator for an autotuned Triton kernel: only the configurations that are predicted best are compiled.
 
@@ -209,6 +212,8 @@ def prune(
         within 5 % of the best, for 95 % of problems.
     arrays
         Contents of arrays that addresses depend on, by argument, where the arguments are in a GPU's memory.
+    compiled
+        As of `predict_configurations`; more than are kept, so that those are chosen by their compiled code.
 
     Raises
     ------
@@ -230,7 +235,8 @@ def prune(
         msg = f"keep must be a number of configurations, a share of them, or 'promise', not {keep!r}"
         raise ValueError(msg)
     given = _read(machine)
-    known = None if given is None else model_facts(given)
+    if given is not None:
+        model_facts(given)
 
     def decorate(decorated: Any) -> Any:
         tuner = decorated
@@ -244,7 +250,8 @@ def prune(
             msg = f"prune(arrays=...): the kernel has no argument {min(unknown)}; it has {', '.join(names)}"
             raise UnsupportedKernelError(msg)
         count, ratio = (wanted, math.inf) if number else (math.inf, _promised(given, tuner, wanted))
-        pruner = _Pruner(tuner, known, count, ratio, dict(arrays or {}))
+        predict = partial(predict_configurations, machine=given, compiled=compiled)
+        pruner = _Pruner(tuner, predict, count, ratio, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []
         return decorated
 
@@ -277,8 +284,8 @@ def _promised(machine: Any, tuner: Any, promise: Promise) -> float:
 class _Pruner:
     """Stands between an autotuner and its configurations."""
 
-    def __init__(self, tuner: Any, known: Any, keep: float, ratio: float, arrays: dict[str, Any]) -> None:
-        self.tuner, self.known, self.keep, self.ratio, self.arrays = tuner, known, keep, ratio, arrays
+    def __init__(self, tuner: Any, predict: Any, keep: float, ratio: float, arrays: dict[str, Any]) -> None:
+        self.tuner, self.predict, self.keep, self.ratio, self.arrays = tuner, predict, keep, ratio, arrays
         self.own, self.launched = tuner.early_config_prune, tuner.run
         self.failed: set[Any] = set()
         self.told: set[str] = set()
@@ -314,7 +321,8 @@ class _Pruner:
         launch = launch_of(self.tuner, arguments, given.get("grid", ()))
         configurations = tuple(configuration_of(config).launched(given) for config in configs)
         launch = replace(launch, configurations=configurations, arrays=self.arrays)
-        return _predicted(launch, *(self.known or model_facts(None)))
+        found: list[Prediction] = self.predict(launch)
+        return found
 
     def run(self, /, *args: Any, **given: Any) -> Any:
         """Run the kernel; where the configuration that was chosen fails, all that were kept do: try the next ones."""

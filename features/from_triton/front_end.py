@@ -1,11 +1,15 @@
-"""From a Triton kernel to its TTIR, by Triton's own front end and without a GPU."""
+"""From a launch of a Triton kernel to its TTIR and its compiled code, by Triton itself and without a GPU."""
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,101 +17,150 @@ from unittest import mock
 
 from perflex.errors import MissingExtraError, UnsupportedKernelError
 from perflex.features.from_triton.counting import TileCode
+from perflex.features.tiles.tile_program import TileResources
 
-# What Triton knows of an argument that is a multiple of it.
-_ALIGNED = 16
-# Syntax trees of functions by their text.
-_trees: dict[str, Any] = {}
-_MOST_TREES = 512
 # A TTIR serves all launches of its signature; by all that it is made of.
 _codes: dict[str, TileCode] = {}
 _MOST_KEPT = 1024
 _FILE = "perflex.ttir"
+# Checks of sums for overflow come to nothing, and take a third of the time; of fusion that is not set, Triton warns.
+_TOLD = {"sanitize_overflow": False, "enable_fp_fusion": True}
+
+
+def triton_module() -> Any:
+    """Return Triton.
+
+    Raises
+    ------
+    MissingExtraError
+        It is not installed.
+    """
+    try:
+        import triton
+    except ImportError as error:
+        msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
+        raise MissingExtraError(msg, extra="triton") from error
+    return triton
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Say of what Triton cannot do of which kernel it is."""
+    from triton.errors import TritonError
+
+    try:
+        yield
+    except (TritonError, subprocess.SubprocessError, OSError, RuntimeError, ValueError, TypeError, AttributeError,
+            LookupError, AssertionError) as error:  # fmt: skip
+        last = (str(error).strip().splitlines() or [repr(error)])[-1]
+        msg = f"Triton {triton_module().__version__} cannot compile kernel {name!r}: {last}"
+        raise UnsupportedKernelError(msg) from error
+
+
+# Triton would make a syntax tree anew for each configuration.
+_parsed = lru_cache(maxsize=512)(ast.parse)
+
+
+@cache
+def _binder(function: Any, capability: int) -> tuple[Any, Any]:
+    """Return Triton's compiler for a GPU, and what binds the arguments of a launch."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+    from triton.runtime.jit import create_function_from_signature
+
+    backend = make_backend(GPUTarget("cuda", capability, 32))
+    return backend, create_function_from_signature(function.signature, function.params, backend)
 
 
 @dataclass(frozen=True)
-class Signature:
-    """What Triton compiles a kernel for.
+class TritonSource:
+    """A kernel with what Triton specialises it to at a launch; ``ast`` is its ``ASTSource``."""
 
-    Attributes
-    ----------
-    types
-        Triton's name of the type of each argument, such as ``*fp16``, ``i32`` or ``fp32``.
-    constants
-        Values of arguments that are constants of the code.
-    divisible
-        Arguments that are multiples of 16, or addresses that are.
-    """
+    ast: Any
+    backend: Any
 
-    types: Mapping[str, str]
-    constants: Mapping[str, Any]
-    divisible: frozenset[str]
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+        return str(self.ast.fn.__name__)
 
+    def code(self) -> TileCode:
+        """Return its TTIR.
 
-def specialised(arguments: Mapping[str, Any], types: Mapping[str, str], constants: Mapping[str, Any]) -> Signature:
-    """Return what Triton specialises a kernel to: an integer 1 is a constant, and multiples of 16 are known as such.
+        Raises
+        ------
+        UnsupportedKernelError
+            Triton cannot compile the kernel.
+        """
+        with _explained(self.name):
+            key = f"perflex {triton_module().__version__} {self.backend.target.arch} {self.ast.hash()}"
+            if key not in _codes:
+                if len(_codes) >= _MOST_KEPT:
+                    _codes.clear()
+                _codes[key] = TileCode(_kept(key, self._ttir), tuple(self._names()))
+        return _codes[key]
 
-    Parameters
-    ----------
-    arguments
-        Values of the integers and floats.
-    types
-        Types of what they do not tell: of arrays, and of floats other than ``fp32``.
-    constants
-        Values of the kernel's constants.
-    """
-    found, known, divisible = dict(types), dict(constants), {name for name in types if types[name].startswith("*")}
-    for name, value in arguments.items():
-        if name in constants or "." in name:  # of a descriptor
-            continue
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value == 1 and name not in types:
-                known[name] = 1
+    def _names(self) -> Iterator[str]:
+        """Yield the names of the arguments that the TTIR has."""
+        for name, kind in self.ast.signature.items():
+            if kind == "constexpr":
                 continue
-            divisible |= {name} if value % _ALIGNED == 0 else set()
-        found.setdefault(name, type_of(value))
-    return Signature(found, known, frozenset(divisible))
+            yield name
+            if kind.startswith("tensordesc"):
+                rank = kind.count(",") + 1
+                yield from (f"{name}.{what}{axis}" for what in ("size", "stride") for axis in range(rank))
+
+    def _ttir(self) -> str:
+        from triton._C.libtriton import ir
+
+        backend, target = self.backend, self.backend.target
+        options = backend.parse_options(_TOLD)
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        with mock.patch.object(triton_module().JITFunction, "parse", lambda function: _parsed(function.src)):
+            module = self.ast.make_ir(
+                target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+            )
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, self.ast.language)
+        module = stages["ttir"](module, {"target": target, "name": self.ast.name} | vars(options))
+        return str(module.str_nodebug())
+
+    def resources(self, options: Mapping[str, Any]) -> TileResources:
+        """Return what the kernel takes once it is compiled with some options; a launch finds it in Triton's cache then.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            Triton cannot compile the kernel.
+        """
+        triton = triton_module()
+        with _explained(self.name), tempfile.TemporaryDirectory() as folder:
+            compiled = triton.compile(self.ast, target=self.backend.target, options=dict(options))
+            path = Path(folder, "kernel.cubin")
+            path.write_bytes(compiled.asm["cubin"])
+            command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+            registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", said)[0]
+        return TileResources(
+            registers=int(registers), spilt_bytes=int(stack), local_bytes=int(compiled.metadata.shared)
+        )
 
 
-def type_of(value: Any) -> str:
-    """Return the type that Triton gives a number."""
-    if isinstance(value, bool):
-        return "i1"
-    if isinstance(value, float):
-        return "fp32"
-    return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
-
-
-def _parsed(function: Any) -> Any:
-    """Return a function's syntax tree, parsed once, and not for each configuration as Triton does."""
-    text = function.src
-    if text not in _trees:
-        if len(_trees) >= _MOST_TREES:
-            _trees.clear()
-        _trees[text] = ast.parse(text)
-    return _trees[text]
-
-
-def _arguments(names: list[str], signature: Signature) -> Iterator[str]:
-    """Yield the names of the arguments that the TTIR has."""
-    for name in names:
-        if name in signature.constants:
-            continue
-        yield name
-        if (kind := signature.types[name]).startswith("tensordesc"):
-            rank = kind.count(",") + 1
-            yield from (f"{name}.{what}{axis}" for what in ("size", "stride") for axis in range(rank))
-
-
-def tile_code(function: Any, signature: Signature, capability: int = 80) -> TileCode:
-    """Return the TTIR of a kernel for one of NVIDIA's GPUs.
+def triton_source(
+    function: Any, values: Mapping[str, Any], described: Mapping[str, str], capability: int = 80
+) -> TritonSource:
+    """Return what Triton specialises a kernel to, for one of NVIDIA's GPUs.
 
     Parameters
     ----------
     function
         A function that ``triton.jit`` made a kernel.
-    signature
-        What it is compiled for; each argument must be in it.
+    values
+        All arguments by name: numbers, constants, and objects with a ``dtype`` and an address for arrays.
+    described
+        Triton's names of the types of descriptors that the host makes.
     capability
         Compute capability, as 80 for 8.0.
 
@@ -116,58 +169,17 @@ def tile_code(function: Any, signature: Signature, capability: int = 80) -> Tile
     MissingExtraError
         Triton is not installed.
     UnsupportedKernelError
-        Triton cannot compile the kernel, or an argument has neither a type nor a value.
+        An argument is of no type that Triton knows.
     """
-    try:
-        import triton
-        from triton._C.libtriton import ir
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-        from triton.compiler.compiler import make_backend
-    except ImportError as error:
-        msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
-        raise MissingExtraError(msg, extra="triton") from error
-    names = list(function.arg_names)
-    missing = [name for name in names if name not in signature.types and name not in signature.constants]
-    if missing:
-        msg = f"kernel {function.__name__!r}: argument {missing[0]} has neither a type nor a value; give one"
-        raise UnsupportedKernelError(msg)
-    source = ASTSource(
-        fn=function,
-        signature={name: "constexpr" if name in signature.constants else signature.types[name] for name in names},
-        constexprs={(names.index(name),): value for name, value in signature.constants.items() if name in names},
-        attrs={(names.index(name),): [["tt.divisibility", _ALIGNED]] for name in names if name in signature.divisible},
-    )
-    target = GPUTarget("cuda", capability, 32)
+    triton_module()
+    from triton.compiler import ASTSource
 
-    def ttir() -> str:
-        backend = make_backend(target)
-        # Checks of sums for overflow come to nothing, and take a third of the time; where nothing is said of fusion,
-        # Triton warns.
-        options = backend.parse_options({"sanitize_overflow": False, "enable_fp_fusion": True})
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-        with mock.patch.object(triton.JITFunction, "parse", _parsed):
-            module = source.make_ir(
-                target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-            )
-        stages: dict[str, Any] = {}
-        backend.add_stages(stages, options, source.language)
-        module = stages["ttir"](module, {"target": target, "name": source.name} | vars(options))
-        return str(module.str_nodebug())
-
-    try:
-        key = f"perflex {triton.__version__} {capability} {source.hash()}"
-        if key not in _codes:
-            if len(_codes) >= _MOST_KEPT:
-                _codes.clear()
-            _codes[key] = TileCode(_kept(key, ttir), tuple(_arguments(names, signature)))
-    except (triton.compiler.CompilationError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        last = (str(error).strip().splitlines() or [repr(error)])[-1]
-        msg = f"Triton {triton.__version__} cannot compile kernel {function.__name__!r}: {last}"
-        raise UnsupportedKernelError(msg) from error
-    return _codes[key]
+    with _explained(function.__name__):
+        backend, bind = _binder(function, capability)
+        bound, found, _ = bind(**values)
+        kinds = [(described[name], None) if name in described else one for name, one in zip(bound, found, strict=True)]
+        _, signature, constants, attributes = function._pack_args(backend, _TOLD, bound, kinds, {})  # noqa: SLF001
+        return TritonSource(ASTSource(function, signature, constants, attributes), backend)
 
 
 def _kept(key: str, make: Callable[[], str]) -> str:

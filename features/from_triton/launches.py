@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -15,31 +16,22 @@ from unittest import mock
 import numpy as np
 from msgspec import structs
 
-from perflex.errors import MissingExtraError, PerflexError, UnsupportedKernelError
-from perflex.features.from_triton.front_end import specialised, tile_code, type_of
+from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.features.from_triton.front_end import TritonSource, triton_module, triton_source
 from perflex.features.from_triton.interpreter import Launch
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileProgram
 
-# Triton's names of types, by those of PyTorch and NumPy.
-_TYPES = {
-    "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "bool": "i1",
-    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-}  # fmt: skip
-_BYTES = {"fp64": 8, "i64": 8, "u64": 8, "fp32": 4, "i32": 4, "u32": 4, "fp16": 2, "bf16": 2, "i16": 2, "u16": 2}
-# What the compiler is told beside constants, by Triton's names.
-OPTIONS = {
-    "num_warps": "warps", "num_stages": "stages", "num_ctas": "ctas", "maxnreg": "registers", "ir_override": "override",
-}  # fmt: skip
-_USUAL = {("num_ctas", 1), ("maxnreg", None), ("ir_override", None)}
+_BITS = {"half": 16, "float": 32, "double": 64, "bool": 8, "i1": 8}
+# What the compiler is told beside constants, and what it takes where it is told nothing.
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "ir_override": None}
 
 
 class StandIn:
     """Stands for a tensor of a GPU that is not there: type and shape, in rows, and no elements."""
 
     def __init__(self, dtype: str, *shape: Any) -> None:
-        self.dtype = _TYPES.get(dtype, dtype)
+        self.dtype = dtype
         # As of PyTorch, one tuple will do as well.
         given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         self.shape: tuple[int, ...] = tuple(given)
@@ -59,11 +51,57 @@ class StandIn:
 
     def element_size(self) -> int:
         """Return the bytes of an element."""
-        return _BYTES.get(self.dtype, 1)
+        return (_BITS.get(self.dtype) or int(re.findall(r"\d+", self.dtype)[0])) // 8
 
     def data_ptr(self) -> int:
         """Return an address, which no element has."""
         return 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration: values of constants, and what the compiler is told beside.
+
+    Attributes
+    ----------
+    constants
+        Values of the kernel's constants.
+    warps, stages
+        Sub-groups of a program, and iterations of a loop that are in flight at once.
+    options
+        What else the compiler is told and does not take anyway: ``num_ctas``, ``maxnreg`` and ``ir_override``.
+    hook
+        Its ``pre_hook``.
+    """
+
+    constants: Mapping[str, Any]
+    warps: int = 4
+    stages: int = 3
+    options: Mapping[str, Any] = field(default_factory=dict)
+    hook: Callable[[dict[str, Any]], Any] | None = field(default=None, compare=False, repr=False)
+
+    def told(self) -> dict[str, Any]:
+        """Return what the compiler is told, by Triton's names."""
+        return {"num_warps": self.warps, "num_stages": self.stages, **self.options}
+
+    def all(self) -> dict[str, Any]:
+        """Return the constants with what the compiler is told."""
+        return {**self.constants, **self.told()}
+
+    @property
+    def unpredictable(self) -> str:
+        """What it has that predictions know nothing of; empty where there is none."""
+        return " ".join(f"{name}={value}" for name, value in self.options.items() if name != "maxnreg")
+
+    def launched(self, options: Mapping[str, Any]) -> Configuration:
+        """Return it with what a launch tells the compiler itself, by Triton's names."""
+        told = {name: value for name, value in {**self.told(), **options}.items() if name in OPTIONS}
+        warps, stages = told.pop("num_warps"), told.pop("num_stages")
+        others = {name: value for name, value in told.items() if value != OPTIONS[name]}
+        return replace(self, warps=warps, stages=stages, options=others)
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.all().items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +117,7 @@ class TritonLaunch:
     grid
         Programs along each axis, or a function of all arguments that returns them.
     configurations
-        Those of its autotuner: constants, warps and stages; none where it has no autotuner.
+        Those of its autotuner; none where it has no autotuner.
     heuristics
         Functions of all arguments that compute constants.
     arrays
@@ -97,91 +135,49 @@ class TritonLaunch:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """One configuration: values of constants, and what the compiler is told beside.
-
-    Attributes
-    ----------
-    constants
-        Values of the kernel's constants.
-    warps, stages
-        Sub-groups of a program, and iterations of a loop that are in flight at once.
-    ctas, registers, override
-        Programs of a cluster (``num_ctas``), registers that a work-item may have (``maxnreg``), and a file of code that
-        stands in place of the kernel's (``ir_override``).
-    hook
-        Its ``pre_hook``.
-    """
-
-    constants: Mapping[str, Any]
-    warps: int = 4
-    stages: int = 3
-    ctas: int = 1
-    registers: int | None = None
-    override: str | None = None
-    hook: Callable[[dict[str, Any]], Any] | None = field(default=None, compare=False, repr=False)
-
-    def all(self) -> dict[str, Any]:
-        """Return the constants with what the compiler is told beside, as far as it is not as usual."""
-        options = {name: getattr(self, own) for name, own in OPTIONS.items()}
-        return {**self.constants, **{name: value for name, value in options.items() if (name, value) not in _USUAL}}
-
-    @property
-    def unpredictable(self) -> str:
-        """What it has that predictions know nothing of; empty where there is none."""
-        found = {"num_ctas": self.ctas, "ir_override": self.override}.items()
-        return " ".join(f"{name}={value}" for name, value in found if (name, value) not in _USUAL)
-
-    def launched(self, options: Mapping[str, Any]) -> Configuration:
-        """Return it with what a launch tells the compiler itself, by Triton's names."""
-        return replace(self, **{OPTIONS[name]: value for name, value in options.items() if name in OPTIONS})
-
-    def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.all().items())
-
-
 class TritonKernel(TileKernel):
     """A launch of a Triton kernel with one configuration, taken wherever a kernel is; all its sizes are given.
 
     Parameters
     ----------
-    launch
-        The launch.
-    configuration
-        What is chosen of it.
+    launch, configuration
+        The launch, and what is chosen of it.
     capability
         Compute capability that it is compiled for, as 80 for 8.0.
     most
         Programs that are interpreted at most; None for all, so that counts are exact.
+    compiled
+        Whether it is compiled, so that its registers and local memory are known.
     """
 
     def __init__(
-        self, launch: TritonLaunch, configuration: Configuration, capability: int = 80, most: int | None = None
-    ) -> None:
-        self.launch, self.configuration = launch, configuration
+        self, launch: TritonLaunch, configuration: Configuration, capability: int = 80, most: int | None = None,
+        *, compiled: bool = False,
+    ) -> None:  # fmt: skip
+        self.launch, self.configuration, self.compiled = launch, configuration, compiled
         self.capability, self.most = capability, most
         self.name, self.parameters = launch.function.__name__, ()
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
-        """Return the tile program; errors as of `TileCode.program` and `tile_code`."""
-        if self.configuration.unpredictable:
-            msg = f"kernel {self.name!r} with {self.configuration.unpredictable} cannot be predicted"
+        """Return the tile program; errors as of `TileCode.program`, `triton_source` and `TritonSource`."""
+        chosen = self.configuration
+        if chosen.unpredictable:
+            msg = f"kernel {self.name!r} with {chosen.unpredictable} cannot be predicted"
             raise UnsupportedKernelError(msg)
-        return structs.replace(self._program, registers=self.configuration.registers)
+        source, launch = self._launched
+        program = source.code().program(launch, warps=chosen.warps, stages=chosen.stages, most=self.most)
+        resources = source.resources(chosen.told()) if self.compiled else None
+        return structs.replace(program, registers=chosen.options.get("maxnreg"), resources=resources)
 
     @cached_property
     def _values(self) -> dict[str, Any]:
         """All arguments by name."""
-        found = {**self.launch.arguments, **self.configuration.constants}
-        for name, parameter in _defaults(self.launch.function).items():
-            found.setdefault(name, parameter)
+        defaults = {one.name: one.default for one in self.launch.function.params if one.has_default}
+        found = {**defaults, **self.launch.arguments, **self.configuration.constants}
         known = {"num_warps": self.configuration.warps, "num_stages": self.configuration.stages}
-        if self.configuration.hook is not None and (
-            described := [name for name in found if _is_described(found[name])]
-        ):
+        if self.configuration.hook is not None and any(map(_is_described, found.values())):
             # It says which blocks descriptors have; those of the launch itself stay as they are.
-            found.update({name: copy(found[name]) for name in described})
+            found.update({name: copy(value) for name, value in found.items() if _is_described(value)})
             self._users(self.configuration.hook, {**known, **found})
         for name, compute in self.launch.heuristics.items():
             found[name] = self._users(compute, {**known, **found})
@@ -195,90 +191,71 @@ class TritonKernel(TileKernel):
             raise UnsupportedKernelError(msg) from error
 
     @cached_property
-    def _program(self) -> TileProgram:
-        function, values = self.launch.function, self._values
-        constants: dict[str, Any] = {}
-        arguments: dict[str, Any] = {}
-        types: dict[str, str] = {}
+    def _launched(self) -> tuple[TritonSource, Launch]:
+        """What Triton compiles, and what it is called with."""
+        function = self.launch.function
+        given: dict[str, Any] = {}
+        numbers: dict[str, Any] = {}
+        described: dict[str, str] = {}
         arrays: dict[str, Any] = {}
-        for name, parameter in zip(function.arg_names, function.params, strict=True):
-            if name not in values:
+        for one in function.params:
+            name = one.name
+            if name not in self._values:
                 msg = f"kernel {self.name!r}: argument {name} has no value; give one, or a configuration that has it"
                 raise UnsupportedKernelError(msg)
-            value = values[name]
-            if parameter.is_constexpr or value is None:
-                constants[name] = value
-            elif hasattr(value, "dtype") and (hasattr(value, "data_ptr") or isinstance(value, np.ndarray)):
-                types[name] = f"*{_type_of(value)}"
-                if (held := _contents(value)) is not None:
-                    arrays[name] = held
+            given[name] = value = self._values[name]
+            if one.is_constexpr or value is None:
+                continue
+            if hasattr(value, "data_ptr") or isinstance(value, np.ndarray):
+                given[name], arrays[name] = StandIn(_type_of(value)), _contents(value)
             elif _is_described(value):
-                types[name] = self._described(name, value, arguments)
+                given[name], described[name] = None, f"tensordesc<{_triton_type(value.base)}{list(value.block_shape)}>"
+                for what, extents in (("size", value.shape), ("stride", value.strides)):
+                    numbers.update({f"{name}.{what}{axis}": int(extent) for axis, extent in enumerate(extents)})
             elif isinstance(value, (int, float, np.integer, np.floating)):
-                arguments[name] = value.item() if isinstance(value, np.generic) else value
+                given[name] = numbers[name] = value.item() if isinstance(value, np.generic) else value
             else:
                 msg = f"kernel {self.name!r}: argument {name} is a {type(value).__name__}; give a tensor or a number"
                 raise UnsupportedKernelError(msg)
-        arrays.update(self._given(types))
-        x, y, z = self._users(self._grid, values)
-        plain = {one.name for one in function.params if one.do_not_specialize}
-        for one in function.params:
-            if one.name in arguments and (one.annotation_type or one.name in plain):
-                types[one.name] = one.annotation_type or type_of(arguments[one.name])
-        compiled = specialised(arguments, types, constants)
-        compiled = replace(compiled, divisible=compiled.divisible - plain)
-        launch = Launch(arguments, arrays, (x, y, z))
+        # An argument that is None has no contents.
+        if unknown := {name for name in self.launch.arrays if self._values.get(name, 0) is not None} - arrays.keys():
+            msg = f"kernel {self.name!r} has no array {min(unknown)}; its arrays are {', '.join(arrays)}"
+            raise UnsupportedKernelError(msg)
+        held = arrays | {name: np.asarray(contents) for name, contents in self.launch.arrays.items()}
+        x, y, z = self._users(self._grid, self._values)
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
-        described = any(kind.startswith("tensordesc") for kind in types.values())
-        code = tile_code(function, compiled, max(90, self.capability) if described else self.capability)
-        return code.program(launch, warps=values["num_warps"], stages=values["num_stages"], most=self.most)
+        source = triton_source(function, given, described, max(90, self.capability) if described else self.capability)
+        known = {name: contents for name, contents in held.items() if contents is not None}
+        return source, Launch(numbers, known, (x, y, z))
 
     def _grid(self, values: dict[str, Any]) -> tuple[int, ...]:
         """Return programs along three axes."""
         grid = self.launch.grid(values) if callable(self.launch.grid) else self.launch.grid
         return tuple(int(extent) for extent in (*((grid,) if np.ndim(grid) == 0 else grid), 1, 1)[:3])
 
-    def _given(self, types: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the contents of arrays that were given beside the arguments; an argument that is None has none."""
-        known = [name for name, kind in types.items() if kind.startswith("*")]
-        absent = {name for name, value in self._values.items() if value is None}
-        if unknown := set(self.launch.arrays) - absent - set(known):
-            msg = f"kernel {self.name!r} has no array {min(unknown)}; its arrays are {', '.join(known)}"
-            raise UnsupportedKernelError(msg)
-        return {name: np.asarray(given) for name, given in self.launch.arrays.items()}
-
-    def _described(self, name: str, value: Any, arguments: dict[str, Any]) -> str:
-        """Return the type of a descriptor that the host made, whose sizes and strides are arguments behind it."""
-        for what, numbers in (("size", value.shape), ("stride", value.strides)):
-            arguments.update({f"{name}.{what}{axis}": int(number) for axis, number in enumerate(numbers)})
-        shape = ", ".join(map(str, value.block_shape))
-        return f"tensordesc<{_type_of(value.base)}[{shape}]>"
-
 
 def _type_of(tensor: Any) -> str:
-    """Return Triton's name of a tensor's type."""
-    name = str(tensor.dtype).rpartition(".")[2]
-    return _TYPES.get(name, name)
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def _triton_type(tensor: Any) -> str:
+    triton_module()
+    from triton._utils import canonicalize_dtype
+
+    return str(canonicalize_dtype(_type_of(tensor)))
 
 
 def _is_described(value: Any) -> bool:
     return hasattr(value, "block_shape")
 
 
-def _defaults(function: Any) -> dict[str, Any]:
-    return {one.name: one.default for one in function.params if one.has_default}
-
-
 def _contents(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return the integers that an array in the host's memory holds."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "iub" and value.flags.c_contiguous else None
-    device = getattr(getattr(value, "device", None), "type", "")
-    # Contents of a GPU's memory would have to be waited for.
-    if device == "cpu" and str(value.dtype).rpartition(".")[2].startswith(("int", "uint", "bool")):
-        held = np.asarray(value)
-        return held if held.flags.c_contiguous else None
-    return None
+    """Return the integers that an array in the host's memory holds; those of a GPU's would have to be waited for."""
+    on_host = isinstance(value, np.ndarray) or getattr(getattr(value, "device", None), "type", "") == "cpu"
+    if not on_host or not _type_of(value).startswith(("int", "uint", "bool")):
+        return None
+    held = np.asarray(value)
+    return held if held.flags.c_contiguous else None
 
 
 class _CapturedError(Exception):
@@ -318,11 +295,8 @@ def configuration_of(config: Any) -> Configuration:
 @contextmanager
 def _capturing() -> Iterator[None]:
     """Let launches of Triton kernels raise, with what they are, in place of compiling and running."""
-    try:
-        from triton.runtime.jit import KernelInterface
-    except ImportError as error:
-        msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
-        raise MissingExtraError(msg, extra="triton") from error
+    triton_module()
+    from triton.runtime.jit import KernelInterface
 
     def of_grid(self: Any, grid: Any) -> Callable[..., None]:
         def run(*args: Any, **named: Any) -> None:
@@ -363,13 +337,14 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
         msg = f"{make.__name__} launches no Triton kernel; it must call kernel[grid](...)"
         raise UnsupportedKernelError(msg)
     launch = launch_of(kernel, {}, grid)
-    if len(args) > len(launch.function.arg_names):
-        msg = f"{make.__name__} launches {launch.function.__name__!r} with {len(args)} arguments, which are too many"
+    name, names = launch.function.__name__, launch.function.arg_names
+    if len(args) > len(names):
+        msg = f"{make.__name__} launches {name!r} with {len(args)} arguments, which are too many"
         raise UnsupportedKernelError(msg)
-    given = {name: value for name, value in named.items() if name not in OPTIONS}
-    arguments = {**dict(zip(launch.function.arg_names, args, strict=False)), **given}
-    if unknown := arguments.keys() - set(launch.function.arg_names):
-        msg = f"kernel {launch.function.__name__!r} has no argument {min(unknown)}"
+    given = {one: value for one, value in named.items() if one not in OPTIONS}
+    arguments = {**dict(zip(names, args, strict=False)), **given}
+    if unknown := arguments.keys() - set(names):
+        msg = f"kernel {name!r} has no argument {min(unknown)}"
         raise UnsupportedKernelError(msg)
     configurations = tuple(one.launched(named) for one in launch.configurations or (Configuration({}),))
     return replace(launch, arguments=arguments, configurations=configurations)
@@ -412,14 +387,14 @@ class LaunchedKernel(TileKernel):
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:
         """Return the tile program at some sizes, which must choose one configuration."""
-        key = tuple(sorted(sizes.items()))
-        program: TileProgram = self.derived("program", key, lambda: self._program(sizes), most=64)
-        return program
 
-    def _program(self, sizes: Mapping[str, Any]) -> TileProgram:
-        launch = self.launch(sizes)
-        if len(launch.configurations) > 1:
-            first = launch.configurations[0]
-            msg = f"{self.name} has {len(launch.configurations)} configurations; choose one, such as {first}"
-            raise UnsupportedKernelError(msg)
-        return TritonKernel(launch, launch.configurations[0], self.capability).program({})
+        def made() -> TileProgram:
+            launch = self.launch(sizes)
+            first, *others = launch.configurations
+            if others:
+                msg = f"{self.name} has {len(others) + 1} configurations; choose one, such as {first}"
+                raise UnsupportedKernelError(msg)
+            return TritonKernel(launch, first, self.capability).program({})
+
+        program: TileProgram = self.derived("program", tuple(sorted(sizes.items())), made, most=64)
+        return program

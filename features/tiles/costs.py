@@ -52,6 +52,8 @@ class TileCosts(MainLoop):
     @cached_property
     def registers(self) -> tuple[float, float]:
         """Registers of a work-item, and those of them that it lacks."""
+        if (known := self.program.resources) is not None:
+            return float(known.registers), known.spilt_bytes / 4
         items = self.items
         # What tensor cores do not add up stands beside the sum.
         sums = sum(prod(one.dot.shape[:2]) / items for one in self.products) * (2 if self.scaled else 1)

@@ -167,6 +167,8 @@ class MainLoop:
     @cached_property
     def local_bytes(self) -> int:
         """Bytes of local memory that a program needs."""
+        if self.program.resources is not None:
+            return self.program.resources.local_bytes
         accesses, earlier = self.program.accesses, max(self.stages - 1, 1)
         beside = [number for number in self.ahead if number not in self.fed]
         total = sum(_size(accesses[number]) * earlier for number in beside if self.ahead[number])

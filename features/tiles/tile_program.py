@@ -146,6 +146,14 @@ class TileOperations(Fields, frozen=True, kw_only=True):
     count: _Count
 
 
+class TileResources(Fields, frozen=True, kw_only=True):
+    """What compiled code takes: registers of a work-item, bytes that it spills of them, and bytes of local memory."""
+
+    registers: _Whole
+    spilt_bytes: _Count = 0
+    local_bytes: Annotated[int, Meta(ge=0)]
+
+
 class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
     """All that the programs of one launch access and compute.
 
@@ -157,6 +165,8 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
         Sub-groups of a program, and iterations of a loop whose loads are in flight at once.
     registers
         Registers that a work-item may have, where it is compiled with a limit of its own.
+    resources
+        What a program takes, where its compiled code is known; otherwise formulas say it.
     loops, accesses, dots, operations
         Each refers to a loop by its number.
     exact
@@ -168,6 +178,7 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
     warps: _Whole = 4
     stages: _Whole = 3
     registers: _Whole | None = None
+    resources: TileResources | None = None
     loops: tuple[TileLoop, ...] = ()
     accesses: tuple[TileAccess, ...] = ()
     dots: tuple[TileDot, ...] = ()

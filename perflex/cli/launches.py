@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from perflex.cli.arguments import ArgumentError
 from perflex.cli.json_output import print_json
 
@@ -50,14 +52,20 @@ def calibration_of_launch(loaded: Calibration, machine: str | None) -> Calibrati
 
 
 def rank_launch(
-    terminal: Terminal, kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, *, as_json: bool
+    terminal: Terminal,
+    kernel: LaunchedKernel,
+    sizes: Mapping[str, int],
+    loaded: Calibration,
+    *,
+    compiled: int = 0,
+    as_json: bool,
 ) -> None:
     """Show the configurations of a launch by predicted time, and those without; a MachineError where all are."""
     from perflex.errors import MachineError
     from perflex.triton import predict_configurations
 
     kernel.check_sizes(sizes)
-    found = predict_configurations(kernel.launch(sizes), loaded)
+    found = predict_configurations(kernel.launch(sizes), loaded, compiled=compiled)
     order = sorted(found, key=lambda one: one.seconds)
     if as_json:
         print_json(_rows(order))
@@ -74,6 +82,7 @@ def _rows(order: list[Prediction]) -> list[dict[str, Any]]:
         {"rank": number, "configuration": one.configuration.all()}
         | ({"reason": one.reason} if one.reason else {"predicted_s": one.seconds})
         | ({"doubts": list(one.doubts)} if one.doubts else {})
+        | ({"compiled": asdict(one.resources)} if one.resources else {})
         for number, one in enumerate(order, 1)
     ]
 
@@ -81,7 +90,11 @@ def _rows(order: list[Prediction]) -> list[dict[str, Any]]:
 def _lines(order: list[Prediction]) -> Iterator[str]:
     predicted = [one for one in order if not one.reason]
     for number, one in enumerate(predicted[:_SHOWN], 1):
-        yield f"{number}. {one.configuration}: {1e6 * one.seconds:.4g} us ({one.seconds / order[0].seconds:.2f} x)"
+        said = f"{number}. {one.configuration}: {1e6 * one.seconds:.4g} us ({one.seconds / order[0].seconds:.2f} x)"
+        if (code := one.resources) is not None:
+            said += f", compiled: {code.registers} registers, {code.local_bytes} B of shared memory"
+            said += f", {code.spilt_bytes:g} B spilt" if code.spilt_bytes else ""
+        yield said
     if len(predicted) > _SHOWN:
         yield f"and {len(predicted) - _SHOWN} more; --json prints all"
     others: dict[tuple[bool, str], list[Prediction]] = {}

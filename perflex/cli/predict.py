@@ -181,6 +181,15 @@ def rank(
     ],
     *,
     machine: MachineOption = None,
+    compiled: Annotated[
+        int,
+        typer.Option(
+            "--compile",
+            metavar="N",
+            min=0,
+            help="Compile the N best configurations of a Triton kernel, and order them by what their code takes.",
+        ),
+    ] = 0,
     time: TimeOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -200,8 +209,11 @@ def rank(
             raise ArgumentError(msg, word=kernels[1])
         refuse_timing(time=time)
         calibration = calibration_of_launch(loaded, machine)
-        rank_launch(terminal_of(context), launched, sizes, calibration, as_json=as_json)
+        rank_launch(terminal_of(context), launched, sizes, calibration, compiled=compiled, as_json=as_json)
         return
+    if compiled:
+        msg = "--compile is for a function that launches a Triton kernel; leave it out"
+        raise ArgumentError(msg)
     with terminal_of(context).warnings_shown():
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
     if as_json:

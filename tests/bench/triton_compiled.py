@@ -15,8 +15,6 @@ import argparse
 import itertools
 import json
 import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,14 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import triton
 from judging import table
-from triton.backends.compiler import GPUTarget
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from perflex import load_machine
-from perflex.features.from_triton import front_end, launches
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_triton import front_end
 from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
 from perflex.features.tiles.costs import TileCosts
 from perflex.triton import predict_configurations
@@ -45,6 +43,8 @@ from support.triton_products import int4_matmul_kernel, matmul_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from perflex.features.tiles.tile_program import TileProgram
 
 MACHINES = {80: "A100-80GB", 89: "L40S", 90: "H100-SXM"}
 M, N, K = 4096, 4096, 4096
@@ -106,40 +106,12 @@ def cases() -> Iterator[tuple[str, TritonLaunch, tuple[int, ...]]]:
         yield what, attention(dtype, width, causal=causal), (80, 90)
 
 
-def compiled(code: tuple[Any, front_end.Signature, int], configuration: Configuration) -> dict[str, int] | None:
-    """Return shared memory, registers and spilt bytes of compiled code; None where Triton cannot compile it."""
-    function, signature, capability = code
-    names = list(function.arg_names)
-    source = triton.compiler.ASTSource(
-        fn=function,
-        signature={name: "constexpr" if name in signature.constants else signature.types[name] for name in names},
-        constexprs={(names.index(name),): value for name, value in signature.constants.items() if name in names},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in names if name in signature.divisible},
-    )
-    options = {"num_warps": configuration.warps, "num_stages": configuration.stages}
+def compiled(launch: TritonLaunch, configuration: Configuration, capability: int) -> TileProgram | None:
+    """Return the tile program with what compiled code takes; None where Triton cannot compile it."""
     try:
-        found = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    except (RuntimeError, triton.compiler.CompilationError):
+        return TritonKernel(launch, configuration, capability, most=16, compiled=True).program({})
+    except UnsupportedKernelError:
         return None
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(found.asm["cubin"])
-        file.flush()
-        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    registers, spilt = map(int, re.search(r"REG:(\d+) STACK:(\d+)", said).groups())  # type: ignore[union-attr]
-    return {"shared": found.metadata.shared, "registers": registers, "spilt": spilt}
-
-
-def resident(costs: TileCosts, one: dict[str, int]) -> int:
-    """Return how many programs of compiled code a compute unit holds."""
-    machine, items = costs.machine, costs.items
-    limits = (
-        machine.need("local_bytes") // (one["shared"] + (machine.local_reserved_bytes or 0) or 1),
-        machine.need("registers_per_unit") // (-(-one["registers"] // 8) * 8 * items),
-        machine.need("max_items_per_unit") // items,
-        machine.need("max_groups_per_unit"),
-    )
-    return int(min(limits))
 
 
 @contextmanager
@@ -172,12 +144,11 @@ def race() -> str:
         front_end._codes.clear()
         later = seconds(lambda: predict_configurations(launch, MACHINES[capability]))
         sizes = seconds(lambda: predict_configurations(other, MACHINES[capability]))
-    with empty_cache(), mock.patch.object(launches, "tile_code", wraps=launches.tile_code) as made:
-        codes = []
-        for configuration in launch.configurations:
-            TritonKernel(launch, configuration, capability, most=16).program({})
-            codes.append((made.call_args.args, configuration))
-        everything = seconds(lambda: [compiled(*one) for one in codes])
+    kernels = [TritonKernel(launch, one, capability, most=16, compiled=True) for one in launch.configurations]
+    with empty_cache():
+        for kernel in kernels:
+            kernel._launched  # noqa: B018 - what is compiled, made before the time is taken
+        everything = seconds(lambda: [kernel._launched[0].resources(kernel.configuration.told()) for kernel in kernels])
     count = len(launch.configurations)
     return (
         f"{count} configurations of {len(chosen)} tiles: predicted in {first:.2f} s, by a later process in "
@@ -197,26 +168,25 @@ def main() -> None:
             for capability in capabilities:
                 machine, row = load_machine(MACHINES[capability]), rows[what, MACHINES[capability]]
                 for configuration in launch.configurations[:: given.every]:
-                    with mock.patch.object(launches, "tile_code", wraps=launches.tile_code) as made:
-                        program = TritonKernel(launch, configuration, capability, most=16).program({})
-                    costs, one = TileCosts(program, machine), compiled(made.call_args.args, configuration)
-                    if one is None:
+                    code = compiled(launch, configuration, capability)
+                    if code is None:
                         continue
-                    runs = [
-                        size <= machine.need("local_bytes_per_group") for size in (one["shared"], costs.local_bytes)
-                    ]
-                    equal = [costs.local_bytes == one["shared"], runs[0] == runs[1]]
+                    true, costs = TileCosts(code, machine), TileCosts(structs.replace(code, resources=None), machine)
+                    sizes = [one.local_bytes for one in (true, costs)]
+                    runs = [size <= machine.need("local_bytes_per_group") for size in sizes]
                     row[0] += 1
-                    row[1:3] = [count + right for count, right in zip(row[1:3], equal, strict=True)]
+                    row[1:3] = [row[1] + (sizes[0] == sizes[1]), row[2] + (runs[0] == runs[1])]
                     if all(runs):
-                        right = [
-                            costs.resident == resident(costs, one), (one["spilt"] > 0) == (costs.registers[1] > 0)
-                        ]  # fmt: skip
-                        row[3:] = [row[3] + 1, row[4] + right[0], row[5] + right[1]]
+                        spilt = [one.registers[1] > 0 for one in (true, costs)]
+                        row[3:] = [
+                            row[3] + 1,
+                            row[4] + (costs.resident == true.resident),
+                            row[5] + (spilt[0] == spilt[1]),
+                        ]
                     found.append(
-                        {"kernel": what, "machine": machine.name, "configuration": configuration.all(), "compiled": one,
-                         "predicted": {"shared": costs.local_bytes, "registers": costs.registers[0],
-                                       "resident": costs.resident}}
+                        {"kernel": what, "machine": machine.name, "configuration": configuration.all()}
+                        | {name: {"shared": one.local_bytes, "registers": one.registers, "resident": one.resident}
+                           for name, one in (("compiled", true), ("predicted", costs))}
                     )  # fmt: skip
     whole = [sum(column) for column in zip(*rows.values(), strict=True)]
     lines = [

@@ -148,7 +148,7 @@ def test_all_that_a_configuration_says_counts(tmp_path: Path, captured: list[dic
     others = [{"num_ctas": 2}, {"ir_override": "own.ttgir"}, {"maxnreg": 64}]
     path.write_text(tuned(*([config(4, BLOCK=64) | other, [0.5]] for other in others)))
     rows = load_times(path, {"launch": launch}).rows
-    assert [row.kernel.configuration.registers for row in rows] == [64]
+    assert [row.kernel.configuration.options["maxnreg"] for row in rows] == [64]
     assert captured
 
 

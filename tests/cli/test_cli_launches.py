@@ -13,6 +13,7 @@ import pytest
 import perflex.triton
 from perflex.__main__ import main
 from perflex.cli import launches
+from perflex.features.tiles.tile_program import TileResources
 from perflex.triton import Configuration, LaunchedKernel, Prediction, TritonLaunch
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> LaunchedKernel:
         function = SimpleNamespace(__name__="kernel")
         return TritonLaunch(function, dict(sizes), 1, (SLOW, FAST, LARGE))
 
-    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+    def predict(found: TritonLaunch, _machine: Any, **_: Any) -> list[Prediction]:
         known = {str(FAST): 1e-4, str(SLOW): 2e-4}
         return [
             Prediction(one, known[str(one)])
@@ -83,6 +84,25 @@ def test_rank_prints_json(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[
     }  # fmt: skip
 
 
+def test_rank_compiles_the_best(
+    kernel: LaunchedKernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def predict(found: TritonLaunch, _machine: Any, compiled: int) -> list[Prediction]:
+        codes = [TileResources(registers=255, spilt_bytes=16, local_bytes=40960), None, None]
+        assert compiled == 1
+        return [Prediction(one, 1e-4, resources=code) for one, code in zip(found.configurations, codes, strict=True)]
+
+    monkeypatch.setattr(perflex.triton, "predict_configurations", predict)
+    shown: Any = Shown()
+    for as_json in (False, True):
+        launches.rank_launch(shown, kernel, {"n": 8}, SimpleNamespace(), compiled=1, as_json=as_json)  # type: ignore[arg-type]
+    assert shown[0].endswith("(1.00 x), compiled: 255 registers, 40960 B of shared memory, 16 B spilt")
+    assert shown[1].endswith("(1.00 x)")
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[0]["compiled"] == {"registers": 255, "spilt_bytes": 16, "local_bytes": 40960}
+    assert "compiled" not in rows[1]
+
+
 def test_rank_fails_where_nothing_is_predicted(kernel: LaunchedKernel, capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
         shown: Any = Shown()
@@ -95,7 +115,7 @@ def test_rank_fails_where_nothing_is_predicted(kernel: LaunchedKernel, capsys: p
 def test_rank_tells_what_has_no_prediction_and_which_doubts_there_are(
     kernel: LaunchedKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+    def predict(found: TritonLaunch, _machine: Any, **_: Any) -> list[Prediction]:
         first, *others = found.configurations
         return [Prediction(first, math.inf, "clusters"), *(Prediction(one, 1e-4, doubts=("far",)) for one in others)]
 
@@ -106,7 +126,7 @@ def test_rank_tells_what_has_no_prediction_and_which_doubts_there_are(
 
 
 def test_equal_reasons_are_told_once(kernel: LaunchedKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def predict(found: TritonLaunch, _machine: Any) -> list[Prediction]:
+    def predict(found: TritonLaunch, _machine: Any, **_: Any) -> list[Prediction]:
         first, *others = found.configurations
         return [Prediction(first, 1e-4), *(Prediction(one, math.inf, "a histogram") for one in others)]
 
@@ -136,6 +156,14 @@ def test_what_launches_cannot_be_asked(
     monkeypatch.setattr("perflex.cli.kernel_files.load_kernel", lambda _word: kernel)
     assert main([*words, "--machine", "A100-80GB", "n=8"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_kernels_of_no_launch_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perflex.cli.kernel_files.load_kernel", lambda _word: SimpleNamespace())
+    assert main(["rank", "one.py:kernel", "--compile", "2", "--machine", "A100-80GB", "n=8"]) == 2
+    assert "--compile is for a function that launches a Triton kernel; leave it out" in capsys.readouterr().err
 
 
 def test_a_calibration_that_is_given_predicts_for_the_machine_that_is_named() -> None:

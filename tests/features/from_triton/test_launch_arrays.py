@@ -44,7 +44,8 @@ def test_an_array_that_is_absent_needs_no_contents(monkeypatch: pytest.MonkeyPat
     def counted(launch: Launch, **_: Any) -> TileProgram:
         return TileProgram(name=" ".join(sorted(launch.arrays)), grid=(1, 1, 1))
 
-    monkeypatch.setattr(launches, "tile_code", lambda *_: SimpleNamespace(program=counted))
+    source = SimpleNamespace(code=lambda: SimpleNamespace(program=counted))
+    monkeypatch.setattr(launches, "triton_source", lambda *_: source)
     assert program(y_ptr=1, x_ptr=1).name == "x_ptr y_ptr"
 
 

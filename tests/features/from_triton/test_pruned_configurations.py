@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from perflex.errors import CalibrationError, MachineError, PerflexWarning, Unsup
 from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.products import Matrices, ProductKernel
+from perflex.features.tiles.tile_program import TileResources
 from perflex.triton import predict_configurations, prune
 
 if TYPE_CHECKING:
@@ -58,13 +60,20 @@ def product(n: int, constants: Mapping[str, int], warps: int = 4, stages: int = 
     return ProductKernel(matrices, (constants["M"], constants["N"], constants["K"]), warps, stages)
 
 
+def compiled_code(told: Mapping[str, Any]) -> TileResources:
+    """Stand for Triton's compiler: eight warps take more shared memory than there is."""
+    return TileResources(registers=200, local_bytes=100_000 if told["num_warps"] < 8 else 1 << 20)
+
+
 @pytest.fixture(autouse=True)
 def closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(self: TritonKernel) -> Any:
-        one = self.configuration
-        return product(self.launch.arguments["n"], one.constants, one.warps, one.stages).program({})
+        def program(*_: Any, warps: int, stages: int, **__: Any) -> Any:
+            return product(self.launch.arguments["n"], self.configuration.constants, warps, stages).program({})
 
-    monkeypatch.setattr(TritonKernel, "_program", property(of))
+        return SimpleNamespace(code=lambda: SimpleNamespace(program=program), resources=compiled_code), None
+
+    monkeypatch.setattr(TritonKernel, "_launched", property(of))
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +161,7 @@ def test_what_has_no_prediction_stays_beside_those_that_are_kept() -> None:
 def test_options_of_the_launch_hold_for_all_configurations() -> None:
     tuner: Any = prune("A100-80GB")(Tuner([config(), config(TILES[1])]))
     tuner.kept(2048, maxnreg=32)
-    assert [one.configuration.registers for one in tuner.predictions] == [32, 32]
+    assert [one.configuration.options["maxnreg"] for one in tuner.predictions] == [32, 32]
 
 
 def test_a_limit_of_registers_lets_more_programs_run_at_once_and_spills() -> None:
@@ -166,6 +175,31 @@ def test_a_limit_of_registers_lets_more_programs_run_at_once_and_spills() -> Non
     assert free.registers[1] == 0 < limited.registers[1]
     assert limited.resident > free.resident
     assert str(configuration_of(config(maxnreg=64))).endswith("num_warps=4 num_stages=3 maxnreg=64")
+
+
+def test_the_best_are_predicted_again_by_their_compiled_code() -> None:
+    tuner = Tuner([config(tile, num_warps=warps) for tile in TILES for warps in (4, 8)])
+    launch = perflex.triton.launch_of(tuner, {"n": 2048}, 1)
+    formulas = predict_configurations(launch, "A100-80GB")
+    found = predict_configurations(launch, "A100-80GB", compiled=3)
+    best = sorted(range(len(found)), key=lambda place: formulas[place].seconds)[:3]
+    for place, one in enumerate(found):
+        assert (one.resources is not None) == (place in best)
+        if place not in best:
+            assert one == formulas[place]
+        elif one.configuration.warps == 8:
+            assert not one.possible
+            assert one.reason.startswith("it needs 1048576 B of shared memory")
+        else:
+            # Alone on its compute unit, which formulas do not say.
+            program = TritonKernel(launch, one.configuration, compiled=True).program({})
+            costs = TileCosts(program, perflex.load_machine("A100-80GB"))
+            assert (costs.registers, costs.local_bytes, costs.resident) == ((200, 0), 100_000, 1)
+            assert one.seconds != formulas[place].seconds
+    # Of those that are kept, all are known to be possible.
+    pruned: Any = prune("A100-80GB", keep=2, compiled=8)(tuner)
+    assert [one.num_warps for one in pruned.kept(2048)] == [4, 4]
+    assert sum(not one.possible for one in pruned.predictions) == 4
 
 
 def test_doubts_are_said_once() -> None:
@@ -231,6 +265,6 @@ def test_a_promise_keeps_up_to_the_multiple_that_known_problems_need(calibration
 
 
 def test_a_configuration_is_told_apart_by_all_that_it_says() -> None:
-    one = Configuration({"M": 1}, ctas=2, registers=64, override="a")
+    one = Configuration({"M": 1}, options={"num_ctas": 2, "maxnreg": 64, "ir_override": "a"})
     assert one.all() == {"M": 1, "num_warps": 4, "num_stages": 3, "num_ctas": 2, "maxnreg": 64, "ir_override": "a"}
-    assert one.launched({"num_warps": 8, "n": 3}) == Configuration({"M": 1}, 8, ctas=2, registers=64, override="a")
+    assert one.launched({"num_warps": 8, "n": 3}) == replace(one, warps=8)

@@ -8,7 +8,6 @@ import re
 import shutil
 import time
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,12 +25,11 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 import perflex.triton  # noqa: E402
 from perflex.features.from_triton import front_end  # noqa: E402
-from perflex.features.from_triton.front_end import specialised, tile_code  # noqa: E402
+from perflex.features.from_triton.front_end import triton_source  # noqa: E402
 from perflex.features.from_triton.interpreter import Launch  # noqa: E402
 from perflex.features.from_triton.launches import StandIn, TritonKernel, configuration_of, launch_of  # noqa: E402
 from support.triton_kernels import CASES  # noqa: E402
 from support.triton_products import matmul_kernel  # noqa: E402
-from support.triton_ttir import source  # noqa: E402
 
 TILES = [(128, 128, 32), (128, 128, 64), (64, 128, 32), (64, 64, 64), (128, 64, 32), (32, 64, 64), (128, 256, 64)]
 CONFIGS = [
@@ -84,13 +82,13 @@ def test_ttir_is_that_of_tritons_compiler(name, monkeypatch):
     if version is None:
         pytest.skip(f"there is no TTIR of Triton {triton.__version__}")
     numbers = {one["name"]: one["value"] for one in data["arguments"] if "value" in one}
-    arrays = {one["name"]: one["type"] for one in data["arguments"] if one["type"].startswith("*")}
-    signature = specialised(numbers, arrays, data["constexprs"])
+    arrays = {one["name"]: StandIn(one["type"][1:], 1) for one in data["arguments"] if one["type"].startswith("*")}
+    given = numbers | arrays | data["constexprs"]
     monkeypatch.setattr(front_end, "_kept", lambda _key, make: make())
     for capability, text in data["ttir"][version].items():
         for _ in range(2):
             front_end._codes.clear()
-            assert tile_code(case.kernel, signature, int(capability)).text == text
+            assert triton_source(case.kernel, given, {}, int(capability)).code().text == text
 
 
 def test_later_processes_find_the_ttir_that_is_kept(own_cache, monkeypatch):
@@ -145,21 +143,16 @@ def test_vectors_are_those_of_compiled_code(name, known):
     case = CASES[name]
     given = {one: StandIn(value.type, value.size) if hasattr(value, "size") else value
              for one, value in {**case.arguments, **case.constexprs}.items()}  # fmt: skip
-    arrays = {one: f"*{value.dtype}" for one, value in given.items() if hasattr(value, "dtype")}
-    numbers = {one: value for one, value in case.arguments.items() if one not in arrays}
-    signature = specialised(numbers, arrays, case.constexprs)
-    if not known:
-        signature = replace(signature, divisible=frozenset(arrays))
-    names = [one for one in case.kernel.arg_names if one not in signature.constants]
-    types = {one: "constexpr" if one in signature.constants else kind for one, kind in signature.types.items()}
-    compiled = triton.compile(
-        source(case.kernel, types, signature.constants, signature.divisible), target=GPUTarget("cuda", 80, 32),
-        options={"num_warps": case.warps, "num_stages": case.stages},
-    )  # fmt: skip
+    numbers = [one for one, value in case.arguments.items() if not hasattr(value, "size")]
+    kernel = case.kernel if known else triton.jit(case.kernel.fn, do_not_specialize_on_alignment=numbers)
+    made = triton_source(kernel, given, {})
+    names = [one for one, kind in made.ast.signature.items() if kind != "constexpr"]
+    options = {"num_warps": case.warps, "num_stages": case.stages}
+    compiled = triton.compile(made.ast, target=GPUTarget("cuda", 80, 32), options=options)
     true = sizes_in(compiled.asm["ptx"], names)
-    launch = Launch(numbers, {}, (*case.grid, 1, 1)[:3])
+    launch = Launch({one: case.arguments[one] for one in numbers}, {}, (*case.grid, 1, 1)[:3])
     found = {}
-    for one in tile_code(case.kernel, signature).program(launch, most=16).accesses:
+    for one in made.code().program(launch, most=16).accesses:
         # Of a small tile a work-item has less.
         most = max(one.itemsize, math.prod(one.shape) * one.itemsize // (32 * case.warps))
         key = one.array, one.direction
@@ -401,6 +394,19 @@ def test_thirty_configurations_take_no_longer_than_promised():
     begin = time.process_time()
     kept(tuner, m=2048)
     assert time.process_time() - begin < 2.0
+
+
+def test_compiled_code_says_what_it_takes():
+    """Two stages of tiles of fp16 stand in shared memory; no work-item has over 255 registers."""
+    launch = launch_of(matmul_kernel, arguments(), grid)
+    for config in (CONFIGS[0], triton.Config(CONFIGS[0].kwargs, 4, 3, maxnreg=128)):
+        program = TritonKernel(launch, configuration_of(config), compiled=True).program({})
+        assert program.resources.local_bytes == 2 * (128 + 128) * 32 * 2
+        assert 128 <= program.resources.registers <= (config.maxnreg or 255)
+        assert (program.resources.spilt_bytes > 0) == (config.maxnreg is not None)
+    source, _ = TritonKernel(launch, configuration_of(CONFIGS[0]))._launched
+    with pytest.raises(UnsupportedKernelError, match="cannot compile kernel 'matmul_kernel': num_warps must be"):
+        source.resources({"num_warps": 3})
 
 
 def test_contents_of_arrays_are_taken_from_the_host():
