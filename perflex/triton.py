@@ -34,7 +34,7 @@ from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.doubts import tile_doubts
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.models import load_model
-from perflex.search.pruning.promise import Promise, kept_ratio
+from perflex.search.pruning.promise import Promise, check_keep, kept_ratio, number_kept
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.features.tiles.tile_program import TileResources
     from perflex.machines.machine import Machine
+    from perflex.search.pruning.promise import Keep
 
 __all__ = [
     "Configuration", "LaunchedKernel", "Prediction", "TritonKernel", "TritonLaunch", "capture",
@@ -207,9 +208,9 @@ def prune(
     machine
         As of `predict_configurations`.
     keep
-        How many configurations are kept, or, below 1, which share of them, or a `Promise`: as many as hold one near the
-        best, for which `machine` must be a calibration with times of this kernel. ``"promise"`` is ``Promise()``: one
-        within 5 % of the best, for 95 % of problems.
+        How many configurations are kept, or which share of them such as 0.1, or a `Promise`: as many as hold one near
+        the best, for which `machine` must be a calibration with times of this kernel. ``"promise"`` is ``Promise()``:
+        one within 5 % of the best, for 95 % of problems.
     arrays
         Contents of arrays that addresses depend on, by argument, where the arguments are in a GPU's memory.
     compiled
@@ -217,12 +218,10 @@ def prune(
 
     Raises
     ------
-    ValueError
-        `keep` is not positive.
     MachineError
         As of `predict_configurations`, of a machine that is given.
     CalibrationError
-        There are too few times of this kernel for the promise.
+        `keep` is out of range, or there are too few times of this kernel for the promise.
     UnsupportedKernelError
         What is decorated has no autotuner, or none of its arguments has the name of one of the `arrays`.
     """
@@ -230,10 +229,7 @@ def prune(
     if callable(kernel) or hasattr(kernel, "fn"):  # there are no parentheses
         return cast("Callable[[Any], Any]", prune()(kernel))
     wanted: Any = Promise() if keep == "promise" else keep
-    number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and wanted > 0
-    if not number and not isinstance(wanted, Promise):
-        msg = f"keep must be a number of configurations, a share of them, or 'promise', not {keep!r}"
-        raise ValueError(msg)
+    check_keep(wanted)
     given = _read(machine)
     if given is not None:
         model_facts(given)
@@ -249,9 +245,9 @@ def prune(
         if unknown := set(arrays or ()) - set(names):
             msg = f"prune(arrays=...): the kernel has no argument {min(unknown)}; it has {', '.join(names)}"
             raise UnsupportedKernelError(msg)
-        count, ratio = (wanted, math.inf) if number else (math.inf, _promised(given, tuner, wanted))
+        ratio = _promised(given, tuner, wanted) if isinstance(wanted, Promise) else math.inf
         predict = partial(predict_configurations, machine=given, compiled=compiled)
-        pruner = _Pruner(tuner, predict, count, ratio, dict(arrays or {}))
+        pruner = _Pruner(tuner, predict, wanted, ratio, dict(arrays or {}))
         tuner.early_config_prune, tuner.run, tuner.predictions = pruner.pruned, pruner.run, []
         return decorated
 
@@ -284,7 +280,7 @@ def _promised(machine: Any, tuner: Any, promise: Promise) -> float:
 class _Pruner:
     """Stands between an autotuner and its configurations."""
 
-    def __init__(self, tuner: Any, predict: Any, keep: float, ratio: float, arrays: dict[str, Any]) -> None:
+    def __init__(self, tuner: Any, predict: Any, keep: Keep, ratio: float, arrays: dict[str, Any]) -> None:
         self.tuner, self.predict, self.keep, self.ratio, self.arrays = tuner, predict, keep, ratio, arrays
         self.own, self.launched = tuner.early_config_prune, tuner.run
         self.failed: set[Any] = set()
@@ -312,7 +308,7 @@ class _Pruner:
             self._tell(f"{len(unknown)} configurations that have no prediction are kept, too: {reason}")
         for doubt in dict.fromkeys(doubt for place in ordered for doubt in found[place].doubts):
             self._tell(f"predictions are doubtful: {doubt}")
-        count = max(1, math.ceil(self.keep * len(there))) if self.keep < 1 else int(min(self.keep, len(there)))
+        count = None if isinstance(self.keep, Promise) else number_kept(self.keep, len(there))
         most = self.ratio * found[ordered[0]].seconds
         return [left[place] for place in [i for i in ordered[:count] if found[i].seconds <= most] + unknown]
 
