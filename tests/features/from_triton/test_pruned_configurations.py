@@ -127,7 +127,7 @@ def test_a_machine_that_will_not_do_is_said_where_the_decorator_stands(machine: 
 @pytest.mark.parametrize("keep", [0, -1, True, "all", None])
 def test_what_is_kept_must_be_a_number_or_a_promise(keep: Any) -> None:
     with pytest.raises(
-        CalibrationError, match="keep must be a number|at least one variant|share to keep must be above 0"
+        CalibrationError, match=r"keep must be a number|at least one variant|share to keep must be above 0"
     ):
         prune("A100-80GB", keep)
 
