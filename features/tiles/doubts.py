@@ -1,7 +1,5 @@
 """Reasons not to rely on what is predicted of tile programs."""
 
-from __future__ import annotations
-
 from perflex.features.tiles.tile_program import TileProgram
 from perflex.machines.machine import Machine
 

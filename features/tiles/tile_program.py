@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import cached_property
 from math import log2, prod
 from pathlib import Path
@@ -12,70 +14,41 @@ from msgspec import Meta
 from perflex.yaml_file import Fields, read_yaml
 
 SCHEMA = "perflex-tiles/1"
+# Bytes of an element of a product's operands by type, a byte where it is none of them; a TF32 stands in 4.
+OPERAND_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "tf32x3": 4, "f16": 2, "bf16": 2}
 # More than any launch has: products of such numbers are still finite.
 _Count = Annotated[float, Meta(ge=0, le=1e30)]
 _Whole = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
 
 
 class TileLoop(Fields, frozen=True, kw_only=True):
-    """A loop: how often all programs enter it, and its iterations in all.
+    """A loop: how often all programs enter it, and its iterations in all."""
 
-    Attributes
-    ----------
-    parent
-        Number of the loop around it; -1 where there is none.
-    stages
-        Iterations that are in flight at once, where the kernel's code says so.
-    """
-
-    parent: int = -1
+    parent: int = -1  # Number of the loop around it; -1 where there is none
     entries: _Count
     iterations: _Count
-    stages: int | None = None
+    stages: int | None = None  # Iterations that are in flight at once, where the kernel's code says so
 
 
 class TileAccess(Fields, frozen=True, kw_only=True):
-    """A tile that is loaded, stored or updated atomically.
+    """A tile that is loaded, stored or updated atomically; counts are of all programs."""
 
-    Attributes
-    ----------
-    array, direction
-        Name of the argument; ``load``, ``store`` or ``atomic``.
-    itemsize, shape
-        Bytes of an element, and extents of the tile.
-    loop
-        Number of the innermost loop around it; -1 where there is none.
-    executions, elements, sectors
-        Of all programs: how often it is executed, elements that no mask leaves out, and 32-byte sectors of each
-        execution, added up.
-    tiles
-        Different tiles that a program touches, on average.
-    again
-        Of these, tiles that other loads of the program touched before, on average.
-    axis
-        Along which axis of the tile neighbours are neighbours in memory; -1 where along none.
-    stride
-        Bytes between the tile's rows, which lie along that axis.
-    vector
-        Bytes of consecutive, aligned elements that one instruction of a work-item takes, as far as the compiler knows
-        that they are, and that a mask holds for all or none: at most 16.
-    shared
-        Pairs: so many consecutive programs, and how many different tiles they touch at once, on average.
-    """
-
-    array: str
-    direction: str
-    itemsize: _Whole
+    array: str  # Name of the argument
+    direction: str  # "load", "store" or "atomic"
+    itemsize: _Whole  # Bytes of an element
     shape: tuple[_Whole, ...]
-    loop: int = -1
+    loop: int = -1  # Number of the innermost loop around it; -1 where there is none
     executions: _Count
-    elements: _Count
-    sectors: _Count
-    tiles: _Count = 1
-    again: _Count = 0
-    axis: int = -1
-    stride: _Count = 0
+    elements: _Count  # That no mask leaves out
+    sectors: _Count  # Of 32 bytes, of each execution, added up
+    tiles: _Count = 1  # Different ones that a program touches, on average
+    again: _Count = 0  # Of these, tiles that other loads of the program touched before, on average
+    axis: int = -1  # Along which neighbours in the tile are neighbours in memory; -1 where along none
+    stride: _Count = 0  # Bytes between the tile's rows, which lie along that axis
+    # Bytes of consecutive, aligned elements that one instruction of a work-item takes, as far as the compiler knows
+    # that they are, and that a mask holds for all or none: at most 16.
     vector: _Whole = 16
+    # Pairs: so many consecutive programs, and how many different tiles they touch at once, on average.
     shared: tuple[tuple[_Whole, _Count], ...] = ()
 
     @property
@@ -88,35 +61,22 @@ class TileAccess(Fields, frozen=True, kw_only=True):
 
         Between the counted numbers of programs, and beyond them, it grows as a power.
         """
-        if not self.shared:
-            return programs
-        points = [(log2(count), log2(max(tiles, 1e-9))) for count, tiles in self.shared]
-        place = log2(max(programs, 1.0))
-        if len(points) == 1:
-            return float(2 ** points[0][1]) if place <= points[0][0] else programs
-        last = next((number for number, point in enumerate(points) if point[0] >= place and number), len(points) - 1)
-        (left, low), (right, high) = points[last - 1], points[last]
+        if len(self.shared) < 2:
+            return next((max(tiles, 1e-9) for count, tiles in self.shared if programs <= count), programs)
+        place = max(programs, 1.0)
+        last = bisect_left(self.shared, place, 1, len(self.shared) - 1, key=lambda pair: pair[0])
+        (left, low), (right, high) = ((count, max(tiles, 1e-9)) for count, tiles in self.shared[last - 1 : last + 1])
         # Tiles become no fewer with more programs, and at most one more with each.
-        slope = min(1.0, max(0.0, (high - low) / (right - left)))
-        return float(2 ** (low + slope * (place - left)))
+        slope = min(1.0, max(0.0, log2(high / low) / log2(right / left)))
+        return float(low * (place / left) ** slope)
 
 
 class TileOperand(Fields, frozen=True, kw_only=True):
-    """Where an operand of a product comes from.
+    """Where an operand of a product comes from."""
 
-    Attributes
-    ----------
-    access
-        Number of the load; -1 where it is computed of no tile that is loaded.
-    direct
-        Whether the operand is just what is loaded.
-    along_k
-        Whether neighbours in memory are neighbours along k.
-    """
-
-    access: int = -1
-    direct: bool = True
-    along_k: bool = True
+    access: int = -1  # Number of the load; -1 where it is computed of no tile that is loaded
+    direct: bool = True  # Whether it is just what is loaded
+    along_k: bool = True  # Whether neighbours in memory are neighbours along k
 
 
 class TileDot(Fields, frozen=True, kw_only=True):
@@ -135,12 +95,9 @@ class TileDot(Fields, frozen=True, kw_only=True):
 
 
 class TileOperations(Fields, frozen=True, kw_only=True):
-    """Operations on elements of tiles, of all programs; those that addresses are made of do not count.
+    """Operations on elements of tiles, of all programs; those that addresses are made of do not count."""
 
-    ``kind`` is ``elementwise``, ``special`` (functions and divisions) or ``reduction`` (elements that are reduced).
-    """
-
-    kind: str
+    kind: str  # "elementwise", "special" (functions and divisions) or "reduction" (elements that are reduced)
     dtype: str
     loop: int = -1
     count: _Count
@@ -155,35 +112,19 @@ class TileResources(Fields, frozen=True, kw_only=True):
 
 
 class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
-    """All that the programs of one launch access and compute.
+    """All that the programs of one launch access and compute; its parts refer to a loop by its number."""
 
-    Attributes
-    ----------
-    name, grid
-        Of the kernel, and programs along its axes.
-    warps, stages
-        Sub-groups of a program, and iterations of a loop whose loads are in flight at once.
-    registers
-        Registers that a work-item may have, where it is compiled with a limit of its own.
-    resources
-        What a program takes, where its compiled code is known; otherwise formulas say it.
-    loops, accesses, dots, operations
-        Each refers to a loop by its number.
-    exact
-        Whether all programs were counted; otherwise some stand for all of them.
-    """
-
-    name: str
+    name: str  # Of the kernel
     grid: tuple[_Whole, _Whole, _Whole]
-    warps: _Whole = 4
-    stages: _Whole = 3
-    registers: _Whole | None = None
-    resources: TileResources | None = None
+    warps: _Whole = 4  # Sub-groups of a program
+    stages: _Whole = 3  # Iterations of a loop whose loads are in flight at once
+    registers: _Whole | None = None  # That a work-item may have, where it is compiled with a limit of its own
+    resources: TileResources | None = None  # Of a program, where its compiled code is known; otherwise formulas say it
     loops: tuple[TileLoop, ...] = ()
     accesses: tuple[TileAccess, ...] = ()
     dots: tuple[TileDot, ...] = ()
     operations: tuple[TileOperations, ...] = ()
-    exact: bool = True
+    exact: bool = True  # Whether all programs were counted; otherwise some stand for all of them
 
     @cached_property
     def programs(self) -> int:
@@ -201,22 +142,25 @@ def read_tile_program(path: str | Path) -> TileProgram:
     """
     section = read_yaml(path, SCHEMA)
     program = section.read(TileProgram)
+    for cause, *place in _faults(program):
+        raise section.error(str(cause), *place)
+    return program
+
+
+def _faults(program: TileProgram) -> Iterator[tuple[str | int, ...]]:
+    """Yield what is wrong with a program's numbers, and the keys and numbers that lead to the place."""
     for what in ("loops", "accesses", "dots", "operations"):
         for place, part in enumerate(getattr(program, what)):
-            loop = part.parent if isinstance(part, TileLoop) else part.loop
             # A loop stands behind those around it.
-            if not -1 <= loop < (place if isinstance(part, TileLoop) else len(program.loops)):
-                key = "parent" if isinstance(part, TileLoop) else "loop"
-                msg = f"there is no loop {loop} before it; loops count from 0"
-                raise section.error(msg, what, place, key)
+            key, count = ("parent", place) if isinstance(part, TileLoop) else ("loop", len(program.loops))
+            if not -1 <= getattr(part, key) < count:
+                yield f"there is no loop {getattr(part, key)} before it; loops count from 0", what, place, key
     for place, access in enumerate(program.accesses):
         counts = [count for count, _ in access.shared]
         if counts != sorted(set(counts)):
-            msg = "the numbers of programs must ascend"
-            raise section.error(msg, "accesses", place, "shared")
+            yield "the numbers of programs must ascend", "accesses", place, "shared"
     for place, dot in enumerate(program.dots):
         for side, operand in enumerate(dot.operands):
             if not -1 <= operand.access < len(program.accesses):
-                msg = f"there is no access {operand.access}; accesses count from 0"
-                raise section.error(msg, "dots", place, "operands", side, "access")
-    return program
+                cause = f"there is no access {operand.access}; accesses count from 0"
+                yield cause, "dots", place, "operands", side, "access"
