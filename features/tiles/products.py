@@ -11,15 +11,14 @@ import numpy as np
 
 from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_kernel import TileKernel
-from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
+from perflex.features.tiles.tile_program import OPERAND_BYTES, TileAccess, TileDot, TileLoop, TileOperand, TileProgram
 
 _SECTOR = 32
 _ROWS = 8  # Of tiles that programs work on before they go to the next columns
-_BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "f64": 8}
 
 
 def power_of_two(number: float, most: int) -> int:
-    """Return the largest power of two, `most` at most, that divides a positive integer."""
+    """Return the largest power of two, `most` at most, that divides an integer; `most` for 0."""
     whole = int(number)
     return min(whole & -whole, most) if whole else most
 
@@ -41,7 +40,7 @@ class Matrices:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return _BYTES.get(self.dtype, 1)
+        return OPERAND_BYTES.get(self.dtype, 1)
 
 
 class ProductKernel(TileKernel):
@@ -56,31 +55,16 @@ class ProductKernel(TileKernel):
         given, (m, n, k), size = self.matrices, self.tile, self.matrices.itemsize
         rows, columns, steps = -(-given.m // m), -(-given.n // n), -(-given.k // k)
         programs = rows * columns
-        along = given.first[1] == 1, given.second[1] == 1
-        strides = given.first[0 if along[0] else 1] * size, given.second[0 if along[1] else 1] * size
-        widest = given.k * size if given.k % k else 0  # A mask along k cuts the vectors
-        vectors = [
-            min(power_of_two(strides[0], 16), power_of_two(widest if along[0] else 0, 16)),
-            min(power_of_two(strides[1], 16), power_of_two(0 if along[1] else widest, 16)),
-        ]
-        # Where a row is no longer than the matrix, PyTorch knows that tiles do not wrap around in the middle of one.
-        if not along[0] and given.first[1] != given.m and given.m % 16:
-            vectors[0] = min(vectors[0], power_of_two(given.m * size, 16))
-        if along[1] and given.second[0] != given.n and given.n % 16:
-            vectors[1] = min(vectors[1], power_of_two(given.n * size, 16))
-        shared = _shared(rows, columns)
-        loads = [
-            self._load(side, strides[side], along[side], vectors[side], shared[side], (programs, steps))
-            for side in (0, 1)
-        ]
+        loads = [self._load(side, shared, programs, steps) for side, shared in enumerate(_shared(rows, columns))]
         store = TileAccess(
             array="c", direction="store", itemsize=size, shape=(m, n), executions=programs,
             elements=given.m * given.n, sectors=m * n * size / _SECTOR * programs, axis=1, stride=given.n * size,
             vector=power_of_two(given.n * size, 16),
         )  # fmt: skip
+        first, second = (TileOperand(access=side, along_k=load.axis == 1 - side) for side, load in enumerate(loads))
         dot = TileDot(
-            shape=(m, n, k), types=(given.dtype, given.dtype, "f32"), loop=0, executions=programs * steps,
-            operands=(TileOperand(access=0, along_k=along[0]), TileOperand(access=1, along_k=not along[1])),
+            shape=(m, n, k), types=(given.dtype, given.dtype, "f32"), operands=(first, second), loop=0,
+            executions=programs * steps,
         )  # fmt: skip
         return TileProgram(
             name=self.name, grid=(programs, 1, 1), warps=self.warps, stages=self.stages,
@@ -88,31 +72,37 @@ class ProductKernel(TileKernel):
             exact=False,
         )  # fmt: skip
 
-    def _load(
-        self, side: int, stride: int, along: bool, vector: int, shared: Any, counts: tuple[int, int]
-    ) -> TileAccess:
-        given, (m, n, k), (programs, steps) = self.matrices, self.tile, counts
-        shape = (m, k) if side == 0 else (k, n)
-        inside = given.k / (steps * k)
-        aligned, axis = power_of_two(stride, _SECTOR), 1 if along else 0
+    def _load(self, side: int, shared: tuple[tuple[int, float], ...], programs: int, steps: int) -> TileAccess:
+        given, (m, n, k), size = self.matrices, self.tile, self.matrices.itemsize
+        # Beside k, an operand has an axis of so many elements in a tile, and in the whole matrix.
+        strides, shape, across, whole = (
+            (given.second, (k, n), n, given.n) if side else (given.first, (m, k), m, given.m)
+        )
+        axis = 1 if strides[1] == 1 else 0
+        stride = strides[1 - axis] * size
+        aligned = power_of_two(stride, _SECTOR)
+        runs, depth = programs * steps, given.k / steps
 
         def lines(length: int) -> float:
-            """Return the sectors of a row of so many elements; rows begin at any multiple of their alignment."""
-            return max(1.0, (length * given.itemsize + _SECTOR - aligned) / _SECTOR) if length else 0.0
+            # Rows begin at any multiple of their alignment.
+            return max(1.0, (length * size + _SECTOR - aligned) / _SECTOR) if length else 0.0
 
         if axis == 1 - side:  # rows lie along k, and the last may be cut
-            sectors = shape[side] * (lines(k) * (given.k // k) + lines(given.k % k)) / steps
+            # The mask cuts vectors, too.
+            cut = given.k * size if given.k % k else 0
+            sectors = across * (lines(k) * (given.k // k) + lines(given.k % k)) / steps
             # Short rows share sectors.
-            sectors = min(sectors, max(1.0, shape[side] * stride / _SECTOR))
+            sectors = min(sectors, max(1.0, across * stride / _SECTOR))
         else:
-            sectors = k * inside * lines(shape[axis])
+            # Where a row is no longer than the matrix, PyTorch knows that tiles do not wrap around within one.
+            cut = whole * size if strides[1 - axis] != whole else 0
+            sectors = depth * lines(across)
         # Where a side is shorter than a tile, its indices return to their beginning.
-        sectors *= min(1.0, given.m / m if side == 0 else given.n / n)
+        sectors *= min(1.0, whole / across)
         return TileAccess(
-            array="ab"[side], direction="load", itemsize=given.itemsize, shape=shape, loop=0,
-            executions=programs * steps, elements=programs * steps * shape[0] * shape[1] * inside,
-            sectors=sectors * programs * steps, tiles=steps, axis=axis, stride=stride,
-            vector=vector, shared=shared,
+            array="ab"[side], direction="load", itemsize=size, shape=shape, loop=0, executions=runs,
+            elements=runs * across * depth, sectors=sectors * runs, tiles=steps, axis=axis, stride=stride,
+            vector=min(power_of_two(stride, 16), power_of_two(cut, 16)), shared=shared,
         )  # fmt: skip
 
 

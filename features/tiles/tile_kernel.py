@@ -5,27 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from perflex.errors import MissingSizeError
 from perflex.features.tiles.tile_program import TileProgram, read_tile_program
 
 
 class TileKernel(ABC):
-    """A kernel whose launch at given sizes is a tile program; it stands where others have a `Scop`.
-
-    Attributes
-    ----------
-    name, parameters
-        Of the kernel, and its sizes.
-    """
+    """A kernel whose launch at given sizes is a tile program; it stands where others have a `Scop`."""
 
     name: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...]  # Its sizes
     # What a Scop has and asks; a tile program has no work-items.
-    launches: ClassVar[tuple[Any, ...]] = ()
-    statements: ClassVar[tuple[Any, ...]] = ()
-    barriers: ClassVar[tuple[Any, ...]] = ()
+    launches = statements = barriers = ()
 
     def derived(self, what: str, key: Hashable, compute: Callable[[], Any], *, most: int | None = None) -> Any:
         """Return what `compute` returned first; see `Scop.derived`."""
@@ -50,15 +42,8 @@ class TileKernel(ABC):
         return sizes
 
     def check_sizes(self, sizes: Mapping[str, Any], **_: Any) -> None:
-        """Stop unless every size has a value.
-
-        Raises
-        ------
-        MissingSizeError
-            One has none, or one that is no whole number.
-        """
-        missing = [name for name in self.parameters if name not in sizes]
-        if missing:
+        """Stop unless every size has a value that is a whole number; a `MissingSizeError`."""
+        if missing := [name for name in self.parameters if name not in sizes]:
             msg = f"kernel {self.name!r} needs a value for size {', '.join(missing)}; pass {missing[0]}=..."
             raise MissingSizeError(msg, kernel=self.name, parameters=tuple(missing))
         if self.parameters:
