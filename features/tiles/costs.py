@@ -1,8 +1,8 @@
 """What a tile program costs on a machine: seconds at the peaks of resources, for full rounds of programs and the last.
 
-A compute unit holds some programs at once: a round. All of what follows is of the loop in which most is done; what
-stands outside of it is added once a program. Sources: NVIDIA's programming guides and white papers for rates, layouts
-of products and asynchronous copies; Triton's compiler for which loads are copied ahead, and through which buffers.
+A compute unit holds some programs at once: a round. All of what follows is of the main loop, in which most is done;
+what stands outside of it is added once a program. Sources: NVIDIA's programming guides and white papers for rates,
+layouts of products and asynchronous copies; Triton's compiler for which loads are copied ahead, through which buffers.
 """
 
 from __future__ import annotations
@@ -11,102 +11,225 @@ from functools import cached_property
 from math import ceil, prod
 
 from perflex.errors import MachineError
-from perflex.features.tiles.main_loop import LANES, MainLoop, Product
-from perflex.features.tiles.tile_program import TileProgram
+from perflex.features.tiles.tile_program import OPERAND_BYTES, TileAccess, TileDot, TileLoop, TileProgram
 from perflex.machines.machine import Machine
 
-_SECTOR = 32
+_LANES, _SECTOR = 32, 32
+# Rates of tensor cores by types of operands; all floating-point types of 8 bits are fp8.
+_RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
 # Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
 # (Luo et al., Benchmarking and Dissecting the NVIDIA Hopper GPU, 2024, Table 7: 62.9 %).
 _OLD_INSTRUCTIONS = 0.625
-# Registers beside those for tiles: counters, sizes, addresses of what is stored.
-_OTHER_REGISTERS = 32
-_POINTER_REGISTERS = 64
+# Registers beside those for tiles: counters, sizes, addresses of what is stored; and those for addresses of loads.
+_OTHER_REGISTERS, _POINTER_REGISTERS = 32, 64
 # Instructions of a sub-group in each step beside those for tiles: the loop, addresses, waits. No source: what times of
 # matrix products on an A100 and an H100 say, as the next three.
 _LOOP = 100
 # Cycles of a step that nothing hides where a program is alone on its compute unit: barriers, first operands, and
 # operands that registers cannot hold, of which there are so many.
-_ALONE = 15
-_ALONE_SLICES, _SHORT_SLICES = 3, 32
+_ALONE, _ALONE_SLICES, _SHORT_SLICES = 15, 3, 32
 # Cycles from a product through row maxima, exponentials and their conversion to the next product, however small they
 # are. No source: an estimate of latencies of tensor cores, two shuffles, a special function and two barriers. Where
 # sub-groups share rows, local memory takes the place of shuffles.
 _CHAIN = 240
-# Cycles for a row of a tile that lies in another page of memory.
-_ROW = 3.2
-# Cycles that starting a program takes.
-_START = 1000
+_ROW = 3.2  # Cycles for a row of a tile that lies in another page of memory
+_START = 1000  # Cycles that starting a program takes
 
 
-class TileCosts(MainLoop):
-    """Costs of one tile program on one machine; attributes as of `MainLoop`."""
+def _size(access: TileAccess) -> int:
+    return prod(access.shape) * access.itemsize
+
+
+class _Product:
+    """A product of tiles in the main loop: its instructions, how sub-groups share it, and what it needs each time."""
+
+    def __init__(self, dot: TileDot, last: tuple[int, int, int] | None, costs: TileCosts) -> None:
+        self.dot, self.count, itemsize = dot, dot.executions / costs.times, OPERAND_BYTES.get(dot.types[0], 1)
+        machine, warps, (m, n, k) = costs.machine, costs.program.warps, dot.shape
+        kind = "fp8" if dot.types[0].startswith("f8") else _RATES.get(dot.types[0], "")
+        if not kind or getattr(machine, f"tensor_{kind}_per_cycle") is None:
+            kind = "fp16" if kind in {"fp8", "int8"} else ""
+        hopper = bool(kind) and machine.compute_capability == 9
+        # Whether four sub-groups compute it together (wgmma); otherwise Hopper takes the instructions of Ampere.
+        self.groups = hopper and warps % 4 == 0 and m >= 64
+        self.old = hopper and not self.groups
+        # Of the rate of tensor cores, empty where they have none; Ampere's instructions know no fp8: it is converted.
+        self.kind = "fp16" if self.old and kind == "fp8" else kind
+        # Sub-groups along m and n.
+        rows, columns = (1, 1) if last is None else (warps, 1) if last[0] >= last[1] else (1, warps)
+        while rows * columns < warps:
+            # The side that has more of the instruction's tiles is split.
+            if m / 16 / rows >= n / 16 / columns and rows < m // 16:
+                rows *= 2
+            else:
+                columns *= 2
+        self.split = columns > 1 and not self.groups  # Whether sub-groups share rows
+        first, second = m * k * itemsize, n * k * itemsize
+        self.bytes = first, second
+        along = [one.along_k for one in dot.operands]
+        # wgmma takes operands not of 2 bytes along k only; others must be turned in registers.
+        self.turned = [self.groups and itemsize != 2 and not one for one in along]
+        # What is computed, or stays, is in registers and not read.
+        read = [one.access >= 0 if self.groups else one.access in costs.inner for one in dot.operands]
+        # Instructions of a sub-group, cycles of local memory, registers for operands, and those for all of k.
+        self.all_registers = 0.0
+        if not self.kind:
+            # Each work-item holds a block of rows and columns.
+            each = m * n / costs.items
+            side = 4 if each >= 16 else 2 if each >= 4 else 1
+            lanes = min(_LANES, max(1, n // side))
+            along_n = min(warps, max(1, n // (side * lanes)))
+            high, wide = max(side, m / (_LANES // lanes * (warps // along_n))), max(side, n / (lanes * along_n))
+            self.instructions = k * (each + high * (1 if along[0] else 0.25) + wide / 4)
+            self.local = k * warps * (high * (1 if along[0] else 0.5) + wide * (8 if along[1] else 1))
+            self.registers = high + wide - 8
+        elif self.groups:
+            self.instructions = m / 64 * max(1, n / 256) * k * itemsize / 32
+            self.local = (read[0] * first + second * max(1, m / 64)) / 128
+            self.registers = 0 if dot.operands[0].direct else first / 4 / costs.items
+        else:
+            high, wide = m / rows / 16, n / columns / 16
+            parts = [4 if self.kind == "tf32" and not one else 1 for one in along]
+            self.instructions = (2 * high * wide + high * parts[0] + wide * parts[1]) * k * itemsize / 32
+            self.local = (read[0] * first * columns + read[1] * second * rows) / 128
+            self.registers = 8 * (high + wide)
+            self.all_registers = (high + wide) * k * itemsize / 8
+
+
+class TileCosts:
+    """Costs of one tile program, `program`, on one machine, `machine`, with so many work-items, `items`."""
+
+    def __init__(self, program: TileProgram, machine: Machine) -> None:
+        self.program, self.machine = program, machine
+        self.cycle, self.items = 1 / machine.need("clock_hz"), _LANES * program.warps
+        # What is computed and loaded in each loop, and what else is done; -1 is outside of all.
+        fed = dict.fromkeys(range(-1, len(program.loops)), 0.0)
+        for dot in program.dots:
+            fed[dot.loop] += dot.flops / 16
+        others = dict.fromkeys(fed, 0.0)
+        for access in program.accesses:
+            (fed if access.direction == "load" else others)[access.loop] += access.bytes
+        # The main loop; one that runs less than once a program is an exception, not the rule.
+        self.loop = loop = max(fed, key=lambda loop: (fed[loop] + others[loop], loop))
+        inside = loop >= 0
+        main = program.loops[loop] if inside else TileLoop(entries=1, iterations=program.programs)
+        self.times, self.steps = max(main.iterations, 1.0), main.iterations / program.programs
+        # Other loops, such as that of the blocks that a causal mask cuts, go on as this one.
+        self.all_loops = (sum(fed.values()) - fed[-1]) / fed[loop] if inside and fed[loop] else 1.0
+        # Of a single step nothing can be loaded ahead.
+        self.stages = (main.stages or program.stages) if self.steps > 1 else 1
+        # Accesses of a step by number; without a loop, what is stored comes behind the only one.
+        within = {number: one for number, one in enumerate(program.accesses) if one.loop == loop}
+        self.inner = {number: one for number, one in within.items() if inside or one.direction == "load"}
+        self.tiles = {number: one for number, one in within.items() if one.direction == "load" and one.shape}
+        self.ends = [one for one in program.accesses if one.direction != "load" and (one.loop != loop or not inside)]
+        self.work = [one for one in program.operations if one.loop == loop]
+        self._set_products([dot for dot in program.dots if dot.loop == loop])
+
+    def _set_products(self, dots: list[TileDot]) -> None:
+        computed = [side.access for dot in dots for side in dot.operands if not side.direct]
+        # Whether an operand is computed of what is loaded, or of no such tile: of another product.
+        self.converted, self.chained = max(computed, default=-1) >= 0, min(computed, default=0) < 0
+        # Where one product follows another, as in attention, all lie as the last: along its longer side.
+        last = dots[-1].shape if self.chained and len(dots) > 1 else None
+        self.products = [_Product(dot, last, self) for dot in dots]
+        self.groups = any(one.groups for one in self.products)
+        # The first product, and which of its operands, that a load feeds.
+        self.fed: dict[int, tuple[_Product, int]] = {}
+        for product in self.products:
+            for side, operand in enumerate(product.dot.operands):
+                self.fed.setdefault(operand.access, (product, side))
+        self.fed.pop(-1, None)
+        self.turned = {number for number, (one, side) in self.fed.items() if one.turned[side]}
+        # Whether each load is copied ahead to local memory.
+        self.ahead: dict[int, bool] = {}
+        for number, one in self.tiles.items():
+            # What operands are computed of is copied ahead as they are; what products are scaled by is not.
+            needed = number in self.fed or self.converted
+            # Of a row of factors, a work-item copies 4 bytes at least.
+            narrow = one.vector < 4 or (len(one.shape) == 1 and 1 <= one.shape[0] / self.items < 4 / one.itemsize)
+            self.ahead[number] = needed and self.stages > 1 and not narrow and number not in self.turned
+        # Whether products are added up outside of tensor cores, such as those of scaled blocks.
+        work = sum(one.count for one in self.work if one.dtype == "f32") / self.times
+        self.scaled = work >= sum(prod(one.dot.shape[:2]) * one.count for one in self.products) > 0 and not computed
+
+    @cached_property
+    def local_bytes(self) -> int:
+        """Bytes of local memory that a program needs."""
+        if self.program.resources is not None:
+            return self.program.resources.local_bytes
+        beside = self.tiles.keys() - self.fed.keys()
+        # What is computed goes through local memory where other sub-groups, or wgmma, need it; what comes of one tile
+        # alone is computed in place.
+        total = sum(
+            one.bytes[side]
+            for one in self.products
+            for side, operand in enumerate(one.dot.operands)
+            if not operand.direct and (one.split if operand.access < 0 else beside or (one.groups and side))
+        )
+        passing, scratch = dict.fromkeys(self.products, 0), 0
+        for number in beside | self.fed.keys():
+            access, size = self.program.accesses[number], _size(self.program.accesses[number])
+            product, side = self.fed.get(number, (None, 0))
+            direct = product is not None and product.dot.operands[side].direct
+            if self.ahead.get(number):
+                # wgmma reads a buffer while the next is filled; else registers hold what is being multiplied.
+                total += size * (self.stages if product and product.groups and direct else max(self.stages - 1, 1))
+            elif product is None:
+                # Factors of a product's rows and columns go to the sub-groups that need them, unless these load all.
+                flat = len(access.shape) == 1 and access.shape[0] >= self.items
+                scratch = max(scratch, size if flat and self.products and not self.converted else 0)
+            elif number not in self.inner:
+                total += size
+            elif direct:
+                passing[product] += size
+        # Buffers of one step pass from a product to the next.
+        return total + max(passing.values(), default=0) + scratch
 
     @cached_property
     def most_registers(self) -> float:
-        """Registers that a work-item can have."""
-        # All work-items of a program must have some.
+        """Registers that a work-item can have; all of a program must have some."""
         most = min(self.machine.need("registers_per_item_max"), self.machine.need("registers_per_unit") // self.items)
         return min(most, self.program.registers or most)
 
     @cached_property
     def registers(self) -> tuple[float, float]:
-        """Registers of a work-item, and those of them that it lacks."""
-        if (known := self.program.resources) is not None:
-            return float(known.registers), known.spilt_bytes / 4
-        items = self.items
-        # What tensor cores do not add up stands beside the sum.
-        sums = sum(prod(one.dot.shape[:2]) / items for one in self.products) * (2 if self.scaled else 1)
-        pointers = stay = fragments = all_fragments = 0.0
-        for number, access in enumerate(self.program.accesses):
-            if access.loop != self.loop or not access.shape:
-                continue
-            size = prod(access.shape) * access.itemsize
-            pointers += 2 * size / access.vector / items if access.direction == "load" else 0
-            if not self.ahead.get(number) and access.direction == "load":
-                stay += size / items / min(access.vector, 4)
-        scalar = False
-        for one in self.products:
-            m, n, k = one.dot.shape
-            if not one.kind:
-                scalar = True
-                fragments += sum(self._held(one)) - 8
-            elif one.groups:
-                fragments += 0 if one.dot.operands[0].direct else m * k * one.itemsize / 4 / items
-            else:
-                # Products that follow one another use the same registers.
-                slices = m / one.rows + n / one.columns
-                fragments = max(fragments, slices / 2)
-                all_fragments = max(all_fragments, slices * k * one.itemsize / 4 / LANES)
-        pointers = min(pointers, _POINTER_REGISTERS)
-        if self.steps <= 1 and not scalar:
-            pointers, fragments = pointers / 2, fragments / 2
-        found = sums + pointers + stay + fragments + _OTHER_REGISTERS
-        spilt = max(found - self.most_registers, 0.0) + (0.0 if scalar else max(sums + all_fragments - 300, 0.0))
-        return found, spilt
+        """Registers that a work-item needs, and those of them that it lacks.
 
-    def _held(self, one: Product) -> tuple[float, float]:
-        """Return the rows and columns of a product without tensor cores that a work-item holds."""
-        m, n, _ = one.dot.shape
-        each = m * n / self.items
-        side = 4 if each >= 16 else 2 if each >= 4 else 1
-        lanes = min(LANES, max(1, n // side))
-        columns = min(self.program.warps, max(1, n // (side * lanes)))
-        rows = self.program.warps // columns
-        return max(side, m / (LANES // lanes * rows)), max(side, n / (lanes * columns))
+        Compiled code does not say it: where it lacks some, it computes values again, and has as many as there may be.
+        """
+        # What tensor cores do not add up stands beside the sum.
+        sums = sum(prod(one.dot.shape[:2]) for one in self.products) / self.items * (2 if self.scaled else 1)
+        pointers = min(sum(2 * _size(one) / one.vector for one in self.tiles.values()) / self.items, _POINTER_REGISTERS)
+        stay = sum(_size(one) / min(one.vector, 4) for number, one in self.tiles.items() if not self.ahead[number])
+        operands = most = 0.0
+        for one in self.products:
+            # Products of tensor cores that follow one another use the same registers.
+            operands = max(operands, one.registers) if one.all_registers else operands + one.registers
+            most = max(most, one.all_registers)
+        scalar = any(not one.kind for one in self.products)
+        if self.steps <= 1 and not scalar:
+            pointers, operands = pointers / 2, operands / 2
+        found = sums + pointers + stay / self.items + operands + _OTHER_REGISTERS
+        return found, max(found - self.most_registers, 0.0) + (0.0 if scalar else max(sums + most - 300, 0.0))
+
+    @cached_property
+    def allocated(self) -> float:
+        """Registers that a work-item gets: of its compiled code, where that is known."""
+        known = self.program.resources
+        return min(self.registers[0], self.most_registers) if known is None else known.registers
 
     @cached_property
     def resident(self) -> int:
         """Programs that a compute unit holds at once."""
-        machine, warps = self.machine, self.program.warps
-        each = min(256, ceil(min(self.registers[0], self.most_registers) / 8) * 8)
-        limits = [
-            machine.need("local_bytes") // (self.local_bytes + (machine.local_reserved_bytes or 0) or 1),
-            machine.need("registers_per_unit") // (each * self.items),
-            machine.need("max_items_per_unit") // self.items,
-            machine.need("max_groups_per_unit"),
-        ]
-        return max(1, int(min(limits))) if warps else 1
+        need, each = self.machine.need, min(256, ceil(self.allocated / 8) * 8)
+        limits = (
+            need("local_bytes") // (self.local_bytes + (self.machine.local_reserved_bytes or 0) or 1),
+            need("registers_per_unit") // (each * self.items),
+            need("max_items_per_unit") // self.items,
+            need("max_groups_per_unit"),
+        )
+        return max(1, int(min(limits)))
 
     @cached_property
     def refusal(self) -> str:
@@ -116,251 +239,139 @@ class TileCosts(MainLoop):
             return f"it needs {self.local_bytes} B of shared memory, {self.machine.name} has {most} B for a program"
         return f"it has {self.items} work-items, {self.machine.name} runs {items} at most" if self.items > items else ""
 
-    # -- one iteration of one program, in cycles of a compute unit
-
     @cached_property
-    def tensor(self) -> float:
-        """Cycles of tensor cores, or of multiply-add units where they do not know the type."""
-        total = 0.0
-        for one in self.products:
-            rate = self.machine.need(f"tensor_{one.kind}_per_cycle" if one.kind else "fp32_per_cycle")
-            if one.kind and self.capability == 9 and not one.groups:
-                rate *= _OLD_INSTRUCTIONS
+    def step(self) -> dict[str, float]:
+        """What an iteration of one program takes: cycles, instructions of a sub-group, rows of tiles, bytes of L2."""
+        need, warps = self.machine.need, self.program.warps
+        tensor = scalar = instructions = local = rows = 0.0
+        for product in self.products:
+            rate = need(f"tensor_{product.kind}_per_cycle" if product.kind else "fp32_per_cycle")
             # Three products of TF32 make one that is nearly of float32.
-            cycles = 2 * prod(one.dot.shape) / rate * (3 if one.dot.types[0] == "tf32x3" else 1)
+            operations = 2 * prod(product.dot.shape) * (3 if product.dot.types[0] == "tf32x3" else 1)
+            cycles = operations / (rate * _OLD_INSTRUCTIONS if product.old else rate)
             # wgmma waits for its operands from local memory, which is slower where there are few columns.
-            total += one.count * max(cycles, self._read_cycles(one) if one.groups else 0.0)
-        return total
-
-    @cached_property
-    def instructions(self) -> float:
-        """Instructions of one sub-group, those that each iteration of a loop has apart."""
-        total, items = 0.0, self.items
-        for one in self.products:
-            m, n, k = one.dot.shape
-            deep = {8: 4, 4: 8, 2: 16}.get(one.itemsize, 32)
-            if not one.kind:
-                rows, columns = self._held(one)
-                along = one.dot.operands[0].along_k
-                found = m * n * k / items + k * (rows * (1 if along else 0.25) + columns / 4)
-            elif one.groups:
-                found = m / 64 * max(1, n / 256) * k / deep
-            else:
-                found = m / one.rows / 16 * n / one.columns / 8 * k / deep
-                turned = [4 if one.kind == "tf32" and not side.along_k else 1 for side in one.dot.operands]
-                found += (m / one.rows / 16 * turned[0] + n / one.columns / 16 * turned[1]) * k * one.itemsize / 32
-            total += found * one.count
-        for number, access in enumerate(self.program.accesses):
-            if self.in_step(access) and access.shape:
-                size = self.raw(access)
-                total += max(access.executions / self.times, size / access.vector / items) * (
-                    3 if self.ahead.get(number) else 5
-                )
-                if number in self.fed and self.transposed(*self.fed[number]):
-                    total += size / 4 / items
-        for work in self.program.operations:
-            if work.loop == self.loop:
-                total += work.count / self.times / items * (0.5 if work.dtype in {"f16", "bf16"} else 1)
-        return total
-
-    @cached_property
-    def special(self) -> float:
-        """Cycles of special functions."""
-        count = sum(one.count for one in self.program.operations if one.loop == self.loop and one.kind == "special")
-        return count / self.times / self.machine.need("special_per_cycle") if count else 0.0
-
-    @cached_property
-    def chain(self) -> float:
-        """Cycles of what follows one another in a step of one program; 0 where sums take what was loaded."""
-        if not (self.chained or self.converted or self.scaled):
-            return 0.0
-        work = [one for one in self.program.operations if one.loop == self.loop and one.kind != "special"]
-        between = sum(one.count for one in work) / self.times / self.items
-        shared = any(one.columns > 1 and not one.groups for one in self.products)
-        latency = _CHAIN * (2 if shared else 1) if self.chained else 0
-        # Sub-groups go on by themselves while others compute; those of wgmma begin together and wait together
-        # (Shah et al., FlashAttention-3, 2024: they must be told to take turns).
-        waves = max(1.0, self.program.warps / 4)
-        turns = waves if any(one.groups for one in self.products) else 1.0
-        alone = (self.tensor_own + self.special * 4 / min(4, self.program.warps)) / waves
-        return latency + (alone + between) * turns
-
-    @cached_property
-    def tensor_own(self) -> float:
-        """Cycles of products of one program alone: each sub-group has the tensor cores of its part of the unit."""
-        scalar = sum(prod(one.dot.shape) * one.count / self.items for one in self.products if not one.kind)
-        return max(self.tensor * 4 / min(4, self.program.warps), 2 * scalar)
-
-    @cached_property
-    def wavefronts(self) -> float:
-        """Cycles of local memory."""
-        total = 0.0
-        for one in self.products:
-            if not one.kind:
-                rows, columns = self._held(one)
-                along = [side.along_k for side in one.dot.operands]
-                found = rows * (1 if along[0] else 0.5) + columns * (8 if along[1] else 1)
-                total += found * self.program.warps * one.dot.shape[2] * one.count
-            else:
-                total += self._read_cycles(one) * one.count
-        for number in self.ahead:
-            access = self.program.accesses[number]
-            if number not in self.fed:
+            scalar += 0.0 if product.kind else product.count * prod(product.dot.shape) / self.items
+            tensor += product.count * max(cycles, product.local if product.groups else 0.0)
+            instructions += product.count * product.instructions
+            local += product.count * product.local
+        for number, one in self.inner.items():
+            if not one.shape:
                 continue
-            product, side = self.fed[number]
-            if self.transposed(product, side):
+            runs = one.executions / self.times
+            size = _size(one) * runs
+            instructions += max(runs, size / one.vector / self.items) * (3 if self.ahead.get(number) else 5)
+            if number in self.turned:
+                instructions += size / 4 / self.items
+            if number in self.fed and number in self.tiles:
                 # Neighbours along m or n fall on the same banks.
-                total += self.raw(access) / 128 * min(32, product.dot.shape[side] / 7)
-            # A copy of a sub-group takes four cycles, whatever its width.
-            total += self.raw(access) / access.vector / 32 * 4 * (1 if self.ahead[number] else 2)
-        return total
-
-    def _read_cycles(self, one: Product) -> float:
-        """Return cycles in which local memory gives the operands of a product on tensor cores."""
-        m, n, k = one.dot.shape
-        first, second = m * k * one.itemsize, n * k * one.itemsize
-        if one.groups:
-            return (self._read(one, 0) * first + second * max(1, m / 64)) / 128
-        return (self._read(one, 0) * first * one.columns + self._read(one, 1) * second * one.rows) / 128
-
-    def _read(self, one: Product, side: int) -> int:
-        """Return whether an operand is read from local memory; what is computed, or stays, is in registers."""
-        operand = one.dot.operands[side]
-        if operand.access < 0:
-            return 0
-        return 1 if self.program.accesses[operand.access].loop == self.loop or one.groups else 0
-
-    @cached_property
-    def sector_bytes(self) -> float:
-        """Bytes of sectors that an iteration loads, stores or updates."""
-        return sum(one.sectors for one in self.program.accesses if self.in_step(one)) * _SECTOR / self.times
-
-    @cached_property
-    def rows_apart(self) -> float:
-        """Rows of tiles that lie in other pages of memory than their neighbours."""
-        total = 0.0
-        for one in self.loads:
-            if one.stride >= 16384 and one.shape:
+                product, side = self.fed[number]
+                local += size / 128 * min(32, product.dot.shape[side] / 7) if number in self.turned else 0
+                # A copy of a sub-group takes four cycles, whatever its width.
+                local += size / one.vector / 32 * 4 * (1 if self.ahead[number] else 2)
+            if number in self.tiles and one.stride >= 16384:
+                # Neighbours lie in other pages of memory.
                 length = one.shape[one.axis] if one.axis >= 0 else 1
-                total += prod(one.shape) / length * min(1.0, one.stride / 65536) * one.executions / self.times
-        return total
-
-    # -- rounds
+                rows += prod(one.shape) / length * min(1.0, one.stride / 65536) * runs
+        special = sum(one.count for one in self.work if one.kind == "special") / self.times
+        between = sum(one.count for one in self.work if one.kind != "special") / self.times / self.items
+        halves = sum(one.count * (0.5 if one.dtype in {"f16", "bf16"} else 1) for one in self.work)
+        instructions += halves / self.times / self.items
+        special = special / need("special_per_cycle") if special else 0.0
+        # Each sub-group of a program that is alone has the tensor cores of its part of the unit.
+        alone = max(tensor * 4 / min(4, warps), 2 * scalar)
+        waves, chain = max(1.0, warps / 4), 0.0
+        # What follows one another, unless sums take what was loaded.
+        if self.chained or self.converted or self.scaled:
+            # Sub-groups go on by themselves while others compute; those of wgmma begin together and wait together
+            # (Shah et al., FlashAttention-3, 2024: they must be told to take turns).
+            latency = _CHAIN * (2 if any(one.split for one in self.products) else 1) if self.chained else 0
+            chain = latency + ((alone + special * 4 / min(4, warps)) / waves + between) * (waves if self.groups else 1)
+        # Instructions that their cache cannot hold come slower.
+        instructions *= 6 if scalar * 16 > 100 * 1024 else 1
+        moved = sum(one.sectors for one in self.inner.values()) * _SECTOR / self.times
+        return {
+            "tensor": tensor, "alone": alone, "special": special, "chain": chain, "local": local, "rows": rows,
+            "instructions": instructions, "moved": moved,
+        }  # fmt: skip
 
     @cached_property
     def rounds(self) -> tuple[int, int]:
         """Full rounds, and programs of the busiest compute unit in the last one; 0 where all are full."""
-        at_once = int(self.machine.need("compute_units")) * self.resident
-        full, rest = divmod(self.program.programs, at_once)
-        return full, ceil(rest / self.machine.need("compute_units"))
-
-    @cached_property
-    def concurrent(self) -> float:
-        """Programs that run at once."""
-        return min(self.program.programs, self.machine.need("compute_units") * self.resident)
+        units = int(self.machine.need("compute_units"))
+        full, rest = divmod(self.program.programs, units * self.resident)
+        return full, ceil(rest / units)
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
         """Bytes that DRAM gives and takes, and which share of what rounds ask for anew it gives."""
-        programs, at_once = self.program.programs, self.concurrent
-        taken = sum(
-            one.bytes * (2 if one.direction == "atomic" else 1)
-            for one in self.program.accesses
-            if one.direction != "load"
-        )
+        programs, accesses = self.program.programs, self.program.accesses
+        taken = sum(one.bytes * (2 if one.direction == "atomic" else 1) for one in accesses if one.direction != "load")
         # Of each load the bytes that a program asks for once; what it asks for again is there where L2 holds all.
-        each = [(one, one.bytes / max(one.executions, 1.0)) for one in self.program.accesses if one.direction == "load"]
+        each = [(one, one.bytes / max(one.executions, 1.0)) for one in accesses if one.direction == "load"]
         loads = [(one, size * (one.tiles - one.again)) for one, size in each]
 
         def touched(count: float) -> float:
             return sum(one.different(count) * size for one, size in loads)
 
         # Programs share what so many consecutive ones touch: those of a round, or as many as L2 holds.
-        window, effective = at_once, self.machine.need("l2_effective_bytes")
+        window = at_once = min(programs, self.machine.need("compute_units") * self.resident)
+        effective = self.machine.need("l2_effective_bytes")
         if touched(at_once) > effective:
             loads = [(one, size * one.tiles) for one, size in each]
         while window < programs and touched(wider := min(1.5 * window, programs)) < effective:
             window = wider
-        given = sum(
-            max(one.different(programs), programs / window * one.different(window)) * size for one, size in loads
-        )
+        anew = programs / window
+        given = sum(max(one.different(programs), anew * one.different(window)) * size for one, size in loads)
         asked = max(1.0, programs / at_once) * touched(at_once)
         return given + taken, min(1.0, given / asked) if asked else 0.0
 
     def features(self) -> dict[str, float]:
         """Return all costs by what features call them; times in s."""
-        machine, cycle, warps = self.machine, self.cycle, self.program.warps
-        units, (full, last), resident = machine.need("compute_units"), self.rounds, self.resident
+        program, need, cycle, step = self.program, self.machine.need, self.cycle, self.step
+        units, (full, last), resident, warps = need("compute_units"), self.rounds, self.resident, program.warps
         given, missing = self.traffic
-        near = machine.need("l2_latency") * cycle
-        latency = near + missing * max(0.0, machine.need("dram_latency") - near)
-        tiles = [ahead for number, ahead in self.ahead.items() if len(self.program.accesses[number].shape) > 1]
+        near = need("l2_latency") * cycle
+        latency = near + missing * max(0.0, need("dram_latency") - near)
+        tiles = [self.ahead[number] for number, one in self.tiles.items() if len(one.shape) > 1]
         piped = bool(tiles) and all(tiles) and self.stages > 2
         # Factors of rows and columns come from L2 when they are needed, beside the product.
         factors = near if self.scaled and not all(self.ahead.values()) else 0.0
         # Rounds begin while others still run.
         begun = 1 + (full + (last > 0) - 1) / resident
-        own = (self.instructions * self._fetch() + _LOOP / max(1.0, warps / 4)) * max(1.0, warps / 4)
-        outside = [one for one in self.program.accesses if not self.in_step(one) and one.direction != "load"]
-        ends = sum(prod(one.shape) * one.itemsize * one.executions * (4 if one.vector < 4 else 1) for one in outside)
+        ends = sum(_size(one) * one.executions * (4 if one.vector < 4 else 1) for one in self.ends) / program.programs
+        # Parts of a step that one program alone does not hide, but wgmma does.
+        short = min(max(self.registers[0] - (self.most_registers - 15), 0.0), _SHORT_SLICES)
+        slices = _ALONE_SLICES + short if self.products and not self.groups else 0.0
         found = {
-            "launch": 1.0,
-            "starting": self.program.programs / machine.need("group_start_rate"),
-            "dram": given / machine.need("dram_bandwidth"),
-            # Other loops, such as that of the blocks that a causal mask cuts, go on as this one.
-            "steps": self.steps * self.all_loops,
-            "full_rounds": float(full),
-            "last_rounds": float(last > 0),
-            "starts": begun * _START * cycle,
-            "start_latency": begun * latency,
-            "chain": self.chain * cycle,
+            "launch": 1.0, "starting": program.programs / need("group_start_rate"),
+            "dram": given / need("dram_bandwidth"), "steps": self.steps * self.all_loops,
+            "full_rounds": float(full), "last_rounds": float(last > 0), "starts": begun * _START * cycle,
+            "start_latency": begun * latency, "chain": step["chain"] * cycle,
             "wait": max(latency / (self.stages - 2), factors) if piped else latency,
-            "wait_tensor": 0.0 if piped else self.tensor_own * cycle,
-            "wait_shared": 0.0 if piped else self.wavefronts * cycle,
-            "local_bytes": float(self.local_bytes),
-            "registers": self.registers[0],
-            "resident": float(resident),
-        }
-        for name, count, active in (
-            ("full", resident, units * resident),
-            ("last", max(last, 1), self.program.programs - full * units * resident),
-        ):
-            port = count * self.sector_bytes / machine.need("l2_bytes_per_cycle") * cycle
-            slots = count * (self.instructions * self._fetch() + _LOOP) * warps / 4
-            spilt = count * self.registers[1] * warps * LANES * 4 / 128
-            found |= {
-                f"{name}_tensor": max(count * self.tensor, self.tensor_own) * cycle,
-                f"{name}_shared": count * self.wavefronts * cycle,
-                f"{name}_l2": max(port, active * self.sector_bytes / machine.need("l2_bandwidth")),
-                f"{name}_issue": max(slots, own) * cycle,
-                f"{name}_special": count * self.special * cycle,
-                f"{name}_rows": count * self.rows_apart * _ROW * cycle,
-                f"{name}_added": (_ALONE * self._slices() / count**2 + spilt) * cycle,
-                f"{name}_ends": count * ends / self.program.programs / 32 * cycle,
+            "wait_tensor": 0.0 if piped else step["alone"] * cycle,
+            "wait_shared": 0.0 if piped else step["local"] * cycle,
+            "local_bytes": float(self.local_bytes), "registers": self.registers[0], "resident": float(resident),
+        }  # fmt: skip
+        rest = program.programs - full * units * resident
+        for name, count, active in (("full", resident, units * resident), ("last", max(last, 1), rest)):
+            slots = count * (step["instructions"] + _LOOP) * warps / 4
+            port = count * step["moved"] / need("l2_bytes_per_cycle")
+            cycles = {
+                "tensor": max(count * step["tensor"], step["alone"]),
+                "shared": count * step["local"],
+                "l2": max(port, active * step["moved"] / need("l2_bandwidth") / cycle),
+                "issue": max(slots, step["instructions"] * max(1.0, warps / 4) + _LOOP),
+                "special": count * step["special"],
+                "rows": count * step["rows"] * _ROW,
+                "added": _ALONE * slices / count**2 + count * self.registers[1] * warps * _LANES * 4 / 128,
+                "ends": count * ends / 32,
             }
+            found |= {f"{name}_{what}": number * cycle for what, number in cycles.items()}
         return found
-
-    def _fetch(self) -> float:
-        """Return by how much slower instructions come that the cache of instructions cannot hold."""
-        code = sum(prod(one.dot.shape) * one.count / self.items for one in self.products if not one.kind)
-        return 6.0 if code * 16 > 100 * 1024 else 1.0
-
-    def _slices(self) -> float:
-        """Return parts of a step that one program alone does not hide."""
-        if not self.products or any(one.groups for one in self.products):
-            return 0.0
-        short = self.registers[0] - (self.most_registers - 15)
-        return _ALONE_SLICES + min(max(short, 0.0), _SHORT_SLICES)
 
 
 def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:
-    """Return what features of tile programs need a machine for, by name.
-
-    Raises
-    ------
-    MachineError
-        The machine cannot run the program, or lacks a fact.
-    """
+    """Return what features of tile programs need a machine for; a `MachineError` where it cannot run the program."""
     costs = TileCosts(program, machine)
     if costs.refusal:
         shape = f"{program.warps} warps and {program.stages} stages"

@@ -37,11 +37,6 @@ class Matrices:
     first: tuple[int, int]
     second: tuple[int, int]
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return OPERAND_BYTES.get(self.dtype, 1)
-
 
 class ProductKernel(TileKernel):
     """A product with tiles of m by n by k elements."""
@@ -49,10 +44,11 @@ class ProductKernel(TileKernel):
     def __init__(self, matrices: Matrices, tile: tuple[int, int, int], warps: int, stages: int) -> None:
         self.matrices, self.tile, self.warps, self.stages = matrices, tile, warps, stages
         self.name, self.parameters = f"mm({matrices.m}x{matrices.k}, {matrices.k}x{matrices.n})", ()
+        self.itemsize = OPERAND_BYTES.get(matrices.dtype, 1)
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
         """Return the tile program: programs in groups of eight rows of tiles, masks where k is no multiple."""
-        given, (m, n, k), size = self.matrices, self.tile, self.matrices.itemsize
+        given, (m, n, k), size = self.matrices, self.tile, self.itemsize
         rows, columns, steps = -(-given.m // m), -(-given.n // n), -(-given.k // k)
         programs = rows * columns
         loads = [self._load(side, shared, programs, steps) for side, shared in enumerate(_shared(rows, columns))]
@@ -73,7 +69,7 @@ class ProductKernel(TileKernel):
         )  # fmt: skip
 
     def _load(self, side: int, shared: tuple[tuple[int, float], ...], programs: int, steps: int) -> TileAccess:
-        given, (m, n, k), size = self.matrices, self.tile, self.matrices.itemsize
+        given, (m, n, k), size = self.matrices, self.tile, self.itemsize
         # Beside k, an operand has an axis of so many elements in a tile, and in the whole matrix.
         strides, shape, across, whole = (
             (given.second, (k, n), n, given.n) if side else (given.first, (m, k), m, given.m)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from functools import cached_property
 from math import log2, prod
 from pathlib import Path
@@ -133,34 +132,24 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
 
 
 def read_tile_program(path: str | Path) -> TileProgram:
-    """Return the tile program that a YAML file describes, whose keys are the fields of `TileProgram`.
-
-    Raises
-    ------
-    FileFormatError
-        The file is wrong; the message says in which line.
-    """
+    """Return the program of a YAML file, whose keys are the fields of `TileProgram`; else raise `FileFormatError`."""
     section = read_yaml(path, SCHEMA)
     program = section.read(TileProgram)
-    for cause, *place in _faults(program):
-        raise section.error(str(cause), *place)
-    return program
-
-
-def _faults(program: TileProgram) -> Iterator[tuple[str | int, ...]]:
-    """Yield what is wrong with a program's numbers, and the keys and numbers that lead to the place."""
     for what in ("loops", "accesses", "dots", "operations"):
         for place, part in enumerate(getattr(program, what)):
             # A loop stands behind those around it.
             key, count = ("parent", place) if isinstance(part, TileLoop) else ("loop", len(program.loops))
             if not -1 <= getattr(part, key) < count:
-                yield f"there is no loop {getattr(part, key)} before it; loops count from 0", what, place, key
+                msg = f"there is no loop {getattr(part, key)} before it; loops count from 0"
+                raise section.error(msg, what, place, key)
     for place, access in enumerate(program.accesses):
         counts = [count for count, _ in access.shared]
         if counts != sorted(set(counts)):
-            yield "the numbers of programs must ascend", "accesses", place, "shared"
+            msg = "the numbers of programs must ascend"
+            raise section.error(msg, "accesses", place, "shared")
     for place, dot in enumerate(program.dots):
         for side, operand in enumerate(dot.operands):
             if not -1 <= operand.access < len(program.accesses):
-                cause = f"there is no access {operand.access}; accesses count from 0"
-                yield cause, "dots", place, "operands", side, "access"
+                msg = f"there is no access {operand.access}; accesses count from 0"
+                raise section.error(msg, "dots", place, "operands", side, "access")
+    return program

@@ -185,7 +185,7 @@ def main() -> None:
                         ]
                     found.append(
                         {"kernel": what, "machine": machine.name, "configuration": configuration.all()}
-                        | {name: {"shared": one.local_bytes, "registers": one.registers, "resident": one.resident}
+                        | {name: {"shared": one.local_bytes, "registers": one.allocated, "resident": one.resident}
                            for name, one in (("compiled", true), ("predicted", costs))}
                     )  # fmt: skip
     whole = [sum(column) for column in zip(*rows.values(), strict=True)]

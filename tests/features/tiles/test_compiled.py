@@ -133,12 +133,12 @@ def test_many_sub_groups_leave_few_registers_to_each() -> None:
 def test_attention_takes_as_long_as_its_products_and_what_lies_between() -> None:
     machine = load_machine("A100-80GB")
     four, eight = (TileCosts(attention(128, 64, 64, warps, 3), machine) for warps in (4, 8))
-    assert four.tensor == 2 * 2 * 128 * 64 * 64 / 2048
-    assert four.chain > four.tensor
+    assert four.step["tensor"] == 2 * 2 * 128 * 64 * 64 / 2048
+    assert four.step["chain"] > four.step["tensor"]
     # Sub-groups do not wait for one another: each has half of the work.
-    assert eight.chain - 240 == pytest.approx((four.chain - 240) / 2)
+    assert eight.step["chain"] - 240 == pytest.approx((four.step["chain"] - 240) / 2)
     # Products of factors, too, are added up behind them, those of plain tiles are not.
-    assert TileCosts(scaled(64, 64, 128, 4, 3), load_machine("L40S")).chain > 0
+    assert TileCosts(scaled(64, 64, 128, 4, 3), load_machine("L40S")).step["chain"] > 0
 
 
 def test_all_loops_are_paid_for() -> None:

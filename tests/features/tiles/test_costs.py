@@ -67,7 +67,7 @@ def product(m: int = 128, n: int = 128, k: int = 64, **changes: Any) -> TileProg
 def test_shared_memory_and_tensor_cores(machine: str, local_bytes: int, cycles: float, resident: int) -> None:
     costs = TileCosts(product(), load_machine(machine))
     assert costs.local_bytes == local_bytes
-    assert costs.tensor == pytest.approx(cycles)
+    assert costs.step["tensor"] == pytest.approx(cycles)
     assert costs.resident == resident
     assert costs.steps == 64
     # 1,024 programs in rounds of so many.
@@ -80,7 +80,7 @@ def test_shared_memory_and_tensor_cores(machine: str, local_bytes: int, cycles: 
 
 def test_small_tiles_take_the_old_instructions_of_hopper() -> None:
     costs = TileCosts(product(32, 128, 64), load_machine("H100-SXM"))
-    assert costs.tensor == pytest.approx(2 * 32 * 128 * 64 / 4096 / 0.625)
+    assert costs.step["tensor"] == pytest.approx(2 * 32 * 128 * 64 / 4096 / 0.625)
     assert costs.local_bytes == 2 * (32 + 128) * 64 * 2
 
 
