@@ -16,8 +16,9 @@ Configurations of which perflex says that the GPU cannot run them come last in a
 has a rule of its own. A choice that cannot run counts as a loss of 1000 %. Mean of draws, largest loss of all draws.
 
 ``--promise`` judges ``keep="promise"`` alone: calibrated with 20 problems, drawn 40 times, and judged by the others.
-``--ttir`` compares tile programs in closed form, which all of this rests on, with those made of Triton's code. With
-``--every N`` it takes each N-th problem, one draw and few trees. ``--picture`` draws predicted and published times.
+``--ttir`` compares tile programs in closed form, which all of this rests on, with those made of Triton's code, and
+``--compiled`` first choices by formulas with those by registers and shared memory of compiled code. With ``--every N``
+it takes each N-th problem, one draw and few trees. ``--picture`` draws predicted and published times.
 """
 
 from __future__ import annotations
@@ -288,16 +289,21 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--promise", action="store_true", help="judge promises, and end")
     parser.add_argument("--ttir", action="store_true", help="compare with tile programs made of code, and end")
+    parser.add_argument("--compiled", action="store_true", help="choose by compiled code, and end")
     given = parser.parse_args()
     warnings.simplefilter("ignore", PerflexWarning)
     keys = [(gpu, part) for part in given.sets.split(",") for gpu in MACHINES]
     rows = {key: read_rows(given.data, *key, given.every) for key in keys}
-    if given.ttir:
+    if given.ttir or given.compiled:
         if find_spec("triton") is None:
-            sys.exit("--ttir needs Triton; install it with: pip install 'perflex[triton]'")
-        from triton_parts.from_code import compare
+            sys.exit("this needs Triton; install it with: pip install 'perflex[triton]'")
+        from triton_parts import from_code
 
-        compare(list(rows.values()))
+        if given.ttir:
+            from_code.compare(list(rows.values()))
+        else:
+            heads = "rows", "problems", "loss with formulas: median, mean, largest", "with compiled code"
+            print(table(heads, map(from_code.choose, rows.values())))
         return
     if given.promise:
         print(table(("rows", "held: mean, draws", "kept: mean, draws"), map(promised, rows.values())))

@@ -1,22 +1,27 @@
-"""Tile programs in closed form beside those that perflex makes of Triton's code."""
+"""Tile programs in closed form beside those that perflex makes of Triton's code, TTIR or compiled."""
 # ruff: noqa: N803  (names as in the code that PyTorch generates)
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import triton
 import triton.language as tl
+from msgspec import structs
 
 from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
 from perflex.features.tiles.costs import TileCosts
 from perflex.machines.files import load_machine
+from perflex.models import load_model
 
 from .problems import MACHINES, Product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from perflex.features.tiles.tile_program import TileProgram, TileResources
 
     from .problems import Rows
 
@@ -93,3 +98,44 @@ def compare(sets: Sequence[Rows]) -> None:
         worst |= {name: (value, about) for name, value in found.items() if value > worst.get(name, (1e-4,))[0]}
     for name, (value, about) in sorted(worst.items(), key=lambda item: -item[1][0]):
         print(f"{name}: {100 * value:.2f} %, {about}")
+
+
+def choose(rows: Rows) -> list[str]:
+    """Return losses of the first choice by usual values: with formulas, then with what compiled code takes."""
+    facts, found, losses = load_machine(MACHINES[rows.gpu]), load_model("general_tile"), []
+    model = found.model()
+    known: dict[Any, TileResources] = {}
+    names = {name: name.removeprefix("f_tile_") for name in model.input_features()}
+
+    def seconds(program: TileProgram) -> float:
+        costs = TileCosts(program, facts)
+        if costs.refusal:
+            return math.inf
+        row = costs.features()
+        return float(model.evaluate(found.usual, {name: row[short] for name, short in names.items()}))
+
+    def compiled(row: dict[str, Any]) -> TileResources:
+        """Return what the code of a tile takes; sizes matter as far as they decide masks and vectors."""
+        size = 4096 if row["k"] % row["block_k"] == 0 else 4112 if row["k"] % 16 == 0 else 4097
+        strides = [size if row[f"stride_{one}"] != 1 else 1 for one in ("a0", "a1", "b0", "b1")]
+        kept = {name: row[name] for name in ("block_m", "block_n", "block_k", "num_stages", "num_warps")}
+        like = dict.fromkeys("mnk", size) | kept
+        like |= dict(zip(("stride_a0", "stride_a1", "stride_b0", "stride_b1"), strides, strict=True))
+        key = tuple((like | {"type": row["type"]}).items())
+        if key not in known:
+            kernel = from_code(like | {"type": row["type"]}, 80 if rows.gpu == "A100" else 90)
+            known[key] = kernel._launched[0].resources(kernel.configuration.told())
+        return known[key]
+
+    for problem in dict.fromkeys(rows["problem"].tolist()):
+        places = np.flatnonzero((rows["problem"] == problem) & np.isfinite(rows["seconds"]))
+        kernels, times = [Product(rows, place) for place in places], rows["seconds"][places]
+        programs = [one.program({}) for one in kernels]
+        exact = [
+            structs.replace(one, resources=compiled(kernel.row))
+            for one, kernel in zip(programs, kernels, strict=True)
+        ]  # fmt: skip
+        losses.append([times[np.argmin(list(map(seconds, some)))] / times.min() - 1 for some in (programs, exact)])
+    by_way = 100 * np.array(losses).T
+    said = [f"{np.median(one):.1f}, {one.mean():.1f}, {one.max():.0f} %" for one in by_way]
+    return [f"{rows.gpu} {rows.part}", str(len(losses)), *said]
