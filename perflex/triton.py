@@ -32,6 +32,7 @@ from perflex.features.from_triton.launches import (
 )
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.doubts import tile_doubts
+from perflex.features.tiles.tile_program import TileResources
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.models import load_model
 from perflex.search.pruning.promise import Promise, check_keep, kept_ratio, number_kept
@@ -41,12 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
-    from perflex.features.tiles.tile_program import TileResources
     from perflex.machines.machine import Machine
     from perflex.search.pruning.promise import Keep
 
 __all__ = [
-    "Configuration", "LaunchedKernel", "Prediction", "TritonKernel", "TritonLaunch", "capture",
+    "Configuration", "LaunchedKernel", "Prediction", "TileResources", "TritonKernel", "TritonLaunch", "capture",
     "predict_configurations", "prune", "record", "tensor",
 ]  # fmt: skip
 

@@ -13,8 +13,7 @@ import pytest
 import perflex.triton
 from perflex.__main__ import main
 from perflex.cli import launches
-from perflex.features.tiles.tile_program import TileResources
-from perflex.triton import Configuration, LaunchedKernel, Prediction, TritonLaunch
+from perflex.triton import Configuration, LaunchedKernel, Prediction, TileResources, TritonLaunch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
