@@ -149,7 +149,7 @@ class TritonSource:
 
 
 def triton_source(
-    function: Any, values: Mapping[str, Any], described: Mapping[str, str], capability: int = 80
+    function: Any, values: Mapping[str, Any], described: Mapping[str, tuple[Any, Any]], capability: int = 80
 ) -> TritonSource:
     """Return what Triton specialises a kernel to, for one of NVIDIA's GPUs.
 
@@ -160,7 +160,7 @@ def triton_source(
     values
         All arguments by name: numbers, constants, and objects with a ``dtype`` and an address for arrays.
     described
-        Triton's names of the types of descriptors that the host makes.
+        Types of elements, and shapes of blocks, of descriptors that the host makes.
     capability
         Compute capability, as 80 for 8.0.
 
@@ -172,12 +172,16 @@ def triton_source(
         An argument is of no type that Triton knows.
     """
     triton_module()
+    from triton._utils import canonicalize_dtype
     from triton.compiler import ASTSource
 
     with _explained(function.__name__):
         backend, bind = _binder(function, capability)
         bound, found, _ = bind(**values)
-        kinds = [(described[name], None) if name in described else one for name, one in zip(bound, found, strict=True)]
+        types = {
+            name: f"tensordesc<{canonicalize_dtype(one)}{list(block)}>" for name, (one, block) in described.items()
+        }
+        kinds = [(types[name], None) if name in types else one for name, one in zip(bound, found, strict=True)]
         _, signature, constants, attributes = function._pack_args(backend, _TOLD, bound, kinds, {})  # noqa: SLF001
         return TritonSource(ASTSource(function, signature, constants, attributes), backend)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -196,7 +195,7 @@ class TritonKernel(TileKernel):
         function = self.launch.function
         given: dict[str, Any] = {}
         numbers: dict[str, Any] = {}
-        described: dict[str, str] = {}
+        described: dict[str, tuple[Any, Any]] = {}
         arrays: dict[str, Any] = {}
         for one in function.params:
             name = one.name
@@ -207,9 +206,9 @@ class TritonKernel(TileKernel):
             if one.is_constexpr or value is None:
                 continue
             if hasattr(value, "data_ptr") or isinstance(value, np.ndarray):
-                given[name], arrays[name] = StandIn(_type_of(value)), _contents(value)
+                given[name], arrays[name] = StandIn(str(value.dtype)), _contents(value)
             elif _is_described(value):
-                given[name], described[name] = None, f"tensordesc<{_triton_type(value.base)}{list(value.block_shape)}>"
+                given[name], described[name] = None, (value.base.dtype, value.block_shape)
                 for what, extents in (("size", value.shape), ("stride", value.strides)):
                     numbers.update({f"{name}.{what}{axis}": int(extent) for axis, extent in enumerate(extents)})
             elif isinstance(value, (int, float, np.integer, np.floating)):
@@ -234,17 +233,6 @@ class TritonKernel(TileKernel):
         return tuple(int(extent) for extent in (*((grid,) if np.ndim(grid) == 0 else grid), 1, 1)[:3])
 
 
-def _type_of(tensor: Any) -> str:
-    return str(tensor.dtype).rpartition(".")[2]
-
-
-def _triton_type(tensor: Any) -> str:
-    triton_module()
-    from triton._utils import canonicalize_dtype
-
-    return str(canonicalize_dtype(_type_of(tensor)))
-
-
 def _is_described(value: Any) -> bool:
     return hasattr(value, "block_shape")
 
@@ -252,7 +240,7 @@ def _is_described(value: Any) -> bool:
 def _contents(value: Any) -> np.ndarray[Any, Any] | None:
     """Return the integers that an array in the host's memory holds; those of a GPU's would have to be waited for."""
     on_host = isinstance(value, np.ndarray) or getattr(getattr(value, "device", None), "type", "") == "cpu"
-    if not on_host or not _type_of(value).startswith(("int", "uint", "bool")):
+    if not on_host or not str(value.dtype).removeprefix("torch.").startswith(("int", "uint", "bool")):
         return None
     held = np.asarray(value)
     return held if held.flags.c_contiguous else None
@@ -292,22 +280,6 @@ def configuration_of(config: Any) -> Configuration:
     return replace(Configuration(dict(config.kwargs)).launched(options), hook=config.pre_hook)
 
 
-@contextmanager
-def _capturing() -> Iterator[None]:
-    """Let launches of Triton kernels raise, with what they are, in place of compiling and running."""
-    triton_module()
-    from triton.runtime.jit import KernelInterface
-
-    def of_grid(self: Any, grid: Any) -> Callable[..., None]:
-        def run(*args: Any, **named: Any) -> None:
-            raise _CapturedError(self, args, grid, named)
-
-        return run
-
-    with mock.patch.object(KernelInterface, "__getitem__", of_grid):
-        yield
-
-
 def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> TritonLaunch:
     """Return the first launch that a function makes, which is neither compiled nor run.
 
@@ -323,8 +295,17 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
     UnsupportedKernelError
         It launches no kernel.
     """
+    triton_module()
+    from triton.runtime.jit import KernelInterface
+
+    def of_grid(self: Any, grid: Any) -> Callable[..., None]:
+        def run(*args: Any, **named: Any) -> None:
+            raise _CapturedError(self, args, grid, named)
+
+        return run
+
     try:
-        with _capturing():
+        with mock.patch.object(KernelInterface, "__getitem__", of_grid):
             make(**sizes)
     except _CapturedError as found:
         kernel, args, grid, named = found.args
@@ -337,15 +318,12 @@ def captured_launch(make: Callable[..., Any], sizes: Mapping[str, int]) -> Trito
         msg = f"{make.__name__} launches no Triton kernel; it must call kernel[grid](...)"
         raise UnsupportedKernelError(msg)
     launch = launch_of(kernel, {}, grid)
-    name, names = launch.function.__name__, launch.function.arg_names
-    if len(args) > len(names):
-        msg = f"{make.__name__} launches {name!r} with {len(args)} arguments, which are too many"
-        raise UnsupportedKernelError(msg)
-    given = {one: value for one, value in named.items() if one not in OPTIONS}
-    arguments = {**dict(zip(names, args, strict=False)), **given}
-    if unknown := arguments.keys() - set(names):
-        msg = f"kernel {name!r} has no argument {min(unknown)}"
-        raise UnsupportedKernelError(msg)
+    try:
+        given = {name: value for name, value in named.items() if name not in OPTIONS}
+        arguments = launch.function.signature.bind_partial(*args, **given).arguments
+    except TypeError as error:
+        msg = f"{make.__name__} launches kernel {launch.function.__name__!r} with arguments it has not: {error}"
+        raise UnsupportedKernelError(msg) from error
     configurations = tuple(one.launched(named) for one in launch.configurations or (Configuration({}),))
     return replace(launch, arguments=arguments, configurations=configurations)
 

@@ -387,6 +387,18 @@ def test_a_launch_is_captured_and_predicted_exactly():
     assert sum(dot.flops for dot in program.dots) == 2 * 512 * 512 * 256
 
 
+@pytest.mark.parametrize(
+    ("places", "named", "said"),
+    [(30, {}, "too many positional arguments"), (0, {"other": 1}, "unexpected keyword argument 'other'")],
+)
+def test_arguments_that_a_kernel_has_not_are_named(places, named, said):
+    def launch():
+        matmul_kernel[grid](*range(places), **named)
+
+    with pytest.raises(UnsupportedKernelError, match=f"launch launches kernel 'matmul_kernel' .* it has not: .*{said}"):
+        perflex.triton.capture(launch, {})
+
+
 def test_thirty_configurations_take_no_longer_than_promised():
     """From the decorator to the kept ones: the processor's time, which other work on the machine does not change."""
     tuner = perflex.triton.prune(machine="A100-80GB", keep=5)(tuned())
