@@ -6,43 +6,43 @@ amounts that do not depend on it; otherwise one after another.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from perflex.features.from_triton.evaluation import Evaluation
-from perflex.features.from_triton.slices import addressed, advances, needed_values
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_triton.slices import advances, jumps, known_operands, needed_values
 from perflex.features.from_triton.tallies import Tally, Tile
 from perflex.features.from_triton.ttir import Block, Function, Operation, Type
 from perflex.features.from_triton.values import (
     Any_,
+    Array,
     Descriptor,
-    Pointer,
     TooLargeError,
     Unknown,
     Value,
+    axis_of,
     bounded,
-    scalar,
+    dtype_of,
+    is_mask,
+    made,
+    said,
     total,
-)
+)  # fmt: skip
 
-_Mask = np.ndarray[Any, Any]
 # So many iterations of loops that cannot be computed together; and so many that are, of all programs.
 _MOST_STEPS = 1 << 14
 _MOST_TOGETHER = 1 << 22
-_I64 = Type((), "i64")
-_DESCRIPTORS = {
-    "descriptor_load": "load", "descriptor_gather": "load", "descriptor_store": "store", "descriptor_scatter": "store",
+_DIRECTIONS = {
+    "load": "load", "descriptor_load": "load", "descriptor_gather": "load", "store": "store",
+    "descriptor_store": "store", "descriptor_scatter": "store", "atomic_rmw": "atomic", "atomic_cas": "atomic",
     "descriptor_reduce": "atomic",
 }  # fmt: skip
-
-
-def _with(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
-    return (*shape[:axis], length, *shape[axis + 1 :])
+_NOT_FOLLOWED = Unknown("what perflex does not follow")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Launch:
     """What a kernel is called with: numbers by argument, contents of arrays that are known, and the grid."""
 
     arguments: Mapping[str, float]
-    arrays: Mapping[str, np.ndarray[Any, Any]]
+    arrays: Mapping[str, Array]
     grid: tuple[int, int, int]
 
     @property
@@ -59,7 +59,7 @@ class Launch:
         return prod(self.grid)
 
 
-class Interpreter(Evaluation):
+class Interpreter:
     """One run of a kernel for some of its programs, given by their numbers, the first axis of the grid fastest.
 
     `first_only` computes one iteration of each loop; `in_order` no iterations together. `compiled` takes for true what
@@ -67,17 +67,20 @@ class Interpreter(Evaluation):
     """
 
     def __init__(
-        self, kernel: Function, functions: Mapping[str, Function], launch: Launch, programs: Sequence[int] | _Mask
+        self, kernel: Function, functions: Mapping[str, Function], launch: Launch, programs: Sequence[int] | Array
     ) -> None:
-        super().__init__(launch.arrays)
         self.kernel, self.functions, self.launch = kernel, functions, launch
-        self.tally = Tally()
-        self.programs = np.asarray(programs, np.int64)
-        self.batch: tuple[int, ...] = (len(self.programs),)
+        self.arrays, self.programs = launch.arrays, np.asarray(programs, np.int64)
+        # Programs and iterations that are computed together here, and those that come to the operation.
+        self.batch: tuple[int, ...] = self.programs.shape
+        self.active: Array = np.ones(1, bool)
+        self.values: dict[int, Any_] = {}
+        # Bytes of an element of each array.
+        self.widths = {name: kind.bytes for name, kind in zip(kernel.names, kernel.types, strict=True)}
+        self.first_only = self.in_order = self.compiled = False
+        self.tally, self.needed = Tally(), set[int]()
         self.loops: tuple[int, ...] = ()
         self.line = self.steps = self.together = 0
-        self.first_only = self.in_order = self.compiled = False
-        self.needed: set[int] = set()
 
     def run(self) -> Tally:
         """Interpret the kernel.
@@ -90,311 +93,352 @@ class Interpreter(Evaluation):
             Fewer programs must be interpreted at once.
         """
         self.needed = self.needed or needed_values(self.functions)
-        self.unfinished = self.first_only or self.compiled
         numbers, kinds = self.kernel.arguments, self.kernel.types
         for name, number, kind in zip(self.kernel.names, numbers, kinds, strict=True):
-            self.values[number] = self.argument(name, kind)
-        for place, (name, kind) in enumerate(zip(self.kernel.names, kinds, strict=True)):
+            self.values[number] = self._argument(name, kind)
+        for place, kind in enumerate(kinds):
             if kind.descriptor:
                 # Sizes and strides of what the host made follow as arguments of their own.
-                rank = len(kind.shape)
-                around = [self.values[number] for number in numbers[place + 1 : place + 1 + 2 * rank]]
-                unknown = next((value for value in around if isinstance(value, Unknown)), None)
-                known = tuple(value for value in around if isinstance(value, Value))
-                pointer = Pointer(name, scalar(0, _I64), kind)
-                self.values[numbers[place]] = unknown or Descriptor(pointer, known[:rank], known[rank:], kind)
-        self.blocks(self.kernel.body, np.ones(self.batch, bool))
+                given = numbers[place : place + 1 + 2 * len(kind.shape)]
+                self._assign(Operation("tt.make_tensor_descriptor", given, given[:1], (kind,), (), "", {}))
+        self._blocks(self.kernel.body, np.ones(self.batch, bool))
         return self.tally
 
-    def argument(self, name: str, kind: Type) -> Any_:
-        """Return an argument of the kernel."""
-        if kind.pointer:
-            self.widths[name] = kind.bytes
-            return Pointer(name, scalar(0, _I64), kind)
+    def _argument(self, name: str, kind: Type) -> Any_:
+        if kind.pointer or kind.descriptor:
+            return Value((np.zeros(1, np.int64),), kind._replace(pointer=True), 1, name)
         value = self.launch.arguments.get(name)
         if value is None:  # or a descriptor, which is made of what follows it
             return Unknown(f"argument {name}")
         if kind.element[0] != "i":
-            return scalar(np.float64(np.float32(value) if kind.element == "f32" else value), kind)
+            return Value((np.full(1, np.float32(value) if kind.element == "f32" else value, float),), kind, 1)
         # Of an unsigned integer the bits.
-        return total((np.full((1,), value, np.uint64 if value >= 1 << 63 else np.int64).astype(np.int64),), kind, 1)
+        return total((np.full(1, value, np.uint64 if value >= 1 << 63 else np.int64).astype(np.int64),), kind, 1)
 
     # -- control flow
 
-    def blocks(self, blocks: list[Block], active: _Mask) -> list[Any_]:
+    def _blocks(self, blocks: list[Block], active: Array) -> list[Any_]:
         """Run the blocks of a function or region, each for the programs that go there; return what they return."""
-        arriving: dict[str, _Mask] = {blocks[0].label: active}
-        returned: list[tuple[_Mask, list[Any_]]] = []
-        for block in self.in_order_of_jumps(blocks):
-            here = arriving.pop(block.label, None)
+        by_label, result = {block.label: block for block in blocks}, list[Any_]()
+        arriving = {blocks[0].label: active}
+        for label in self._in_order_of_jumps(blocks):
+            here = arriving.get(label)
             if here is None or not here.any():
                 continue
-            self.block(block.operations[:-1], here)
-            last = block.operations[-1] if block.operations else None
-            if last is None or not last.name.startswith("cf."):
-                returned.append((here, self.terminated(last, here)))
+            *operations, last = by_label[label].operations
+            for one in operations:
+                self._operation(one, here)
+            goals = jumps(last)
+            if not goals:
+                result = self._merged(here, self._gets(last.operands), result)
                 continue
-            goals = self.branches(last, here)
-            for label, (mask, values) in goals:
-                goal = {one.label: one for one in blocks}[label]
-                before = arriving.get(label)
-                arriving[label] = mask if before is None else before | mask
-                for number, value in zip(goal.arguments, values, strict=True):
-                    old = self.values.get(number)
-                    self.values[number] = value if before is None or old is None else self.chosen(mask, value, old)
-        result = returned[0][1] if returned else []
-        for mask, values in returned[1:]:
-            result = [self.chosen(mask, new, old) for new, old in zip(values, result, strict=True)]
+            held = self._truth(last, last.operands[0]) if len(goals) > 1 else np.True_
+            for (goal, passed), mask in zip(goals, (here & held, here & ~held), strict=False):
+                numbers, before = by_label[goal].arguments, arriving.get(goal)
+                old = [] if before is None else [self.values[number] for number in numbers]
+                self.values.update(zip(numbers, self._merged(mask, self._gets(passed), old), strict=True))
+                arriving[goal] = mask if before is None else before | mask
         return result
 
-    def in_order_of_jumps(self, blocks: list[Block]) -> list[Block]:
-        """Return blocks so that jumps lead onward; a jump back is refused."""
-        by_label = {block.label: block for block in blocks}
-        done: list[Block] = []
-        open_: set[str] = set()
+    def _in_order_of_jumps(self, blocks: list[Block]) -> list[str]:
+        """Return the labels of blocks so that jumps lead onward; a jump back is refused."""
+        last, done = {block.label: block.operations[-1] for block in blocks}, list[str]()
 
-        def visit(block: Block) -> None:
-            if any(block is one for one in done):
-                return
-            last = block.operations[-1]
-            if block.label in open_:
-                self.refuse(last, "a jump back")
-            open_.add(block.label)
-            for part in last.text.split("^")[1:] if last.name.startswith("cf.") else ():
-                visit(by_label["^" + re.split(r"[(, :]", part)[0]])
-            open_.discard(block.label)
-            done.append(block)
+        def visit(label: str, before: tuple[str, ...]) -> None:
+            if label in before:
+                self._refuse(last[label], "a jump back")
+            if label not in done:
+                for goal, _ in jumps(last[label]):
+                    visit(goal, (*before, label))
+                done.append(label)
 
-        visit(blocks[0])
+        visit(blocks[0].label, ())
         return done[::-1]
 
-    def terminated(self, last: Operation | None, active: _Mask) -> list[Any_]:
-        """Return what a block's last operation passes on, if that is one."""
-        if last is None:
-            return []
-        if last.name in {"scf.yield", "tt.return", "scf.condition"}:
-            return [self.get(number) for number in last.operands]
-        self.operation(last, active)
-        return []
-
-    def branches(self, last: Operation, active: _Mask) -> list[tuple[str, tuple[_Mask, list[Any_]]]]:
-        """Return the labels that a jump goes to, each with the programs that go there and what it passes on."""
-        parts = last.text.split("^")[1:]
-        labels = ["^" + part.split("(")[0].split(",")[0].split(" ")[0] for part in parts]
-        counts = [part.split(":")[0].count("%") for part in parts]
-        start = len(last.operands) - sum(counts)
-        passed: list[list[Any_]] = []
-        for count in counts:
-            passed.append([self.get(number) for number in last.operands[start : start + count]])
-            start += count
-        if last.name == "cf.br":
-            return [(labels[0], (active, passed[0]))]
-        held = self.truth(last, last.operands[0])
-        return [(labels[0], (active & held, passed[0])), (labels[1], (active & ~held, passed[1]))]
-
-    def block(self, operations: Sequence[Operation], active: _Mask) -> None:
-        """Run operations one after another."""
-        for one in operations:
-            self.operation(one, active)
-
-    def operation(self, one: Operation, active: _Mask) -> None:
+    def _operation(self, one: Operation, active: Array) -> None:
         """Run an operation: what it accesses and computes is tallied, and its value computed where it is needed."""
-        name, self.line = one.name, one.line
-        if name == "scf.for":
-            self.loop(one, active)
-        elif name == "scf.while":
-            self.while_loop(one, active)
-        elif name == "scf.if":
-            self.branch(one, active)
-        elif name == "tt.call":
-            self.call(one, active)
+        control = {"scf.for": self._loop, "scf.while": self._while, "scf.if": self._if, "tt.call": self._call}
+        self.line = one.line
+        if one.name in control:
+            around = self.loops, self.batch
+            results = control[one.name](one, active)
+            self.loops, self.batch = around
+            self.values.update(zip(one.results, results, strict=False))
         else:
             self.active = active
-            self.account(one, active)
-            if self.needed.intersection(one.results):
-                for number, value in zip(one.results, self.evaluate(one), strict=True):
-                    self.values[number] = self.hinted(one, value) if self.compiled else value
+            self._account(one, active)
+            if not self.needed.isdisjoint(one.results):
+                self._assign(one)
 
-    def call(self, one: Operation, active: _Mask) -> None:
+    def _call(self, one: Operation, active: Array) -> list[Any_]:
         """Run a function that the compiler did not put in place."""
         function = self.functions[one.text[1:].split("(")[0]]
-        for number, operand in zip(function.arguments, one.operands, strict=True):
-            self.values[number] = self.get(operand)
-        found = self.blocks(function.body, active)
-        self.values.update(zip(one.results, found, strict=False))
+        self.values.update(zip(function.arguments, self._gets(one.operands), strict=True))
+        return self._blocks(function.body, active)
 
-    def branch(self, one: Operation, active: _Mask) -> None:
-        """Run the regions of a condition for the programs that go there, and put together what they yield."""
-        held = self.truth(one, one.operands[0])
-        results: list[tuple[_Mask, list[Any_]]] = []
+    def _if(self, one: Operation, active: Array) -> list[Any_]:
+        held, results = self._truth(one, one.operands[0]), list[Any_]()
         for region, mask in zip(one.regions, (active & held, active & ~held), strict=False):
             if mask.any():
-                results.append((mask, self.blocks(region, mask)))
-        if not one.results:
-            return
-        # Where no program comes here, any value will do.
-        values = results[0][1] if results else [Unknown("a branch that no program takes")] * len(one.results)
-        for mask, others in results[1:]:
-            values = [self.chosen(mask, new, old) for new, old in zip(others, values, strict=True)]
-        self.values.update(zip(one.results, values, strict=True))
+                results = self._merged(mask, self._blocks(region, mask), results)
+        return results
 
-    def loop(self, one: Operation, active: _Mask) -> None:
-        """Run a counted loop."""
-        low, high, step = (self.whole(one, number, "the trip count of a loop") for number in one.operands[:3])
+    def _loop(self, one: Operation, active: Array) -> list[Any_]:
+        low, high, step = (self._whole(one, number, "the trip count of a loop") for number in one.operands[:3])
         step, counter = np.where(step <= 0, 1, step), Type((), one.attributes["counter"])
         if one.attributes["unsigned"] == "True":
-            self.refuse(one, "a loop with an unsigned counter")
+            self._refuse(one, "a loop with an unsigned counter")
         trips = np.broadcast_to(np.maximum(0, -(-(high - low) // step)), self.batch) * active
         self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())))
         if self.first_only:
             trips = np.minimum(trips, 1)
-        most, body = int(trips.max(initial=0)), one.regions[0][0]
-        starts = [self.get(number) for number in one.operands[3:]]
-        outer, batch = self.loops, self.batch
-        self.loops = (*outer, one.line)
+        most, now, (body,) = int(trips.max(initial=0)), self._gets(one.operands[3:]), one.regions
         moved = None if self.in_order else advances(one, self.needed)
+        self.loops = (*self.loops, one.line)
         if most == 0:
-            ends: list[Any_] = starts
-        elif moved is None:
-            ends = self.one_by_one(one, trips, low, step, active)
-        else:
-            self.together += prod(batch) * most
-            if self.together > _MOST_TOGETHER:
-                raise TooLargeError
-            self.batch = (*batch, most)
-            depth, count = len(self.batch), np.arange(most)
-            inside = active[..., None] & (count < trips[..., None])
-            self.values[body.arguments[0]] = scalar(low[..., None] + count * step[..., None], counter, depth)
-            self.active = inside
-            self.block_of_deltas(moved.before)
-            ends = []
-            for place, start in enumerate(starts):
-                now, end = self.carried(start, moved.deltas[place], trips)
-                self.values[body.arguments[place + 1]] = now
-                ends.append(end)
-            self.block(body.operations[:-1], inside)
-        self.batch, self.loops = batch, outer
-        self.values.update(zip(one.results, ends, strict=True))
+            return now
+        if moved is None:
+            trips = np.minimum(trips, 2) if self.compiled else trips
+            if int(trips.max()) > _MOST_STEPS:
+                self._refuse(one, f"a loop of {most} iterations that must be followed one by one")
+            for place in range(int(trips.max())):
+                number = Value((low + place * step,), counter, len(self.batch))
+                now = self._iteration(one, body, active & (place < trips), [number, *now], now)
+            return now
+        self.together += prod(self.batch) * most
+        if self.together > _MOST_TOGETHER:
+            raise TooLargeError
+        places, self.batch = np.arange(most), (*self.batch, most)
+        inside = self.active = active[..., None] & (places < trips[..., None])
+        number = Value((low[..., None] + places * step[..., None],), counter, len(self.batch))
+        self.values[body[0].arguments[0]] = number
+        deltas, before = moved
+        # By how much values advance, before what they are.
+        for other in before:
+            self.values.update(zip(other.results, self._results(other), strict=True))
+        carried = [self._carried(start, numbers, trips) for start, numbers in zip(now, deltas, strict=True)]
+        self.values.update(zip(body[0].arguments[1:], (now for now, _ in carried), strict=True))
+        self._blocks(body, inside)
+        return [end for _, end in carried]
 
-    def block_of_deltas(self, operations: Sequence[Operation]) -> None:
-        """Compute by how much a loop's values advance, before what they are."""
-        for one in operations:
-            for number, value in zip(one.results, self.evaluate(one), strict=True):
-                self.values[number] = value
-
-    def carried(self, start: Any_, deltas: tuple[int, ...] | None, trips: _Mask) -> tuple[Any_, Any_]:
+    def _carried(self, start: Any_, deltas: tuple[int, ...] | None, trips: Array) -> tuple[Any_, Any_]:
         """Return what a loop carries in each iteration, and at its end; by which values it advances is given."""
         if deltas == () or isinstance(start, Unknown):
             return start, start
         if deltas is None or isinstance(start, Descriptor):
-            unknown = Unknown("what a loop computes from data")
-            return unknown, unknown
-        depth, most = len(self.batch), self.batch[-1]
-        now, end = start.at(depth), start
-        for number in deltas:
-            delta = self.get(number)
-            if isinstance(start, Pointer) and isinstance(delta, Value):
-                delta = self.scaled(delta, start.type.bytes)
-            if not isinstance(delta, Value):
-                unknown = delta if isinstance(delta, Unknown) else Unknown("an address")
-                return unknown, unknown
-            for term in delta.at(depth).terms:
-                axis = depth - 1
-                steps = term if term.shape[axis] > 1 else np.broadcast_to(term, _with(term.shape, axis, most))
+            return (Unknown("what a loop computes from data"),) * 2
+        axis, kind = len(self.batch) - 1, start.type
+        now, end, most = start.at(axis + 1), start, self.batch[-1]
+        for delta in self._gets(deltas):
+            if not isinstance(delta, Value) or delta.type.pointer:
+                return (Unknown(_cause(delta, "an address")),) * 2
+            for term in delta.terms:
+                shape = np.broadcast_shapes(term.shape, (most,) + (1,) * (term.ndim - 1 - axis))
+                steps = np.broadcast_to(term, shape)
                 bounded([steps])
                 # Up to each iteration, and up to the end.
-                sums = np.cumsum(steps, axis=axis)
-                before = np.concatenate([np.zeros_like(np.take(sums, [0], axis)), sums], axis)
-                now = self.plus(now, np.take(before, range(most), axis), depth)
-                at_end = trips.reshape(trips.shape + (1,) * (before.ndim - axis))
-                shape = np.broadcast_shapes(at_end.shape, _with(before.shape, axis, 1))
-                wide = np.broadcast_to(before, _with(shape, axis, most + 1))
-                last = np.take_along_axis(wide, np.broadcast_to(at_end, shape), axis)
-                end = self.plus(end, np.squeeze(last, axis), depth - 1)
+                sums = np.insert(steps * (kind.bytes if kind.pointer else 1), 0, 0, axis).cumsum(axis)
+                now = total((*now.terms, sums.take(range(most), axis)), kind, axis + 1, start.array)
+                at_end = trips.reshape(trips.shape + (1,) * (sums.ndim - axis))
+                last = np.take_along_axis(sums, at_end, axis).squeeze(axis)
+                end = total((*end.terms, last), kind, axis, start.array)
         return now, end
 
-    def plus(self, one: Any, term: np.ndarray[Any, Any], depth: int) -> Any:
-        """Return a value or pointer advanced by an array."""
-        if isinstance(one, Pointer):
-            return Pointer(one.base, total((*one.offset.at(depth).terms, term), one.offset.type, depth), one.type)
-        return total((*one.at(depth).terms, term), one.type, depth)
-
-    def one_by_one(self, one: Operation, trips: _Mask, low: _Mask, step: _Mask, active: _Mask) -> list[Any_]:
-        """Run a counted loop's iterations in their order; return what it carries at its end."""
-        body, now = one.regions[0][0], [self.get(number) for number in one.operands[3:]]
-        trips = np.minimum(trips, 2) if self.compiled else trips
-        if int(trips.max()) > _MOST_STEPS:
-            self.refuse(one, f"a loop of {int(trips.max())} iterations that must be followed one by one")
-        for count in range(int(trips.max())):
-            inside = active & (count < trips)
-            counter = Type((), one.attributes["counter"])
-            self.values[body.arguments[0]] = scalar(low + count * step, counter, len(self.batch))
-            self.values.update(zip(body.arguments[1:], now, strict=True))
-            now = self.iteration(body, now, inside)
-        return now
-
-    def iteration(self, body: Block, now: list[Any_], inside: _Mask) -> list[Any_]:
-        """Run a loop's body once, for some programs; return what the loop, which carried `now`, carries then."""
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            self.refuse(body.operations[-1], f"loops of more than {_MOST_STEPS} iterations, followed one by one")
-        self.block(body.operations[:-1], inside)
-        after = self.terminated(body.operations[-1], inside)
-        return [self.chosen(inside, new, old) for new, old in zip(after, now, strict=True)]
-
-    def while_loop(self, one: Operation, active: _Mask) -> None:
-        """Run a loop with a condition; its iterations come one after another."""
-        test, body = one.regions[0][0], one.regions[1][0]
-        now = [self.get(number) for number in one.operands]
-        results: list[Any_] = []
-        inside, outer, steps, trips = active, self.loops, 0, 0
-        self.loops = (*outer, one.line)
-        while True:
-            self.values.update(zip(test.arguments, now, strict=True))
-            self.block(test.operations[:-1], inside)
-            last = test.operations[-1]
-            held = inside & self.truth(one, last.operands[0])
-            passed = [self.get(number) for number in last.operands[1:]]
+    def _while(self, one: Operation, active: Array) -> list[Any_]:
+        test, body = one.regions
+        around, self.loops = self.loops, (*self.loops, one.line)
+        now, results, inside, trips = self._gets(one.operands), list[Any_](), active, 0
+        for place in count():
+            self.values.update(zip(test[0].arguments, now, strict=True))
+            _, *passed = self._blocks(test, inside)
             # Programs that leave the loop take with them what was passed on then.
-            left = passed if not results else [
-                self.chosen(inside, new, old) for new, old in zip(passed, results, strict=True)
-            ]  # fmt: skip
-            results, inside, steps = left, held, steps + 1
-            if not inside.any() or (self.first_only and steps > 1):
+            results = self._merged(inside, passed, results)
+            inside = inside & self._truth(one, test[0].operations[-1].operands[0])
+            if not inside.any() or (self.first_only and place > 0):
                 break
             trips += int(inside.sum())
-            self.values.update(zip(body.arguments, passed, strict=True))
-            now = self.iteration(body, now, inside)
-        self.loops = outer
-        self.tally.enter(one, outer, (int(active.sum()), trips))
-        self.values.update(zip(one.results, results, strict=True))
+            now = self._iteration(one, body, inside, passed, now)
+        self.tally.enter(one, around, (int(active.sum()), trips))
+        return results
+
+    def _iteration(
+        self, one: Operation, body: list[Block], inside: Array, given: list[Any_], old: list[Any_]
+    ) -> list[Any_]:
+        """Run a loop's body once; return what the loop carries then, where programs do not come here the old values."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            self._refuse(one, f"loops of more than {_MOST_STEPS} iterations, followed one by one")
+        self.values.update(zip(body[0].arguments, given, strict=True))
+        return self._merged(inside, self._blocks(body, inside), old)
 
     # -- what is accessed and computed
 
-    def account(self, one: Operation, active: _Mask) -> None:
+    def _account(self, one: Operation, active: Array) -> None:
         """Tally what an operation accesses or computes."""
         name = one.name.removeprefix("tt.")
-        if name in {"load", "store", "atomic_rmw", "atomic_cas"}:
-            masks = [self.get(number) for number in addressed(one)[1:]]
-            direction = name if name in {"load", "store"} else "atomic"
-            self.accessed(one, direction, self.get(one.operands[0]), masks, active)
-        elif name.startswith("descriptor_"):
-            pointer, mask = self.window(one)
-            self.accessed(one, _DESCRIPTORS[name], pointer, [mask], active)
+        if name in _DIRECTIONS or name.startswith("descriptor_"):
+            pointer, *masks = self._window(one) if name.startswith("descriptor_") else self._gets(known_operands(one))
+            for value, what in ((pointer, "an address"), *((mask, "a mask") for mask in masks)):
+                if isinstance(value, Unknown):
+                    self._refuse_data(one, what, value.cause)
+            if not isinstance(pointer, Value) or not pointer.type.pointer:
+                self._refuse(one, "what it accesses is no address")
+            terms = tuple(
+                term for mask in masks if isinstance(mask, Value) and is_mask(mask.type) for term in mask.terms
+            )
+            tile = Tile(pointer.terms, terms, np.broadcast_to(active, self.batch), pointer.type)
+            self.tally.access(one, self.loops, (pointer.array, _DIRECTIONS[name]), tile)
         elif name == "dot_scaled":
-            self.refuse(one, "products with scales are not counted")
+            self._refuse(one, "products with scales are not counted")
         elif name == "dot":
             self.tally.dot(one, self.loops, int(active.sum()))
         elif not one.results or not self.needed.issuperset(one.results):
             self.tally.compute(one, self.loops, int(active.sum()))
 
-    def accessed(self, one: Operation, direction: str, pointer: Any_, masks: Sequence[Any_], active: _Mask) -> None:
-        """Tally an access."""
-        for value, what in ((pointer, "an address"), *((mask, "a mask") for mask in masks)):
-            if isinstance(value, Unknown):
-                self.refuse_data(one, what, value.cause)
-        if not isinstance(pointer, Pointer):
-            self.refuse(one, "what it accesses is no address")
-        terms = tuple(term for mask in masks if isinstance(mask, Value) for term in mask.terms)
-        tile = Tile(pointer.offset.terms, terms, np.broadcast_to(active, self.batch), pointer.type)
-        self.tally.access(one, self.loops, (pointer.base, direction), tile)
+    # -- values
+
+    def _get(self, number: int) -> Any_:
+        """Return a value, with an axis for each loop that is computed at once here."""
+        value = self.values.get(number, _NOT_FOLLOWED)
+        return value.at(len(self.batch)) if isinstance(value, Value) else value
+
+    def _gets(self, numbers: Iterable[int]) -> list[Any_]:
+        return [self._get(number) for number in numbers]
+
+    def _refuse(self, one: Operation, why: str) -> NoReturn:
+        msg = f"kernel {self.kernel.name!r}, {one.name} in line {one.line} of its TTIR: {why}"
+        raise UnsupportedKernelError(msg)
+
+    def _refuse_data(self, one: Operation, what: str, cause: str) -> NoReturn:
+        """Say that data decide what must be known."""
+        known = cause.startswith("array ")
+        way = "give its contents as a NumPy array" if known else "give its value" if cause.startswith("arg") else ""
+        self._refuse(one, f"{what} depends on {cause}; {way or 'perflex does not follow that'}")
+
+    def _whole(self, one: Operation, number: int, what: str) -> Array:
+        """Return a number that must be known, with the axes of the batch."""
+        value = self._get(number)
+        if not isinstance(value, Value) or value.type.pointer:
+            self._refuse_data(one, what, _cause(value, "an address"))
+        return value.whole()
+
+    def _truth(self, one: Operation, number: int) -> Array:
+        """Return for each program and iteration whether a condition holds."""
+        return np.broadcast_to(self._whole(one, number, "a condition").astype(bool), self.batch)
+
+    def _chosen(self, mask: Array, new: Any_, old: Any_) -> Any_:
+        """Return the one value where a mask over the batch holds, and the other elsewhere."""
+        if new is old or mask.all():
+            return new
+        if isinstance(new, Value) and isinstance(old, Value) and (new.array == old.array or not new.type.pointer):
+            wide = mask.reshape(mask.shape + (1,) * len(new.type.shape))
+            arrays = wide, *(value.at(len(self.batch)).whole() for value in (new, old))
+            bounded(arrays)
+            return Value((np.where(*arrays),), new.type, len(self.batch), new.array)
+        causes = [one.cause for one in (new, old) if isinstance(one, Unknown)]
+        return Unknown(causes[0] if causes else "which of several arrays a program takes")
+
+    def _merged(self, mask: Array, new: list[Any_], old: list[Any_]) -> list[Any_]:
+        """Return the new values where a mask holds, the old ones, if there are any, elsewhere."""
+        return [self._chosen(mask, *pair) for pair in zip(new, old, strict=True)] if old else new
+
+    def _assign(self, one: Operation) -> None:
+        for number, value in zip(one.results, self._results(one), strict=True):
+            self.values[number] = said(one, value) if self.compiled else value
+
+    def _results(self, one: Operation) -> list[Any_]:
+        operands: list[Any] = self._gets(one.operands)
+        unknown = next((value for value in operands if isinstance(value, Unknown)), None)
+        if unknown is None:
+            own: dict[str, Any] = {
+                "tt.load": self._loaded, "tt.get_program_id": self._place, "tt.get_num_programs": self._place
+            }  # fmt: skip
+            try:
+                if one.name in {"tt.reduce", "tt.scan"}:
+                    return self._folded(one, *operands)
+                return [own[one.name](one, *operands) if one.name in own else made(one, len(self.batch), operands)]
+            except (AttributeError, KeyError, TypeError, IndexError, ValueError):
+                # Not one of the forms that addresses and masks are made of.
+                unknown = Unknown(f"operation {one.name} in line {one.line}")
+        return [unknown] * len(one.results)
+
+    def _place(self, one: Operation) -> Value:
+        """Return the programs' places on an axis of the grid, or its extent."""
+        axis, grid = "xyz".index(one.text[0]), self.launch.grid
+        place = self.programs // prod(grid[:axis]) % grid[axis]
+        array = place if one.name == "tt.get_program_id" else np.full(1, grid[axis])
+        return Value((array.reshape(-1, *(1,) * (len(self.batch) - 1)),), one.types[0], len(self.batch))
+
+    def _loaded(self, one: Operation, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Any_:
+        """Return what an array holds that the user gave."""
+        kind, width, array = one.types[0], pointer.type.bytes, self.arrays.get(pointer.array)
+        if array is None:
+            return Unknown(f"array {pointer.array}")
+        # Contents are elements of the argument's type.
+        if self.widths.get(pointer.array) != width:
+            return Unknown(f"array {pointer.array} as elements of {width} B")
+        place = pointer.whole() // width
+        wanted = np.ones((1,) * place.ndim, bool) if mask is None else mask.whole()
+        held = np.broadcast_to(self.active, self.batch).reshape(self.batch + (1,) * len(kind.shape))
+        bounded((held, wanted))
+        beyond = (place < 0) | (place >= array.size)
+        # Where only first iterations are computed, what a loop comes to may be unfinished.
+        if not (self.first_only or self.compiled) and np.any(held & wanted & beyond):
+            self._refuse(one, f"it reads beyond the {array.size} elements given of array {pointer.array}")
+        found = array.ravel()[np.clip(place, 0, max(array.size - 1, 0))]
+        found = np.where(wanted, found, 0 if other is None else other.whole()).astype(dtype_of(kind))
+        if self.compiled and found.dtype == np.int64:  # odd: nobody knows multiples of what they are
+            found = found | 1
+        return total((found,), kind, len(self.batch), pointer.array + "[]" * kind.pointer)
+
+    def _folded(self, one: Operation, *operands: Value) -> list[Any_]:
+        """Return tiles reduced along an axis; of a scan what that has come to at each place."""
+        body, depth = one.regions[0][0], len(self.batch)
+        axis, back = axis_of(one, depth), -1 if "reverse = true" in one.text else 1
+        wide = []
+        for value, kind in zip(operands, one.given, strict=True):
+            array = value.whole()
+            wide.append(np.broadcast_to(array, array.shape[:depth] + kind.shape))
+        bounded(wide)
+        first, *places = range(wide[0].shape[axis])[::back]
+        steps = [[array.take(first, axis) for array in wide]]
+        for place in places:
+            given = [*steps[-1], *(array.take(place, axis) for array in wide)]
+            for number, array, kind in zip(body.arguments, given, one.given * 2, strict=True):
+                # Each is a scalar to what combines them; further axes do not matter to it.
+                self.values[number] = Value((array,), Type((), kind.element), depth)
+            for step in body.operations[:-1]:
+                self.values.update(zip(step.results, self._results(step), strict=True))
+            ends: list[Any] = self._gets(body.operations[-1].operands)
+            steps.append([end.whole() for end in ends])
+        scan = one.name == "tt.scan"
+        found = [np.stack(parts[::back], axis) for parts in zip(*steps, strict=True)] if scan else steps[-1]
+        return [total((array,), kind, depth) for array, kind in zip(found, one.types, strict=True)]
+
+    def _window(self, one: Operation) -> tuple[Value, Value]:
+        """Return the addresses that a descriptor's tile has, and which of its elements lie within the tensor."""
+        descriptor = self._get(one.operands[0])
+        if not isinstance(descriptor, Descriptor):
+            self._refuse_data(one, "a descriptor", _cause(descriptor, "data"))
+        depth, kind, rank = len(self.batch), descriptor.type, len(descriptor.type.shape)
+
+        def wide(value: Value) -> Array:
+            array = value.at(depth).whole()
+            return array.reshape(array.shape + (1,) * rank)
+
+        masks, terms = [], [wide(descriptor.pointer)]
+        for axis, length in enumerate(kind.shape):
+            behind = (1,) * (rank - 1 - axis)
+            start = self._whole(one, one.operands[1 + axis], "an index")
+            # Rows that are gathered have one index each.
+            along = np.arange(length if start.ndim == depth else 1).reshape(-1, *behind)
+            numbers = start.reshape(*start.shape[:depth], *(1,) * axis, -1, *behind) + along
+            masks.append((numbers >= 0) & (numbers < wide(descriptor.sizes[axis])))
+            terms.append(numbers * wide(descriptor.strides[axis]) * kind.bytes)
+        address = total(terms, Type(kind.shape, kind.element, pointer=True), depth, descriptor.pointer.array)
+        return address, total(masks, Type(kind.shape, "i1"), depth)
+
+
+def _cause(value: Any_, what: str) -> str:
+    """Return on what an unknown value depends; of another value what it is."""
+    return value.cause if isinstance(value, Unknown) else what

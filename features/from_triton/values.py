@@ -1,4 +1,4 @@
-"""Values of the interpreter: integers of many programs and loop iterations at once, known exactly or not at all.
+"""Values of the interpreter, and what operations make of them: integers of many programs and iterations at once.
 
 An array has an axis for programs, one for each loop whose iterations are computed together, then those of the tile;
 axes along which nothing changes have length 1. An integer tile is kept as a sum of such arrays, a mask as their
@@ -7,6 +7,7 @@ conjunction, since addresses and masks are nearly always sums and conjunctions o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -15,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from perflex.features.from_triton.ttir import Type
+from perflex.features.from_triton.ttir import Operation, Type
 
+Array = np.ndarray[Any, Any]
 # Terms are added up where the sum is small; a sum of more elements than the second is not computed at once.
 _SMALL = 1 << 13
 _MOST = 1 << 25
+_HINT = re.compile(r"tt\.(contiguity|divisibility) = dense<\[?([\d, ]+)\]?>")
 
 
 class TooLargeError(Exception):
@@ -35,19 +38,12 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A known tile; its value is the sum of the terms, or their conjunction where it is a mask."""
+    """A known tile: the sum of its terms, of a mask their conjunction; of pointers bytes from an array's beginning."""
 
-    terms: tuple[np.ndarray[Any, Any], ...]
+    terms: tuple[Array, ...]
     type: Type
-    # Axes before those of the tile.
-    depth: int
-    # The array that it was loaded from.
-    origin: str = ""
-
-    @property
-    def is_mask(self) -> bool:
-        """Whether it is of truth values."""
-        return self.type.element == "i1"
+    depth: int  # axes before those of the tile
+    array: str = ""  # that it was loaded from, or leads to; an array stands at a multiple of 256 bytes
 
     def at(self, depth: int) -> Value:
         """Return it with further axes of iterations, along which it is the same."""
@@ -56,64 +52,43 @@ class Value:
         new = tuple(range(self.depth, depth))
         return replace(self, terms=tuple(np.expand_dims(term, new) for term in self.terms), depth=depth)
 
-    def whole(self) -> np.ndarray[Any, Any]:
+    def whole(self) -> Array:
         """Return the sum or conjunction as one array; its axes may have length 1."""
         if len(self.terms) == 1:
             return self.terms[0]
         bounded(self.terms)
-        return reduce(np.logical_and if self.is_mask else np.add, self.terms)
-
-    def moved(self, move: Callable[[np.ndarray[Any, Any], int], np.ndarray[Any, Any]], kind: Type) -> Value:
-        """Return it with the tile's axes changed in each term: `move` takes a term and the number of axes before."""
-        return Value(tuple(move(term, self.depth) for term in self.terms), kind, self.depth)
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """Addresses: bytes from the beginning of an array, which stands at a multiple of 256 bytes."""
-
-    base: str
-    offset: Value
-    type: Type
-
-    def at(self, depth: int) -> Pointer:
-        """Return it with further axes of iterations."""
-        return replace(self, offset=self.offset.at(depth))
+        return reduce(np.logical_and if is_mask(self.type) else np.add, self.terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A tensor in memory that is accessed by tiles: sizes and strides in elements, one for each axis."""
 
-    pointer: Pointer
+    pointer: Value
     sizes: tuple[Value, ...]
     strides: tuple[Value, ...]
     type: Type
 
-    def at(self, _depth: int) -> Descriptor:
-        """Return it as it is; what it holds is aligned where it is used."""
-        return self
+
+Any_ = Value | Descriptor | Unknown
 
 
-Any_ = Value | Pointer | Descriptor | Unknown
+def is_mask(kind: Type) -> bool:
+    """Return whether values of a type are truth values."""
+    return kind.element == "i1" and not kind.pointer
 
 
-def bounded(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
+def bounded(arrays: Iterable[Array]) -> None:
     """Raise where arrays together have more elements than are computed at once."""
     if prod(np.broadcast_shapes(*(array.shape for array in arrays))) > _MOST:
         raise TooLargeError
 
 
-def scalar(number: Any, kind: Type, depth: int = 1) -> Value:
-    """Return a number, or an array with `depth` axes of numbers, as a value."""
-    array = np.asarray(number)
-    return Value((array.reshape(array.shape or (1,) * depth),), kind, depth)
-
-
-def total(terms: Sequence[np.ndarray[Any, Any]], kind: Type, depth: int) -> Value:
+def total(terms: Sequence[Array], kind: Type, depth: int, array: str = "") -> Value:
     """Return a sum or conjunction with small terms put together, and integers wrapped as the hardware does."""
-    join: Any = np.logical_and if kind.element == "i1" else np.add
-    found: list[np.ndarray[Any, Any]] = []
+    element = "i64" if kind.pointer else kind.element
+    join: Any = np.logical_and if is_mask(kind) else np.add
+    found: list[Array] = []
     for term in terms:
         for place, other in enumerate(found):
             if prod(np.broadcast_shapes(term.shape, other.shape)) <= max(_SMALL, term.size, other.size):
@@ -121,82 +96,257 @@ def total(terms: Sequence[np.ndarray[Any, Any]], kind: Type, depth: int) -> Valu
                 break
         else:
             found.append(term)
-    if kind.element in {"f16", "bf16"}:  # rounded as numpy does not
+    if element in {"f16", "bf16"}:  # rounded as numpy does not
         raise ValueError(kind)
-    if kind.element == "f32":
-        return Value((reduce(np.add, found).astype(np.float32),), kind, depth)
-    bits = kind.bytes * 8
-    if kind.element[0] == "i" and kind.element not in {"i1", "index"} and bits < 64:
-        limit = 1 << (bits - 1)
+    if element == "f32":
+        found = [reduce(np.add, found).astype(np.float32)]
+    elif element[0] == "i" and element not in {"i1", "i64", "index"}:
+        limit = 1 << (kind.bytes * 8 - 1)
         if sum(float(term.min()) for term in found) < -limit or sum(float(term.max()) for term in found) >= limit:
             bounded(found)
-            return Value((wrapped(reduce(np.add, found), bits),), kind, depth)
-    return Value(tuple(found), kind, depth)
+            found = [reduce(np.add, found).astype(f"i{kind.bytes}").astype(np.int64)]
+    return Value(tuple(found), kind, depth, array)
 
 
-def wrapped(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """Return integers as signed ones of so many bits."""
-    return array.astype(f"i{bits // 8}").astype(np.int64) if bits < 64 else array
-
-
-def unsigned(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """Return integers of so many bits as those without a sign."""
+def unsigned(value: Value) -> Array:
+    """Return integers as those without a sign."""
+    array, bits = value.whole().astype(np.int64, copy=False), value.type.bytes * 8
     return array & ((1 << bits) - 1) if bits < 64 else array.astype(np.uint64)
 
 
-def _divided(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def said(one: Operation, value: Any_) -> Any_:
+    """Return a value as the code says that it is: neighbours follow one another from multiples of a number."""
+    hints = {name: [int(word) for word in many.split(", ")] for name, many in _HINT.findall(one.text)}
+    if not hints or not isinstance(value, Value):
+        return value
+    depth, shape = value.depth, value.type.shape or (1,)  # a number is a tile of one element
+    runs, multiples = (hints.get(name, [1]) * len(shape) for name in ("contiguity", "divisibility"))
+    step = value.type.bytes if value.type.pointer else 1
+    whole = value.whole()
+    array = np.broadcast_to(whole if value.type.shape else whole[..., None], whole.shape[:depth] + shape)
+    bounded([array])
+    # Of several axes the one whose neighbours are neighbours.
+    near = [axis for axis in range(len(shape)) if runs[axis] > 1]
+    near += [axis for axis in range(len(shape)) if (np.diff(array, axis=depth + axis)[..., :1] == step).all()]
+    axis = near[0] if near else len(shape) - 1
+    run, rows = runs[axis], np.moveaxis(array, depth + axis, -1)
+    first = rows[..., :: run if run > 1 else rows.shape[-1]]
+    # No run follows the one before.
+    first = first - first % multiples[axis] + np.arange(first.shape[-1]) * 2 * run * multiples[axis] * step
+    moved = np.repeat(first, rows.shape[-1] // first.shape[-1], -1)
+    moved = moved + (np.arange(rows.shape[-1]) % run * step if run > 1 else rows - rows[..., :1])
+    array = np.moveaxis(moved, -1, depth + axis)
+    return replace(value, terms=(array.reshape(whole.shape[:depth] + value.type.shape),))
+
+
+def made(one: Operation, depth: int, operands: Sequence[Any]) -> Any_:
+    """Return what an operation makes of known values; an AttributeError or the like where it is not followed."""
+    name, kind = one.name.rpartition(".")[2], one.types[0] if one.types else Type((), "i1")
+    # All other operations make pointers of pointers, and of nothing else.
+    crossing = name in {"int_to_ptr", "make_tensor_descriptor"}
+    if not crossing and kind.pointer != any(value.type.pointer for value in operands):
+        raise TypeError(kind)
+    if name in _MOVES:
+        value: Value = operands[0]
+        return replace(value, terms=tuple(_MOVES[name](term, depth, one) for term in value.terms), type=kind)
+    table = _OF_MASKS if is_mask(kind) and name in _OF_MASKS else _RESULTS
+    make: Callable[..., Any] = table.get(name, _elementwise)
+    found = make(one, depth, *operands)
+    if isinstance(found, np.ndarray):
+        found = (found,)
+    # What is made of one value alone comes from the same array.
+    array = operands[0].array if kind.pointer or len(operands) == 1 else ""
+    result: Any_ = total(found, kind, depth, array) if isinstance(found, tuple) else found
+    return result
+
+
+def axis_of(one: Operation, depth: int) -> int:
+    """Return the axis of an operation along one, behind those of the batch."""
+    return depth + int(one.attributes["axis"].split(" ")[0])
+
+
+def dtype_of(kind: Type) -> type:
+    """Return the type of numpy's that holds values of a type."""
+    return bool if is_mask(kind) else np.int64 if kind.pointer or kind.element[0] == "i" else float
+
+
+def _reshaped(term: Array, depth: int, one: Operation) -> Array:
+    wide = np.broadcast_to(term, term.shape[:depth] + one.given[0].shape)
+    bounded([wide])
+    return wide.reshape(term.shape[:depth] + one.types[0].shape)
+
+
+def _transposed(term: Array, depth: int, one: Operation) -> Array:
+    order = one.text.partition("array<i32:")[2].partition(">")[0].split(",")
+    return term.transpose(*range(depth), *(depth + int(axis) for axis in order))
+
+
+# How an operation changes the axes of a tile, which stand in a term behind so many others.
+_MOVES: dict[str, Callable[[Array, int, Operation], Array]] = {
+    "splat": lambda term, _, one: term.reshape(term.shape + (1,) * len(one.types[0].shape)),
+    "unsplat": lambda term, depth, _: term.reshape(term.shape[:depth]),
+    "broadcast": lambda term, _, __: term,
+    "expand_dims": lambda term, depth, one: np.expand_dims(term, axis_of(one, depth)),
+    "trans": _transposed,
+    "reshape": _reshaped,
+}
+
+
+def _divisor(number: Array) -> Array:
     # Programs that do not get here may divide by zero.
-    second = np.where(second == 0, 1, second)
-    quotient = np.abs(first) // np.abs(second)
-    signed: np.ndarray[Any, Any] = np.where((first < 0) != (second < 0), -quotient, quotient)
-    return signed
+    return np.where(number == 0, number.dtype.type(1), number)
 
 
-def _remainder(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    rest: np.ndarray[Any, Any] = np.fmod(first, np.where(second == 0, second.dtype.type(1), second))
-    return rest
-
-
-def _floored(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    quotient: np.ndarray[Any, Any] = first // np.where(second == 0, second.dtype.type(1), second)
-    return quotient
-
-
-def _shift(shifted: Any) -> Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], Any]:
+def _bits(number: Array) -> Array:
     # A shift by all bits or more has no value; numpy's differs from one processor to the next.
-    return lambda first, second: shifted(first, np.clip(second, 0, 63))
+    return np.clip(number, 0, 63)
 
 
-SIGNED: dict[str, Callable[..., Any]] = {
-    "divsi": _divided,
-    "remsi": _remainder,
-    "floordivsi": _floored,
-    "ceildivsi": lambda first, second: -_floored(-first, second),
-    "minsi": np.minimum,
-    "maxsi": np.maximum,
-    "shli": _shift(np.left_shift),
-    "shrsi": _shift(np.right_shift),
-    "muli": np.multiply,
-    "andi": np.bitwise_and,
-    "ori": np.bitwise_or,
-    "xori": np.bitwise_xor,
-}
-UNSIGNED: dict[str, Callable[..., Any]] = {
-    "divui": _floored,
-    "remui": _remainder,
-    "ceildivui": lambda first, second: -_floored(-first, second),
-    "minui": np.minimum,
-    "maxui": np.maximum,
-    "shrui": _shift(np.right_shift),
-    "mulhiui": lambda first, second: first * second >> 32,
-}
-COMPARED: dict[str, Callable[..., Any]] = {
+def _quotient(first: Array, second: Array) -> Any:
+    quotient = np.abs(first) // np.abs(_divisor(second))
+    return np.where((first < 0) != (second < 0), -quotient, quotient)
+
+
+_COMPARED: dict[str, Callable[..., Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal
 }  # fmt: skip
-# Of floating-point numbers that sizes decide, such as a ceiling of a quotient.
-REAL: dict[str, Callable[..., Any]] = {
+_LOGICAL: dict[str, Callable[..., Any]] = {
+    "ori": np.logical_or, "xori": np.logical_xor, "addi": np.logical_xor, "subi": np.logical_xor
+}  # fmt: skip
+# Of integers; of those without a sign; and of floating-point numbers that sizes decide, such as a quotient's ceiling.
+_SIGNED: dict[str, Callable[..., Any]] = {
+    "divsi": _quotient, "remsi": lambda x, y: np.fmod(x, _divisor(y)), "floordivsi": lambda x, y: x // _divisor(y),
+    "ceildivsi": lambda x, y: -(-x // _divisor(y)), "minsi": np.minimum, "maxsi": np.maximum,
+    "shli": lambda x, y: np.left_shift(x, _bits(y)), "shrsi": lambda x, y: np.right_shift(x, _bits(y)),
+    "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
+}  # fmt: skip
+_UNSIGNED: dict[str, Callable[..., Any]] = {
+    "divui": lambda x, y: x // _divisor(y), "remui": lambda x, y: np.fmod(x, _divisor(y)), "minui": np.minimum,
+    "ceildivui": lambda x, y: -(-x // _divisor(y)), "maxui": np.maximum, "shrui": lambda x, y: x >> _bits(y),
+}  # fmt: skip
+_REAL: dict[str, Callable[..., Any]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": lambda x, y: x / np.where(y == 0, 1, y),
     "negf": np.negative, "minnumf": np.minimum, "maxnumf": np.maximum, "minimumf": np.minimum, "maximumf": np.maximum,
     "ceil": np.ceil, "floor": np.floor, "sqrt": lambda x: np.sqrt(np.maximum(x, 0)), "absf": np.abs, "exp2": np.exp2,
     "log2": lambda x: np.log2(np.maximum(x, 1e-300)),
 }  # fmt: skip
+
+
+def _elementwise(one: Operation, _: int, *operands: Value) -> Any:
+    name, compared = one.name.rpartition(".")[2], one.text.split(",")[0]
+    arrays = [value.whole() for value in operands]
+    if name in _UNSIGNED or (name == "cmpi" and compared[0] == "u"):
+        arrays = [unsigned(value) for value in operands]
+    bounded(arrays)
+    if name in {"cmpi", "cmpf"}:
+        return _COMPARED[compared[-2:]](*arrays)
+    if is_mask(one.types[0]):
+        return _LOGICAL[name](*arrays)
+    return _UNSIGNED[name](*arrays).astype(np.int64) if name in _UNSIGNED else (_SIGNED | _REAL)[name](*arrays)
+
+
+def _product(_one: Operation, _: int, *operands: Value) -> tuple[Array, ...]:
+    many, factor = sorted(operands, key=lambda value: -len(value.terms))
+    by = factor.whole()
+    for term in many.terms:
+        bounded((term, by))
+    return tuple(term * by for term in many.terms)
+
+
+def _upper(one: Operation, _: int, *operands: Value) -> Any:
+    """Return the upper half of products of unsigned integers of 32 bits."""
+    if one.types[0].bytes != 4:
+        raise ValueError(one)
+    first, second = (unsigned(value).astype(np.uint64) for value in operands)
+    return (first * second >> np.uint64(32)).astype(np.int64)
+
+
+def _truncated(one: Operation, _: int, value: Value) -> Any:
+    # Beyond the type's range there is no value; numpy's differs from one processor to the next.
+    limit = 2.0 ** (one.types[0].bytes * 8 - 1)
+    return np.clip(np.nan_to_num(np.trunc(value.whole())), -limit, np.nextafter(limit, 0)).astype(np.int64)
+
+
+def _range(one: Operation, depth: int) -> Array:
+    start, end = (int(one.attributes[name].split(" ")[0]) for name in ("start", "end"))
+    if (end - start,) != one.types[0].shape:
+        raise ValueError(one)
+    return np.arange(start, end).reshape((1,) * depth + (-1,))
+
+
+def _constant(one: Operation, depth: int) -> Value:
+    """Return a constant; its tile has one element."""
+    text = one.text.split(" : ")[0].strip().removeprefix("dense<").removesuffix(">")
+    kind = one.types[0] if one.types else Type((), "i1")
+    number: Any = {"true": 1, "false": 0}.get(text)
+    if number is None and kind.element[0] == "i":
+        number = int(text, 0)
+    elif number is None:  # infinities are written as the bits of float32
+        bits = text.startswith("0x") and len(text) == 10
+        number = np.uint32(int(text, 16)).view(np.float32) if bits else float(text)
+    return Value((np.full((1,) * (depth + len(kind.shape)), number, dtype_of(kind)),), kind, depth)
+
+
+def _selected(one: Operation, depth: int, mask: Value, first: Value, second: Value) -> Any_:
+    kind, held = one.types[0], mask.whole()
+    if kind.pointer and first.array != second.array:
+        return Unknown("which of several arrays a program takes")
+    if not mask.type.shape:
+        held = held.reshape(held.shape + (1,) * len(kind.shape))
+    arrays = held, first.whole(), second.whole()
+    bounded(arrays)
+    return Value((np.where(*arrays),), kind, depth, first.array if kind.pointer else "")
+
+
+def _bitcast(one: Operation, _: int, value: Value) -> Any:
+    before, kind = value.type.element, one.types[0]
+    if kind.pointer:
+        return value.terms
+    array, numbers = value.whole(), {"i32": np.int32, "f32": np.float32, "i64": np.int64, "f64": np.float64}
+    if not before[0] == kind.element[0] == "i":  # else truth values as bytes and back
+        if before[1:] != kind.element[1:]:
+            raise TypeError(kind)
+        array = array.astype(numbers[before]).view(numbers[kind.element])
+    return array.astype(dtype_of(kind))
+
+
+def _histogram(one: Operation, depth: int, value: Value, *masks: Value) -> Array:
+    """Return how many elements have each of the values from 0 on."""
+    arrays, bins = [one_.whole() for one_ in (value, *masks)], one.types[0].shape[0]
+    numbers, *held = np.broadcast_arrays(*arrays, np.ones((1,) * depth + one.given[0].shape, bool))
+    batch = numbers.shape[:depth]
+    inside = np.logical_and.reduce([(numbers >= 0) & (numbers < bins), *held])
+    places = np.arange(prod(batch)).reshape(*batch, 1) * bins + numbers
+    return np.bincount(places[inside], minlength=prod(batch) * bins).reshape(*batch, bins)
+
+
+def _descriptor(one: Operation, _: int, pointer: Value, *around: Value) -> Descriptor:
+    return Descriptor(pointer, around[: len(around) // 2], around[len(around) // 2 :], one.types[0])
+
+
+# What operations make of their operands: a value, or an array or terms of one.
+_RESULTS: dict[str, Callable[..., Any]] = {
+    "addi": lambda _, __, first, second: (*first.terms, *second.terms),
+    "subi": lambda _, __, first, second: (*first.terms, *(-term for term in second.terms)),
+    "muli": _product,  # a sum times a number stays a sum
+    **dict.fromkeys(("index_cast", "extf", "truncf", "sitofp", "trunci"), lambda _, __, value: value.terms),
+    # A truth value's only bit is its sign.
+    "extsi": lambda _, __, value: -value.whole().astype(np.int64) if is_mask(value.type) else value.terms,
+    "extui": lambda _, __, value: unsigned(value),
+    "fptosi": _truncated,
+    "mulhiui": _upper,
+    "constant": _constant,
+    "make_range": _range,
+    "select": _selected,
+    "addptr": lambda _, __, to, by: (*to.terms, *(term * to.type.bytes for term in by.terms)),
+    "bitcast": _bitcast,
+    "int_to_ptr": lambda one, _, to: replace(to, type=one.types[0], array=f"{to.array or 'memory'}[]"),
+    "make_tensor_descriptor": _descriptor,
+    "histogram": _histogram,
+}
+# Of truth values, that differ; conditions that must all hold stay apart.
+_OF_MASKS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("andi", "muli"), _RESULTS["addi"]),
+    **dict.fromkeys(("addi", "subi"), _elementwise),
+    "trunci": lambda _, __, value: (value.whole() & 1).astype(bool),
+}
