@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.slices import advances, jumps, known_operands, needed_values
 from perflex.features.from_triton.tallies import Tally, Tile
-from perflex.features.from_triton.ttir import Block, Function, Operation, Type
+from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation, Type
 from perflex.features.from_triton.values import (
     Any_,
     Array,
@@ -43,6 +43,7 @@ _DIRECTIONS = {
     "descriptor_reduce": "atomic",
 }  # fmt: skip
 _NOT_FOLLOWED = Unknown("what perflex does not follow")
+_Known = TypeVar("_Known", Value, Descriptor)
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class Interpreter:
                 self._operation(one, here)
             goals = jumps(last)
             if not goals:
+                if last.name not in ENDS:
+                    self._refuse(last, "nothing says what follows it")
                 result = self._merged(here, self._gets(last.operands), result)
                 continue
             held = self._truth(last, last.operands[0]) if len(goals) > 1 else np.True_
@@ -163,7 +166,7 @@ class Interpreter:
             around = self.loops, self.batch
             results = control[one.name](one, active)
             self.loops, self.batch = around
-            self.values.update(zip(one.results, results, strict=False))
+            self.values.update(zip(one.results, results, strict=True))
         else:
             self.active = active
             self._account(one, active)
@@ -231,7 +234,7 @@ class Interpreter:
         now, end, most = start.at(axis + 1), start, self.batch[-1]
         for delta in self._gets(deltas):
             if not isinstance(delta, Value) or delta.type.pointer:
-                return (Unknown(_cause(delta, "an address")),) * 2
+                return (delta if isinstance(delta, Unknown) else Unknown("an address"),) * 2
             for term in delta.terms:
                 shape = np.broadcast_shapes(term.shape, (most,) + (1,) * (term.ndim - 1 - axis))
                 steps = np.broadcast_to(term, shape)
@@ -277,15 +280,12 @@ class Interpreter:
         """Tally what an operation accesses or computes."""
         name = one.name.removeprefix("tt.")
         if name in _DIRECTIONS or name.startswith("descriptor_"):
-            pointer, *masks = self._window(one) if name.startswith("descriptor_") else self._gets(known_operands(one))
-            for value, what in ((pointer, "an address"), *((mask, "a mask") for mask in masks)):
-                if isinstance(value, Unknown):
-                    self._refuse_data(one, what, value.cause)
-            if not isinstance(pointer, Value) or not pointer.type.pointer:
-                self._refuse(one, "what it accesses is no address")
-            terms = tuple(
-                term for mask in masks if isinstance(mask, Value) and is_mask(mask.type) for term in mask.terms
-            )
+            at = self._window(one) if name.startswith("descriptor_") else self._gets(known_operands(one))
+            words = zip(at, ("an address", "a mask"), strict=False)
+            known = [self._known(one, value, what, Value) for value, what in words]
+            if not known[0].type.pointer or not all(is_mask(mask.type) for mask in known[1:]):
+                self._refuse(one, "what it accesses is no address, or its mask is none")
+            pointer, terms = known[0], tuple(term for mask in known[1:] for term in mask.terms)
             tile = Tile(pointer.terms, terms, np.broadcast_to(active, self.batch), pointer.type)
             self.tally.access(one, self.loops, (pointer.array, _DIRECTIONS[name]), tile)
         elif name == "dot_scaled":
@@ -309,18 +309,20 @@ class Interpreter:
         msg = f"kernel {self.kernel.name!r}, {one.name} in line {one.line} of its TTIR: {why}"
         raise UnsupportedKernelError(msg)
 
-    def _refuse_data(self, one: Operation, what: str, cause: str) -> NoReturn:
-        """Say that data decide what must be known."""
-        known = cause.startswith("array ")
-        way = "give its contents as a NumPy array" if known else "give its value" if cause.startswith("arg") else ""
-        self._refuse(one, f"{what} depends on {cause}; {way or 'perflex does not follow that'}")
+    def _known(self, one: Operation, value: Any_, what: str, kind: type[_Known]) -> _Known:
+        """Return a value that must be known; it is refused where data decide it."""
+        if isinstance(value, kind):
+            return value
+        cause = value.cause if isinstance(value, Unknown) else "data"
+        ways = {"array": "give its contents as a NumPy array", "argument": "give its value"}
+        way = ways.get(cause.split(" ")[0], "perflex does not follow that")
+        self._refuse(one, f"{what} depends on {cause}; {way}")
 
     def _whole(self, one: Operation, number: int, what: str) -> Array:
         """Return a number that must be known, with the axes of the batch."""
         value = self._get(number)
-        if not isinstance(value, Value) or value.type.pointer:
-            self._refuse_data(one, what, _cause(value, "an address"))
-        return value.whole()
+        address = isinstance(value, Value) and value.type.pointer
+        return self._known(one, Unknown("an address") if address else value, what, Value).whole()
 
     def _truth(self, one: Operation, number: int) -> Array:
         """Return for each program and iteration whether a condition holds."""
@@ -350,13 +352,14 @@ class Interpreter:
         operands: list[Any] = self._gets(one.operands)
         unknown = next((value for value in operands if isinstance(value, Unknown)), None)
         if unknown is None:
-            own: dict[str, Any] = {
-                "tt.load": self._loaded, "tt.get_program_id": self._place, "tt.get_num_programs": self._place
-            }  # fmt: skip
             try:
                 if one.name in {"tt.reduce", "tt.scan"}:
                     return self._folded(one, *operands)
-                return [own[one.name](one, *operands) if one.name in own else made(one, len(self.batch), operands)]
+                if one.name == "tt.load":
+                    return [self._loaded(one, *operands)]
+                if one.name.startswith("tt.get_"):
+                    return [self._place(one)]
+                return [made(one, len(self.batch), operands)]
             except (AttributeError, KeyError, TypeError, IndexError, ValueError):
                 # Not one of the forms that addresses and masks are made of.
                 unknown = Unknown(f"operation {one.name} in line {one.line}")
@@ -417,9 +420,7 @@ class Interpreter:
 
     def _window(self, one: Operation) -> tuple[Value, Value]:
         """Return the addresses that a descriptor's tile has, and which of its elements lie within the tensor."""
-        descriptor = self._get(one.operands[0])
-        if not isinstance(descriptor, Descriptor):
-            self._refuse_data(one, "a descriptor", _cause(descriptor, "data"))
+        descriptor = self._known(one, self._get(one.operands[0]), "a descriptor", Descriptor)
         depth, kind, rank = len(self.batch), descriptor.type, len(descriptor.type.shape)
 
         def wide(value: Value) -> Array:
@@ -437,8 +438,3 @@ class Interpreter:
             terms.append(numbers * wide(descriptor.strides[axis]) * kind.bytes)
         address = total(terms, Type(kind.shape, kind.element, pointer=True), depth, descriptor.pointer.array)
         return address, total(masks, Type(kind.shape, "i1"), depth)
-
-
-def _cause(value: Any_, what: str) -> str:
-    """Return on what an unknown value depends; of another value what it is."""
-    return value.cause if isinstance(value, Unknown) else what

@@ -97,27 +97,24 @@ def _reached(wanted: list[int], functions: _Functions, without: Collection[str] 
 def _made_of(one: Operation, functions: _Functions) -> Iterator[tuple[int, int]]:
     """Yield the results and block arguments of an operation, each with a value that it is made of."""
     bodies, ends = [region[0] for region in one.regions], [region[-1].operations[-1].operands for region in one.regions]
-    pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = ()
+    made: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     if one.name == "scf.for":
-        counter, *carried = bodies[0].arguments
-        yield from product([counter], one.operands[:3])
-        pairs = product((one.results, tuple(carried)), (one.operands[3:], *ends))
+        yield from product(bodies[0].arguments[:1], one.operands[:3])
+        made += product((one.results, bodies[0].arguments[1:]), (one.operands[3:], *ends))
     elif one.name == "scf.while":
-        pairs = (
-            *product((one.results, bodies[1].arguments), (ends[0][1:],)),
-            *product((bodies[0].arguments,), (one.operands, ends[1])),
-        )
+        made += product((one.results, bodies[1].arguments), (ends[0][1:],))
+        made += product((bodies[0].arguments,), (one.operands, ends[1]))
     elif one.name == "scf.if":
         yield from product(one.results, one.operands)
-        pairs = product((one.results,), ends)
+        made += product((one.results,), ends)
     elif one.name == "tt.call":
         called = functions[one.text[1:].split("(")[0]]
-        returned = [block.operations[-1].operands for block in called.body if not jumps(block.operations[-1])]
-        pairs = ((called.arguments, one.operands), *product((one.results,), returned))
+        made += product((one.results,), [block.operations[-1].operands for block in called.body])
+        made += [(called.arguments, one.operands)]
     elif one.name not in ENDS:
         # A value that is loaded needs all that the load is given.
         yield from product(one.results, one.operands)
-    for numbers, sources in pairs:
+    for numbers, sources in made:
         yield from zip(numbers, sources, strict=False)
 
 

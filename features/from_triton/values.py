@@ -142,9 +142,8 @@ def said(one: Operation, value: Any_) -> Any_:
 def made(one: Operation, depth: int, operands: Sequence[Any]) -> Any_:
     """Return what an operation makes of known values; an AttributeError or the like where it is not followed."""
     name, kind = one.name.rpartition(".")[2], one.types[0] if one.types else Type((), "i1")
-    # All other operations make pointers of pointers, and of nothing else.
-    crossing = name in {"int_to_ptr", "make_tensor_descriptor"}
-    if not crossing and kind.pointer != any(value.type.pointer for value in operands):
+    pointers = sum(value.type.pointer for value in operands)
+    if pointers != (_POINTERS[name] if kind.pointer or kind.descriptor else 0):
         raise TypeError(kind)
     if name in _MOVES:
         value: Value = operands[0]
@@ -344,6 +343,8 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "make_tensor_descriptor": _descriptor,
     "histogram": _histogram,
 }
+# Operations that make pointers, or what holds one, and of how many.
+_POINTERS = {**dict.fromkeys((*_MOVES, "addptr", "bitcast", "make_tensor_descriptor"), 1), "select": 2, "int_to_ptr": 0}
 # Of truth values, that differ; conditions that must all hold stay apart.
 _OF_MASKS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("andi", "muli"), _RESULTS["addi"]),
