@@ -15,24 +15,11 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_triton import values
 from perflex.features.from_triton.slices import advances, jumps, known_operands, needed_values
 from perflex.features.from_triton.tallies import Tally, Tile
 from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation, Type
-from perflex.features.from_triton.values import (
-    Any_,
-    Array,
-    Descriptor,
-    TooLargeError,
-    Unknown,
-    Value,
-    axis_of,
-    bounded,
-    dtype_of,
-    is_mask,
-    made,
-    said,
-    total,
-)  # fmt: skip
+from perflex.features.from_triton.values import Any_, Array, Descriptor, TooLargeError, Unknown, Value
 
 # So many iterations of loops that cannot be computed together; and so many that are, of all programs.
 _MOST_STEPS = 1 << 14
@@ -70,17 +57,13 @@ class Interpreter:
     def __init__(
         self, kernel: Function, functions: Mapping[str, Function], launch: Launch, programs: Sequence[int] | Array
     ) -> None:
-        self.kernel, self.functions, self.launch = kernel, functions, launch
-        self.arrays, self.programs = launch.arrays, np.asarray(programs, np.int64)
-        # Programs and iterations that are computed together here, and those that come to the operation.
-        self.batch: tuple[int, ...] = self.programs.shape
-        self.active: Array = np.ones(1, bool)
-        self.values: dict[int, Any_] = {}
-        # Bytes of an element of each array.
-        self.widths = {name: kind.bytes for name, kind in zip(kernel.names, kernel.types, strict=True)}
+        self.kernel, self.functions, self.launch, self.arrays = kernel, functions, launch, launch.arrays
         self.first_only = self.in_order = self.compiled = False
-        self.tally, self.needed = Tally(), set[int]()
-        self.loops: tuple[int, ...] = ()
+        self.tally, self.needed, self.values = Tally(), set[int](), dict[int, Any_]()
+        self.programs = np.asarray(programs, np.int64)
+        # Programs and iterations that are computed together here, those that come to the operation, and loops around.
+        self.batch: tuple[int, ...] = self.programs.shape
+        self.active, self.loops = np.ones(1, bool), tuple[int, ...]()
         self.line = self.steps = self.together = 0
 
     def run(self) -> Tally:
@@ -114,7 +97,7 @@ class Interpreter:
         if kind.element[0] != "i":
             return Value((np.full(1, np.float32(value) if kind.element == "f32" else value, float),), kind, 1)
         # Of an unsigned integer the bits.
-        return total((np.full(1, value, np.uint64 if value >= 1 << 63 else np.int64).astype(np.int64),), kind, 1)
+        return values.total((np.full(1, value, np.uint64 if value >= 1 << 63 else np.int64).astype(np.int64),), kind, 1)
 
     # -- control flow
 
@@ -174,7 +157,6 @@ class Interpreter:
                 self._assign(one)
 
     def _call(self, one: Operation, active: Array) -> list[Any_]:
-        """Run a function that the compiler did not put in place."""
         function = self.functions[one.text[1:].split("(")[0]]
         self.values.update(zip(function.arguments, self._gets(one.operands), strict=True))
         return self._blocks(function.body, active)
@@ -206,7 +188,7 @@ class Interpreter:
                 self._refuse(one, f"a loop of {most} iterations that must be followed one by one")
             for place in range(int(trips.max())):
                 number = Value((low + place * step,), counter, len(self.batch))
-                now = self._iteration(one, body, active & (place < trips), [number, *now], now)
+                now = self._iteration(one, active & (place < trips), [number, *now], now)
             return now
         self.together += prod(self.batch) * most
         if self.together > _MOST_TOGETHER:
@@ -238,18 +220,17 @@ class Interpreter:
             for term in delta.terms:
                 shape = np.broadcast_shapes(term.shape, (most,) + (1,) * (term.ndim - 1 - axis))
                 steps = np.broadcast_to(term, shape)
-                bounded([steps])
+                values.bounded([steps])
                 # Up to each iteration, and up to the end.
                 sums = np.insert(steps * (kind.bytes if kind.pointer else 1), 0, 0, axis).cumsum(axis)
-                now = total((*now.terms, sums.take(range(most), axis)), kind, axis + 1, start.array)
+                now = values.total((*now.terms, sums.take(range(most), axis)), kind, axis + 1, start.array)
                 at_end = trips.reshape(trips.shape + (1,) * (sums.ndim - axis))
                 last = np.take_along_axis(sums, at_end, axis).squeeze(axis)
-                end = total((*end.terms, last), kind, axis, start.array)
+                end = values.total((*end.terms, last), kind, axis, start.array)
         return now, end
 
     def _while(self, one: Operation, active: Array) -> list[Any_]:
-        test, body = one.regions
-        around, self.loops = self.loops, (*self.loops, one.line)
+        (test, _), around, self.loops = one.regions, self.loops, (*self.loops, one.line)
         now, results, inside, trips = self._gets(one.operands), list[Any_](), active, 0
         for place in count():
             self.values.update(zip(test[0].arguments, now, strict=True))
@@ -260,30 +241,27 @@ class Interpreter:
             if not inside.any() or (self.first_only and place > 0):
                 break
             trips += int(inside.sum())
-            now = self._iteration(one, body, inside, passed, now)
+            now = self._iteration(one, inside, passed, now)
         self.tally.enter(one, around, (int(active.sum()), trips))
         return results
 
-    def _iteration(
-        self, one: Operation, body: list[Block], inside: Array, given: list[Any_], old: list[Any_]
-    ) -> list[Any_]:
+    def _iteration(self, one: Operation, inside: Array, given: list[Any_], old: list[Any_]) -> list[Any_]:
         """Run a loop's body once; return what the loop carries then, where programs do not come here the old values."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             self._refuse(one, f"loops of more than {_MOST_STEPS} iterations, followed one by one")
-        self.values.update(zip(body[0].arguments, given, strict=True))
-        return self._merged(inside, self._blocks(body, inside), old)
+        self.values.update(zip(one.regions[-1][0].arguments, given, strict=True))
+        return self._merged(inside, self._blocks(one.regions[-1], inside), old)
 
     # -- what is accessed and computed
 
     def _account(self, one: Operation, active: Array) -> None:
-        """Tally what an operation accesses or computes."""
         name = one.name.removeprefix("tt.")
         if name in _DIRECTIONS or name.startswith("descriptor_"):
             at = self._window(one) if name.startswith("descriptor_") else self._gets(known_operands(one))
             words = zip(at, ("an address", "a mask"), strict=False)
             known = [self._known(one, value, what, Value) for value, what in words]
-            if not known[0].type.pointer or not all(is_mask(mask.type) for mask in known[1:]):
+            if not known[0].type.pointer or not all(values.is_mask(mask.type) for mask in known[1:]):
                 self._refuse(one, "what it accesses is no address, or its mask is none")
             pointer, terms = known[0], tuple(term for mask in known[1:] for term in mask.terms)
             tile = Tile(pointer.terms, terms, np.broadcast_to(active, self.batch), pointer.type)
@@ -297,13 +275,10 @@ class Interpreter:
 
     # -- values
 
-    def _get(self, number: int) -> Any_:
-        """Return a value, with an axis for each loop that is computed at once here."""
-        value = self.values.get(number, _NOT_FOLLOWED)
-        return value.at(len(self.batch)) if isinstance(value, Value) else value
-
     def _gets(self, numbers: Iterable[int]) -> list[Any_]:
-        return [self._get(number) for number in numbers]
+        """Return values, with an axis for each loop that is computed at once here."""
+        found = [self.values.get(number, _NOT_FOLLOWED) for number in numbers]
+        return [value.at(len(self.batch)) if isinstance(value, Value) else value for value in found]
 
     def _refuse(self, one: Operation, why: str) -> NoReturn:
         msg = f"kernel {self.kernel.name!r}, {one.name} in line {one.line} of its TTIR: {why}"
@@ -311,16 +286,16 @@ class Interpreter:
 
     def _known(self, one: Operation, value: Any_, what: str, kind: type[_Known]) -> _Known:
         """Return a value that must be known; it is refused where data decide it."""
-        if isinstance(value, kind):
-            return value
-        cause = value.cause if isinstance(value, Unknown) else "data"
-        ways = {"array": "give its contents as a NumPy array", "argument": "give its value"}
-        way = ways.get(cause.split(" ")[0], "perflex does not follow that")
-        self._refuse(one, f"{what} depends on {cause}; {way}")
+        if not isinstance(value, kind):
+            cause = value.cause if isinstance(value, Unknown) else "data"
+            ways = {"array": "give its contents as a NumPy array", "argument": "give its value"}
+            way = ways.get(cause.split(" ")[0], "perflex does not follow that")
+            self._refuse(one, f"{what} depends on {cause}; {way}")
+        return value
 
     def _whole(self, one: Operation, number: int, what: str) -> Array:
         """Return a number that must be known, with the axes of the batch."""
-        value = self._get(number)
+        (value,) = self._gets([number])
         address = isinstance(value, Value) and value.type.pointer
         return self._known(one, Unknown("an address") if address else value, what, Value).whole()
 
@@ -333,10 +308,7 @@ class Interpreter:
         if new is old or mask.all():
             return new
         if isinstance(new, Value) and isinstance(old, Value) and (new.array == old.array or not new.type.pointer):
-            wide = mask.reshape(mask.shape + (1,) * len(new.type.shape))
-            arrays = wide, *(value.at(len(self.batch)).whole() for value in (new, old))
-            bounded(arrays)
-            return Value((np.where(*arrays),), new.type, len(self.batch), new.array)
+            return values.where(mask, new.at(len(self.batch)), old.at(len(self.batch)), new.type)
         causes = [one.cause for one in (new, old) if isinstance(one, Unknown)]
         return Unknown(causes[0] if causes else "which of several arrays a program takes")
 
@@ -346,7 +318,7 @@ class Interpreter:
 
     def _assign(self, one: Operation) -> None:
         for number, value in zip(one.results, self._results(one), strict=True):
-            self.values[number] = said(one, value) if self.compiled else value
+            self.values[number] = values.said(one, value) if self.compiled else value
 
     def _results(self, one: Operation) -> list[Any_]:
         operands: list[Any] = self._gets(one.operands)
@@ -359,18 +331,17 @@ class Interpreter:
                     return [self._loaded(one, *operands)]
                 if one.name.startswith("tt.get_"):
                     return [self._place(one)]
-                return [made(one, len(self.batch), operands)]
+                return [values.made(one, len(self.batch), operands)]
             except (AttributeError, KeyError, TypeError, IndexError, ValueError):
                 # Not one of the forms that addresses and masks are made of.
                 unknown = Unknown(f"operation {one.name} in line {one.line}")
         return [unknown] * len(one.results)
 
     def _place(self, one: Operation) -> Value:
-        """Return the programs' places on an axis of the grid, or its extent."""
         axis, grid = "xyz".index(one.text[0]), self.launch.grid
         place = self.programs // prod(grid[:axis]) % grid[axis]
-        array = place if one.name == "tt.get_program_id" else np.full(1, grid[axis])
-        return Value((array.reshape(-1, *(1,) * (len(self.batch) - 1)),), one.types[0], len(self.batch))
+        found = place if one.name == "tt.get_program_id" else np.full(1, grid[axis])
+        return Value((found.reshape(-1, *(1,) * (len(self.batch) - 1)),), one.types[0], len(self.batch))
 
     def _loaded(self, one: Operation, pointer: Value, mask: Value | None = None, other: Value | None = None) -> Any_:
         """Return what an array holds that the user gave."""
@@ -378,31 +349,31 @@ class Interpreter:
         if array is None:
             return Unknown(f"array {pointer.array}")
         # Contents are elements of the argument's type.
-        if self.widths.get(pointer.array) != width:
+        if dict(zip(self.kernel.names, self.kernel.types, strict=True))[pointer.array].bytes != width:
             return Unknown(f"array {pointer.array} as elements of {width} B")
         place = pointer.whole() // width
         wanted = np.ones((1,) * place.ndim, bool) if mask is None else mask.whole()
         held = np.broadcast_to(self.active, self.batch).reshape(self.batch + (1,) * len(kind.shape))
-        bounded((held, wanted))
+        values.bounded((held, wanted))
         beyond = (place < 0) | (place >= array.size)
         # Where only first iterations are computed, what a loop comes to may be unfinished.
         if not (self.first_only or self.compiled) and np.any(held & wanted & beyond):
             self._refuse(one, f"it reads beyond the {array.size} elements given of array {pointer.array}")
         found = array.ravel()[np.clip(place, 0, max(array.size - 1, 0))]
-        found = np.where(wanted, found, 0 if other is None else other.whole()).astype(dtype_of(kind))
+        found = np.where(wanted, found, 0 if other is None else other.whole()).astype(values.dtype(kind))
         if self.compiled and found.dtype == np.int64:  # odd: nobody knows multiples of what they are
             found = found | 1
-        return total((found,), kind, len(self.batch), pointer.array + "[]" * kind.pointer)
+        return values.total((found,), kind, len(self.batch), pointer.array + "[]" * kind.pointer)
 
     def _folded(self, one: Operation, *operands: Value) -> list[Any_]:
         """Return tiles reduced along an axis; of a scan what that has come to at each place."""
         body, depth = one.regions[0][0], len(self.batch)
-        axis, back = axis_of(one, depth), -1 if "reverse = true" in one.text else 1
+        axis, back = values.axis(one, depth), -1 if "reverse = true" in one.text else 1
         wide = []
         for value, kind in zip(operands, one.given, strict=True):
             array = value.whole()
             wide.append(np.broadcast_to(array, array.shape[:depth] + kind.shape))
-        bounded(wide)
+        values.bounded(wide)
         first, *places = range(wide[0].shape[axis])[::back]
         steps = [[array.take(first, axis) for array in wide]]
         for place in places:
@@ -416,11 +387,11 @@ class Interpreter:
             steps.append([end.whole() for end in ends])
         scan = one.name == "tt.scan"
         found = [np.stack(parts[::back], axis) for parts in zip(*steps, strict=True)] if scan else steps[-1]
-        return [total((array,), kind, depth) for array, kind in zip(found, one.types, strict=True)]
+        return [values.total((array,), kind, depth) for array, kind in zip(found, one.types, strict=True)]
 
     def _window(self, one: Operation) -> tuple[Value, Value]:
         """Return the addresses that a descriptor's tile has, and which of its elements lie within the tensor."""
-        descriptor = self._known(one, self._get(one.operands[0]), "a descriptor", Descriptor)
+        descriptor = self._known(one, self._gets(one.operands[:1])[0], "a descriptor", Descriptor)
         depth, kind, rank = len(self.batch), descriptor.type, len(descriptor.type.shape)
 
         def wide(value: Value) -> Array:
@@ -436,5 +407,5 @@ class Interpreter:
             numbers = start.reshape(*start.shape[:depth], *(1,) * axis, -1, *behind) + along
             masks.append((numbers >= 0) & (numbers < wide(descriptor.sizes[axis])))
             terms.append(numbers * wide(descriptor.strides[axis]) * kind.bytes)
-        address = total(terms, Type(kind.shape, kind.element, pointer=True), depth, descriptor.pointer.array)
-        return address, total(masks, Type(kind.shape, "i1"), depth)
+        address = values.total(terms, Type(kind.shape, kind.element, pointer=True), depth, descriptor.pointer.array)
+        return address, values.total(masks, Type(kind.shape, "i1"), depth)

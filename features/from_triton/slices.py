@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import product
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, product
 from typing import NamedTuple
 
 from perflex.features.from_triton.ttir import ENDS, Block, Function, Operation
@@ -31,17 +31,13 @@ class Source(NamedTuple):
     transposed: bool
 
 
-def _operations(blocks: Iterable[Block]) -> Iterator[Operation]:
+def _operations(functions: _Functions) -> Iterator[Operation]:
     """Yield all operations, those in regions too."""
-    for block in blocks:
+    blocks = [block for function in functions.values() for block in function.body]
+    for block in blocks:  # which grow in number
         for one in block.operations:
             yield one
-            for region in one.regions:
-                yield from _operations(region)
-
-
-def _all(functions: _Functions) -> Iterator[Operation]:
-    return _operations(block for function in functions.values() for block in function.body)
+            blocks += chain.from_iterable(one.regions)
 
 
 def jumps(last: Operation) -> list[tuple[str, tuple[int, ...]]]:
@@ -62,22 +58,22 @@ def known_operands(one: Operation) -> tuple[int, ...]:
 
 def needed_values(functions: _Functions) -> set[int]:
     """Return the numbers of all values that an address, a mask, a condition or a bound depends on."""
-    return _reached([number for one in _all(functions) for number in known_operands(one)], functions)
+    return _reached([number for one in _operations(functions) for number in known_operands(one)], functions)
 
 
 def written_arrays(kernel: Function, functions: _Functions) -> set[str]:
     """Return the arguments that the kernel may store to, or update."""
     stores = ("tt.store", "tt.atomic", "tt.descriptor_")
-    wanted = [one.operands[0] for one in _all(functions) if one.name.startswith(stores) and one.name not in _LOADS]
-    found = _reached(wanted, functions, without=_LOADS)
+    changes = [one for one in _operations(functions) if one.name.startswith(stores) and one.name not in _LOADS]
+    found = _reached([one.operands[0] for one in changes], functions, without=_LOADS)
     return {name for name, number in zip(kernel.names, kernel.arguments, strict=True) if number in found}
 
 
 def _reached(wanted: list[int], functions: _Functions, without: Collection[str] = ()) -> set[int]:
     """Return the numbers of values and of all that they are made of; some operations lead no further."""
     sources = defaultdict[int, list[int]](list)
-    for one in _all(functions):
-        for number, source in _made_of(one, functions) if one.name not in without else ():
+    for one in _operations(functions):
+        for number, source in () if one.name in without else _made_of(one, functions):
             sources[number].append(source)
     for function in functions.values():
         arguments = {block.label: block.arguments for block in function.body}
@@ -157,8 +153,8 @@ def _sums(body: Block) -> dict[int, tuple[int, tuple[int, ...]]]:
 
 def operand_sources(functions: _Functions) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
     """Return the loads that the two operands of each product come from, by the product's line."""
-    made = {number: one for one in _all(functions) for number in one.results}
-    products = [one for one in _all(functions) if one.name == "tt.dot"]
+    made = {number: one for one in _operations(functions) for number in one.results}
+    products = [one for one in made.values() if one.name == "tt.dot"]
     return {one.line: (_loads(one.operands[0], made), _loads(one.operands[1], made)) for one in products}
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from perflex.features.from_triton.ttir import Operation, Type
 
 Array = np.ndarray[Any, Any]
+_Function = Callable[..., Any]
 # Terms are added up where the sum is small; a sum of more elements than the second is not computed at once.
 _SMALL = 1 << 13
 _MOST = 1 << 25
@@ -108,6 +109,15 @@ def total(terms: Sequence[Array], kind: Type, depth: int, array: str = "") -> Va
     return Value(tuple(found), kind, depth, array)
 
 
+def where(mask: Array, first: Value, second: Value, kind: Type) -> Value:
+    """Return the one value where a mask of elements or of tiles holds, and the other elsewhere."""
+    if mask.ndim == first.depth:
+        mask = mask.reshape(mask.shape + (1,) * len(kind.shape))
+    arrays = mask, first.whole(), second.whole()
+    bounded(arrays)
+    return Value((np.where(*arrays),), kind, first.depth, first.array)
+
+
 def unsigned(value: Value) -> Array:
     """Return integers as those without a sign."""
     array, bits = value.whole().astype(np.int64, copy=False), value.type.bytes * 8
@@ -149,7 +159,7 @@ def made(one: Operation, depth: int, operands: Sequence[Any]) -> Any_:
         value: Value = operands[0]
         return replace(value, terms=tuple(_MOVES[name](term, depth, one) for term in value.terms), type=kind)
     table = _OF_MASKS if is_mask(kind) and name in _OF_MASKS else _RESULTS
-    make: Callable[..., Any] = table.get(name, _elementwise)
+    make: _Function = table.get(name, _elementwise)
     found = make(one, depth, *operands)
     if isinstance(found, np.ndarray):
         found = (found,)
@@ -159,12 +169,12 @@ def made(one: Operation, depth: int, operands: Sequence[Any]) -> Any_:
     return result
 
 
-def axis_of(one: Operation, depth: int) -> int:
+def axis(one: Operation, depth: int) -> int:
     """Return the axis of an operation along one, behind those of the batch."""
     return depth + int(one.attributes["axis"].split(" ")[0])
 
 
-def dtype_of(kind: Type) -> type:
+def dtype(kind: Type) -> type:
     """Return the type of numpy's that holds values of a type."""
     return bool if is_mask(kind) else np.int64 if kind.pointer or kind.element[0] == "i" else float
 
@@ -185,7 +195,7 @@ _MOVES: dict[str, Callable[[Array, int, Operation], Array]] = {
     "splat": lambda term, _, one: term.reshape(term.shape + (1,) * len(one.types[0].shape)),
     "unsplat": lambda term, depth, _: term.reshape(term.shape[:depth]),
     "broadcast": lambda term, _, __: term,
-    "expand_dims": lambda term, depth, one: np.expand_dims(term, axis_of(one, depth)),
+    "expand_dims": lambda term, depth, one: np.expand_dims(term, axis(one, depth)),
     "trans": _transposed,
     "reshape": _reshaped,
 }
@@ -206,42 +216,39 @@ def _quotient(first: Array, second: Array) -> Any:
     return np.where((first < 0) != (second < 0), -quotient, quotient)
 
 
-_COMPARED: dict[str, Callable[..., Any]] = {
+_COMPARED: dict[str, _Function] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal
 }  # fmt: skip
-_LOGICAL: dict[str, Callable[..., Any]] = {
+_LOGICAL: dict[str, _Function] = {
     "ori": np.logical_or, "xori": np.logical_xor, "addi": np.logical_xor, "subi": np.logical_xor
 }  # fmt: skip
-# Of integers; of those without a sign; and of floating-point numbers that sizes decide, such as a quotient's ceiling.
-_SIGNED: dict[str, Callable[..., Any]] = {
+# Of integers; of floating-point numbers that sizes decide, such as a quotient's ceiling; of integers without a sign.
+_NUMBERS: dict[str, _Function] = {
     "divsi": _quotient, "remsi": lambda x, y: np.fmod(x, _divisor(y)), "floordivsi": lambda x, y: x // _divisor(y),
     "ceildivsi": lambda x, y: -(-x // _divisor(y)), "minsi": np.minimum, "maxsi": np.maximum,
     "shli": lambda x, y: np.left_shift(x, _bits(y)), "shrsi": lambda x, y: np.right_shift(x, _bits(y)),
     "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
-}  # fmt: skip
-_UNSIGNED: dict[str, Callable[..., Any]] = {
-    "divui": lambda x, y: x // _divisor(y), "remui": lambda x, y: np.fmod(x, _divisor(y)), "minui": np.minimum,
-    "ceildivui": lambda x, y: -(-x // _divisor(y)), "maxui": np.maximum, "shrui": lambda x, y: x >> _bits(y),
-}  # fmt: skip
-_REAL: dict[str, Callable[..., Any]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": lambda x, y: x / np.where(y == 0, 1, y),
     "negf": np.negative, "minnumf": np.minimum, "maxnumf": np.maximum, "minimumf": np.minimum, "maximumf": np.maximum,
     "ceil": np.ceil, "floor": np.floor, "sqrt": lambda x: np.sqrt(np.maximum(x, 0)), "absf": np.abs, "exp2": np.exp2,
     "log2": lambda x: np.log2(np.maximum(x, 1e-300)),
 }  # fmt: skip
+_UNSIGNED: dict[str, _Function] = {
+    "divui": lambda x, y: x // _divisor(y), "remui": lambda x, y: np.fmod(x, _divisor(y)), "minui": np.minimum,
+    "ceildivui": lambda x, y: -(-x // _divisor(y)), "maxui": np.maximum, "shrui": lambda x, y: x >> _bits(y),
+}  # fmt: skip
 
 
 def _elementwise(one: Operation, _: int, *operands: Value) -> Any:
     name, compared = one.name.rpartition(".")[2], one.text.split(",")[0]
-    arrays = [value.whole() for value in operands]
-    if name in _UNSIGNED or (name == "cmpi" and compared[0] == "u"):
-        arrays = [unsigned(value) for value in operands]
+    positive = name in _UNSIGNED or (name == "cmpi" and compared[0] == "u")
+    arrays = [unsigned(value) if positive else value.whole() for value in operands]
     bounded(arrays)
     if name in {"cmpi", "cmpf"}:
         return _COMPARED[compared[-2:]](*arrays)
-    if is_mask(one.types[0]):
-        return _LOGICAL[name](*arrays)
-    return _UNSIGNED[name](*arrays).astype(np.int64) if name in _UNSIGNED else (_SIGNED | _REAL)[name](*arrays)
+    if name in _UNSIGNED and not is_mask(one.types[0]):
+        return _UNSIGNED[name](*arrays).astype(np.int64)
+    return (_LOGICAL if is_mask(one.types[0]) else _NUMBERS)[name](*arrays)
 
 
 def _product(_one: Operation, _: int, *operands: Value) -> tuple[Array, ...]:
@@ -252,12 +259,10 @@ def _product(_one: Operation, _: int, *operands: Value) -> tuple[Array, ...]:
     return tuple(term * by for term in many.terms)
 
 
-def _upper(one: Operation, _: int, *operands: Value) -> Any:
-    """Return the upper half of products of unsigned integers of 32 bits."""
-    if one.types[0].bytes != 4:
+def _upper(one: Operation, _: int, first: Value, second: Value) -> Any:
+    if one.types[0].bytes != 4:  # 64 bits have no wider type
         raise ValueError(one)
-    first, second = (unsigned(value).astype(np.uint64) for value in operands)
-    return (first * second >> np.uint64(32)).astype(np.int64)
+    return (unsigned(first) * unsigned(second)) >> 32
 
 
 def _truncated(one: Operation, _: int, value: Value) -> Any:
@@ -283,18 +288,14 @@ def _constant(one: Operation, depth: int) -> Value:
     elif number is None:  # infinities are written as the bits of float32
         bits = text.startswith("0x") and len(text) == 10
         number = np.uint32(int(text, 16)).view(np.float32) if bits else float(text)
-    return Value((np.full((1,) * (depth + len(kind.shape)), number, dtype_of(kind)),), kind, depth)
+    return Value((np.full((1,) * (depth + len(kind.shape)), number, dtype(kind)),), kind, depth)
 
 
-def _selected(one: Operation, depth: int, mask: Value, first: Value, second: Value) -> Any_:
-    kind, held = one.types[0], mask.whole()
+def _selected(one: Operation, _: int, mask: Value, first: Value, second: Value) -> Any_:
+    kind = one.types[0]
     if kind.pointer and first.array != second.array:
         return Unknown("which of several arrays a program takes")
-    if not mask.type.shape:
-        held = held.reshape(held.shape + (1,) * len(kind.shape))
-    arrays = held, first.whole(), second.whole()
-    bounded(arrays)
-    return Value((np.where(*arrays),), kind, depth, first.array if kind.pointer else "")
+    return where(mask.whole(), first, second, kind)
 
 
 def _bitcast(one: Operation, _: int, value: Value) -> Any:
@@ -306,7 +307,7 @@ def _bitcast(one: Operation, _: int, value: Value) -> Any:
         if before[1:] != kind.element[1:]:
             raise TypeError(kind)
         array = array.astype(numbers[before]).view(numbers[kind.element])
-    return array.astype(dtype_of(kind))
+    return array.astype(dtype(kind))
 
 
 def _histogram(one: Operation, depth: int, value: Value, *masks: Value) -> Array:
@@ -319,12 +320,8 @@ def _histogram(one: Operation, depth: int, value: Value, *masks: Value) -> Array
     return np.bincount(places[inside], minlength=prod(batch) * bins).reshape(*batch, bins)
 
 
-def _descriptor(one: Operation, _: int, pointer: Value, *around: Value) -> Descriptor:
-    return Descriptor(pointer, around[: len(around) // 2], around[len(around) // 2 :], one.types[0])
-
-
 # What operations make of their operands: a value, or an array or terms of one.
-_RESULTS: dict[str, Callable[..., Any]] = {
+_RESULTS: dict[str, _Function] = {
     "addi": lambda _, __, first, second: (*first.terms, *second.terms),
     "subi": lambda _, __, first, second: (*first.terms, *(-term for term in second.terms)),
     "muli": _product,  # a sum times a number stays a sum
@@ -340,13 +337,15 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "addptr": lambda _, __, to, by: (*to.terms, *(term * to.type.bytes for term in by.terms)),
     "bitcast": _bitcast,
     "int_to_ptr": lambda one, _, to: replace(to, type=one.types[0], array=f"{to.array or 'memory'}[]"),
-    "make_tensor_descriptor": _descriptor,
+    "make_tensor_descriptor": lambda one, _, to, *around: Descriptor(
+        to, around[: len(around) // 2], around[len(around) // 2 :], one.types[0]
+    ),
     "histogram": _histogram,
 }
 # Operations that make pointers, or what holds one, and of how many.
 _POINTERS = {**dict.fromkeys((*_MOVES, "addptr", "bitcast", "make_tensor_descriptor"), 1), "select": 2, "int_to_ptr": 0}
 # Of truth values, that differ; conditions that must all hold stay apart.
-_OF_MASKS: dict[str, Callable[..., Any]] = {
+_OF_MASKS: dict[str, _Function] = {
     **dict.fromkeys(("andi", "muli"), _RESULTS["addi"]),
     **dict.fromkeys(("addi", "subi"), _elementwise),
     "trunci": lambda _, __, value: (value.whole() & 1).astype(bool),
