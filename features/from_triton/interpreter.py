@@ -103,8 +103,8 @@ class Interpreter:
 
     def _blocks(self, blocks: list[Block], active: Array) -> list[Any_]:
         """Run the blocks of a function or region, each for the programs that go there; return what they return."""
-        by_label, result = {block.label: block for block in blocks}, list[Any_]()
-        arriving = {blocks[0].label: active}
+        by_label, arriving = {block.label: block for block in blocks}, {blocks[0].label: active}
+        result: list[Any_] | None = None
         for label in self._in_order_of_jumps(blocks):
             here = arriving.get(label)
             if here is None or not here.any():
@@ -121,10 +121,10 @@ class Interpreter:
             held = self._truth(last, last.operands[0]) if len(goals) > 1 else np.True_
             for (goal, passed), mask in zip(goals, (here & held, here & ~held), strict=False):
                 numbers, before = by_label[goal].arguments, arriving.get(goal)
-                old = [] if before is None else [self.values[number] for number in numbers]
+                old = None if before is None else [self.values[number] for number in numbers]
                 self.values.update(zip(numbers, self._merged(mask, self._gets(passed), old), strict=True))
                 arriving[goal] = mask if before is None else before | mask
-        return result
+        return result or []
 
     def _in_order_of_jumps(self, blocks: list[Block]) -> list[str]:
         """Return the labels of blocks so that jumps lead onward; a jump back is refused."""
@@ -162,11 +162,11 @@ class Interpreter:
         return self._blocks(function.body, active)
 
     def _if(self, one: Operation, active: Array) -> list[Any_]:
-        held, results = self._truth(one, one.operands[0]), list[Any_]()
+        held, results = self._truth(one, one.operands[0]), None
         for region, mask in zip(one.regions, (active & held, active & ~held), strict=False):
             if mask.any():
                 results = self._merged(mask, self._blocks(region, mask), results)
-        return results
+        return results or []
 
     def _loop(self, one: Operation, active: Array) -> list[Any_]:
         low, high, step = (self._whole(one, number, "the trip count of a loop") for number in one.operands[:3])
@@ -231,7 +231,7 @@ class Interpreter:
 
     def _while(self, one: Operation, active: Array) -> list[Any_]:
         (test, _), around, self.loops = one.regions, self.loops, (*self.loops, one.line)
-        now, results, inside, trips = self._gets(one.operands), list[Any_](), active, 0
+        now, results, inside, trips = self._gets(one.operands), None, active, 0
         for place in count():
             self.values.update(zip(test[0].arguments, now, strict=True))
             _, *passed = self._blocks(test, inside)
@@ -243,7 +243,7 @@ class Interpreter:
             trips += int(inside.sum())
             now = self._iteration(one, inside, passed, now)
         self.tally.enter(one, around, (int(active.sum()), trips))
-        return results
+        return results or []
 
     def _iteration(self, one: Operation, inside: Array, given: list[Any_], old: list[Any_]) -> list[Any_]:
         """Run a loop's body once; return what the loop carries then, where programs do not come here the old values."""
@@ -312,9 +312,9 @@ class Interpreter:
         causes = [one.cause for one in (new, old) if isinstance(one, Unknown)]
         return Unknown(causes[0] if causes else "which of several arrays a program takes")
 
-    def _merged(self, mask: Array, new: list[Any_], old: list[Any_]) -> list[Any_]:
+    def _merged(self, mask: Array, new: list[Any_], old: list[Any_] | None) -> list[Any_]:
         """Return the new values where a mask holds, the old ones, if there are any, elsewhere."""
-        return [self._chosen(mask, *pair) for pair in zip(new, old, strict=True)] if old else new
+        return new if old is None else [self._chosen(mask, *pair) for pair in zip(new, old, strict=True)]
 
     def _assign(self, one: Operation) -> None:
         for number, value in zip(one.results, self._results(one), strict=True):
