@@ -101,7 +101,7 @@ def total(terms: Sequence[Array], kind: Type, depth: int, array: str = "") -> Va
         raise ValueError(kind)
     if element == "f32":
         found = [reduce(np.add, found).astype(np.float32)]
-    elif element[0] == "i" and element not in {"i1", "i64", "index"}:
+    elif element[0] == "i" and element not in {"i1", "i64", "index"} and kind.bytes < 8:
         limit = 1 << (kind.bytes * 8 - 1)
         if sum(float(term.min()) for term in found) < -limit or sum(float(term.max()) for term in found) >= limit:
             bounded(found)
