@@ -235,7 +235,7 @@ _NUMBERS: dict[str, _Function] = {
 }  # fmt: skip
 _UNSIGNED: dict[str, _Function] = {
     "divui": lambda x, y: x // _divisor(y), "remui": lambda x, y: np.fmod(x, _divisor(y)), "minui": np.minimum,
-    "ceildivui": lambda x, y: -(-x // _divisor(y)), "maxui": np.maximum, "shrui": lambda x, y: x >> _bits(y),
+    "maxui": np.maximum, "shrui": lambda x, y: x >> _bits(y),
 }  # fmt: skip
 
 
