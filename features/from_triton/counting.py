@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -14,20 +14,22 @@ from msgspec import structs
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
 from perflex.features.from_triton.slices import Source, needed_values, operand_sources, written_arrays
-from perflex.features.from_triton.tallies import AccessTally, Tally
+from perflex.features.from_triton.tallies import Access, Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
 from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
 
+# Numbers of programs.
+_Programs = Sequence[int] | np.ndarray[Any, Any]
 # So many times more programs stand for all where data decide what they do, such as which of them have nothing to do.
 _BY_DATA = 16
 # Programs that are interpreted together.
 _TOGETHER = 64
 # Tile programs of one TTIR.
 _MOST_KEPT = 256
-# Steps of sequences that fill intervals evenly (powers of the reciprocal of the root of x**4 = x + 1).
-_IRRATIONAL = np.array([0.8191725134, 0.6710436067, 0.5497004779])
+# Steps of sequences that fill intervals evenly (powers of the reciprocal of the root of x**4 = x + 1), of z, x and y.
+_IRRATIONAL = np.array([0.5497004779, 0.8191725134, 0.6710436067])
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class TileCode:
 
     text: str
     names: tuple[str, ...] = ()
+    _programs: dict[Any, TileProgram] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Bytes that one load instruction of compiled code takes.
+    _widths: dict[Access, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def parsed(self) -> tuple[Function, dict[str, Function]]:
@@ -47,24 +52,9 @@ class TileCode:
         return replace(kernel, names=self.names or kernel.names), functions
 
     @cached_property
-    def _programs(self) -> dict[Any, TileProgram]:
-        return {}
-
-    @cached_property
-    def _vectors(self) -> dict[Any, int]:
-        return {}
-
-    @cached_property
-    def _needed(self) -> set[int]:
-        return needed_values(self.parsed[1])
-
-    @cached_property
-    def _written(self) -> set[str]:
-        return written_arrays(*self.parsed)
-
-    @cached_property
-    def _sources(self) -> dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]:
-        return operand_sources(self.parsed[1])
+    def _known(self) -> tuple[set[int], set[str]]:
+        """Values that must be known, and arrays that the kernel writes to."""
+        return needed_values(self.parsed[1]), written_arrays(*self.parsed)
 
     def program(
         self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = NEIGHBOURS
@@ -95,35 +85,27 @@ class TileCode:
         # Configurations of equal tiles are one program.
         contents = tuple((name, held.shape, held.tobytes()) for name, held in sorted(launch.arrays.items()))
         key = (tuple(sorted(launch.arguments.items())), launch.grid, hash(contents), most, order)
-        found = self._programs.get(key)
-        if found is None:
-            if most is not None and launch.arrays:
-                most *= _BY_DATA
-            chosen: Sequence[int] | np.ndarray[Any, Any] = range(count)
-            if most is not None and most < count:
-                chosen = _spread(launch.grid, most)
-            tally, neighbours = Tally(), Tally(sharing=True)
-            self._run(launch, chosen, tally)
+        if key not in self._programs:
+            most = count if most is None else most * (_BY_DATA if launch.arrays else 1)
+            chosen: _Programs = _spread(launch.grid, most) if most < count else range(count)
+            tally = self._run(launch, chosen, Tally())
             near = min(count, order)
             first = (count - near) // 2
-            self._run(launch, np.arange(first, first + near), neighbours)
+            neighbours = self._run(launch, range(first, first + near), Tally(sharing=True))
             # Vectors are the same at all sizes; accesses that no earlier size came to are added.
-            if tally.accesses.keys() - self._vectors.keys():
-                self._vectors.update((where, one.vector) for where, one in self._compiled(launch).accesses.items())
-            for where, access in tally.accesses.items():
-                access.vector = self._vectors.get(where, access.vector)
-            found = _program(self.parsed[0].name, launch, (tally, neighbours), count / len(chosen), self._sources)
+            if tally.accesses.keys() - self._widths.keys():
+                self._widths.update(self._compiled(launch).widths)
             if len(self._programs) >= _MOST_KEPT:
                 self._programs.clear()
-            self._programs[key] = found
-        return structs.replace(found, warps=warps, stages=stages)
+            self._programs[key] = self._put_together(launch, tally, neighbours, count / len(chosen))
+        return structs.replace(self._programs[key], warps=warps, stages=stages)
 
     def _compiled(self, launch: Launch) -> Tally:
         """Return the accesses with their vectors as Triton chooses them, which knows no numbers of the launch.
 
         It knows which arguments are multiples of 16; the others are odd here, as are numbers of programs.
         """
-        kernel, tally = self.parsed[0], Tally(vectors=True)
+        kernel = self.parsed[0]
         known = {name for name, divisible in zip(kernel.names, kernel.divisible, strict=True) if divisible}
         arguments = {
             # Sizes and strides of descriptors are checked by the hardware.
@@ -131,27 +113,27 @@ class TileCode:
             for name, value in launch.arguments.items()
         }
         x, y, z = (max(extent, 2) for extent in launch.grid)
-        places = [(1, 1, 1), tuple(extent // 2 | 1 for extent in launch.grid), tuple(one - 1 for one in launch.grid)]
-        programs = np.unique([i + x * (j + y * k) for i, j, k in places])
+        places = np.array([(1, 1, 1), [extent // 2 | 1 for extent in launch.grid], [one - 1 for one in launch.grid]])
+        programs = np.unique(places @ (1, x, x * y))
         try:
-            self._run(Launch(arguments, launch.arrays, (x, y, z)), programs, tally)
+            return self._run(Launch(arguments, launch.arrays, (x, y, z)), programs, Tally(vectors=True))
         except UnsupportedKernelError:  # of these numbers, which are not those of the launch
             return Tally()
-        return tally
 
-    def _run(self, launch: Launch, programs: Sequence[int] | np.ndarray[Any, Any], tally: Tally) -> None:
-        """Interpret programs, as many at once as memory allows."""
+    def _run(self, launch: Launch, programs: _Programs, tally: Tally) -> Tally:
+        """Interpret programs, as many at once as memory allows; return what is tallied then."""
         kernel, functions = self.parsed
         start, size, in_order = 0, len(programs) if tally.sharing else _TOGETHER, False
         while start < len(programs):
-            part = tally.begun()
             run = Interpreter(kernel, functions, launch, programs[start : start + size])
-            run.tally, run.in_order, run.first_only, run.compiled = part, in_order, tally.sharing, tally.vectors
+            run.in_order, run.first_only, run.compiled = in_order, tally.sharing, tally.vectors
+            run.tally = tally.begun()
             try:
-                run.needed = self._needed
+                run.needed, written = self._known
                 # What it stores there itself is not what the user gave.
-                run.arrays = {name: held for name, held in launch.arrays.items() if name not in self._written}
-                run.run()
+                run.arrays = {name: held for name, held in launch.arrays.items() if name not in written}
+                tally = run.run()
+                start += size
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 msg = f"kernel {kernel.name!r}: line {run.line} of its TTIR is not as Triton writes it ({error})"
                 raise UnsupportedKernelError(msg) from error
@@ -160,9 +142,44 @@ class TileCode:
                     msg = f"kernel {kernel.name!r}: a tile has too many elements to compute their addresses"
                     raise UnsupportedKernelError(msg) from None
                 in_order, size = size == 1, max(1, size // 4)
-                continue
-            tally.add(part)
-            start += size
+        return tally
+
+    def _put_together(self, launch: Launch, tally: Tally, neighbours: Tally, weight: float) -> TileProgram:
+        """Return the tile program of which programs were tallied that stand for `weight` times as many."""
+        # Loops stand behind those around them.
+        order = sorted(tally.loops.items(), key=lambda item: (len(item[0][1]), item[0]))
+        numbers = {(): -1, **{(*around, line): number for number, ((line, around), _) in enumerate(order)}}
+        loops = tuple(
+            TileLoop(parent=numbers[around], entries=entries * weight, iterations=iterations * weight, stages=stages)
+            for (_, around), (entries, iterations, stages) in order
+        )
+        accesses = []
+        for key, counts in tally.accesses.items():
+            executions, elements, sectors = (counts[:3] * weight).tolist()
+            tiles, again = (counts[3:5] / max(1, counts[5])).tolist()
+            axis, stride = tally.rows[key]
+            accesses.append(TileAccess(
+                array=key.array, direction=key.direction, itemsize=key.itemsize, shape=key.shape,
+                loop=numbers[key.loops], executions=executions, elements=elements, sectors=sectors, tiles=tiles,
+                again=again, axis=axis, stride=stride, vector=self._widths.get(key, tally.widths[key]),
+                shared=shared_tiles(np.concatenate(neighbours.first[key])) if key in neighbours.first else (),
+            ))  # fmt: skip
+        loads = {key.line: (place, accesses[place]) for place, key in enumerate(tally.accesses)}
+        dots, sources = [], operand_sources(self.parsed[1]) if tally.dots else {}
+        for (line, around, shape, types), count in tally.dots.items():
+            left, right = sources[line]
+            operands = _operand(left, 1, loads), _operand(right, 0, loads)
+            dots.append(TileDot(
+                shape=shape, types=types, operands=operands, loop=numbers[around], executions=count * weight,
+            ))  # fmt: skip
+        operations = tuple(
+            TileOperations(kind=kind, dtype=dtype, loop=numbers[around], count=count * weight)
+            for (around, kind, dtype), count in tally.operations.items()
+        )
+        return TileProgram(
+            name=self.parsed[0].name, grid=launch.grid, loops=loops, accesses=tuple(accesses), dots=tuple(dots),
+            operations=operations, exact=weight == 1,
+        )  # fmt: skip
 
 
 def _spread(grid: tuple[int, int, int], count: int) -> np.ndarray[Any, Any]:
@@ -170,96 +187,19 @@ def _spread(grid: tuple[int, int, int], count: int) -> np.ndarray[Any, Any]:
 
     At equal distances they would all have the same place within rows, where the work of programs often differs.
     """
-    points = np.arange(1, count + 1)[:, None] * _IRRATIONAL % 1
-    found, places = np.zeros(count, np.int64), np.argsort(np.argsort(points, axis=0), axis=0)
-    places[:, 0] = np.arange(count)
-    for axis in (2, 1, 0):
-        found = found * grid[axis] + ((places[:, axis] + points[:, axis - 1]) * grid[axis] // count).astype(np.int64)
-    return found
+    places = np.arange(count)
+    points = (places[:, None] + 1) * _IRRATIONAL % 1
+    parts = np.argsort(np.argsort(np.roll(points, -1, axis=1), axis=0), axis=0)
+    parts[:, 0] = places
+    x, y, _ = grid
+    return np.asarray(((parts + points) * grid // count).astype(np.int64) @ (1, x, x * y))
 
 
-def _operand(
-    sources: Sequence[Source], k_axis: int, accesses: Sequence[TileAccess], places: Mapping[int, int]
-) -> TileOperand:
+def _operand(sources: Sequence[Source], k_axis: int, loads: Mapping[int, tuple[int, TileAccess]]) -> TileOperand:
     """Return where an operand comes from, whose axis k is the first or the second: the largest tile that is loaded."""
-    there = [source for source in sources if source.line in places]
+    there = [(*loads[source.line], source) for source in sources if source.line in loads]
     if not there:
         return TileOperand(direct=False)
-    source = max(there, key=lambda one: prod(accesses[places[one.line]].shape))
-    access = accesses[places[source.line]]
-    last = access.axis - (len(access.shape) - 2)
-    return TileOperand(
-        access=places[source.line],
-        direct=source.direct,
-        along_k=(last != k_axis) if source.transposed else last == k_axis,
-    )
-
-
-def _access(access: AccessTally, near: AccessTally | None, loop: int, weight: float) -> TileAccess:
-    return TileAccess(
-        array=access.array,
-        direction=access.direction,
-        itemsize=access.itemsize,
-        shape=access.shape,
-        loop=loop,
-        executions=access.executions * weight,
-        elements=access.elements * weight,
-        sectors=access.sectors * weight,
-        tiles=access.tiles / max(1, access.programs),
-        again=access.again / max(1, access.programs),
-        axis=access.axis,
-        stride=access.stride,
-        vector=access.vector,
-        shared=() if near is None or near.first is None else shared_tiles(near.first),
-    )
-
-
-def _program(
-    name: str,
-    launch: Launch,
-    tallies: tuple[Tally, Tally],
-    weight: float,
-    sources: Mapping[int, tuple[Sequence[Source], Sequence[Source]]],
-) -> TileProgram:
-    tally, neighbours = tallies
-    # Loops stand behind those around them.
-    order = sorted(tally.loops, key=lambda place: (len(place[1]), place))
-    numbers = {(): -1, **{(*around, line): number for number, (line, around) in enumerate(order)}}
-    loops = []
-    for line, around in order:
-        one = tally.loops[line, around]
-        stages = one.attributes.get("tt.num_stages", "").split(" ")[0]
-        loops.append(
-            TileLoop(
-                parent=numbers[around],
-                entries=one.entries * weight,
-                iterations=one.iterations * weight,
-                stages=int(stages) if stages else None,
-            )
-        )
-    accesses = [
-        _access(access, neighbours.accesses.get(where), numbers[where[1]], weight)
-        for where, access in tally.accesses.items()
-    ]
-    places = {line: place for place, (line, *_) in enumerate(tally.accesses)}
-    dots = [
-        TileDot(
-            shape=shape,
-            types=types,
-            operands=(
-                _operand(sources[where[0]][0], 1, accesses, places),
-                _operand(sources[where[0]][1], 0, accesses, places),
-            ),
-            loop=numbers[where[1]],
-            executions=count * weight,
-        )
-        for (where, shape, types), count in tally.dots.items()
-    ]
-    operations = [
-        TileOperations(kind=kind, dtype=dtype, loop=numbers[where], count=count * weight)
-        for (where, kind, dtype), count in tally.operations.items()
-    ]
-    return TileProgram(
-        name=name, grid=launch.grid, loops=tuple(loops), accesses=tuple(accesses), dots=tuple(dots),
-        operations=tuple(operations), exact=weight == 1,
-    )  # fmt: skip
+    place, access, source = max(there, key=lambda one: prod(one[1].shape))
+    along_k = access.axis == len(access.shape) - 2 + k_axis
+    return TileOperand(access=place, direct=source.direct, along_k=along_k != source.transposed)

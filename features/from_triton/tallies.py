@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +17,11 @@ from perflex.features.from_triton.values import TooLargeError
 
 _Array = np.ndarray[Any, Any]
 _SECTOR = 32
+# Bytes of the widest load instruction of a work-item.
+_WIDEST = 16
 # Elements whose addresses are computed at once.
 _AT_ONCE = 1 << 21
 _LARGEST_KEY = 1 << 62
-# Where an operation stands: its line, and those of the loops around it.
-Place = tuple[int, tuple[int, ...]]
 # They move data between work-items or say how, and compute nothing.
 _NO_WORK = {
     "constant", "make_range", "splat", "broadcast", "expand_dims", "reshape", "trans", "unsplat", "addptr", "bitcast",
@@ -39,101 +43,66 @@ class Tile:
     type: Type
 
 
-@dataclass
-class AccessTally:
-    """What an access touches over the programs and iterations that were interpreted."""
+# Lines of the loops around an operation.
+_Loops = tuple[int, ...]
 
+
+class Access(NamedTuple):
+    """Where an access stands and what it leads to: a pointer may lead to one array or another."""
+
+    line: int
+    loops: _Loops
     array: str
     direction: str
     itemsize: int
     shape: tuple[int, ...]
-    executions: int = 0
-    elements: int = 0
-    sectors: int = 0
-    # How often an execution touches a tile that none of its program's before did, in all and programs that were asked.
-    tiles: int = 0
-    programs: int = 0
-    # Of these tiles, those that other loads of the same program touched before.
-    again: int = 0
-    # Bytes of aligned consecutive elements that one load instruction can take: at most 16.
-    vector: int = 16
-    # Along which axis of the tile they follow one another, if along any.
-    axis: int = -1
-    stride: int = 0
-    # For each program what tile it touches first, as a number.
-    first: _Array | None = None
-
-
-@dataclass
-class LoopTally:
-    """How often a loop is entered, and its iterations in all."""
-
-    entries: int = 0
-    iterations: int = 0
-    attributes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Tally:
-    """All that was interpreted of a kernel, by place."""
+    """All that was interpreted of a kernel; what its fields hold is replaced, never changed."""
 
-    # By place, array and direction: a pointer may lead to one array or another.
-    accesses: dict[tuple[int, tuple[int, ...], str, str], AccessTally] = field(default_factory=dict)
-    loops: dict[Place, LoopTally] = field(default_factory=dict)
-    # Executions by shape m, n, k and types of the operands and of the sum.
-    dots: dict[tuple[Place, tuple[int, int, int], tuple[str, str, str]], int] = field(default_factory=dict)
-    # Elements by kind and type.
-    operations: dict[tuple[tuple[int, ...], str, str], int] = field(default_factory=dict)
-    # Whether tiles that programs share are told apart, and nothing else; or whether vectors are all that is asked.
-    sharing: bool = False
-    vectors: bool = False
-    # Tiles that loads touch first, by array and place: numbers of tiles, and which of them are touched.
-    seen: dict[str, dict[Any, tuple[_Array, _Array]]] = field(default_factory=dict)
+    sharing: bool = False  # Tiles that programs share are told apart, and nothing else.
+    vectors: bool = False  # Vectors are all that is asked.
+    # By line and loops around: entries, iterations, and iterations in flight where the kernel's code says so.
+    loops: dict[tuple[int, _Loops], tuple[int, int, int | None]] = field(default_factory=dict)
+    # Executions by line, loops around, shape m, n, k, and types of the operands and of the sum.
+    dots: Counter[tuple[int, _Loops, tuple[int, int, int], tuple[str, str, str]]] = field(default_factory=Counter)
+    # Elements by loops around, kind and type.
+    operations: Counter[tuple[_Loops, str, str]] = field(default_factory=Counter)
+    # Executions, elements, sectors; how often an execution touches a tile that none of its program's before did; of
+    # these tiles, those that other loads of the same program touched before; programs that were asked.
+    accesses: dict[Access, _Array] = field(default_factory=dict)
+    # Bytes of aligned consecutive elements that one load instruction can take.
+    widths: dict[Access, int] = field(default_factory=dict)
+    # Along which axis of the tile elements follow one another, if along any, and the bytes between rows.
+    rows: dict[Access, tuple[int, int]] = field(default_factory=dict)
+    # For each program what tile it touches first, as a number; an array of each run.
+    first: dict[Access, tuple[_Array, ...]] = field(default_factory=dict)
+    # Of this run: tiles that accesses touched first, and which of them are active; what earlier runs say of rows.
+    seen: dict[Access, tuple[_Array, _Array]] = field(default_factory=dict)
+    known: dict[Access, tuple[int, int]] = field(default_factory=dict)
 
     def begun(self) -> Tally:
-        """Return an empty one to which a run adds; a run that fails leaves nothing."""
-        return Tally(sharing=self.sharing, vectors=self.vectors)
+        """Return what a run goes on with; if it fails, this is as it was."""
+        return Tally(**{name: copy(held) for name, held in vars(self).items()} | {"seen": {}, "known": self.rows})
 
-    def add(self, other: Tally) -> None:
-        """Add what another run found."""
-        for place, loop in other.loops.items():
-            mine = self.loops.setdefault(place, LoopTally(attributes=loop.attributes))
-            mine.entries, mine.iterations = mine.entries + loop.entries, mine.iterations + loop.iterations
-        for key, count in other.dots.items():
-            self.dots[key] = self.dots.get(key, 0) + count
-        for name, count in other.operations.items():
-            self.operations[name] = self.operations.get(name, 0) + count
-        for where, access in other.accesses.items():
-            if (old := self.accesses.get(where)) is None:
-                self.accesses[where] = access
-                continue
-            for what in ("executions", "elements", "sectors", "tiles", "programs", "again"):
-                setattr(old, what, getattr(old, what) + getattr(access, what))
-            old.vector = min(old.vector, access.vector)
-            if old.axis < 0:
-                old.axis, old.stride = access.axis, access.stride
-            if old.first is not None and access.first is not None:
-                old.first = np.concatenate([old.first, access.first])
-
-    def enter(self, one: Operation, loops: tuple[int, ...], counts: tuple[int, int]) -> None:
+    def enter(self, one: Operation, loops: _Loops, counts: tuple[int, int]) -> None:
         """Note how often a loop was entered, and its iterations."""
-        entries, iterations = counts
-        tally = self.loops.setdefault((one.line, loops), LoopTally(attributes=one.attributes))
-        tally.entries += entries
-        tally.iterations += iterations
+        entries, iterations, _ = self.loops.get((one.line, loops), (0, 0, None))
+        stages = one.attributes.get("tt.num_stages", "").split(" ")[0]
+        self.loops[one.line, loops] = entries + counts[0], iterations + counts[1], int(stages) if stages else None
 
-    def dot(self, one: Operation, loops: tuple[int, ...], executions: int) -> None:
+    def dot(self, one: Operation, loops: _Loops, executions: int) -> None:
         """Note a product of tiles."""
-        first, second = one.given[:2]
-        third = one.types[0]
-        batch = prod(third.shape[:-2])
-        shape = (third.shape[-2], third.shape[-1], first.shape[-1])
+        first, second, total = *one.given[:2], one.types[0]
+        *batch, rows, columns = total.shape
         precise = one.text.partition("inputPrecision = ")[2].split(" ")[0]
-        kind = {"tf32": "tf32", "tf32x3": "tf32x3"}.get(precise, "f32") if first.element == "f32" else first.element
-        key = ((one.line, loops), shape, (kind, second.element, third.element))
-        self.dots[key] = self.dots.get(key, 0) + executions * batch
+        kind = first.element if first.element != "f32" else precise if precise in {"tf32", "tf32x3"} else "f32"
+        key = one.line, loops, (rows, columns, first.shape[-1]), (kind, second.element, total.element)
+        self.dots[key] += executions * prod(batch)
 
-    def compute(self, one: Operation, loops: tuple[int, ...], executions: int) -> None:
+    def compute(self, one: Operation, loops: _Loops, executions: int) -> None:
         """Note an operation on the elements of a tile; scalar ones do not count."""
         group, _, name = one.name.rpartition(".")
         kinds = one.given if name in _MOVED else one.types
@@ -142,124 +111,111 @@ class Tally:
         special = group == "math" and name not in {"absf", "fma", "ceil", "floor"}
         kind = "reduction" if name in _MOVED else "special" if special or name in _SPECIAL else "elementwise"
         element = one.given[0].element if name in {"cmpf", "cmpi"} else kinds[0].element
-        key = (loops, kind, element)
-        self.operations[key] = self.operations.get(key, 0) + executions * prod(kinds[0].shape)
+        self.operations[loops, kind, element] += executions * prod(kinds[0].shape)
 
-    def access(self, one: Operation, loops: tuple[int, ...], what: tuple[str, str], tile: Tile) -> None:
+    def access(self, one: Operation, loops: _Loops, what: tuple[str, str], tile: Tile) -> None:
         """Note a load, a store or an atomic update of memory."""
-        key = (one.line, loops, *what)
-        tally = self.accesses.setdefault(key, AccessTally(*what, tile.type.bytes, tile.type.shape))
-        if self.sharing:
-            if tally.first is None:
-                tally.first = _Cases(tile).tiles(tile)[:, 0]
-            return
-        cases = _Cases(tile)
-        # What lies outside of a tensor, a descriptor does not load element by element.
-        tally.vector = min(tally.vector, cases.vector(masked="descriptor" not in one.name))
+        key, cases = Access(one.line, loops, *what, tile.type.bytes, tile.type.shape), _Cases(tile)
+        if not self.sharing:
+            # What lies outside of a tensor, a descriptor does not load element by element.
+            width = cases.width(masked="descriptor" not in one.name)
+            self.widths[key] = min(width, self.widths.get(key, _WIDEST))
         if self.vectors:
             return
-        elements, sectors = cases.counted()
-        tally.executions += int(cases.counts.sum())
-        tally.elements += int(elements @ cases.counts)
-        tally.sectors += int(sectors @ cases.counts)
-        tally.programs += tile.active.shape[0]
-        numbers = cases.tiles(tile)
-        tally.tiles += _distinct(numbers, tile.active)
-        if what[1] == "load":
-            here = numbers, tile.active.reshape(numbers.shape)
-            earlier = self.seen.setdefault(what[0], {})
-            tally.again += _common(here, [touched for place, touched in earlier.items() if place != key])
-            earlier.setdefault(key, here)
-        tally.axis, tally.stride = cases.rows()
+        here = cases.tiles, tile.active.reshape(cases.tiles.shape)
+        if self.sharing:
+            if key not in self.seen:
+                self.first[key] = (*self.first.get(key, ()), cases.tiles[:, 0])
+            self.seen[key] = here
+            return
+        touched, again = _different(here).sum(), 0
+        if key.direction == "load":
+            others = [tiles for other, tiles in self.seen.items() if other.array == key.array and other != key]
+            again = (_different(*others) - _different(here, *others)).sum() + touched if others else 0
+            self.seen.setdefault(key, here)
+        counts = cases.counts.sum(), *cases.counted() @ cases.counts, touched, again, len(tile.active)
+        self.accesses[key] = self.accesses.get(key, 0) + np.array(counts)
+        if self.known.get(key, (-1, 0))[0] < 0:
+            self.rows[key] = cases.rows()
 
 
 class _Cases:
-    """The different forms that an access takes: patterns along the tile, masks, and places within a sector."""
+    """The different forms that an access takes: patterns along the tile, masks, and places within a sector.
+
+    `tiles` are numbers by program and execution, equal for equal tiles.
+    """
 
     def __init__(self, tile: Tile) -> None:
-        self.tile, batch = tile, tile.active.shape
-        depth, self.shape = len(batch), tile.type.shape
-        self.patterns: list[_Array] = []
-        self.starts = np.zeros((1,) * depth, np.int64)
-        found: list[_Array] = []
+        batch, self.type = tile.active.shape, tile.type
+        depth, found = len(batch), []
+        starts, forms = np.zeros((1,) * depth, np.int64), np.zeros((1,) * depth, np.uint64)
         for place, term in enumerate((*tile.offsets, *tile.masks)):
             rows = term.reshape(-1, prod(term.shape[depth:]))
             if place < len(tile.offsets):
-                first = rows[:, 0]
-                self.starts = self.starts + first.reshape(term.shape[:depth])
-                rows = rows - first[:, None]
+                starts = starts + rows[:, 0].reshape(term.shape[:depth])
+                rows = rows - rows[:, :1]
             unique, inverse = _unique_rows(rows)
-            self.patterns.append(unique.reshape(-1, *term.shape[depth:]))
-            found.append(inverse.reshape(term.shape[:depth]))
-        found.append(self.starts % _SECTOR)
-        bounds = [*(len(one) for one in self.patterns), _SECTOR]
-        key, largest = np.zeros(batch, np.int64), 1
-        for ids, bound in zip(found, bounds, strict=True):
-            if largest * bound > _LARGEST_KEY:
-                unique, key = np.unique(key, return_inverse=True)
-                key, largest = key.reshape(batch), len(unique)
-            key, largest = key * bound + ids, largest * bound
-        _, places, self.counts = np.unique(key[tile.active], return_index=True, return_counts=True)
-        self.all_ids = found
-        self.ids = [np.broadcast_to(ids, batch)[tile.active][places] for ids in found]
+            ids = inverse.reshape(term.shape[:depth])
+            found.append((unique.reshape(-1, *term.shape[depth:]), ids))
+            # Patterns are told apart by their contents: how many there are differs from one run to the next.
+            marks = np.array([hash(row.tobytes()) for row in unique], np.int64).view(np.uint64)
+            forms = forms * np.uint64(1000003) + marks[ids]
+        whole = forms * np.uint64(0x9E3779B97F4A7C15) + starts.astype(np.uint64)
+        self.tiles = np.broadcast_to(whole, batch).reshape(batch[0], -1)
+        # The place within a sector is one more offset.
+        found.append((np.arange(_SECTOR).reshape(-1, *(1,) * len(tile.type.shape)), starts % _SECTOR))
+        keys, largest = np.zeros(batch, np.int64), 1
+        for patterns, ids in found:
+            if largest * len(patterns) > _LARGEST_KEY:
+                unique, inverse = np.unique(keys, return_inverse=True)
+                keys, largest = inverse.reshape(batch), len(unique)
+            keys, largest = keys * len(patterns) + ids, largest * len(patterns)
+        _, firsts, self.counts = np.unique(keys[tile.active], return_index=True, return_counts=True)
+        *terms, places = (patterns[np.broadcast_to(ids, batch)[tile.active][firsts]] for patterns, ids in found)
+        self.offsets, self.masks = [places, *terms[: len(tile.offsets)]], terms[len(tile.offsets) :]
 
-    def part(self, start: int, end: int, *, masks: bool) -> list[_Array]:
-        """Return the patterns of some cases, of offsets or of masks."""
-        count = len(self.tile.offsets)
-        places = range(count, len(self.patterns)) if masks else range(count)
-        return [self.patterns[place][self.ids[place][start:end]] for place in places]
-
-    def counted(self) -> tuple[_Array, _Array]:
+    def counted(self) -> _Array:
         """Return how many elements each case accesses, and of how many sectors."""
-        size, cases = prod(self.shape), len(self.counts)
+        size, width, cases = prod(self.type.shape), self.type.bytes, len(self.counts)
         if size > _AT_ONCE * 16:
             raise TooLargeError
-        elements, sectors = np.zeros(cases, np.int64), np.zeros(cases, np.int64)
-        step = max(1, _AT_ONCE // size)
-        for start in range(0, cases, step):
-            end = min(cases, start + step)
-            shape = (end - start, *self.shape)
-            offsets: _Array = np.zeros((1,) * len(shape), np.int64)
-            for part in self.part(start, end, masks=False):
-                offsets = offsets + part
-            offsets = offsets + self.ids[-1][start:end].reshape(-1, *(1,) * len(self.shape))
-            held = np.ones((1,) * len(shape), bool)
-            for part in self.part(start, end, masks=True):
-                held = held & part
-            held = np.broadcast_to(held, shape).reshape(end - start, -1)
-            elements[start:end] = held.sum(1)
-            sectors[start:end] = self.touched(np.broadcast_to(offsets, shape).reshape(end - start, -1), held)
-        return elements, sectors
+        found = np.zeros((2, cases), np.int64)
+        for part in np.array_split(np.arange(cases), cases * size // _AT_ONCE + 1):
+            offsets, held = (
+                np.broadcast_to(
+                    reduce(join, [one[part] for one in terms], start), (len(part), *self.type.shape)
+                ).reshape(len(part), size)
+                for join, terms, start in ((np.add, self.offsets, 0), (np.logical_and, self.masks, True))
+            )
+            ends = [offsets // _SECTOR]
+            # An element that is not aligned lies in two sectors.
+            if width > 1 and (offsets % width != 0).any():
+                ends.append((offsets + width - 1) // _SECTOR)
+            found[:, part] = held.sum(1), _different(*((end, held) for end in ends))
+        return found
 
-    def touched(self, offsets: _Array, held: _Array) -> _Array:
-        """Return how many sectors the held elements of each row lie in."""
-        width = self.tile.type.bytes
-        # An element that is not aligned lies in two.
-        ends = [offsets // _SECTOR]
-        if width > 1 and ((offsets % width) != 0).any():
-            ends.append((offsets + width - 1) // _SECTOR)
-        none = np.iinfo(np.int64).min
-        numbers = np.concatenate([np.where(held, one, none) for one in ends], axis=1)
-        numbers.sort(axis=1)
-        different: _Array = (numbers[:, 1:] != numbers[:, :-1]).sum(1) + (numbers[:, 0] != none)
-        return different
-
-    def vector(self, *, masked: bool) -> int:
+    def width(self, *, masked: bool) -> int:
         """Return the bytes that one load instruction of a work-item takes: aligned, consecutive, at most 16.
 
         Its elements are all within the mask, or all outside.
         """
-        width = self.tile.type.bytes
-        if not self.shape:
-            return width
-        offsets: list[_Array] = self.part(0, len(self.counts), masks=False)
-        if not len(self.counts):
-            return 16
-        masks = self.part(0, len(self.counts), masks=True) if masked else []
-        for size in (16, 8, 4, 2):
-            if size > width and any(
-                self.aligned(offsets, axis, size // width, size) and _constant(masks, 1 + axis, size // width)
-                for axis in range(len(self.shape))
+        shape, width = self.type.shape, self.type.bytes
+        if shape and not len(self.counts):
+            return _WIDEST
+        for size, axis in product((_WIDEST, 8, 4, 2), range(len(shape))):
+            along, fixed = (
+                [one for one in self.offsets if (one.shape[1 + axis] > 1) is moves] for moves in (True, False)
+            )
+            if size <= width or shape[axis] % (size // width) or not along:
+                continue
+            masks = [one for one in self.masks if masked and one.shape[1 + axis] > 1]
+            moving, *masks = (
+                np.moveaxis(one, 1 + axis, -1).reshape(-1, size // width) for one in (reduce(np.add, along), *masks)
+            )
+            if (
+                (np.diff(moving) == width).all()
+                and all((start % size == 0).all() for start in (moving[:, 0], *fixed))
+                and all((mask == mask[:, :1]).all() for mask in masks)
             ):
                 return size
         return width
@@ -268,52 +224,16 @@ class _Cases:
         """Return along which axis elements follow one another, -1 where along none, and the bytes between rows."""
         if not len(self.counts):
             return -1, 0
-        steps = []
-        for axis, length in enumerate(self.shape):
-            along = [one[0] for one in self.part(0, 1, masks=False) if one.shape[1 + axis] > 1]
-            first = [np.moveaxis(one, axis, -1).reshape(-1, length)[0, :2] for one in along]
-            steps.append(abs(int(sum(pair[1] - pair[0] for pair in first))) if first else 0)
-        axis = next((axis for axis, step in enumerate(steps) if step == self.tile.type.bytes), -1)
+        steps = [
+            abs(sum(int(np.take(one[0], 1, axis).flat[0]) for one in self.offsets if one.shape[1 + axis] > 1))
+            for axis in range(len(self.type.shape))
+        ]
+        axis = steps.index(self.type.bytes) if self.type.bytes in steps else -1
         return axis, max((step for place, step in enumerate(steps) if place != axis), default=0)
-
-    def aligned(self, offsets: list[_Array], axis: int, count: int, size: int) -> bool:
-        """Return whether so many elements along an axis always follow one another, from a multiple of `size` bytes."""
-        if self.shape[axis] % count:
-            return False
-        along = [pattern for pattern in offsets if pattern.shape[1 + axis] > 1]
-        starts = [self.ids[-1], *(pattern for pattern in offsets if pattern.shape[1 + axis] == 1)]
-        moving = np.moveaxis(sum(along[1:], along[0]) if along else np.zeros(2, np.int64), 1 + axis if along else 0, -1)
-        if moving.shape[-1] % count:
-            return False
-        groups = moving.reshape(*moving.shape[:-1], -1, count)
-        follow = (np.diff(groups, axis=-1) == self.tile.type.bytes).all()
-        return bool(follow) and all((start % size == 0).all() for start in (*starts, groups[..., 0]))
-
-    def tiles(self, tile: Tile) -> _Array:
-        """Return a number for each execution, equal for equal tiles: programs by executions of each."""
-        # Patterns and masks are told apart by their contents: the numbers of cases differ from one run to the next.
-        key = np.zeros((1,) * tile.active.ndim, np.uint64)
-        marks = [np.array([hash(row.tobytes()) for row in one], np.int64).view(np.uint64) for one in self.patterns]
-        for ids, mark in zip(self.all_ids, marks, strict=False):
-            key = key * np.uint64(1000003) + mark[ids]
-        whole = key * np.uint64(0x9E3779B97F4A7C15) + self.starts.astype(np.uint64)
-        return np.broadcast_to(whole, tile.active.shape).reshape(tile.active.shape[0], -1)
-
-
-def _constant(masks: list[_Array], axis: int, count: int) -> bool:
-    """Return whether masks hold for all of so many elements along an axis, or for none."""
-    for mask in masks:
-        if mask.shape[axis] > 1:
-            groups = np.moveaxis(mask, axis, -1).reshape(-1, count)
-            if (groups != groups[:, :1]).any():
-                return False
-    return True
 
 
 def _unique_rows(rows: _Array) -> tuple[_Array, _Array]:
     """Return the different rows, and for each row which of them it is."""
-    if len(rows) == 1:
-        return rows, np.zeros(1, np.int64)
     if (rows[1:] == rows[:1]).all():
         return rows[:1], np.zeros(len(rows), np.int64)
     rows = np.ascontiguousarray(rows)
@@ -322,19 +242,10 @@ def _unique_rows(rows: _Array) -> tuple[_Array, _Array]:
     return rows[first], inverse.ravel()
 
 
-def _distinct(tiles: _Array, active: _Array) -> int:
-    """Return how many different tiles each program touches, summed over the programs."""
-    numbers = tiles.copy()
-    held = active.reshape(numbers.shape)
-    numbers.sort(axis=1)
-    if held.all():
-        return int((numbers[:, 1:] != numbers[:, :-1]).sum()) + len(numbers)
-    return sum(len(np.unique(row[mask])) for row, mask in zip(tiles, held, strict=True))
-
-
-def _common(here: tuple[_Array, _Array], earlier: list[tuple[_Array, _Array]]) -> int:
-    """Return how many different tiles programs touch that they touched earlier, summed over the programs."""
-    if not earlier:
-        return 0
-    rows = [[numbers[held] for numbers, held in zip(*touched, strict=True)] for touched in (here, *earlier)]
-    return sum(len(np.intersect1d(now, np.concatenate(before))) for now, *before in zip(*rows, strict=True))
+def _different(*some: tuple[_Array, _Array]) -> _Array:
+    """Return how many different numbers rows of some arrays have together, of those that masks hold."""
+    numbers, held = (np.hstack(one) for one in zip(*some, strict=True))
+    none = np.iinfo(numbers.dtype).min
+    numbers = np.sort(np.where(held, numbers, none), axis=1)
+    different: _Array = (numbers[:, 1:] != numbers[:, :-1]).sum(1) + (numbers[:, 0] != none)
+    return different

@@ -18,14 +18,12 @@ def shared_tiles(tiles: np.ndarray[Any, Any]) -> tuple[tuple[int, float], ...]:
     count = len(tiles)
     if count < 2:
         return ()
-    before = np.empty(count, np.int64)
-    last: dict[int, int] = {}
-    for place, number in enumerate(tiles.tolist()):
-        before[place] = last.get(number, -1)
-        last[number] = place
-    places = np.arange(count)
+    places, before = np.arange(count), np.full(count, -1)
+    order = np.argsort(tiles, kind="stable")
+    same = np.diff(tiles[order]) == 0
+    before[order[1:][same]] = order[:-1][same]
     found = []
-    for size in (*(1 << power for power in range(count.bit_length()) if 1 << power < count), count):
+    for size in (*(1 << power for power in range((count - 1).bit_length())), count):
         # A program adds a tile to the windows that begin after the last program with the same one.
         starts = np.minimum(places, count - size) - np.maximum(before, places - size)
         found.append((size, float(np.maximum(starts, 0).sum() / (count - size + 1))))
