@@ -122,10 +122,11 @@ class Tally:
             self.widths[key] = min(width, self.widths.get(key, _WIDEST))
         if self.vectors:
             return
-        here = cases.tiles, tile.active.reshape(cases.tiles.shape)
+        numbers = cases.tiles()
+        here = numbers, tile.active.reshape(numbers.shape)
         if self.sharing:
             if key not in self.seen:
-                self.first[key] = (*self.first.get(key, ()), cases.tiles[:, 0])
+                self.first[key] = (*self.first.get(key, ()), numbers[:, 0])
             self.seen[key] = here
             return
         touched, again = _different(here).sum(), 0
@@ -140,39 +141,40 @@ class Tally:
 
 
 class _Cases:
-    """The different forms that an access takes: patterns along the tile, masks, and places within a sector.
-
-    `tiles` are numbers by program and execution, equal for equal tiles.
-    """
+    """The different forms that an access takes: patterns along the tile, masks, and places within a sector."""
 
     def __init__(self, tile: Tile) -> None:
-        batch, self.type = tile.active.shape, tile.type
-        depth, found = len(batch), []
-        starts, forms = np.zeros((1,) * depth, np.int64), np.zeros((1,) * depth, np.uint64)
+        self.type, self.batch = tile.type, tile.active.shape
+        batch, depth, self.found = self.batch, len(self.batch), list[tuple[_Array, _Array]]()
+        self.starts = np.zeros((1,) * depth, np.int64)
         for place, term in enumerate((*tile.offsets, *tile.masks)):
             rows = term.reshape(-1, prod(term.shape[depth:]))
             if place < len(tile.offsets):
-                starts = starts + rows[:, 0].reshape(term.shape[:depth])
+                self.starts = self.starts + rows[:, 0].reshape(term.shape[:depth])
                 rows = rows - rows[:, :1]
             unique, inverse = _unique_rows(rows)
-            ids = inverse.reshape(term.shape[:depth])
-            found.append((unique.reshape(-1, *term.shape[depth:]), ids))
-            # Patterns are told apart by their contents: how many there are differs from one run to the next.
-            marks = np.array([hash(row.tobytes()) for row in unique], np.int64).view(np.uint64)
-            forms = forms * np.uint64(1000003) + marks[ids]
-        whole = forms * np.uint64(0x9E3779B97F4A7C15) + starts.astype(np.uint64)
-        self.tiles = np.broadcast_to(whole, batch).reshape(batch[0], -1)
+            self.found.append((unique.reshape(-1, *term.shape[depth:]), inverse.reshape(term.shape[:depth])))
         # The place within a sector is one more offset.
-        found.append((np.arange(_SECTOR).reshape(-1, *(1,) * len(tile.type.shape)), starts % _SECTOR))
+        self.found.append((np.arange(_SECTOR).reshape(-1, *(1,) * len(self.type.shape)), self.starts % _SECTOR))
         keys, largest = np.zeros(batch, np.int64), 1
-        for patterns, ids in found:
+        for patterns, ids in self.found:
             if largest * len(patterns) > _LARGEST_KEY:
                 unique, inverse = np.unique(keys, return_inverse=True)
                 keys, largest = inverse.reshape(batch), len(unique)
             keys, largest = keys * len(patterns) + ids, largest * len(patterns)
         _, firsts, self.counts = np.unique(keys[tile.active], return_index=True, return_counts=True)
-        *terms, places = (patterns[np.broadcast_to(ids, batch)[tile.active][firsts]] for patterns, ids in found)
+        *terms, places = (patterns[np.broadcast_to(ids, batch)[tile.active][firsts]] for patterns, ids in self.found)
         self.offsets, self.masks = [places, *terms[: len(tile.offsets)]], terms[len(tile.offsets) :]
+
+    def tiles(self) -> _Array:
+        """Return a number for each program and execution, equal for equal tiles."""
+        # Patterns are told apart by their contents: how many there are differs from one run to the next.
+        key = np.zeros((1,) * len(self.batch), np.uint64)
+        for patterns, ids in self.found[:-1]:
+            marks = np.array([hash(row.tobytes()) for row in patterns], np.int64).view(np.uint64)
+            key = key * np.uint64(1000003) + marks[ids]
+        key = key * np.uint64(0x9E3779B97F4A7C15) + self.starts.astype(np.uint64)
+        return np.broadcast_to(key, self.batch).reshape(self.batch[0], -1)
 
     def counted(self) -> _Array:
         """Return how many elements each case accesses, and of how many sectors."""

@@ -207,6 +207,7 @@ def _without_string(found: re.Match[str]) -> str:
     return sign + (re.sub(r"[^\w.$]", "_", inside) if sign or bracket else '""') + bracket
 
 
+@lru_cache(maxsize=1024)
 def _split(text: str, separator: str = ",") -> tuple[list[str], str]:
     """Return the parts of a list, and what follows it if it stands in brackets; brackets hold parts together."""
     whole = text if text.startswith("(") else f"({text})"
