@@ -52,26 +52,17 @@ class TileCode:
         return replace(kernel, names=self.names or kernel.names), functions
 
     @cached_property
-    def _known(self) -> tuple[set[int], set[str]]:
-        """Values that must be known, and arrays that the kernel writes to."""
-        return needed_values(self.parsed[1]), written_arrays(*self.parsed)
+    def _known(self) -> tuple[set[int], set[str], dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]]:
+        # Values that must be known, arrays that the kernel writes to, and where operands of products come from.
+        return needed_values(self.parsed[1]), written_arrays(*self.parsed), operand_sources(self.parsed[1])
 
     def program(
         self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = NEIGHBOURS
     ) -> TileProgram:
-        """Return the tile program of a launch.
+        """Return the tile program of a launch; counts do not depend on `warps` and `stages`.
 
-        Parameters
-        ----------
-        launch
-            What the kernel is called with.
-        warps, stages
-            Of the configuration; counts do not depend on them.
-        most
-            Programs to interpret at most, spread over the grid; the others are taken to be as these on average.
-            None for all: counts are exact.
-        order
-            Consecutive programs of which is counted how many different tiles they touch.
+        At most `most` programs are interpreted, spread over the grid; the others are taken to be as these on average.
+        None stands for all: counts are exact. Of `order` consecutive programs it is counted what tiles they share.
 
         Raises
         ------
@@ -129,7 +120,7 @@ class TileCode:
             run.in_order, run.first_only, run.compiled = in_order, tally.sharing, tally.vectors
             run.tally = tally.begun()
             try:
-                run.needed, written = self._known
+                run.needed, written, _ = self._known
                 # What it stores there itself is not what the user gave.
                 run.arrays = {name: held for name, held in launch.arrays.items() if name not in written}
                 tally = run.run()
@@ -165,9 +156,9 @@ class TileCode:
                 shared=shared_tiles(np.concatenate(neighbours.first[key])) if key in neighbours.first else (),
             ))  # fmt: skip
         loads = {key.line: (place, accesses[place]) for place, key in enumerate(tally.accesses)}
-        dots, sources = [], operand_sources(self.parsed[1]) if tally.dots else {}
+        dots = []
         for (line, around, shape, types), count in tally.dots.items():
-            left, right = sources[line]
+            left, right = self._known[2][line]
             operands = _operand(left, 1, loads), _operand(right, 0, loads)
             dots.append(TileDot(
                 shape=shape, types=types, operands=operands, loop=numbers[around], executions=count * weight,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import reduce
@@ -183,12 +184,10 @@ class _Cases:
             raise TooLargeError
         found = np.zeros((2, cases), np.int64)
         for part in np.array_split(np.arange(cases), cases * size // _AT_ONCE + 1):
-            offsets, held = (
-                np.broadcast_to(
-                    reduce(join, [one[part] for one in terms], start), (len(part), *self.type.shape)
-                ).reshape(len(part), size)
-                for join, terms, start in ((np.add, self.offsets, 0), (np.logical_and, self.masks, True))
-            )
+            shape = (len(part), *self.type.shape)
+            offsets = np.broadcast_to(reduce(np.add, [one[part] for one in self.offsets]), shape).reshape(-1, size)
+            masks: Any = reduce(np.logical_and, [one[part] for one in self.masks], True)
+            held = np.broadcast_to(masks, shape).reshape(-1, size)
             ends = [offsets // _SECTOR]
             # An element that is not aligned lies in two sectors.
             if width > 1 and (offsets % width != 0).any():
@@ -205,20 +204,14 @@ class _Cases:
         if shape and not len(self.counts):
             return _WIDEST
         for size, axis in product((_WIDEST, 8, 4, 2), range(len(shape))):
-            along, fixed = (
-                [one for one in self.offsets if (one.shape[1 + axis] > 1) is moves] for moves in (True, False)
-            )
-            if size <= width or shape[axis] % (size // width) or not along:
+            count, moving = size // width, _along(axis, self.offsets)
+            if count < 2 or shape[axis] % count or not moving:
                 continue
-            masks = [one for one in self.masks if masked and one.shape[1 + axis] > 1]
-            moving, *masks = (
-                np.moveaxis(one, 1 + axis, -1).reshape(-1, size // width) for one in (reduce(np.add, along), *masks)
-            )
-            if (
-                (np.diff(moving) == width).all()
-                and all((start % size == 0).all() for start in (moving[:, 0], *fixed))
-                and all((mask == mask[:, :1]).all() for mask in masks)
-            ):
+            terms = [reduce(np.add, moving), *(_along(axis, self.masks) if masked else ())]
+            offsets, *masks = (np.moveaxis(one, 1 + axis, -1).reshape(-1, count) for one in terms)
+            starts = [offsets[:, 0], *(one for one in self.offsets if one.shape[1 + axis] == 1)]
+            whole = all((mask == mask[:, :1]).all() for mask in masks)
+            if whole and (np.diff(offsets) == width).all() and all((start % size == 0).all() for start in starts):
                 return size
         return width
 
@@ -226,12 +219,15 @@ class _Cases:
         """Return along which axis elements follow one another, -1 where along none, and the bytes between rows."""
         if not len(self.counts):
             return -1, 0
-        steps = [
-            abs(sum(int(np.take(one[0], 1, axis).flat[0]) for one in self.offsets if one.shape[1 + axis] > 1))
-            for axis in range(len(self.type.shape))
-        ]
-        axis = steps.index(self.type.bytes) if self.type.bytes in steps else -1
+        axes, width = range(len(self.type.shape)), self.type.bytes
+        steps = [abs(sum(int(np.take(one[0], 1, axis).flat[0]) for one in _along(axis, self.offsets))) for axis in axes]
+        axis = steps.index(width) if width in steps else -1
         return axis, max((step for place, step in enumerate(steps) if place != axis), default=0)
+
+
+def _along(axis: int, terms: Sequence[_Array]) -> list[_Array]:
+    """Return the terms that differ along an axis of the tile."""
+    return [one for one in terms if one.shape[1 + axis] > 1]
 
 
 def _unique_rows(rows: _Array) -> tuple[_Array, _Array]:

@@ -26,8 +26,7 @@ _SIGN = re.compile(r"->| :|[][(){}<>,]")
 _TYPE = re.compile(r"(!tt\.tensordesc<)?(tensor<)?((?:\d+x)*)(?:!tt\.ptr<(.*)>|([a-z]\w*))(?:, #\w+)?(?(2)>)(?(1)>)$")
 # Elements of a tile that Triton allows.
 _LARGEST = 1 << 20
-_DIVISIBLE = re.compile(r"tt\.divisibility = (dense<)?16\b")
-_BITS = re.compile(r"\D+(\d+)")
+_BITS = re.compile(r"[a-z]+(\d+)")
 
 
 class Type(NamedTuple):
@@ -46,8 +45,8 @@ class Type(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes of an element, or of what a pointer points to."""
-        found = None if self.element.startswith("!") else _BITS.match(self.element)
-        # index is as wide as a pointer; f8E4M3FN has 8 bits, and i1 takes a byte in memory.
+        # A pointer and an index have 8; f8E4M3FN has 8 bits, and i1 takes a byte in memory.
+        found = _BITS.match(self.element)
         return 8 if found is None else max(1, int(found.group(1)) // 8)
 
 
@@ -147,14 +146,9 @@ class _Parser:
         parts = _split(f"({rest}")[0]
         names, _, kinds = zip(*(part.partition(": ") for part in parts), strict=True) if parts else ((), (), ())
         self.scope = {}
-        return Function(
-            head,
-            names=tuple(name[1:] for name in names),
-            arguments=self.define(names),
-            types=tuple(map(_type, kinds)),
-            divisible=tuple(bool(_DIVISIBLE.search(kind)) for kind in kinds),
-            body=self.region()[0],
-        )
+        divisible = tuple(bool(re.search(r"tt\.divisibility = (dense<)?16\b", kind)) for kind in kinds)
+        arguments, types = self.define(names), tuple(map(_type, kinds))
+        return Function(head, tuple(name[1:] for name in names), arguments, types, divisible, self.region()[0])
 
     def region(self, names: Sequence[str] = ()) -> tuple[list[Block], str]:
         """Read blocks and the line that closes them; names are of what is passed on to the first."""
