@@ -84,7 +84,7 @@ class Interpreter:
             if kind.descriptor:
                 # Sizes and strides of what the host made follow as arguments of their own.
                 given = numbers[place : place + 1 + 2 * len(kind.shape)]
-                self._assign(Operation("tt.make_tensor_descriptor", given, given[:1], (kind,), (), "", {}))
+                self._assign(Operation("tt.make_tensor_descriptor", given, given[:1], (kind,), (), "", {}, [], 0))
         self._blocks(self.kernel.body, np.ones(self.batch, bool))
         return self.tally
 
