@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def _explained(name: str) -> Iterator[None]:
 _parsed = lru_cache(maxsize=512)(ast.parse)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _binder(function: Any, capability: int) -> tuple[Any, Any]:
     """Return Triton's compiler for a GPU, and what binds the arguments of a launch."""
     from triton.backends.compiler import GPUTarget

@@ -138,8 +138,8 @@ def _content(entry: CountedFeature) -> dict[str, object]:
 def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
     text = entry.expression
     if entry.value is not None and (sizes or entry.expression != f"{entry.value:g}"):
-        # 17 significant digits tell any two doubles apart.
-        text += f" = {entry.value:.17g}"
+        # Counts are told whole; --json prints all digits of others.
+        text += f" = {entry.value:{'.17g' if entry.value.is_integer() else '.6g'}}"
     return f"{text}  ({entry.unit}, {entry.certainty})"
 
 
