@@ -52,9 +52,13 @@ class TileCode:
         return replace(kernel, names=self.names or kernel.names), functions
 
     @cached_property
-    def _known(self) -> tuple[set[int], set[str], dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]]:
-        # Values that must be known, arrays that the kernel writes to, and where operands of products come from.
-        return needed_values(self.parsed[1]), written_arrays(*self.parsed), operand_sources(self.parsed[1])
+    def _written(self) -> set[str]:
+        return written_arrays(*self.parsed)
+
+    @cached_property
+    def _known(self) -> tuple[set[int], dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]]:
+        # Values that must be known, and where operands of products come from.
+        return needed_values(self.parsed[1]), operand_sources(self.parsed[1])
 
     def program(
         self, launch: Launch, *, warps: int = 4, stages: int = 3, most: int | None = None, order: int = NEIGHBOURS
@@ -120,9 +124,9 @@ class TileCode:
             run.in_order, run.first_only, run.compiled = in_order, tally.sharing, tally.vectors
             run.tally = tally.begun()
             try:
-                run.needed, written, _ = self._known
-                # What it stores there itself is not what the user gave.
-                run.arrays = {name: held for name, held in launch.arrays.items() if name not in written}
+                run.needed = self._known[0]
+                if launch.arrays:  # what it stores there itself is not what the user gave
+                    run.arrays = {name: held for name, held in launch.arrays.items() if name not in self._written}
                 tally = run.run()
                 start += size
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -158,7 +162,7 @@ class TileCode:
         loads = {key.line: (place, accesses[place]) for place, key in enumerate(tally.accesses)}
         dots = []
         for (line, around, shape, types), count in tally.dots.items():
-            left, right = self._known[2][line]
+            left, right = self._known[1][line]
             operands = _operand(left, 1, loads), _operand(right, 0, loads)
             dots.append(TileDot(
                 shape=shape, types=types, operands=operands, loop=numbers[around], executions=count * weight,

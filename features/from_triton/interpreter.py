@@ -29,6 +29,7 @@ _DIRECTIONS = {
     "descriptor_store": "store", "descriptor_scatter": "store", "atomic_rmw": "atomic", "atomic_cas": "atomic",
     "descriptor_reduce": "atomic",
 }  # fmt: skip
+_CONTROL = {"scf.for": "_loop", "scf.while": "_while", "scf.if": "_if", "tt.call": "_call"}
 _NOT_FOLLOWED = Unknown("what perflex does not follow")
 _Known = TypeVar("_Known", Value, Descriptor)
 
@@ -143,11 +144,10 @@ class Interpreter:
 
     def _operation(self, one: Operation, active: Array) -> None:
         """Run an operation: what it accesses and computes is tallied, and its value computed where it is needed."""
-        control = {"scf.for": self._loop, "scf.while": self._while, "scf.if": self._if, "tt.call": self._call}
         self.line = one.line
-        if one.name in control:
+        if one.name in _CONTROL:
             around = self.loops, self.batch
-            results = control[one.name](one, active)
+            results = getattr(self, _CONTROL[one.name])(one, active)
             self.loops, self.batch = around
             self.values.update(zip(one.results, results, strict=True))
         else:
