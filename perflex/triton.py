@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.times.tuning_files import record
 from perflex.errors import CalibrationError, MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
@@ -124,23 +126,30 @@ def predict_configurations(
     facts, values = model_facts(machine)
     model, capability = load_model(_MODEL).model(), int(10 * facts.need("compute_capability"))
 
-    def predicted(one: Configuration, *, as_compiled: bool = False) -> Prediction:
-        try:
-            program = TritonKernel(launch, one, capability, most, compiled=as_compiled).program({})
-        except UnsupportedKernelError as error:
-            return Prediction(one, math.inf, error.message)
-        costs, doubts = TileCosts(program, facts), tile_doubts(program, facts)
-        found = Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources)
-        if costs.refusal:
-            return found
-        row = costs.features()
-        columns = {name: row[name.removeprefix("f_tile_")] for name in model.input_features()}
-        return replace(found, seconds=float(model.evaluate(values, columns)))
+    def predicted(chosen: Sequence[Configuration], *, as_compiled: bool = False) -> list[Prediction]:
+        found, rows = [], {}
+        for place, one in enumerate(chosen):
+            try:
+                program = TritonKernel(launch, one, capability, most, compiled=as_compiled).program({})
+            except UnsupportedKernelError as error:
+                found.append(Prediction(one, math.inf, error.message))
+                continue
+            costs, doubts = TileCosts(program, facts), tile_doubts(program, facts)
+            found.append(Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources))
+            if not costs.refusal:
+                rows[place] = costs.features()
+        if rows:
+            names = {name: name.removeprefix("f_tile_") for name in model.input_features()}
+            columns = {name: np.array([row[short] for row in rows.values()]) for name, short in names.items()}
+            for place, seconds in zip(rows, np.atleast_1d(model.evaluate(values, columns)).tolist(), strict=True):
+                found[place] = replace(found[place], seconds=seconds)
+        return found
 
-    found = [predicted(one) for one in launch.configurations]
-    for place in sorted(range(len(found)), key=lambda place: found[place].seconds)[:compiled]:
-        if not found[place].reason:
-            found[place] = predicted(found[place].configuration, as_compiled=True)
+    found = predicted(launch.configurations)
+    best = sorted((place for place, one in enumerate(found) if not one.reason), key=lambda place: found[place].seconds)
+    again = predicted([found[place].configuration for place in best[:compiled]], as_compiled=True)
+    for place, one in zip(best, again, strict=False):
+        found[place] = one
     return found
 
 

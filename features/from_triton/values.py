@@ -50,8 +50,9 @@ class Value:
         """Return it with further axes of iterations, along which it is the same."""
         if depth == self.depth:
             return self
-        new = tuple(range(self.depth, depth))
-        return replace(self, terms=tuple(np.expand_dims(term, new) for term in self.terms), depth=depth)
+        place, new = self.depth, (1,) * (depth - self.depth)
+        terms = tuple(term.reshape(term.shape[:place] + new + term.shape[place:]) for term in self.terms)
+        return Value(terms, self.type, depth, self.array)
 
     def whole(self) -> Array:
         """Return the sum or conjunction as one array; its axes may have length 1."""
@@ -157,7 +158,7 @@ def made(one: Operation, depth: int, operands: Sequence[Any]) -> Any_:
         raise TypeError(kind)
     if name in _MOVES:
         value: Value = operands[0]
-        return replace(value, terms=tuple(_MOVES[name](term, depth, one) for term in value.terms), type=kind)
+        return Value(tuple(_MOVES[name](term, depth, one) for term in value.terms), kind, value.depth, value.array)
     table = _OF_MASKS if is_mask(kind) and name in _OF_MASKS else _RESULTS
     make: _Function = table.get(name, _elementwise)
     found = make(one, depth, *operands)
