@@ -88,3 +88,28 @@ def test_contents_that_the_kernel_overwrites_are_not_believed() -> None:
     code = TileCode(BYTES.replace("    %3 =", stored))
     with pytest.raises(UnsupportedKernelError, match="a mask depends on array ix"):
         code.program(Launch({}, {"ix": np.zeros(32, np.uint8)}, (1, 1, 1)))
+
+
+def test_masks_of_half_precision_contents_are_refused() -> None:
+    """Triton compares them as they are rounded, and NumPy does not round so."""
+    text = BYTES.replace("!tt.ptr<i8>", "!tt.ptr<f16>").replace(
+        "dense<-1> : tensor<32xi8>", "dense<1.0> : tensor<32xf16>"
+    )
+    text = text.replace("arith.cmpi eq, %3, %cst_0 : tensor<32xi8>", "arith.cmpf oeq, %3, %cst_0 : tensor<32xf16>")
+    with pytest.raises(UnsupportedKernelError, match=r"a mask depends on operation tt\.load in line"):
+        TileCode(text).program(Launch({}, {"ix": np.ones(32, np.float16)}, (1, 1, 1)))
+
+
+def test_addresses_that_are_loaded_stay_whole() -> None:
+    """Beyond 2**24 a float of single precision, which they point to, would not hold them."""
+    text = BYTES.replace("!tt.ptr<i8>", "!tt.ptr<!tt.ptr<f32>>").replace(
+        "%5 = tt.splat %o : !tt.ptr<f32>", "%7 = tt.splat %o : !tt.ptr<f32>"
+    )
+    text = text.replace("    %4 = arith.cmpi eq, %3, %cst_0 : tensor<32xi8>\n", "").replace(", %4 :", " :")
+    text = text.replace("%6 = tt.addptr %5, %0", "%6 = tt.addptr %3, %0")
+    places = (1 << 24) + 36 * np.arange(32, dtype=np.int64) + 2
+    program = TileCode(text).program(Launch({}, {"ix": places}, (1, 1, 1)))
+    (store,) = (one for one in program.accesses if one.direction == "store")
+    # Addresses 40 B apart, each of which is half a word off: of 4 B, those at 30 B of a sector lie in two.
+    touched = {byte // 32 for place in places + 4 * np.arange(32) for byte in (place, place + 3)}
+    assert store.sectors == len(touched)
