@@ -33,13 +33,16 @@ def triton_module() -> Any:
     Raises
     ------
     MissingExtraError
-        It is not installed.
+        It is not installed, or of a version that perflex does not know.
     """
     try:
         import triton
     except ImportError as error:
         msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
         raise MissingExtraError(msg, extra="triton") from error
+    if not hasattr(triton.JITFunction, "_pack_args"):
+        msg = f"perflex knows Triton 3.5 to 3.9, this is {triton.__version__}: pip install 'perflex[triton]'"
+        raise MissingExtraError(msg, extra="triton")
     return triton
 
 
