@@ -108,8 +108,8 @@ def predict_configurations(
     most
         Programs that are interpreted at most; None for all.
     compiled
-        So many of those that are predicted best are compiled, and predicted again with their registers and shared
-        memory in place of formulas. Triton finds them in its cache when it launches them.
+        The best are compiled and predicted again, with their registers and shared memory in place of formulas, until so
+        many of the best are of compiled code. Triton finds them in its cache when it launches them.
 
     Returns
     -------
@@ -146,11 +146,15 @@ def predict_configurations(
         return found
 
     found = predicted(launch.configurations)
-    best = sorted((place for place, one in enumerate(found) if not one.reason), key=lambda place: found[place].seconds)
-    again = predicted([found[place].configuration for place in best[:compiled]], as_compiled=True)
-    for place, one in zip(best, again, strict=False):
-        found[place] = one
-    return found
+    while True:
+        # Compiled code may put others first.
+        best = sorted((i for i, one in enumerate(found) if not one.reason), key=lambda i: found[i].seconds)[:compiled]
+        left = [place for place in best if found[place].resources is None]
+        if not left:
+            return found
+        again = predicted([found[place].configuration for place in left], as_compiled=True)
+        for place, one in zip(left, again, strict=True):
+            found[place] = one
 
 
 def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Machine, Mapping[str, float]]:
@@ -223,7 +227,7 @@ def prune(
     arrays
         Contents of arrays that addresses depend on, by argument, where the arguments are in a GPU's memory.
     compiled
-        As of `predict_configurations`; more than are kept, so that those are chosen by their compiled code.
+        As of `predict_configurations`; as many as are kept, so that all of them can run.
 
     Raises
     ------

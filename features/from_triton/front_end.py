@@ -41,7 +41,10 @@ def triton_module() -> Any:
         msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
         raise MissingExtraError(msg, extra="triton") from error
     if not hasattr(triton.JITFunction, "_pack_args"):
-        msg = f"perflex knows Triton 3.5 to 3.9, this is {triton.__version__}: pip install 'perflex[triton]'"
+        msg = (
+            f"Triton {triton.__version__} has another interface than Triton 3.5 to 3.9, which perflex knows; "
+            "install one of these with: pip install 'perflex[triton]'"
+        )
         raise MissingExtraError(msg, extra="triton")
     return triton
 

@@ -187,7 +187,7 @@ def rank(
             "--compile",
             metavar="N",
             min=0,
-            help="Compile the N best configurations of a Triton kernel, and order them by what their code takes.",
+            help="Compile configurations of a Triton kernel until the N best are ordered by what their code takes.",
         ),
     ] = 0,
     time: TimeOption = False,

@@ -184,10 +184,11 @@ def test_the_best_are_predicted_again_by_their_compiled_code() -> None:
     launch = perflex.triton.launch_of(tuner, {"n": 2048}, 1)
     formulas = predict_configurations(launch, "A100-80GB")
     found = predict_configurations(launch, "A100-80GB", compiled=3)
-    best = sorted(range(len(found)), key=lambda place: formulas[place].seconds)[:3]
+    # The first three of the order are of compiled code, also where that puts others first.
+    assert all(one.resources for one in sorted(found, key=lambda one: one.seconds)[:3])
+    assert sum(one.resources is None for one in found) > 0 < sum(not one.possible for one in found)
     for place, one in enumerate(found):
-        assert (one.resources is not None) == (place in best)
-        if place not in best:
+        if one.resources is None:
             assert one == formulas[place]
         elif one.configuration.warps == 8:
             assert not one.possible
@@ -199,9 +200,8 @@ def test_the_best_are_predicted_again_by_their_compiled_code() -> None:
             assert (costs.allocated, costs.local_bytes, costs.resident) == (200, 100_000, 1)
             assert one.seconds != formulas[place].seconds
     # Of those that are kept, all are known to be possible.
-    pruned: Any = prune("A100-80GB", keep=2, compiled=8)(tuner)
+    pruned: Any = prune("A100-80GB", keep=2, compiled=2)(tuner)
     assert [one.num_warps for one in pruned.kept(2048)] == [4, 4]
-    assert sum(not one.possible for one in pruned.predictions) == 4
 
 
 def test_doubts_are_said_once() -> None:
