@@ -7,7 +7,6 @@ import pytest
 
 from perflex import load_description, load_machine, load_times
 from perflex.errors import FileFormatError
-from perflex.features.tiles.tile_program import read_tile_program
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -26,12 +25,11 @@ def files(tmp_path):
 
 
 def test_the_examples_are_read(files):
-    assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml", "product.yaml"}
+    assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml"}
     model = load_model(files["model.yaml"])
     assert set(model.parameters) == {"p_launch", "p_load"}
     for entry in model.measurement_kernels:
         assert KernelCollection(ALL_GENERATORS).matching_generators([tag for tag in entry.tags if ":" not in tag])
-    assert sum(one.flops for one in read_tile_program(files["product.yaml"]).dots) == 2 * 4096**3
     machine = load_machine(files["machine.yaml"])
     assert (machine.kind, machine.compute_units, machine.clock_hz) == ("cpu", 8, 3.2e9)
     assert [row.seconds for row in load_times(files["times.csv"]).rows] == pytest.approx([180.5e-6, 1391e-6])

@@ -10,7 +10,6 @@ from functools import cached_property
 from math import prod
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.images import Images
 from perflex.features.from_source.integers import Integer, constant
 from perflex.features.from_source.parsing import Node, functions
 from perflex.features.from_source.values import (
@@ -65,6 +64,8 @@ _OPERATIONS = (
     (re.compile(r"(__)?(any|all|ballot)(_sync)?|__activemask|__match_\w+"), "vote"),
     (re.compile(r"sub_group_(any|all|ballot|elect|non_uniform)\w*"), "vote"),
 )
+# Fetches, stores and questions of textures, surfaces and images.
+_IMAGES = re.compile(r"(tex|surf)([123]D|Cubemap)\w*|(read|write)_image\w+|get_image_\w+")
 _GROUPS = {"this_thread_block", "tiled_partition", "this_grid", "coalesced_threads"}
 _RANKS = {"thread_rank", "size", "num_threads", "meta_group_rank", "meta_group_size"}
 _REINTERPRETED = re.compile(
@@ -102,8 +103,10 @@ class Calls:
         function = self._defined(name, cursor.referenced)
         if function is not None:
             return self._inlined(function, arguments, cursor)
-        images = Images(self._walk, self.expressions)
-        return images.value(name, arguments, cursor) or self._number(name, arguments, cursor)
+        if _IMAGES.fullmatch(name):
+            cause = f"{name} accesses a texture, surface or image; write the fetch as a load from a buffer"
+            raise self._walk.refuse(cause)
+        return self._number(name, arguments, cursor)
 
     def _called(self, cursor: Node) -> tuple[str, list[Node]]:
         """Return a function's name and the arguments; in templates clang knows neither by itself."""
@@ -209,7 +212,7 @@ class Calls:
         kind = self._walk.types.read(cursor.type)
         expressions = self.expressions
         values = [expressions.value(argument) for argument in arguments]
-        if not name or name in {"dim3", "texture"} or name.startswith("make_"):
+        if not name or name == "dim3" or name.startswith("make_"):
             return self._constructed(values, kind)
         numbers = [each for each in values if isinstance(each, (Integer, Unknown))]
         if name in _ARITHMETIC:

@@ -222,11 +222,8 @@ __cuda_builtin half __hfma(half, half, half);
 
 #include "cuda_headers.h"
 
-// Textures and surfaces
-typedef unsigned long long cudaTextureObject_t;
-typedef unsigned long long cudaSurfaceObject_t;
-typedef unsigned long long CUtexObject;
-typedef unsigned long long CUsurfObject;
+// Textures and surfaces: kernels that use one are refused by the function's name
+typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;
 enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
 enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
 constexpr int cudaTextureType1D = 1, cudaTextureType2D = 2, cudaTextureType3D = 3, cudaTextureTypeCubemap = 12,
@@ -235,25 +232,20 @@ template <typename T, int Dim = 1, cudaTextureReadMode Mode = cudaReadModeElemen
 template <typename T> struct __normalised { typedef float type; };
 #define __cuda_normalised(T) template <> struct __normalised<T##2> { typedef float2 type; }; template <> struct __normalised<T##4> { typedef float4 type; };
 __cuda_normalised(char) __cuda_normalised(uchar) __cuda_normalised(short) __cuda_normalised(ushort)
-#define __cuda_texture(N, ...) \
-  template <typename T> __cuda_builtin T N(cudaTextureObject_t, __VA_ARGS__); \
-  template <typename T, int D> __cuda_builtin T N(texture<T, D, cudaReadModeElementType>, __VA_ARGS__); \
-  template <typename T, int D> \
-  __cuda_builtin typename __normalised<T>::type N(texture<T, D, cudaReadModeNormalizedFloat>, __VA_ARGS__);
-__cuda_texture(tex1Dfetch, int) __cuda_texture(tex1D, float) __cuda_texture(tex2D, float, float)
-__cuda_texture(tex3D, float, float, float) __cuda_texture(tex1DLayered, float, int) __cuda_texture(tex2DLayered, float, float, int)
-__cuda_texture(texCubemap, float, float, float) __cuda_texture(texCubemapLayered, float, float, float, int)
-__cuda_texture(tex1DLod, float, float) __cuda_texture(tex2DLod, float, float, float)
-__cuda_texture(tex3DLod, float, float, float, float) __cuda_texture(tex2DLayeredLod, float, float, int, float)
-__cuda_texture(tex2DGrad, float, float, float2, float2) __cuda_texture(tex2Dgather, float, float, int = 0)
-#define __cuda_surface(N, ...) \
-  template <typename T> __cuda_builtin T N##read(cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap); \
-  template <typename T> \
-  __cuda_builtin void N##read(T *, cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap); \
-  template <typename T> \
-  __cuda_builtin void N##write(T, cudaSurfaceObject_t, __VA_ARGS__, cudaSurfaceBoundaryMode = cudaBoundaryModeTrap);
-__cuda_surface(surf1D, int) __cuda_surface(surf2D, int, int) __cuda_surface(surf3D, int, int, int)
-__cuda_surface(surf1DLayered, int, int) __cuda_surface(surf2DLayered, int, int, int) __cuda_surface(surfCubemap, int, int, int)
+#define __cuda_texture(N) \
+  template <typename T, typename... A> __cuda_builtin T N(cudaTextureObject_t, A...); \
+  template <typename T, int D, typename... A> __cuda_builtin T N(texture<T, D, cudaReadModeElementType>, A...); \
+  template <typename T, int D, typename... A> \
+  __cuda_builtin typename __normalised<T>::type N(texture<T, D, cudaReadModeNormalizedFloat>, A...);
+#define __cuda_textures(N) \
+  __cuda_texture(N) __cuda_texture(N##Lod) __cuda_texture(N##Grad) __cuda_texture(N##Layered) __cuda_texture(N##gather)
+__cuda_texture(tex1Dfetch) __cuda_textures(tex1D) __cuda_textures(tex2D) __cuda_textures(tex3D) __cuda_textures(texCubemap)
+__cuda_textures(tex1DLayered) __cuda_textures(tex2DLayered) __cuda_textures(texCubemapLayered)
+#define __cuda_surface(N) \
+  template <typename T = int, typename... A> __cuda_builtin T N##read(A...); \
+  template <typename T = int, typename... A> __cuda_builtin void N##write(A...);
+__cuda_surface(surf1D) __cuda_surface(surf2D) __cuda_surface(surf3D) __cuda_surface(surfCubemap)
+__cuda_surface(surf1DLayered) __cuda_surface(surf2DLayered) __cuda_surface(surfCubemapLayered)
 
 // Host calls that stand beside kernels in the same file
 typedef void *cudaStream_t;

@@ -20,16 +20,6 @@ def read_formula(formula: str | int, values: Mapping[str, object]) -> Integer:
         raise UnsupportedKernelError(f"cannot read the formula {text!r}; {cause}") from error
 
 
-def read_formulas(text: str, values: Mapping[str, object]) -> tuple[Integer, ...]:
-    """Return the values of formulas with commas between them, as `read_formula` does."""
-    try:
-        parsed = ast.parse(text, mode="eval").body
-    except (SyntaxError, RecursionError, ValueError):
-        parsed = None
-    parts = map(ast.unparse, parsed.elts) if isinstance(parsed, ast.Tuple) else [text]
-    return tuple(read_formula(part, values) for part in parts)
-
-
 def _read(node: ast.expr, values: Mapping[str, object]) -> Integer:
     def read(part: ast.expr) -> Integer:
         return _read(part, values)

@@ -139,7 +139,7 @@ class _Launching:
             return Argument(name, where, filled_dtype(kind.element))
         if kind.kind == "scalar":
             return Argument(name, "scalar", kind.dtype)
-        what = {"struct": "a struct", "vector": "a vector", "image": "an image"}.get(kind.kind, "of unknown type")
+        what = {"struct": "a struct", "vector": "a vector"}.get(kind.kind, "of unknown type")
         raise self._refuse(f"argument {name!r} is {what}; only arrays and scalars are given; pass its parts")
 
     def _array(self, name: str, reached: Mapping[str, Reach]) -> Reach:

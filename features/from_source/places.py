@@ -253,8 +253,6 @@ class Places:
         name, kind = declared.spelling, walk.types.read(declared.type)
         if declared.kind != "VAR_DECL":
             return Unknown("float32")
-        if kind.kind == "image":
-            return self.declared(image(name, kind))
         if kind.kind == "array":
             element, extents = kind.inner
             space = space_of(declared)
@@ -272,12 +270,6 @@ class Places:
         """Make an array known; return its beginning."""
         self._walk.recorder.arrays.setdefault(array.name, array)
         return array.start
-
-
-def image(name: str, kind: CType) -> MemoryArray:
-    """Return an image; those that are only read are textures."""
-    written = any(word in kind.declared.spelling for word in ("urf", "write"))
-    return MemoryArray(name, "global" if written else "texture", kind)
 
 
 def space_of(declared: Node) -> Space:

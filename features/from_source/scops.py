@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from itertools import accumulate
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -27,9 +26,9 @@ _PARAMETER, _SET, _IN = isl.dim_type.param, isl.dim_type.set, isl.dim_type.in_
 
 
 class ScopMaker:
-    """Makes a Scop of what a walk recorded; `shapes` are stated extents in elements, of images x first."""
+    """Makes a Scop of what a walk recorded; `shapes` are stated extents in elements."""
 
-    def __init__(self, walk: Walk, shapes: Mapping[str, tuple[Integer, ...]]) -> None:
+    def __init__(self, walk: Walk, shapes: Mapping[str, Integer]) -> None:
         self._walk = walk
         self._recorder = walk.recorder
         self._shapes = shapes
@@ -37,9 +36,8 @@ class ScopMaker:
         self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
         accesses = [(executed, access) for executed in self._executed for access in executed.accesses]
         # Sizes that the description does not need are left out, so that users need not give them.
-        integers = [*walk.groups, *(extent for shape in shapes.values() for extent in shape)]
-        for _, access in accesses:
-            integers += [each for each in (access.offset, *(access.outer or ())) if each is not None]
+        integers = [*walk.groups, *shapes.values()]
+        integers += [access.offset for _, access in accesses if access.offset is not None]
         used = {name for integer in integers for name in integer.names}
         for executed in self._executed:
             used |= names_in(executed.domain.remove_redundancies())
@@ -136,9 +134,7 @@ class ScopMaker:
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
         if access.offset is None:
-            names = [f"e{axis}" for axis in range(len(array.shape))]
-            within = [f"0 <= {name} < {extent}" for name, extent in zip(names, array.shape, strict=True)]
-            anywhere = isl.Set(f"{self._frame}{{ [{', '.join(names)}] : {' and '.join(within)} }}")
+            anywhere = isl.Set(f"{self._frame}{{ [e0] : 0 <= e0 < {array.shape[0]} }}")
             found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
         else:
             found = self._subscript(access, access.offset, domain, lanes)
@@ -180,10 +176,7 @@ class ScopMaker:
         terms = {key: self._on_instances(term.div(constant(each)).floor(), domain) for key, term in whole.items()}
         if lanes > 1:
             terms[()] = terms[()].add(lane_of(domain.get_space()))
-        if access.outer is not None and any(set(each.terms) - {()} for each in (offset, *access.outer)):
-            cause = f"a coordinate of image {access.array!r} multiplies sizes; give numbers for them"
-            raise self._walk.refuse(cause, access.line)
-        axes = [*(self._on_instances(each.affine, domain) for each in access.outer or ()), terms[()]]
+        axes = [terms[()]]
         strides: tuple[QuasiPolynomial, ...] | None = None
         injective = True
         if len(terms) > 1:
@@ -228,65 +221,49 @@ class ScopMaker:
         each = self._bytes[array.name]
         dtypes = Counter(access.dtype for _, access in found if scalar_bytes(access.dtype) == each)
         dtype = dtypes.most_common(1)[0][0] if dtypes else f"uint{8 * each}"
-        outer = {len(access.outer or ()) for _, access in found}
-        if len(outer) > 1:
-            raise self._walk.refuse(f"image {array.name!r} has different numbers of axes in different accesses")
-        axes = outer.pop() + 1
-        element = max(access.bytes for _, access in found) if array.element.kind == "image" else array.element.bytes
-        shape = self._stated_shape(array, axes, max(element // each, 1))
+        shape = self._stated_shape(array, max(array.element.bytes // each, 1))
         if shape is None:
             unknown = next((access for _, access in found if access.offset is None), None)
             if unknown is not None:
-                counts = ",".join(("N", "M", "K")[:axes])
                 cause = (
                     f"how many elements {array.name!r} has is not known, and neither is which of them is accessed; "
-                    f'state it with --state {array.name}={counts} (stated={{"{array.name}": "{counts}"}})'
+                    f'state it with --state {array.name}=N (stated={{"{array.name}": "N"}})'
                 )
                 raise self._walk.refuse(cause, unknown.line)
             shape = self._inferred_shape(found)
-        strides = accumulate(shape[:0:-1], mul, initial=QuasiPolynomial.constant(1))
-        return Array(array.name, array.space, dtype, tuple(shape), tuple(strides)[::-1], restrict=array.restrict)
+        strides = (QuasiPolynomial.constant(1),)
+        return Array(array.name, array.space, dtype, (shape,), strides, restrict=array.restrict)
 
-    def _stated_shape(self, array: MemoryArray, axes: int, parts: int) -> list[QuasiPolynomial] | None:
-        """Return the extents, the slowest axis first; elements have so many `parts`, which are counted."""
+    def _stated_shape(self, array: MemoryArray, parts: int) -> QuasiPolynomial | None:
+        """Return the extent; elements have so many `parts`, which are counted."""
         stated = self._shapes.get(array.name)
         if stated is None:
             known = array.bytes
             each = max(array.element.bytes // parts, 1)
-            return None if known is None else [QuasiPolynomial.constant(max(1, known // each))]
-        if len(stated) != axes:
-            cause = f"{array.name!r} has {axes} axes, but {len(stated)} extents are stated; state one for each, x first"
-            raise self._walk.refuse(cause)
-        return [self._polynomial(extent) for extent in (*stated[:0:-1], stated[0].scaled(parts))]
+            return None if known is None else QuasiPolynomial.constant(max(1, known // each))
+        return self._polynomial(stated.scaled(parts))
 
-    def _inferred_shape(self, found: list[tuple[Executed, MemoryAccess]]) -> list[QuasiPolynomial]:
-        """Return how many elements are reached from the pointer on, or of an image from the first along each axis."""
+    def _inferred_shape(self, found: list[tuple[Executed, MemoryAccess]]) -> QuasiPolynomial:
+        """Return how many elements are reached from the pointer on."""
         one = QuasiPolynomial.constant(1)
-        reached: dict[tuple[str, ...], tuple[tuple[QuasiPolynomial, ...], list[Any], list[Any]]] = {}
+        reached: dict[tuple[str, ...], tuple[tuple[QuasiPolynomial, ...], list[Any]]] = {}
         for executed, access in found:
             if access.offset is None:
                 continue
             relation, strides, _ = self._subscript(access, access.offset, self._domains[executed], 1)
-            strides, image = strides or (one,), relation.range()
-            axes, bounded = range(image.dim(_SET)), image.dim_is_bounded if access.outer else image.dim_has_upper_bound
-            if not all(bounded(_SET, axis) for axis in axes):
+            strides, elements = strides or (one,), relation.range()
+            axes = range(elements.dim(_SET))
+            if not all(elements.dim_has_upper_bound(_SET, axis) for axis in axes):
                 raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
-            most = [image.dim_max(axis) for axis in axes]
+            most = [elements.dim_max(axis) for axis in axes]
             most[-1] = most[-1].add_constant_val(isl.Val(access.bytes // self._bytes[access.array] - 1))
-            least = [image.dim_min(axis) for axis in axes] if access.outer else []
-            least = [start.min(start.sub(start)) for start in least]
             key = tuple(map(str, strides))
             if key in reached:
                 most = list(map(isl.PwAff.union_max, reached[key][1], most))
-                least = list(map(isl.PwAff.union_min, reached[key][2], least))
-            reached[key] = strides, most, least
+            reached[key] = strides, most
         # Of subscripts with other strides the one of the longest products reaches furthest.
-        strides, most, least = max(reached.values(), key=lambda each: (len(each[0]), str(each[0][0]).count("*")))
-        if least:
-            lengths = [end.sub(start).gist_params(self._assumptions) for start, end in zip(least, most, strict=True)]
-            return [one + self._of_parameters(length) for length in lengths]
-        ends = map(self._of_parameters, most)
-        return [sum(map(mul, strides, ends), start=one)]
+        strides, most = max(reached.values(), key=lambda each: (len(each[0]), str(each[0][0]).count("*")))
+        return sum(map(mul, strides, map(self._of_parameters, most)), start=one)
 
     def _polynomial(self, integer: Integer) -> QuasiPolynomial:
         """Return an integer of sizes as a polynomial."""

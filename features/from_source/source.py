@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
-from perflex.features.from_source.formulas import read_formula, read_formulas
+from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
 from perflex.features.from_source.parsing import Language, Node, ParsedKernel, fields_of, language_of, parsed_kernel
-from perflex.features.from_source.places import image
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
@@ -121,7 +120,7 @@ class SourceKernel:
         """Names of its integer arguments, and of sizes in the formulas of its launch."""
         names = [name for name, _, kind in self.parameters() if kind.is_integer]
         texts = (*self.groups, *self.shapes.values())
-        formulas = {name for text in texts for one in read_formulas(text, self.defines) for name in one.names}
+        formulas = {name for text in texts for name in read_formula(text, self.defines).names}
         return tuple(dict.fromkeys([*names, *sorted(formulas)]))
 
     @property
@@ -164,8 +163,8 @@ class SourceKernel:
                 return UnsupportedKernelError(msg, kernel=self.name, unstated=tuple(map(str, missing)))
             with self.describing():
                 values = {**self.defines, **numbers}
-                shapes = {name: read_formulas(shape, values) for name, shape in self.shapes.items()}
-                walk.sizes |= {name for shape in shapes.values() for extent in shape for name in extent.names}
+                shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
+                walk.sizes |= {name for shape in shapes.values() for name in shape.names}
                 maker = ScopMaker(walk, shapes)
                 scop = maker.scop()
             return _Description(scop, len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
@@ -237,12 +236,9 @@ atexit.register(_walked.cache_clear)
 
 def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
     """Return the value of a kernel's argument, or of a field of one: arrays, sizes, and what is not known."""
-    if kind.kind == "image" or (kind.kind == "pointer" and kind.element is not None):
-        if kind.element is None:
-            array = image(name, kind)
-        else:
-            restrict = declared.type.is_restrict_qualified()
-            array = MemoryArray(name, _space(declared), kind.element, restrict=restrict)
+    if kind.kind == "pointer" and kind.element is not None:
+        restrict = declared.type.is_restrict_qualified()
+        array = MemoryArray(name, _space(declared), kind.element, restrict=restrict)
         walk.recorder.arrays[name] = array
         return array.start
     if kind.is_integer and declared.spelling:  # without a name nothing can use it

@@ -15,7 +15,7 @@ from perflex.features.from_source.integers import Integer, NotAffineError, Where
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.isl import isl
 
-Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "image", "unknown"]
+Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "unknown"]
 
 _DTYPES = {
     "float": "float32", "double": "float64", "half": "float16", "__fp16": "float16", "_Float16": "float16",
@@ -31,10 +31,6 @@ FINEST = 1024
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|restrict|__restrict|__restrict__|__global|__local|__constant|__private|__generic|struct|union|enum"
     r"|static|extern)\b"
-)
-# As they are written: what CUDA's objects are is an integer.
-_IMAGE = re.compile(
-    r"(__(read|write)_(only|write) )?image[123]d\w*_t|cuda(Texture|Surface)Object_t|CU(tex|surf)Object|texture<.*>"
 )
 # By clang's names.
 _LEADING: Mapping[str, Kind] = {
@@ -123,8 +119,6 @@ class TypeReader:
         canonical = declared.get_canonical()
         written = plain_name(declared.spelling)
         plain = plain_name(canonical.spelling)
-        if _IMAGE.fullmatch(written) or _IMAGE.fullmatch(plain):
-            return CType("image", declared=declared if _IMAGE.fullmatch(written) else canonical)
         found = NAMED_TYPES.get(self.bound.get(written) or self.bound.get(plain) or plain)
         if found is not None:
             return found
@@ -164,7 +158,6 @@ class MemoryAccess:
     dtype: str
     line: str
     text: str
-    outer: tuple[Integer, ...] | None = None  # An image's subscripts but the last, to which the offset belongs
 
 
 @dataclass(eq=False)
@@ -268,7 +261,7 @@ def rational(number: float | None) -> Integer | None:
 
 
 def exact(value: Value | None, where: Where) -> Integer | None:
-    """Return a number as an integer plus a rational constant, as coordinates of textures are; None if it is none."""
+    """Return a number as an integer plus a rational constant; None if it is none."""
     if isinstance(value, Integer):
         with suppress(NotAffineError):
             return signed(value, where)

@@ -41,7 +41,7 @@ from perflex.isl import isl
 
 _Result = TypeVar("_Result")
 _Key = TypeVar("_Key")
-Space: TypeAlias = Literal["global", "local", "constant", "private", "texture"]
+Space: TypeAlias = Literal["global", "local", "constant", "private"]
 Matter: TypeAlias = Literal["trip count", "subscript", "guard", "early exit"]
 # Why a subscript is not known.
 WHY = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
-from pathlib import Path
 from typing import Any
 
 from perflex.errors import MissingSizeError
-from perflex.features.tiles.tile_program import TileProgram, read_tile_program
+from perflex.features.tiles.tile_program import TileProgram
 
 
 class TileKernel(ABC):
@@ -50,15 +49,3 @@ class TileKernel(ABC):
             from perflex.features.scop.checks import require_whole
 
             require_whole(sizes, self.parameters, self.name)
-
-
-class DescribedTiles(TileKernel):
-    """A launch that a file describes; it has no sizes."""
-
-    def __init__(self, path: str | Path) -> None:
-        self._program = read_tile_program(path)
-        self.name, self.parameters = self._program.name, ()
-
-    def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - there are none
-        """Return the tile program of the file."""
-        return self._program

@@ -1,54 +1,46 @@
-"""A tile program: what all programs of a launch access and compute, tile by tile; made of Triton's code or a file."""
+"""A tile program: what all programs of a launch access and compute, tile by tile."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from functools import cached_property
 from math import log2, prod
-from pathlib import Path
-from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Struct
 
-from perflex.yaml_file import Fields, read_yaml
-
-SCHEMA = "perflex-tiles/1"
 # Bytes of an element of a product's operands by type, a byte where it is none of them; a TF32 stands in 4.
 OPERAND_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "tf32x3": 4, "f16": 2, "bf16": 2}
-# More than any launch has: products of such numbers are still finite.
-_Count = Annotated[float, Meta(ge=0, le=1e30)]
-_Whole = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
 
 
-class TileLoop(Fields, frozen=True, kw_only=True):
+class TileLoop(Struct, frozen=True, kw_only=True):
     """A loop: how often all programs enter it, and its iterations in all."""
 
     parent: int = -1  # Number of the loop around it; -1 where there is none
-    entries: _Count
-    iterations: _Count
+    entries: float
+    iterations: float
     stages: int | None = None  # Iterations that are in flight at once, where the kernel's code says so
 
 
-class TileAccess(Fields, frozen=True, kw_only=True):
+class TileAccess(Struct, frozen=True, kw_only=True):
     """A tile that is loaded, stored or updated atomically; counts are of all programs."""
 
     array: str  # Name of the argument
     direction: str  # "load", "store" or "atomic"
-    itemsize: _Whole  # Bytes of an element
-    shape: tuple[_Whole, ...]
+    itemsize: int  # Bytes of an element
+    shape: tuple[int, ...]
     loop: int = -1  # Number of the innermost loop around it; -1 where there is none
-    executions: _Count
-    elements: _Count  # That no mask leaves out
-    sectors: _Count  # Of 32 bytes, of each execution, added up
-    tiles: _Count = 1  # Different ones that a program touches, on average
-    again: _Count = 0  # Of these, tiles that other loads of the program touched before, on average
+    executions: float
+    elements: float  # That no mask leaves out
+    sectors: float  # Of 32 bytes, of each execution, added up
+    tiles: float = 1  # Different ones that a program touches, on average
+    again: float = 0  # Of these, tiles that other loads of the program touched before, on average
     axis: int = -1  # Along which neighbours in the tile are neighbours in memory; -1 where along none
-    stride: _Count = 0  # Bytes between the tile's rows, which lie along that axis
+    stride: float = 0  # Bytes between the tile's rows, which lie along that axis
     # Bytes of consecutive, aligned elements that one instruction of a work-item takes, as far as the compiler knows
     # that they are, and that a mask holds for all or none: at most 16.
-    vector: _Whole = 16
+    vector: int = 16
     # Pairs: so many consecutive programs, and how many different tiles they touch at once, on average.
-    shared: tuple[tuple[_Whole, _Count], ...] = ()
+    shared: tuple[tuple[int, float], ...] = ()
 
     @property
     def bytes(self) -> float:
@@ -70,7 +62,7 @@ class TileAccess(Fields, frozen=True, kw_only=True):
         return float(low * (place / left) ** slope)
 
 
-class TileOperand(Fields, frozen=True, kw_only=True):
+class TileOperand(Struct, frozen=True, kw_only=True):
     """Where an operand of a product comes from."""
 
     access: int = -1  # Number of the load; -1 where it is computed of no tile that is loaded
@@ -78,14 +70,14 @@ class TileOperand(Fields, frozen=True, kw_only=True):
     along_k: bool = True  # Whether neighbours in memory are neighbours along k
 
 
-class TileDot(Fields, frozen=True, kw_only=True):
+class TileDot(Struct, frozen=True, kw_only=True):
     """A product of tiles, m by k and k by n, given as shape m, n, k: types of operands and sum, executions of all."""
 
-    shape: tuple[_Whole, _Whole, _Whole]
+    shape: tuple[int, int, int]
     types: tuple[str, str, str]
     operands: tuple[TileOperand, TileOperand] = (TileOperand(), TileOperand())
     loop: int = -1
-    executions: _Count
+    executions: float
 
     @property
     def flops(self) -> float:
@@ -93,31 +85,31 @@ class TileDot(Fields, frozen=True, kw_only=True):
         return 2.0 * prod(self.shape) * self.executions
 
 
-class TileOperations(Fields, frozen=True, kw_only=True):
+class TileOperations(Struct, frozen=True, kw_only=True):
     """Operations on elements of tiles, of all programs; those that addresses are made of do not count."""
 
     kind: str  # "elementwise", "special" (functions and divisions) or "reduction" (elements that are reduced)
     dtype: str
     loop: int = -1
-    count: _Count
+    count: float
 
 
-class TileResources(Fields, frozen=True, kw_only=True):
+class TileResources(Struct, frozen=True, kw_only=True):
     """What compiled code takes: registers of a work-item, bytes that it spills of them, and bytes of local memory."""
 
-    registers: _Whole
-    spilt_bytes: _Count = 0
-    local_bytes: Annotated[int, Meta(ge=0)]
+    registers: int
+    spilt_bytes: float = 0
+    local_bytes: int
 
 
-class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
+class TileProgram(Struct, frozen=True, kw_only=True, dict=True):
     """All that the programs of one launch access and compute; its parts refer to a loop by its number."""
 
     name: str  # Of the kernel
-    grid: tuple[_Whole, _Whole, _Whole]
-    warps: _Whole = 4  # Sub-groups of a program
-    stages: _Whole = 3  # Iterations of a loop whose loads are in flight at once
-    registers: _Whole | None = None  # That a work-item may have, where it is compiled with a limit of its own
+    grid: tuple[int, int, int]
+    warps: int = 4  # Sub-groups of a program
+    stages: int = 3  # Iterations of a loop whose loads are in flight at once
+    registers: int | None = None  # That a work-item may have, where it is compiled with a limit of its own
     resources: TileResources | None = None  # Of a program, where its compiled code is known; otherwise formulas say it
     loops: tuple[TileLoop, ...] = ()
     accesses: tuple[TileAccess, ...] = ()
@@ -129,27 +121,3 @@ class TileProgram(Fields, frozen=True, kw_only=True, dict=True):
     def programs(self) -> int:
         """Programs of the grid."""
         return prod(self.grid)
-
-
-def read_tile_program(path: str | Path) -> TileProgram:
-    """Return the program of a YAML file, whose keys are the fields of `TileProgram`; else raise `FileFormatError`."""
-    section = read_yaml(path, SCHEMA)
-    program = section.read(TileProgram)
-    for what in ("loops", "accesses", "dots", "operations"):
-        for place, part in enumerate(getattr(program, what)):
-            # A loop stands behind those around it.
-            key, count = ("parent", place) if isinstance(part, TileLoop) else ("loop", len(program.loops))
-            if not -1 <= getattr(part, key) < count:
-                msg = f"there is no loop {getattr(part, key)} before it; loops count from 0"
-                raise section.error(msg, what, place, key)
-    for place, access in enumerate(program.accesses):
-        counts = [count for count, _ in access.shared]
-        if counts != sorted(set(counts)):
-            msg = "the numbers of programs must ascend"
-            raise section.error(msg, "accesses", place, "shared")
-    for place, dot in enumerate(program.dots):
-        for side, operand in enumerate(dot.operands):
-            if not -1 <= operand.access < len(program.accesses):
-                msg = f"there is no access {operand.access}; accesses count from 0"
-                raise section.error(msg, "dots", place, "operands", side, "access")
-    return program

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, is_source, is_space, read_pairs
 from perflex.cli.options import launch_given
 from perflex.errors import PerflexError
-from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,13 +269,12 @@ def _place_beside(folder: Path) -> None:
 
 def _described(name: str) -> Any:
     from perflex.features.scop.scop_file import read_scop
-    from perflex.features.tiles.tile_kernel import DescribedTiles
 
     path = Path(name)
     if not os.path.exists(path):  # noqa: PTH110 - as above
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
-    return DescribedTiles(path) if "perflex-tiles" in schema_of(name) else read_scop(path)
+    return read_scop(path)
 
 
 def _module(path: Path) -> ModuleType:

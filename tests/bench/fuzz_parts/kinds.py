@@ -364,6 +364,5 @@ KINDS = (
     Kind("recorded lines", 2, tiles.recorded, tiles.use_times),
     Kind("table of PyTorch", 4, tiles.tables, tiles.use_times),
     Kind("best configurations", 1, tiles.winners, tiles.use_winner),
-    Kind("tile program", 5, tiles.programs, tiles.use_program),
     Kind("TTIR", 10, tiles.codes, tiles.use_code),
 )

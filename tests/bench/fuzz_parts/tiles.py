@@ -1,4 +1,4 @@
-"""What autotuners of Triton's kernels leave behind, tile programs, and TTIR."""
+"""What autotuners of Triton's kernels leave behind, and TTIR."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import msgspec
 import numpy as np
-import yaml
 
 import perflex
 from fuzz_parts.common import Input, finite, text_of, written
 from perflex.calibration.times import tuning_files
-from perflex.cli.kernel_files import load_kernel
 from perflex.errors import PerflexError
 from perflex.features.from_triton.launches import TritonLaunch, captured_launch
 from perflex.features.tiles.costs import tile_costs
-from perflex.features.tiles.products import Matrices, ProductKernel
 from perflex.models import load_model
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -100,16 +96,6 @@ def winners() -> list[Input]:
 
 
 @cache
-def programs() -> list[Input]:
-    product = ProductKernel(Matrices(4096, 1024, 512, "f16", (512, 1), (1, 512)), (128, 64, 32), 4, 3)
-    found = [product.program({}), *(code_of(case, text).program(launch_of(case)) for case, text in _cases()[1:3])]
-    texts = [
-        yaml.safe_dump({"schema": "perflex-tiles/1", **msgspec.to_builtins(one)}, sort_keys=False) for one in found
-    ]
-    return [(text.encode(), "yaml", None) for text in texts]
-
-
-@cache
 def _cases() -> list[tuple[dict[str, Any], str]]:
     assert set(CODES) <= set(NAMES)
     cases = [stored(name) for name in CODES]
@@ -176,11 +162,6 @@ def use_winner(content: bytes, name: str) -> None:
         return
     msg = "times were read where there are none"
     raise AssertionError(msg)
-
-
-def use_program(content: bytes, _: Any) -> None:
-    kernel = one_line(lambda: load_kernel(str(written(content, "tiles.yaml"))))
-    costs(kernel.program({}))
 
 
 def use_code(content: bytes, case: dict[str, Any]) -> None:

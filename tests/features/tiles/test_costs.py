@@ -11,13 +11,13 @@ from msgspec import structs
 from perflex.errors import FeatureError, MachineError, MissingSizeError
 from perflex.features import kernel_feature_values
 from perflex.features.tiles.costs import TileCosts
-from perflex.features.tiles.tile_kernel import DescribedTiles
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
 from perflex.machines.files import load_machine
 from perflex.models import load_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 SIZE = 4096
 
@@ -93,30 +93,40 @@ def test_dram_gives_each_matrix_once_where_programs_share() -> None:
     assert 0 < missing <= 1
 
 
-def test_what_does_not_fit_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    path = tmp_path / "large.yaml"
-    path.write_text(
-        "schema: perflex-tiles/1\nname: large\ngrid: [8, 1, 1]\nwarps: 8\nstages: 4\n"
-        "loops: [{entries: 8, iterations: 80}]\naccesses:\n"
-        "- {array: a, direction: load, itemsize: 4, shape: [256, 64], loop: 0, executions: 80,\n"
-        "   elements: 1310720, sectors: 163840, axis: 1}\n"
-        "- {array: b, direction: load, itemsize: 4, shape: [64, 256], loop: 0, executions: 80,\n"
-        "   elements: 1310720, sectors: 163840, axis: 1}\n"
-        "dots: [{shape: [256, 256, 64], types: [tf32, tf32, f32], operands: [{access: 0}, {access: 1}], loop: 0,"
-        " executions: 80}]\n"
-    )
+class Described(TileKernel):
+    """A launch of a tile program; its sizes decide nothing."""
+
+    def __init__(self, program: TileProgram, *sizes: str) -> None:
+        self.name, self.parameters, self._program = program.name, sizes, program
+
+    def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - as said
+        return self._program
+
+
+def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
+    shapes = {"a": (256, 64), "b": (64, 256)}
+    accesses = tuple(
+        TileAccess(
+            array=array, direction="load", itemsize=4, shape=shape, loop=0, executions=80, elements=1310720,
+            sectors=163840, axis=1,
+        ) for array, shape in shapes.items()
+    )  # fmt: skip
+    dot = TileDot(
+        shape=(256, 256, 64), types=("tf32", "tf32", "f32"), loop=0, executions=80,
+        operands=(TileOperand(access=0), TileOperand(access=1)),
+    )  # fmt: skip
+    large = TileProgram(
+        name="large", grid=(8, 1, 1), warps=8, stages=4, loops=(TileLoop(entries=8, iterations=80),),
+        accesses=accesses, dots=(dot,),
+    )  # fmt: skip
     with pytest.raises(MachineError, match="needs 393216 B of shared memory, A100-80GB has 166912 B"):
-        kernel_feature_values(["f_tile_full_tensor"], DescribedTiles(path), {}, machine="A100-80GB")
+        kernel_feature_values(["f_tile_full_tensor"], Described(large), {}, machine="A100-80GB")
 
 
-def test_features_of_tiles_and_of_scops_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "copy.yaml"
-    path.write_text(
-        "schema: perflex-tiles/1\nname: copy\ngrid: [16, 1, 1]\naccesses:\n"
-        "- {array: x, direction: load, itemsize: 4, shape: [256], executions: 16, elements: 4096, sectors: 512}\n"
-        "- {array: y, direction: store, itemsize: 4, shape: [256], executions: 16, elements: 4096, sectors: 512}\n"
-    )
-    tiles = DescribedTiles(path)
+def test_features_of_tiles_and_of_scops_do_not_mix() -> None:
+    common: dict[str, Any] = {"itemsize": 4, "shape": (256,), "executions": 16, "elements": 4096, "sectors": 512}
+    moved = TileAccess(array="x", direction="load", **common), TileAccess(array="y", direction="store", **common)
+    tiles = Described(TileProgram(name="copy", grid=(16, 1, 1), accesses=moved))
     names = ["f_tile_bytes_load", "f_tile_sectors_store", "f_tile_programs", "f_tile_flops", "f_tile_steps"]
     values = kernel_feature_values(names, tiles, {}, machine="A100-80GB")
     assert list(values.values()) == [16384, 512, 16, 0, 1]
@@ -140,9 +150,5 @@ def test_the_model_of_tiles_has_usual_values() -> None:
 
 
 def test_sizes_must_be_given() -> None:
-    class Sized(DescribedTiles):
-        def __init__(self) -> None:
-            self.name, self.parameters = "sized", ("n",)
-
     with pytest.raises(MissingSizeError, match="needs a value for size n"):
-        Sized().check_sizes({})
+        Described(product(), "n").check_sizes({})
