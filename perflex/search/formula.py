@@ -8,6 +8,7 @@ mean in Python.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ _MAX_LENGTH = 2000
 _MAX_DEPTH = 150
 _MAX_EXPONENT = 64
 _MAX_BITS = 64
+_MAX_RANGE = 100_000
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -36,6 +38,13 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
+}
+_BITS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
 }
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -58,6 +67,7 @@ class Arithmetic:
     what: str
     example: str
     constant: Callable[[Any], Any]
+    operators: Mapping[type[ast.operator], Callable[[Any, Any], Any]]
     binary: Callable[[type[ast.operator], Any, Any], Any]
     compare: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]
     negate: Callable[[Any], Any]
@@ -74,10 +84,19 @@ def _of_numbers(kind: type[ast.operator], left: Any, right: Any) -> Any:
         if not isinstance(value, (bool, int, float)):
             msg = f"{value!r} is no number"
             raise TypeError(msg)
-    if kind is ast.Pow and (abs(right) > _MAX_EXPONENT or (isinstance(left, int) and left.bit_length() > _MAX_BITS)):
+    grows = kind in {ast.Pow, ast.LShift}
+    if grows and (abs(right) > _MAX_EXPONENT or (isinstance(left, int) and left.bit_length() > _MAX_BITS)):
         msg = f"an exponent may not exceed {_MAX_EXPONENT}, nor what is raised {_MAX_BITS} bits"
         raise ValueError(msg)
-    return _BINARY[kind](left, right)
+    return SCALARS.operators[kind](left, right)
+
+
+def _range(*limits: Any) -> range:
+    found = range(*limits)
+    if len(found) > _MAX_RANGE:
+        msg = f"a range may not have more than {_MAX_RANGE} numbers"
+        raise ValueError(msg)
+    return found
 
 
 def _first_that(holds: bool, parts: Sequence[Part], values: Values) -> Any:
@@ -99,6 +118,7 @@ SCALARS = Arithmetic(
     what="constraint",
     example="rows * columns <= 32",
     constant=lambda value: value,
+    operators={**_BINARY, **_BITS},
     binary=_of_numbers,
     compare={
         **_COMPARE,
@@ -110,7 +130,18 @@ SCALARS = Arithmetic(
     every=lambda parts, values: _first_that(False, parts, values),
     some=lambda parts, values: _first_that(True, parts, values),
     choose=lambda test, yes, no, values: yes(values) if test(values) else no(values),
-    functions={"abs": (1, 1, abs), "max": (1, None, max), "min": (1, None, min)},
+    functions={
+        "abs": (1, 1, abs),
+        "bool": (1, 1, bool),
+        "ceil": (1, 1, math.ceil),
+        "float": (1, 1, float),
+        "floor": (1, 1, math.floor),
+        "int": (1, 1, int),
+        "max": (1, None, max),
+        "min": (1, None, min),
+        "range": (1, 3, _range),
+        "round": (1, 2, round),
+    },
     texts=True,
 )
 
@@ -119,6 +150,7 @@ COLUMNS = Arithmetic(
     example="items * depth / 32",
     # Constants of numpy: 1 / 0 of two Python numbers would raise an error.
     constant=np.float64,
+    operators=_BINARY,
     # numpy's own operators, on floats: a division by zero becomes nan or inf instead of an error.
     binary=lambda kind, left, right: _BINARY[kind](np.multiply(left, 1.0), np.multiply(right, 1.0)),
     compare=_COMPARE,
@@ -220,10 +252,10 @@ class _Reader:
             case ast.Name(id=name):
                 self.found[name] = None
                 return lambda values: values[name]
-            case ast.BinOp() if type(node.op) in _BINARY:
+            case ast.BinOp() if type(node.op) in arithmetic.operators:
                 kind, left, right = type(node.op), *self._all([node.left, node.right], depth)
                 return lambda values: arithmetic.binary(kind, left(values), right(values))
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not()):
+            case ast.UnaryOp() if not isinstance(node.op, ast.Invert) or ast.BitXor in arithmetic.operators:
                 return self._unary(node, depth)
             case ast.BoolOp():
                 combine = arithmetic.every if isinstance(node.op, ast.And) else arithmetic.some
@@ -256,6 +288,8 @@ class _Reader:
         operand = self.read(node.operand, depth + 1)
         if isinstance(node.op, ast.Not):
             return lambda values: self.arithmetic.negate(operand(values))
+        if isinstance(node.op, ast.Invert):
+            return lambda values: self.arithmetic.binary(ast.BitXor, operand(values), -1)
         sign = self.arithmetic.constant(-1 if isinstance(node.op, ast.USub) else 1)
         # As a product: `binary` then checks the operand as for any other operator.
         return lambda values: self.arithmetic.binary(ast.Mult, sign, operand(values))

@@ -11,7 +11,7 @@ import runpy
 import sys
 import traceback
 from contextlib import chdir, contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from perflex.errors import PerflexError, SpaceError
+from perflex.search.scripts.compiler_options import read_options
+from perflex.search.scripts.restrictions import constraints_of
 from perflex.search.scripts.tuned_source import BLOCK_SIZES, GridRule, TunedSource
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from perflex.search.spaces.space import VariantSpace
 
 _NAME = "kernel_tuner"
+_SUFFIXES = {"OPENCL": ".cl", "CUDA": ".cu", "CUPY": ".cu", "NVCUDA": ".cu", "HIP": ".cu"}
 _SOURCE_SUFFIXES = (".cl", ".cu", ".cuh", ".h", ".hip", ".cpp", ".ocl")
 
 
@@ -37,9 +40,7 @@ def kernel_tuner_space(path: Path, arguments: Sequence[str] = ()) -> VariantSpac
     call = _call_of(path, arguments)
     try:
         tuned = tuned_source(call, path.resolve())
-        listed = call.restrictions
-        restrictions = [listed] if isinstance(listed, str) or callable(listed) else listed or ()
-        return tuned.space(dict(call.tune_params), [_constraint(each) for each in restrictions], path.stem)
+        return tuned.space(dict(call.tune_params), constraints_of(call.restrictions, list(call.tune_params)), path.stem)
     except (TypeError, ValueError, AttributeError) as error:
         msg = f"{path}: cannot use its call of tune_kernel: {error}"
         raise SpaceError(msg, path=path) from error
@@ -54,10 +55,15 @@ def tuned_source(call: TuneCall, script: Path) -> TunedSource:
         call.defines,
     )
     given = [_argument(each) for each in call.arguments]
-    folders = [script.parent, *(Path(each[2:]) for each in call.compiler_options or () if each.startswith("-I"))]
-    suffix = ".cl" if str(call.lang).upper() == "OPENCL" else ".cu" if call.lang else ""
+    options = read_options(call.compiler_options, script.parent)
+    folders = [script.parent, *options.folders]
+    suffix = _SUFFIXES.get(str(call.lang).upper())
+    if call.lang and suffix is None:
+        msg = f"{script} tunes a kernel in {call.lang}; only OpenCL C and CUDA C are read"
+        raise SpaceError(msg, path=script)
     file = script.with_suffix(suffix) if suffix else None
-    return TunedSource(_source(call.kernel_source, script), call.kernel_name, grid, file, folders, given)
+    source = _source(call.kernel_source, script)
+    return TunedSource(source, call.kernel_name, grid, file, folders, options.defines, given)
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,15 @@ class TuneCall:
     restrictions: Any = None
     block_size_names: Sequence[str] | None = None
     defines: Mapping[str, Any] | None = None
-    compiler_options: Sequence[str] | None = None
+    compiler_options: str | Sequence[str] | None = None
     lang: str | None = None
+
+
+# Arguments of tune_kernel behind the first five, in their order.
+_POSITIONS = (
+    "grid_div_x grid_div_y grid_div_z restrictions answer atol verify verbose lang device platform smem_args cmem_args "
+    "texmem_args compiler compiler_options defines log iterations block_size_names"
+)
 
 
 class _CalledError(BaseException):  # no Exception: a script must not handle it
@@ -93,10 +106,8 @@ def _tune_kernel(  # the names are Kernel Tuner's
     *by_position: Any,
     **by_name: Any,
 ) -> NoReturn:
-    names = ("grid_div_x", "grid_div_y", "grid_div_z", "restrictions")
-    known = dict(zip(names, by_position, strict=False)) | by_name
-    others = ("block_size_names", "defines", "compiler_options", "lang")
-    wanted = {name: known[name] for name in (*names, *others) if name in known}
+    known = dict(zip(_POSITIONS.split(), by_position, strict=False)) | by_name
+    wanted = {each.name: known[each.name] for each in fields(TuneCall)[5:] if each.name in known}
     raise _CalledError(TuneCall(kernel_name, kernel_source, problem_size, arguments, tune_params, **wanted))
 
 
@@ -156,19 +167,7 @@ def _argument(given: Any) -> int | str | None:
     if isinstance(given, (int, np.integer)):
         return int(given)
     size = getattr(given, "nbytes", None)
-    return str(int(size)) if size and getattr(given, "ndim", 0) else None
-
-
-def _constraint(given: Any) -> str | Callable[..., Any]:
-    """Return a restriction as a constraint: Kernel Tuner's functions take all settings as one mapping."""
-    if not callable(given):
-        return str(given)
-
-    def holds(**settings: Any) -> bool:
-        return bool(given(settings))
-
-    holds.__name__ = str(getattr(given, "__name__", "restriction"))
-    return holds
+    return str(int(size)) if isinstance(size, (int, np.integer)) and size and given.ndim else None
 
 
 class _Anything:

@@ -14,6 +14,7 @@ from msgspec import field
 from perflex.errors import FileFormatError, PerflexError, SpaceError
 from perflex.file_io import read_text
 from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.scripts.compiler_options import read_options
 from perflex.search.scripts.tuned_source import GridRule, Launch, Settings, TunedSource, number_of
 from perflex.yaml_file import Fields, read_yaml
 
@@ -90,11 +91,13 @@ def t1_space(path: Path) -> VariantSpace:
         kernel, tuned = document["KernelSpecification"], document["ConfigurationSpace"]
         tunables = {each["Name"]: values_of(each["Values"]) for each in tuned["TuningParameters"]}
         constraints = [str(each["Expression"]) for each in tuned.get("Conditions", ())]
+        options = read_options(kernel.get("CompilerOptions"), path.parent)
         made = TunedSource(
             path.parent / kernel["KernelFile"],
             kernel["KernelName"],
             _t1_launch(kernel),
-            folders=(path.parent,),
+            folders=(path.parent, *options.folders),
+            defines=options.defines,
             arguments=[_t1_argument(each) for each in kernel.get("Arguments", ())],
         )
     except PerflexError:

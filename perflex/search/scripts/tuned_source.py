@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +42,7 @@ class GridRule:
     """How Kernel Tuner finds the grid: the problem's extents, divided by products along each axis."""
 
     problem: Stated | Sequence[Stated]
-    divisors: Sequence[Sequence[Stated] | Callable[[dict[str, Any]], Any] | None] = (None, None, None)
+    divisors: Sequence[Stated | Sequence[Stated] | None] = (None, None, None)
     block_names: Sequence[str] = BLOCK_SIZES
     defines: Mapping[str, Stated] | None = None
 
@@ -51,12 +52,16 @@ class GridRule:
         names = (*self.block_names, *BLOCK_SIZES[len(self.block_names) :])
         local = [int(values.get(name, usual)) for name, usual in zip(names, _USUAL_BLOCK, strict=True)]
         problem: Any = self.problem(values) if callable(self.problem) else self.problem
-        extents = [problem] if isinstance(problem, str) or not isinstance(problem, Sequence) else list(problem)
+        extents = [_cut(each, values) for each in ([problem] if _is_one(problem) else problem)]
         extents += [1] * (3 - len(extents))
-        groups = [
-            math.ceil(number_of(extent, values) / self._divisor(axis, names[axis], values))
-            for axis, extent in enumerate(extents)
+        divisors = [
+            values.get(name, 1) if given is None else _divisor(given, values)
+            for name, given in itertools.zip_longest(names, self.divisors)
         ]
+        if not all(divisors):
+            msg = f"the grid's divisors are {divisors}; a divisor of 0 makes no grid"
+            raise SpaceError(msg)
+        groups = [math.ceil(extent / divisor) for extent, divisor in zip(extents, divisors, strict=True)]
         if self.defines is None:
             grid = {f"grid_size_{axis}": count for axis, count in zip(AXES, groups, strict=True)}
             defines = {"kernel_tuner": 1, **grid, **dict(zip(names, local, strict=True)), **values}
@@ -65,12 +70,26 @@ class GridRule:
         used = max([1, *(axis + 1 for axis in range(3) if local[axis] > 1 or groups[axis] > 1)])
         return Launch(local[:used], groups[:used], defines)
 
-    def _divisor(self, axis: int, name: str, values: dict[str, Any]) -> float:
-        given = self.divisors[axis] if axis < len(self.divisors) else None
-        if callable(given):
-            return float(given(values))
-        stated = ([name] if name in values else []) if given is None else [given] if isinstance(given, str) else given
-        return math.prod(number_of(each, values) for each in stated)
+
+def _is_one(given: Any) -> bool:
+    """Return whether something is a number or a formula, and no list of these."""
+    return isinstance(given, str) or not isinstance(given, Iterable)
+
+
+def _divisor(given: Any, values: dict[str, Any]) -> float:
+    """Return a product of divisors, each of which is cut to an integer but for what functions return."""
+    if callable(given):
+        return float(given(values))
+    return _cut(given, values) if _is_one(given) else math.prod(_divisor(each, values) for each in given)
+
+
+def _cut(given: Stated, values: dict[str, Any]) -> int:
+    return int(number_of(given, values))
+
+
+def replaced(text: str, values: Settings) -> str:
+    """Return a text with the values of tunables in the place of their names."""
+    return re.sub(r"\w+", lambda found: str(values.get(found[0], found[0])), text)
 
 
 def number_of(given: Stated, values: dict[str, Any]) -> float:
@@ -90,8 +109,9 @@ def number_of(given: Stated, values: dict[str, Any]) -> float:
 
 
 def _defined(given: Stated, values: dict[str, Any]) -> Any:
-    found = given(values) if callable(given) else given
-    return values.get(found, found) if isinstance(found, str) else found
+    if callable(given):
+        return given(values)
+    return replaced(given, values) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True)
@@ -105,8 +125,9 @@ class TunedSource:
     launch: Callable[[Settings], Launch]
     # What a text is called; its suffix says which language it is in.
     file: Path | None = None
-    # Where headers are looked for.
+    # Where headers are looked for, and macros that the compiler's options set.
     folders: Sequence[Path] = ()
+    defines: Settings = field(default_factory=dict)
     # By position: what integer arguments are, and the bytes of arrays as texts; None for others.
     arguments: Sequence[int | str | None] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -119,10 +140,11 @@ class TunedSource:
         launch = self.launch(settings)
         made = source_kernel(
             self.source(settings) if callable(self.source) else self.source,
-            self.kernel,
+            replaced(self.kernel, settings),
             local=launch.local,
             groups=launch.groups,
-            defines=launch.defines,
+            # Those of the launch stand in the source, behind the compiler's.
+            defines={**self.defines, **launch.defines},
             folders=self.folders,
             stated=self.stated,
         )

@@ -128,7 +128,8 @@ class VariantSpace:
         The values of each parameter: numbers (numpy's become Python's), texts, True and False.
     constraints
         What values must fulfil: texts such as ``"rows * columns <= 32"`` (arithmetic, comparisons, ``and or not in``,
-        ``min max abs``, ``x if y else z``), or functions that take parameters by name and return whether they do.
+        ``& | ^ ~ << >>``, ``min max abs int ceil floor``, ``x if y else z``), or functions that take parameters by name
+        and return whether they do.
     name
         Of the space; by default that of `build`.
     sizes
