@@ -150,7 +150,9 @@ class TripCounts:
         if loop not in self.displaced:
             first = iterations.lexmin()
         later = below(isl.Set("{ [later] }"), 0, _whole(self._stated[loop]), self._parameters)
-        reached = first.sum(isl.Map.from_domain_and_range(around, later))
+        trips = isl.Map.from_domain_and_range(around, later)
+        # isl's sum, unlike most of its functions, needs equal parameters.
+        reached = first.align_params(trips.get_space()).sum(trips)
         return domain.intersect(reached.wrap().apply(to_map.reverse()))
 
     def loop(self, name: str, parent: int | None, kind: str = "") -> Loop:

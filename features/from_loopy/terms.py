@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 from loopy.diagnostic import ExpressionToAffineConversionError
-from loopy.symbolic import PwAffEvaluationMapper, SubstitutionMapper, condition_to_set, with_aff_conversion_guard
+from loopy.symbolic import (
+    PwAffEvaluationMapper,
+    SubstitutionMapper,
+    condition_to_set,
+    get_dependencies,
+    with_aff_conversion_guard,
+)
 from pymbolic.mapper import UnsupportedExpressionError
 from pymbolic.mapper.substitutor import make_subst_func
 
@@ -106,6 +112,8 @@ def affine_in_parameters(expr: Any, parameters: Sequence[str]) -> Any:
     if affine is None:
         require_short_numbers(expr, "a shape, stride or loop bound")
         msg = f"{expr} is not quasi-affine in the size parameters {', '.join(parameters) or '(there are none)'}"
+        if unknown := sorted(get_dependencies(expr) - set(parameters)):
+            msg += f"; if {unknown[0]} is a size, give the kernel lp.ValueArg({unknown[0]!r}, np.int32)"
         raise UnsupportedKernelError(msg)
     return affine
 

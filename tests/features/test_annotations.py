@@ -1,5 +1,7 @@
 """What a kernel's description cannot tell and the user states: against Oclgrind, and against equivalent kernels."""
 
+import math
+
 import loopy as lp
 import numpy as np
 import pytest
@@ -157,6 +159,23 @@ def test_what_is_not_known_or_makes_no_sense_is_refused_with_the_fix(kernel, sta
 def test_loops_inside_one_that_begins_where_data_say_count_where_their_subscripts_are_stated():
     stated = annotate(BLOCKS, trip_counts={"j": 8}, accesses={"x[j]": "anywhere", "v[k]": "anywhere"})
     assert counted(stated)[MADDS].value == N * 8 * 4
+
+
+@pytest.mark.parametrize("trips", [7.5, "m", "m + 1"])
+@pytest.mark.parametrize("stated", ["8*i + j", "nnz - 1 - 8*i - j", "anywhere"])
+def test_arrays_may_be_as_long_as_a_size_that_no_loop_has(trips, stated):
+    domains = [LINE, "[start, end] -> {[j]: start <= j < end}"]
+    text = "<int32> start = rowptr[i]\n<int32> end = rowptr[i + 1]\ny[i] = sum(j, vals[j]*x[cols[j]])"
+    data = "rowptr: int32[n+1]; cols: int32[nnz]; vals: float32[nnz]; x, y: float32[n]; m, nnz: int32"
+    kernel = make(domains, text, data)
+    kernel = annotate(kernel, trip_counts={"j": trips}, accesses={"vals": stated, "cols": stated, "x": "anywhere"})
+    sizes = {"n": N, "nnz": 8 * N, "m": 7}
+    arrays = [f"f_mem_access_array:{name}" for name in ("vals", "cols", "x")]
+    number = {"m": 7, "m + 1": 8}.get(trips, trips)
+    assert [entry.value for entry in count_features(kernel, sizes, identifiers=arrays)] == [N * number] * 3
+    # An average of 7.5 has 8 iterations, some of which count half.
+    footprint = count_features(kernel, sizes, identifiers=["f_mem_footprint_array:vals"])[0].value
+    assert footprint == N * (8 if stated == "anywhere" else math.ceil(number))
 
 
 def test_annotations_add_up():
