@@ -55,7 +55,7 @@ _ARITHMETIC = {
 _EXTREMES = re.compile(r"(?:u|i|f|fast_)?(min|max)f?|__vi(min|max)_s32")
 _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
 _HINTED = re.compile(r"__ld(g|cg|cs|ca|lu)|__st(cg|cs|wb|wt)")
-_VECTOR_MEMORY = re.compile(r"v(load|store)a?(_half)?(\d*)(_r\w+)?")
+_VECTOR_MEMORY = re.compile(r"v(load|store)(a?)(_half)?(\d*)(_r\w+)?")
 # By functions' names; of sums and scans over a sub-group or work-group libraries make something of their own.
 _OPERATIONS = (
     (re.compile(r"fmaf?|__fmaf?_rn|__hfma"), "fma"),
@@ -97,6 +97,8 @@ class Calls:
     def value(self, cursor: Node) -> Value:
         """Evaluate a call."""
         name, arguments = self._called(cursor)
+        if (copied := self._copied(cursor, arguments)) is not None:
+            return copied
         found = self._index(name, arguments, cursor) or self._memory(name, arguments)
         if found is not None:
             return found
@@ -119,6 +121,24 @@ class Calls:
         if not arguments and len(inner) > 1 and inner[0].kind != "TYPE_REF":
             arguments = inner[1:]
         return name, arguments
+
+    def _copied(self, cursor: Node, arguments: list[Node]) -> Value | None:
+        """Return what C++ copies, or sets to nothing, by functions of classes that nobody wrote."""
+        function = cursor.referenced
+        kinds = {"CONSTRUCTOR", "CXX_METHOD"}
+        if function is None or function.kind not in kinds or not function.cursor.is_default_method():
+            return None
+        own = function.semantic_parent
+        if function.kind == "CONSTRUCTOR" and not arguments:
+            kind = self._walk.types.read(cursor.type)
+            return self.expressions.initialisers.zero(kind) if cursor.children else unknown_of(kind, "undefined")
+        last = arguments[-1].type.get_canonical().get_declaration() if arguments else None
+        if last is None or own is None or last != own.cursor:
+            return None
+        value = self.expressions.value(arguments[-1])
+        if function.spelling == "operator=":
+            self.expressions.places.store(self.expressions.places.place(arguments[0]), value)
+        return value
 
     # Indices
 
@@ -191,15 +211,17 @@ class Calls:
             places.store(place, value(arguments[1]))
             return Integer.of(0)
         found = _VECTOR_MEMORY.fullmatch(name)
-        return self._vector_access(found[1], int(found[3] or 1), arguments, half=bool(found[2])) if found else None
+        return self._vector_access(found, arguments) if found else None
 
-    def _vector_access(self, word: str, lanes: int, arguments: list[Node], *, half: bool) -> Value:
+    def _vector_access(self, name: re.Match[str], arguments: list[Node]) -> Value:
         places, value = self.expressions.places, self.expressions.value
-        given = value(arguments[0]) if word == "store" else None
+        lanes, half = int(name[4] or 1), bool(name[3])
+        given = value(arguments[0]) if name[1] == "store" else None
         step, pointer = value(arguments[-2]), value(arguments[-1])
         if not isinstance(pointer, Pointer):
             return Unknown("float32", lanes)
-        place = places.vector(pointer, step, "float16" if half else pointer.element.dtype, lanes)
+        dtype = "float16" if half else pointer.element.dtype
+        place = places.vector(pointer, step, dtype, lanes, aligned=bool(name[2]))
         if given is not None:
             places.store(place, given)
             return given

@@ -23,12 +23,15 @@ typedef long ptrdiff_t;
 typedef _Float16 half;
 typedef _Float16 __half;
 
-#define __cuda_vector(T, N, W) typedef T N##W __attribute__((ext_vector_type(W)));
+// Structs, as in CUDA: those of three lie without gaps, and operators are what programs define.
 #define __cuda_vectors(T, N) \
-  typedef T N##1 __attribute__((ext_vector_type(1))); __cuda_vector(T, N, 2) __cuda_vector(T, N, 3) __cuda_vector(T, N, 4) \
+  struct N##1 { T x; }; \
+  struct __align__(2 * sizeof(T)) N##2 { T x, y; }; \
+  struct N##3 { T x, y, z; }; \
+  struct __align__(sizeof(T) > 4 ? 16 : 4 * sizeof(T)) N##4 { T x, y, z, w; }; \
   static __device__ N##1 make_##N##1(T); static __device__ N##2 make_##N##2(T, T); static __device__ N##3 make_##N##3(T, T, T); \
   static __device__ N##4 make_##N##4(T, T, T, T);
-__cuda_vectors(char, char) __cuda_vectors(unsigned char, uchar) __cuda_vectors(short, short)
+__cuda_vectors(signed char, char) __cuda_vectors(unsigned char, uchar) __cuda_vectors(short, short)
 __cuda_vectors(unsigned short, ushort) __cuda_vectors(int, int) __cuda_vectors(unsigned int, uint)
 __cuda_vectors(long, long) __cuda_vectors(unsigned long, ulong) __cuda_vectors(long long, longlong)
 __cuda_vectors(unsigned long long, ulonglong) __cuda_vectors(float, float) __cuda_vectors(double, double)

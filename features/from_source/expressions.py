@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from perflex.features.from_source.initialisers import Initialisers
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
-from perflex.features.from_source.parsing import Node, fields_of
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     FINEST,
     NAMED_TYPES,
-    Aggregate,
     CType,
     Pointer,
     Unknown,
@@ -51,6 +51,7 @@ class Expressions:
     def __init__(self, walk: Walk, call: Callable[[Node], Value]) -> None:
         self.walk = walk
         self.places = Places(walk, self)
+        self.initialisers = Initialisers(walk.types, self.value, self.converted)
         self._readers: dict[str, Callable[[Node], Value]] = {
             "PAREN_EXPR": lambda cursor: self.value(cursor.children[0]),
             "UNEXPOSED_EXPR": self._unexposed,
@@ -128,15 +129,10 @@ class Expressions:
 
     def _list(self, cursor: Node) -> Value:
         kind = self.walk.types.read(cursor.type)
+        if kind.kind != "vector" or kind.struct_bytes:
+            return self.initialisers.listed(cursor, kind)
         values = [self.value(each) for each in cursor.operands]
-        if kind.kind == "struct" and kind.declared is not None:
-            names = [each.spelling for each in fields_of(kind.declared)]
-            return Aggregate(dict(zip(names, values, strict=False)), "data")
-        if kind.kind == "array":
-            return Aggregate(dict(enumerate(values)), "data")
-        if len(values) == 1 and kind.is_number:
-            return self.converted(values[0], kind)
-        return vector_of(kind, values) if kind.kind == "vector" else unknown_of(kind)
+        return self.converted(values[0], kind) if len(values) == 1 else vector_of(kind, values)
 
     # Conversions
 

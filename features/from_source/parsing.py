@@ -33,6 +33,7 @@ _OPTIONS = {
     "cuda": (
         "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
         "--cuda-gpu-arch=sm_70", "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"),
+        "-idirafter", str(_HERE / "include"),
     ),
 }  # fmt: skip
 _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.integers import Integer, NotAffineError, signed, variable
+from perflex.features.from_source.layouts import bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
     INT,
@@ -29,6 +30,7 @@ from perflex.features.from_source.values import (
 from perflex.features.from_source.walk import WHY, MemoryArray, Space, Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
+_LETTERS = "xyzwrgba"
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 
@@ -58,8 +60,7 @@ class Places:
         kind = cursor.kind
         if kind == "UNEXPOSED_EXPR" and cursor.lane:
             inner, pointed = cursor.operands[0], cursor.words[-2] == "->"
-            place = self.pointed(self._expressions.value(inner)) if pointed else self.place(inner)
-            return replace(place, lanes=lanes_named(cursor.lane))
+            return _named(self.pointed(self._expressions.value(inner)) if pointed else self.place(inner), cursor.lane)
         if kind == "PAREN_EXPR" or (kind == "UNEXPOSED_EXPR" and len(cursor.operands) == 1):
             return self.place(cursor.operands[0])
         if kind == "DECL_REF_EXPR":
@@ -106,14 +107,18 @@ class Places:
         kind, owned = (self._walk.types.read(each.type) for each in (cursor, owner))
         place = self.pointed(self._expressions.value(owner)) if owned.kind == "pointer" else self.place(owner)
         if "vector" in {owned.kind, place.type.kind}:
-            return replace(place, lanes=lanes_named(cursor.spelling))
-        if place.memory is None:
-            return replace(place, type=kind, steps=(*place.steps, cursor.spelling))
+            return _named(place, cursor.spelling)
         parent = cursor.referenced.semantic_parent if cursor.referenced is not None else None
-        bits = parent.type.get_offset(cursor.spelling) if parent is not None else -1
-        if bits < 0:
+        if place.memory is None:
+            # What was written to another member of a union is not known as this one.
+            within = None if parent is not None and is_union(parent.type) else cursor.spelling
+            return replace(place, type=kind, steps=(*place.steps, within))
+        structs = (each.declared for each in (owned.element or owned, place.type) if each.declared is not None)
+        found = (bytes_before(struct, cursor.spelling) for struct in (*structs, *([parent.type] if parent else ())))
+        offset = next((each for each in found if each is not None), None)
+        if offset is None or (cursor.referenced is not None and cursor.referenced.is_bitfield()):
             raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor.location.line)
-        return Place(kind, replace(self.moved(_of_bytes(place.memory, 1), Integer.of(bits // 8)), element=kind))
+        return Place(kind, replace(self.moved(_of_bytes(place.memory, 1), Integer.of(offset)), element=kind))
 
     def _element(self, array: Value, subscript: Value) -> Place:
         if isinstance(array, Place):
@@ -130,10 +135,12 @@ class Places:
         """Return the place that a pointer points to."""
         return self._element(pointer, Integer.of(0))
 
-    def vector(self, pointer: Pointer, step: Value, dtype: str, lanes: int) -> Place:
-        """Return the place of a vector, so many vectors behind a pointer; those of three lie without gaps here."""
+    def vector(self, pointer: Pointer, step: Value, dtype: str, lanes: int, *, aligned: bool = False) -> Place:
+        """Return the place of a vector, so many vectors behind a pointer; those of three have gaps if `aligned`."""
         kind = CType("vector", dtype, lanes) if lanes > 1 else CType("scalar", dtype)
-        return Place(kind, replace(self.moved(_of_bytes(pointer, scalar_bytes(dtype) * lanes), step), element=kind))
+        each = kind.bytes if aligned else scalar_bytes(dtype) * lanes
+        memory = replace(self.moved(_of_bytes(pointer, each), step), element=kind)
+        return Place(kind, memory, lanes=tuple(range(lanes)) if lanes == 3 else ())
 
     def moved(self, pointer: Pointer, step: Value) -> Pointer:
         """Return a pointer so many elements further."""
@@ -238,13 +245,12 @@ class Places:
         walk = self._walk
         if memory.array is None:
             raise walk.refuse(f"which array {walk.text!r} accesses is not known")
-        kind, offset = place.type, memory.offset if isinstance(memory.offset, Integer) else None
-        size, each = kind.bytes, scalar_bytes(kind.dtype)
-        if place.lanes and kind.kind == "vector":
-            size, offset = each * len(place.lanes), offset and offset.plus(Integer.of(place.lanes[0] * each))
-        if offset is None:
+        begin = memory.offset if isinstance(memory.offset, Integer) else None
+        if begin is None:
             walk.note("subscript", WHY[result_of(memory.offset).reason])
-        walk.access(MemoryAccess(memory.array, direction, offset, size, kind.dtype or "float32", walk.label, walk.text))
+        for part in moved_parts(place.type, place.lanes, walk.types):
+            offset = begin and begin.plus(Integer.of(part.offset, begin.dtype))
+            walk.access(MemoryAccess(memory.array, direction, offset, part.bytes, part.dtype, walk.label, walk.text))
 
     # Variables outside functions
 
@@ -284,13 +290,16 @@ def space_of(declared: Node) -> Space:
     return "global" if "CUDADEVICE_ATTR" in attributes else "private"
 
 
-def lanes_named(lane: str) -> tuple[int, ...]:
-    """Return which elements of a vector a component such as ``xy``, ``s03`` or ``hi`` names."""
-    if lane in {"lo", "hi", "even", "odd"}:
-        return (0, 1)
-    if lane[:1] in "sS" and len(lane) > 1:
-        return tuple(max("0123456789abcdef".find(each), 0) for each in lane[1:].lower())
-    return tuple("xyzwrgba".find(each) % 4 for each in lane)
+def _named(place: Place, lane: str) -> Place:
+    """Return the part of a vector, or of a part of one, that a component such as ``xy``, ``s03`` or ``hi`` names."""
+    inside = place.lanes or tuple(range(4 if place.type.lanes == 3 else place.type.lanes))
+    half = (len(inside) + 1) // 2
+    parts = {"lo": inside[:half], "hi": inside[half:], "even": inside[::2], "odd": inside[1::2]}
+    if lane in parts:
+        return replace(place, lanes=parts[lane])
+    is_numbered = lane[:1] in "sS" and len(lane) > 1
+    numbers = ("0123456789abcdef".find(each) for each in lane[1:].lower()) if is_numbered else map(_LETTERS.find, lane)
+    return replace(place, lanes=tuple(inside[number % 16 % (16 if is_numbered else 4)] for number in numbers))
 
 
 def _lanes(value: Value, place: Place) -> Value:

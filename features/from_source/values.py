@@ -19,8 +19,9 @@ Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", 
 
 _DTYPES = {
     "float": "float32", "double": "float64", "half": "float16", "__fp16": "float16", "_Float16": "float16",
-    "int": "int32", "unsigned int": "uint32", "uint": "uint32", "long": "int64", "unsigned long": "uint64",
-    "ulong": "uint64", "long long": "int64", "unsigned long long": "uint64", "size_t": "uint64", "short": "int16",
+    "__bf16": "bfloat16", "int": "int32", "unsigned int": "uint32", "uint": "uint32", "long": "int64",
+    "unsigned long": "uint64", "ulong": "uint64", "long long": "int64", "longlong": "int64",
+    "unsigned long long": "uint64", "ulonglong": "uint64", "size_t": "uint64", "short": "int16",
     "unsigned short": "uint16", "ushort": "uint16", "char": "int8", "signed char": "int8", "unsigned char": "uint8",
     "uchar": "uint8", "bool": "bool", "_Bool": "bool",
 }  # fmt: skip
@@ -48,17 +49,17 @@ class CType:
     lanes: int = 1
     element: CType | None = None
     extent: int | None = None  # Of an array; None if it is not known
-    struct_bytes: int = 0
+    struct_bytes: int = 0  # Of structs, CUDA's vectors among them
     declared: Any = None  # clang's type
 
     @property
     def bytes(self) -> int:
-        """Its size in memory; vectors of three have the space of four."""
-        if self.is_number:
+        """Its size in memory; OpenCL's vectors of three have the space of four."""
+        if self.is_number and not self.struct_bytes:
             return scalar_bytes(self.dtype) * (4 if self.lanes == 3 else self.lanes)
         if self.kind == "array" and self.element is not None:
             return self.element.bytes * (self.extent or 1)
-        return self.struct_bytes if self.kind == "struct" else _POINTER_BYTES
+        return self.struct_bytes if self.kind in {"struct", "vector"} else _POINTER_BYTES
 
     @property
     def is_integer(self) -> bool:
@@ -97,7 +98,9 @@ def plain_name(name: str) -> str:
 
 def type_name(kind: CType) -> str:
     """Return the C name of a scalar or vector type; empty where there is none."""
-    return next((name for name, known in NAMED_TYPES.items() if known == kind and " " not in name), "")
+    shape = (kind.kind, kind.dtype, kind.lanes)
+    named = ((name, (each.kind, each.dtype, each.lanes)) for name, each in NAMED_TYPES.items() if " " not in name)
+    return next((name for name, each in named if each == shape), "")
 
 
 class TypeReader:
@@ -119,10 +122,10 @@ class TypeReader:
         canonical = declared.get_canonical()
         written = plain_name(declared.spelling)
         plain = plain_name(canonical.spelling)
-        found = NAMED_TYPES.get(self.bound.get(written) or self.bound.get(plain) or plain)
+        found, kind = NAMED_TYPES.get(self.bound.get(written) or self.bound.get(plain) or plain), canonical.kind.name
         if found is not None:
-            return found
-        kind = canonical.kind.name
+            size = max(canonical.get_size(), 0) if kind == "RECORD" else 0
+            return replace(found, struct_bytes=size, declared=canonical) if size else found
         if word := _LEADING.get(kind):
             inside = "get_array_element_type" if word == "array" else "get_pointee"
             # Only a type as it is written has the names of template parameters.

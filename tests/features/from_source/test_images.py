@@ -6,9 +6,9 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, source_kernel
 
 CUDA = """
-texture<uchar4, 2> pixels;
-texture<uchar4, 2, cudaReadModeNormalizedFloat> colours;
+texture<uchar4, 2> pixels; texture<uchar4, 2, cudaReadModeNormalizedFloat> colours;
 struct Pair {{ cudaTextureObject_t t; float shift; }};
+__device__ float2 operator+(float2 a, float2 b) {{ return {{a.x + b.x, a.y + b.y}}; }}
 template <typename T> __device__ T at(cudaTextureObject_t t, float x, float y) {{ return tex2D<T>(t, x, y); }}
 __global__ void f(float *out, cudaTextureObject_t t, cudaSurfaceObject_t s, Pair pair, const int *a) {{
     int x = threadIdx.x; float sum = 0; float4 four;
