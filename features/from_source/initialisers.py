@@ -59,7 +59,7 @@ class Initialisers:
             node = given[0]
             if node.type.kind.name == "VOID" and node.kind == "UNEXPOSED_EXPR":  # with a designator
                 where, node = node.children[0], node.children[-1]
-                named = names.get(str(where.spelling) if where.kind == "MEMBER_REF" else where.value)
+                named = names.get(str(where.spelling) if where.kind == "MEMBER_REF" else where.value or 0)
                 if named is None:
                     return Aggregate(rest="data")
                 place = named

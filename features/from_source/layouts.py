@@ -102,4 +102,4 @@ def _members(struct: Any) -> list[tuple[int, Any]]:
 
 
 def _alignment(member: Any) -> int:
-    return max(member.type.get_canonical().get_align(), 1)
+    return max(int(member.type.get_canonical().get_align()), 1)
