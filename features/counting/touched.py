@@ -13,7 +13,7 @@ from perflex.isl import isl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perflex.features.scop.scop import Access, Scop, Statement
+    from perflex.features.scop.scop import Access, Barrier, Scop, Statement
 
     _Made = tuple[Statement, Access]
     # Array and distances between neighbours along the axes of its subscripts.
@@ -58,8 +58,8 @@ class Certainty:
         return " ".join(word for word, holds in words if holds) or "exact"
 
 
-def certainty_of_statement(scop: Scop, statement: Statement) -> Certainty:
-    """Return what the number of a statement's instances rests on."""
+def certainty_of_statement(scop: Scop, statement: Statement | Barrier) -> Certainty:
+    """Return what the number of instances of a statement or barrier rests on."""
     return Certainty(bound=statement.guarded, stated=bool(scop.assumed(statement)))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 
 from perflex.features.counting.scop_counts import counts_of
-from perflex.features.counting.touched import Certainty
+from perflex.features.counting.touched import Certainty, certainty_of_statement
 from perflex.features.families.feature import Family, Remarks, Sizes, any_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Scop
@@ -44,8 +46,8 @@ def _inventory(scop: Scop) -> list[str]:
 
 def _barrier_remarks(scop: Scop, _sizes: Sizes | None, _target: Target, kind: str) -> Remarks:
     count = counts_of(scop).barriers_met(kind)
-    stated = any(scop.assumed(one) for one in scop.barriers if one.kind == kind)
-    return Remarks("mean over the work-groups" if count is None else str(count), Certainty(stated=stated))
+    met = [certainty_of_statement(scop, one) for one in scop.barriers if one.kind == kind]
+    return Remarks("mean over the work-groups" if count is None else str(count), reduce(or_, met, Certainty()))
 
 
 LAUNCHES = Family(

@@ -27,7 +27,7 @@ from perflex.features.from_source.values import (
     unknown_of,
     vector_of,
 )
-from perflex.features.from_source.walk import Frame, Walk
+from perflex.features.from_source.walk import RETURNED, Frame, Walk
 from perflex.features.lowering.arithmetic_types import is_float
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
@@ -358,12 +358,11 @@ class Calls:
         for parameter, each in given:
             walk.variables[parameter.key] = self.expressions.converted(each, walk.types.read(parameter.type))
         line, file, before = walk.line, walk.file, walk.active
-        walk.frames.append(Frame(walk.guards))
+        walk.frames.append(Frame(walk.guards, len(walk.loops)))
         self._execute(function.body)
-        frame = walk.frames.pop()
+        walk.rejoin(walk.frames.pop().exits)
         walk.active, walk.line, walk.file = before, line, file
         kind = walk.types.read(function.result_type)
         walk.types.bound = bound
-        if frame.value is None:
-            return unknown_of(kind)
-        return held(self.expressions.converted(frame.value, kind))
+        returned = walk.variables.pop(RETURNED, None)
+        return unknown_of(kind) if returned is None else held(self.expressions.converted(returned, kind))

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, tidy, variable
 from perflex.features.from_source.parsing import Node
-from perflex.features.from_source.values import Place, Pointer, Unknown, Value, changed
-from perflex.features.from_source.walk import NOWHERE, Loop, Walk, along, any_iteration, later
+from perflex.features.from_source.values import Aggregate, Place, Pointer, Unknown, Value, changed
+from perflex.features.from_source.walk import (
+    NOWHERE,
+    RETURNED,
+    Condition,
+    Exit,
+    Loop,
+    Walk,
+    along,
+    any_iteration,
+    later,
+)
 from perflex.isl import isl
 
 # Iterations that a loop may have that is walked through one by one.
@@ -127,7 +138,8 @@ class LoopWalk:
                 walk.active = active
         top = walk.active
         self._execute(header.body)
-        walk.active = walk.active.union(loop.continued)
+        walk.rejoin(loop.continues)
+        loop.continues = ()
         if walk.active.is_empty():
             walk.active = top
         if header.test is not None and header.tested_last:
@@ -168,40 +180,51 @@ class LoopWalk:
 
     def _walk_through(self) -> None:
         walk, header, counter = self._walk, self._header, self._counter
-        around, first = walk.active, len(walk.recorder.executed)
+        around, first, before = walk.active, len(walk.recorder.executed), dict(walk.variables)
         for key in self._before:
             walk.variables[key] = self._at(key, Integer.of(variable(counter)))
         loop = Loop(counter, walk.guards)
         walk.loops.append(loop)
         walk.cursor.enter(counter)
         frame = walk.frames[-1]
-        returned, frame.returned = frame.returned, NOWHERE
+        outside = replace(frame)
+        frame.returned, frame.exits = NOWHERE, ()
         walk.active = iterations = self._iterations(around)
         if not iterations.is_empty():
             self._execute(header.body)
-            if not loop.continued.is_empty():
-                walk.active = walk.active.union(loop.continued).coalesce()
+            walk.rejoin(loop.continues)
+            loop.continues = ()
             if header.tested_last and header.test is not None and not walk.active.is_empty():
                 self._test_last(header.test, loop, first)
             walk.line, walk.file = header.line, self._file
             if not walk.active.is_empty():
                 self._advance()
-        for leaving in (loop.left, frame.returned):
-            if not leaving.is_empty():
-                # Nothing is executed in the iterations behind those that leave the loop.
-                over = later(leaving, counter)
-                for executed in walk.recorder.executed[first:]:
-                    executed.domain = executed.domain.subtract(over).coalesce()
-                iterations = iterations.subtract(over)
+        gone = loop.left.union(frame.returned)
+        if not gone.is_empty():
+            # Nothing is executed in the iterations behind those that leave the loop.
+            over = later(gone, counter)
+            for executed in walk.recorder.executed[first:]:
+                executed.domain = executed.domain.subtract(over).coalesce()
+            iterations = iterations.subtract(over)
+        if loop.in_doubt or (frame.in_doubt and not outside.in_doubt):
+            for executed in walk.recorder.executed[first:]:
+                executed.guarded = True
         walk.loops.pop()
         walk.cursor.leave()
+        walk.recorder.close()
+        breaks = [self._left(way, before, iterations) for way in loop.breaks]
+        returns = [self._left(way, before, iterations) for way in frame.exits]
+        left = reduce(isl.Set.union, (way.active for way in (*breaks, *returns) if way.certain), NOWHERE)
+        walk.active = around.subtract(left).coalesce()
+        walk.variables = self._after(before, iterations, around)
+        walk.rejoin(breaks)
         walk.active = around
         if not frame.returned.is_empty():
-            gone = any_iteration(frame.returned.subtract(later(frame.returned, counter)), counter)
-            returned, walk.active = returned.union(gone), around.subtract(gone)
-        frame.returned = returned
-        walk.recorder.close()
-        self._after(iterations, around)
+            gone = any_iteration(frame.returned.intersect(iterations), counter)
+            frame.returned, walk.active = outside.returned.union(gone), around.subtract(gone)
+        else:
+            frame.returned = outside.returned
+        frame.exits = (*outside.exits, *returns)
 
     def _at(self, key: Hashable, iteration: Integer) -> Value:
         """Return a variable at the start of an iteration."""
@@ -267,7 +290,7 @@ class LoopWalk:
                 walk.require_below(value, limit)
         except NotAffineError:
             return self._limit(begun, _DECIDES["not affine"])
-        if leaves or iterations.is_empty() or along(iterations, counter).dim_has_upper_bound(isl.dim_type.set, 0):
+        if leaves or _has_end(iterations, counter):
             return iterations
         return self._limit(iterations, "its condition never changes")
 
@@ -300,21 +323,58 @@ class LoopWalk:
         for executed in self._walk.recorder.executed[first:]:
             executed.domain = executed.domain.intersect(within)
 
-    def _after(self, iterations: Any, around: Any) -> None:
-        """Set the variables behind the loop."""
+    def _after(self, before: Mapping[Hashable, Value], iterations: Any, around: Any) -> dict[Hashable, Value]:
+        """Return the variables behind the loop, of those who did not leave it before its end."""
+        inside, counter = self._walk.variables, self._counter
         trips: Integer | None = None
-        for key in self._names.values():
-            before, step = self._before[key], self._steps.get(key)
-            if self._is_irregular(key) and isinstance(before, Unknown):
-                continue
-            if step is not None and step.value == 0:
-                found: Value = before
-            elif self._is_irregular(key) or self._limited:
-                found = changed(before, "data" if self._limited else "carried")
+        ran = last = None
+        found = {}
+        for key, old in before.items():
+            new, step = inside.get(key, old), self._steps.get(key)
+            if new is old or (step is not None and step.value == 0):
+                found[key] = old
+            elif key in self._names.values() and not (self._is_irregular(key) and isinstance(old, Unknown)):
+                if not self._is_irregular(key) and not self._limited:
+                    trips = trips or _trip_count(iterations, counter, around)
+                    found[key] = changed(old, "not affine") if trips is None else self._at(key, trips)
+                else:
+                    found[key] = changed(old, "data" if self._limited else "carried")
+            elif isinstance(new, Unknown) and (new.source, new.constant, new.parts) == (None, None, ()):
+                found[key] = new
+            elif self._limited or not _has_end(iterations, counter):
+                found[key] = self._walk.joined(self._behind(new, None), old, Condition())
             else:
-                trips = trips or _trip_count(iterations, self._counter, around)
-                found = changed(before, "not affine") if trips is None else self._at(key, trips)
-            self._walk.variables[key] = found
+                ran = ran or any_iteration(iterations, counter)
+                last = last or _last(iterations, counter)
+                found[key] = self._walk.joined(self._behind(new, last), old, Condition(ran, around.subtract(ran)))
+        return found
+
+    def _left(self, way: Exit, before: Mapping[Hashable, Value], iterations: Any) -> Exit:
+        """Return a way out of an iteration as one out of the loop."""
+        last = way.active.intersect(iterations)
+        variables = {
+            key: value if value is before.get(key) else self._behind(value, last if way.certain else None)
+            for key, value in way.variables.items()
+            if key in before or key == RETURNED
+        }
+        return Exit(any_iteration(last, self._counter), way.certain, variables)
+
+    def _behind(self, value: Value, last: Any) -> Value:
+        """Return a value behind the loop that has this one in an iteration of `last`, which has one at most."""
+        if isinstance(value, Aggregate):
+            return replace(value, parts={key: self._behind(part, last) for key, part in value.parts.items()})
+        if isinstance(value, Unknown) and value.parts:
+            return replace(value, parts=())
+        offset = _offset(value)
+        if offset is None or self._counter not in offset.names:
+            return value
+        if last is None:
+            return changed(value, "data")
+        try:
+            terms = {key: _without(term, last, self._counter) for key, term in offset.terms.items()}
+        except (NotAffineError, isl.Error):
+            return changed(value, "not affine")
+        return _with_offset(value, replace(offset, terms=terms))
 
 
 def _assigns(part: Node) -> bool:
@@ -368,11 +428,31 @@ def _step(before: Value, after: Value | None, name: str, unknowns: set[str], fin
     return Integer(terms, offset.dtype)
 
 
+def _has_end(iterations: Any, counter: str) -> bool:
+    counted = along(iterations, counter)
+    return bool(counted.is_empty() or counted.dim_has_upper_bound(isl.dim_type.set, 0))
+
+
+def _last(iterations: Any, counter: str) -> Any:
+    """Return the last of iterations that have an end."""
+    place = iterations.find_dim_by_name(isl.dim_type.param, counter)
+    found = along(iterations, counter).lexmax().move_dims(isl.dim_type.param, place, isl.dim_type.set, 0, 1)
+    return found.set_dim_name(isl.dim_type.param, place, counter)
+
+
+def _without(term: Any, last: Any, counter: str) -> Any:
+    """Return an expression as a function of what is outside the loop."""
+    values = isl.Map.from_pw_aff(term.intersect_domain(last))
+    place = values.find_dim_by_name(isl.dim_type.param, counter)
+    values = values if place < 0 else values.project_out(isl.dim_type.param, place, 1)
+    return tidy(values.as_pw_multi_aff().get_pw_aff(0))
+
+
 def _trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
     """Return the number of iterations as a function of what is outside the loop."""
-    counted = along(iterations, counter)
-    if not counted.is_empty() and not counted.dim_has_upper_bound(isl.dim_type.set, 0):
+    if not _has_end(iterations, counter):
         return None
+    counted = along(iterations, counter)
     try:
         last = isl.Map.from_domain_and_range(isl.Set("{ [] }"), counted).lexmax()
         none = constant(0).intersect_domain(around.subtract(any_iteration(iterations, counter)))

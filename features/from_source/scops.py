@@ -70,7 +70,8 @@ class ScopMaker:
         names: Counter[str] = Counter()
         for executed in self._executed:
             if executed.barrier:
-                barriers.append(Barrier("local", self._domains[executed], 0, self._around(executed), executed.order))
+                place = 0, self._around(executed), executed.order, executed.guarded
+                barriers.append(Barrier("local", self._domains[executed], *place))
                 continue
             names[executed.line] += 1
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -50,6 +50,8 @@ WHY = {
     "undefined": "the subscript was not set",
 }  # fmt: skip
 NOWHERE = isl.Set("{ [] : 1 = 0 }")
+# Among variables, what a function returned.
+RETURNED = "returned"
 
 
 @dataclass(frozen=True)
@@ -110,23 +112,40 @@ class Recorder:
             self.executed[-1].closed = True
 
 
+@dataclass(frozen=True)
+class Exit:
+    """A way out of an iteration, a loop or a function before its end."""
+
+    active: Any  # The work-items and iterations that leave, a set; where data decide, those that may
+    certain: bool  # Whether all of them do
+    variables: Mapping[Hashable, Value]
+
+
 @dataclass
 class Loop:
     """A loop that is walked through."""
 
     counter: str  # Name of its iteration number
     guards: int  # Conditions on data around it
-    left: Any = NOWHERE  # Iterations that `break` ends, a set
-    continued: Any = NOWHERE  # Iterations that `continue` ends
+    left: Any = NOWHERE  # Iterations that `break` or a test at their end leave, a set
+    breaks: tuple[Exit, ...] = ()
+    continues: tuple[Exit, ...] = ()  # Of this iteration
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether data decided before if this iteration goes on to here."""
+        return not all(each.certain for each in (*self.breaks, *self.continues))
 
 
 @dataclass
 class Frame:
     """A function that is walked through."""
 
-    guards: int = 0
+    guards: int = 0  # Conditions on data around the call
+    loops: int = 0  # Loops around the call
     returned: Any = NOWHERE  # Work-items and iterations that returned, a set
-    value: Value | None = None
+    in_doubt: bool = False  # Whether data decided before if it goes on to here
+    exits: tuple[Exit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -224,12 +243,19 @@ class Walk:
             key = matter, self.label, self.text
             self.recorder.unstated.setdefault(key, Unstated(*key, why, remedy))
 
+    @property
+    def guarded(self) -> bool:
+        """Whether data decide what is executed here, by a condition around it or an exit before it."""
+        return (
+            self.guards > 0 or any(frame.in_doubt for frame in self.frames) or any(loop.in_doubt for loop in self.loops)
+        )
+
     def record(self) -> Executed | None:
         """Return what collects accesses and operations here; None where nothing is recorded."""
         if self.recorder.dry or self.active.is_empty():
             return None
         last = self.recorder.executed[-1] if self.recorder.executed else None
-        guarded = self.guards > 0
+        guarded = self.guarded
         if last is None or last.closed or last.domain is not self.active or last.guarded != guarded:
             last = Executed(self.active, self.cursor.loops, self.cursor.step(), guarded, self.label)
             self.recorder.executed.append(last)
@@ -279,10 +305,9 @@ class Walk:
         (active_then, first), (active_other, second) = after
         split = Condition(taken, left) if known else Condition()
         untouched = active_then is taken and active_other is left
-        # Where data decide, who left on one of the ways is not known: all go on, and what follows is a bound.
-        self.active = before if untouched or not known else active_then.union(active_other).coalesce()
-        if known and (taken.is_empty() or left.is_empty()):
-            self.variables = second if taken.is_empty() else first
+        self.active = before if untouched else active_then.union(active_other).coalesce()
+        if active_then.is_empty() or active_other.is_empty():
+            self.variables = second if active_then.is_empty() else first
         else:
             self.variables = first | second | self._joined_parts(first, second, split)
         return results[0], results[1], split
@@ -342,28 +367,41 @@ class Walk:
     def leave_loop(self, word: Literal["break", "continue"]) -> None:
         """End this iteration, or the loop, for the active work-items."""
         loop = self.loops[-1]
-        if self.guards > loop.guards:
+        # Whoever may have left the iteration before does not leave the loop for certain.
+        doubts = () if word == "continue" else loop.continues
+        certain = self.guards == loop.guards and all(each.certain for each in doubts)
+        if not certain:
             self.note("early exit", f"{word} where data decide")
-            return
-        if word == "break":
-            loop.left = loop.left.union(self.active)
+        way = Exit(self.active, certain, self.variables)
+        if word == "continue":
+            loop.continues += (way,)
         else:
-            loop.continued = loop.continued.union(self.active)
+            loop.breaks += (way,)
+            loop.left = loop.left.union(self.active) if certain else loop.left
         self.active = NOWHERE
 
     def leave_function(self, value: Value | None) -> None:
         """Return from a function for the active work-items."""
         frame = self.frames[-1]
-        if self.guards > frame.guards:
+        certain = self.guards == frame.guards and not any(loop.in_doubt for loop in self.loops[frame.loops :])
+        if not certain:
             self.note("early exit", "return where data decide")
-            if value is not None:
-                frame.value = value if frame.value is None else self.joined(frame.value, value, Condition())
-            return
-        if value is not None and frame.value is not None and not frame.returned.is_empty():
-            value = self.joined(value, frame.value, Condition(self.active, frame.returned))
-        frame.value = frame.value if value is None else value
-        frame.returned = frame.returned.union(self.active)
+            frame.in_doubt = True
+        given = {} if value is None else {RETURNED: value}
+        frame.exits += (Exit(self.active, certain, self.variables | given),)
+        frame.returned = frame.returned.union(self.active) if certain else frame.returned
         self.active = NOWHERE
+
+    def rejoin(self, exits: Iterable[Exit]) -> None:
+        """Go on with those who left, and with the values that their variables had then."""
+        # The certain ones first: they have nobody in common.
+        for each in sorted(exits, key=lambda each: not each.certain):
+            if self.active.is_empty():
+                self.variables = dict(each.variables)
+            else:
+                split = Condition(self.active, each.active) if each.certain else Condition()
+                self.variables |= self._joined_parts(self.variables, each.variables, split)
+            self.active = self.active.union(each.active).coalesce()
 
     @contextmanager
     def trial(self) -> Iterator[None]:

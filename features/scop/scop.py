@@ -227,6 +227,7 @@ class Barrier(_OfIsl, frozen=True):
     launch: _Index = 0
     loops: tuple[_Index, ...] = ()
     order: tuple[_Index, ...] = ()
+    guarded: bool = False
 
 
 class Loop(_Part, frozen=True):
