@@ -188,7 +188,7 @@ class LoopWalk:
         walk.cursor.enter(counter)
         frame = walk.frames[-1]
         outside = replace(frame)
-        frame.returned, frame.exits = NOWHERE, ()
+        frame.returned, frame.exits = NOWHERE, outside.exits[:0]
         walk.active = iterations = self._iterations(around)
         if not iterations.is_empty():
             self._execute(header.body)
