@@ -17,6 +17,7 @@ import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
 from perflex.features.from_source.parsing import Language, Node, ParsedKernel, fields_of, language_of, parsed_kernel
 from perflex.features.from_source.scops import ScopMaker
@@ -106,7 +107,9 @@ class SourceKernel:
         if key in known:
             return known[key]
         found = self._described_at({}) if numbers else None
-        if not isinstance(found, _Description) or not found.holds(numbers):
+        # A size is not negative, unlike an argument that says no extent.
+        below = {name for name, value in numbers.items() if value < 0} - self._formula_names
+        if not isinstance(found, _Description) or not found.holds(numbers) or below & {*found.scop.parameters}:
             found = self._described(numbers)
         elif found.unstated:
             # With numbers more may be known: whether a loop runs once, say.
@@ -119,9 +122,12 @@ class SourceKernel:
     def sizes(self) -> tuple[str, ...]:
         """Names of its integer arguments, and of sizes in the formulas of its launch."""
         names = [name for name, _, kind in self.parameters() if kind.is_integer]
+        return tuple(dict.fromkeys([*names, *sorted(self._formula_names)]))
+
+    @property
+    def _formula_names(self) -> set[str]:
         texts = (*self.groups, *self.shapes.values())
-        formulas = {name for text in texts for name in read_formula(text, self.defines).names}
-        return tuple(dict.fromkeys([*names, *sorted(formulas)]))
+        return {name for text in texts for name in read_formula(text, self.defines).names}
 
     @property
     def arguments(self) -> tuple[tuple[str, str, str, int], ...]:
@@ -315,7 +321,8 @@ def source_kernel(
     shape = _axes(local) if local is not None else _required_work_group(found[1], text, defines or {})
     given = groups if groups is not None else global_size
     if (groups is None) == (global_size is None):
-        msg = f"kernel {found[1]!r} needs the launch's extent; give groups=... or global_size=..., one of them"
+        words = "needs the launch's extent; give groups=... or global_size=..., one of them"
+        msg = f"kernel {found[1]!r} {words}{'' if groups else offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     extents = _axes(given)
     if {len(shape), len(extents)} - {1, 2, 3} or not all(is_whole(items) and items > 0 for items in shape):
@@ -351,7 +358,8 @@ def _required_work_group(name: str, text: str, defines: Mapping[str, Any]) -> li
     if not known or len(known) < len(extents):
         bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(name)}\s*\(", text)
         most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
-        msg = f"kernel {name!r} needs its work-group{most}; give local=(32, 8), --local 32,8 on the command line"
+        words = "give local=(32, 8), --local 32,8 on the command line"
+        msg = f"kernel {name!r} needs its work-group{most}; {words}{offered_launch(text, name)}"
         raise UnsupportedKernelError(msg, kernel=name)
     return known
 

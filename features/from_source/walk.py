@@ -198,6 +198,9 @@ class Walk:
     def size(self, name: str, dtype: str) -> Integer:
         """Return an integer argument: its stated value, or a size."""
         if name in self.numbers_of:
+            if dtype.startswith("u") and int(self.numbers_of[name]) < 0:
+                msg = f"argument {name!r} of kernel {self.kernel.name!r} is unsigned, and cannot be negative"
+                raise UnsupportedKernelError(msg, kernel=self.kernel.name)
             return replace(Integer.of(int(self.numbers_of[name]), dtype), argument=True)
         if not is_size_name(name):
             raise self.refuse(f"no formula can have a size of the name {name!r}; give a number for it, or rename it")

@@ -110,7 +110,8 @@ def _from_source(reference: str) -> SourceKernel:
         msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
         raise ArgumentError(msg, word=reference)
     if (given.groups is None) == (given.extent is None):
-        msg = f"{reference} needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
+        words = "needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
+        msg = f"{reference} {words}{'' if given.groups else _offered(place, name)}"
         raise ArgumentError(msg, word=reference)
     try:
         local = None if given.local is None else [int(extent) for extent in given.local.split(",")]
@@ -127,6 +128,16 @@ def _from_source(reference: str) -> SourceKernel:
         folders=given.include or (),
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
+
+
+def _offered(place: str, name: str) -> str:
+    """Return how a file itself launches a kernel, for a message."""
+    from perflex.features.from_source.host_launches import offered_launch
+
+    try:
+        return offered_launch(Path(place).read_text(encoding="utf-8", errors="replace"), name.partition("<")[0])
+    except OSError:
+        return ""
 
 
 def _extents(text: str | None) -> list[str] | None:
