@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import prod
+from pathlib import Path
 
 from perflex.features.from_source.expressions import Expressions
+from perflex.features.from_source.inlining import Inlining
 from perflex.features.from_source.integers import Integer, constant
-from perflex.features.from_source.parsing import Node, functions
+from perflex.features.from_source.kernel_function import declared_functions
+from perflex.features.from_source.parsing import CUDA_HEADERS, Node
 from perflex.features.from_source.values import (
-    Aggregate,
+    Closure,
     CType,
     Place,
     Pointer,
     Unknown,
     Value,
-    held,
-    plain_name,
     result_of,
-    type_name,
-    type_of,
     unknown_of,
     vector_of,
 )
-from perflex.features.from_source.walk import RETURNED, Frame, Walk
+from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import is_float
 from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
 
-_MOST_INLINED = 32
 # Sums of products of CUDA's indices along an axis.
 _OPENCL_IDS: Mapping[str, tuple[str, ...]] = {
     "get_local_id": ("threadIdx",), "get_group_id": ("blockIdx",), "get_local_size": ("blockDim",),
@@ -92,48 +90,74 @@ class Calls:
     def __init__(self, walk: Walk, execute: Callable[[Node], None]) -> None:
         self._walk = walk
         self._execute = execute
-        self.expressions: Expressions
 
-    def value(self, cursor: Node) -> Value:
-        """Evaluate a call."""
-        name, arguments = self._called(cursor)
-        if (copied := self._copied(cursor, arguments)) is not None:
+    def begin(self, expressions: Expressions) -> None:
+        """Take what evaluates the arguments."""
+        self.expressions = expressions
+        self._inlining = Inlining(self._walk, expressions, self._execute)
+        self.closure = self._inlining.closure
+
+    def called(self, cursor: Node) -> Value:
+        """Evaluate a call; of a function that returns a reference, the place."""
+        function, arguments = cursor.referenced, cursor.arguments
+        if function is not None and function.kind in {"VAR_DECL", "PARM_DECL", "FIELD_DECL"}:
+            held_function = self.expressions.value(cursor.children[0])
+            function = held_function.function if isinstance(held_function, Closure) else None
+        if function is None or "TEMPLATE" in function.kind:
+            raise self._walk.refuse(
+                f"which function {cursor.spelling or 'a call'!r} calls is not known; call it by name"
+            )
+        defined = self._defined(function)
+        if (copied := self._copied(function, cursor, arguments)) is not None:
             return copied
+        if function.kind == "CONSTRUCTOR":
+            zeroed = bool(cursor.children) and not arguments and function.is_default_method()
+            kind = self._walk.types.read(cursor.type)
+            return self._inlining.constructed(defined or function, arguments, kind, zeroed=zeroed)
+        if defined is not None:
+            return self._own(defined, cursor, arguments)
+        if self._is_declared(function):
+            cause = f"function {function.spelling!r} is declared, but its body is not in this file; give its source"
+            raise self._walk.refuse(cause)
+        name = str(function.spelling)
         found = self._index(name, arguments, cursor) or self._memory(name, arguments)
         if found is not None:
             return found
-        function = self._defined(name, cursor.referenced)
-        if function is not None:
-            return self._inlined(function, arguments, cursor)
         if _IMAGES.fullmatch(name):
             cause = f"{name} accesses a texture, surface or image; write the fetch as a load from a buffer"
             raise self._walk.refuse(cause)
         return self._number(name, arguments, cursor)
 
-    def _called(self, cursor: Node) -> tuple[str, list[Node]]:
-        """Return a function's name and the arguments; in templates clang knows neither by itself."""
-        inner, arguments = cursor.children, cursor.arguments
-        name = str(cursor.spelling or "")
-        if not name and inner:
-            named = [each for each in inner[0].preorder() if each.spelling]
-            # The function stands before what is written as template arguments.
-            name = min(named, key=lambda each: each.kind != "OVERLOADED_DECL_REF").spelling if named else ""
-        if not arguments and len(inner) > 1 and inner[0].kind != "TYPE_REF":
-            arguments = inner[1:]
-        return name, arguments
+    def _own(self, function: Node, cursor: Node, arguments: list[Node]) -> Value:
+        """Return what a function of the source gives, of a method with its object."""
+        if function.kind not in {"CXX_METHOD", "CONVERSION_FUNCTION"} or function.is_static_method():
+            return self._inlining.called(function, arguments)
+        places, named = self.expressions.places, cursor.children[0]
+        if named.kind != "MEMBER_REF_EXPR":  # An operator, whose first operand is the object.
+            held_function = self.expressions.value(arguments[0]) if function.spelling == "operator()" else None
+            if isinstance(held_function, Closure):
+                return self._inlining.closure_called(held_function, function, arguments[1:])
+            owner, arguments = places.place(arguments[0]), arguments[1:]
+        elif not named.operands:
+            owner = places.owner()
+        elif self._walk.types.read(named.operands[0].type).kind == "pointer":
+            owner = places.pointed(self.expressions.value(named.operands[0]))
+        else:
+            owner = places.place(named.operands[0])
+        if owner.variable is None and owner.memory is None:  # A method of a value that no variable holds.
+            return self._inlining.of_value(function, arguments, owner)
+        return self._inlining.called(function, arguments, owner)
 
-    def _copied(self, cursor: Node, arguments: list[Node]) -> Value | None:
-        """Return what C++ copies, or sets to nothing, by functions of classes that nobody wrote."""
-        function = cursor.referenced
-        kinds = {"CONSTRUCTOR", "CXX_METHOD"}
-        if function is None or function.kind not in kinds or not function.cursor.is_default_method():
+    def _copied(self, function: Node, cursor: Node, arguments: list[Node]) -> Value | None:
+        """Return what C++ copies by functions of classes that nobody wrote."""
+        if (
+            function.kind not in {"CONSTRUCTOR", "CXX_METHOD"}
+            or not arguments
+            or not function.cursor.is_default_method()
+        ):
             return None
         own = function.semantic_parent
-        if function.kind == "CONSTRUCTOR" and not arguments:
-            kind = self._walk.types.read(cursor.type)
-            return self.expressions.initialisers.zero(kind) if cursor.children else unknown_of(kind, "undefined")
-        last = arguments[-1].type.get_canonical().get_declaration() if arguments else None
-        if last is None or own is None or last != own.cursor:
+        if own is None or arguments[-1].type.get_canonical().get_declaration() != own.cursor:
             return None
         value = self.expressions.value(arguments[-1])
         if function.spelling == "operator=":
@@ -234,7 +258,7 @@ class Calls:
         kind = self._walk.types.read(cursor.type)
         expressions = self.expressions
         values = [expressions.value(argument) for argument in arguments]
-        if not name or name == "dim3" or name.startswith("make_"):
+        if name.startswith("make_"):
             return self._constructed(values, kind)
         numbers = [each for each in values if isinstance(each, (Integer, Unknown))]
         if name in _ARITHMETIC:
@@ -294,75 +318,22 @@ class Calls:
     def _constructed(self, values: list[Value], kind: CType) -> Value:
         if len(values) == 1:
             return self.expressions.converted(values[0], kind) if kind.is_number else values[0]
-        if kind.kind == "struct" and kind.declared is not None and kind.declared.spelling.endswith("dim3"):
-            padded = [*values, *[Integer.of(1, "uint32")] * 3]
-            return Aggregate(dict(zip("xyz", padded, strict=False)), "data")
         return vector_of(kind, values) if kind.is_number and values else unknown_of(kind)
 
     # Functions of the source
 
-    def _defined(self, name: str, referenced: Node | None) -> Node | None:
-        if referenced is not None and ("FUNCTION" in referenced.kind or referenced.kind == "CXX_METHOD"):
-            definition = referenced.definition or referenced
-            pattern = definition.template
-            found = next((each for each in (definition, pattern) if each is not None and each.body is not None), None)
-            if found is not None or (referenced.kind == "FUNCTION_DECL" and pattern is None):
-                return found
-        named = [each for each in self._functions if each.spelling == name]
-        if any(each.get_num_template_arguments() > 0 for each in named):
-            raise self._walk.refuse(
-                f"which specialisation of {name!r} a template calls is not known; call it elsewhere"
-            )
-        return named[0] if named else None
+    def _defined(self, function: Node) -> Node | None:
+        """Return where a function has its body; an instance of a template may have it in the template alone."""
+        definition = function.definition or function
+        ways = (definition, definition.template)
+        return next((each for each in ways if each is not None and each.body is not None), None)
+
+    def _is_declared(self, function: Node) -> bool:
+        """Return whether the source declares a function; others are built in."""
+        first = function.canonical
+        return first.location.file is not None and first.key in self._declared
 
     @cached_property
-    def _functions(self) -> list[Node]:
-        """All functions with bodies."""
-        return list(functions(self._walk.kernel.root))
-
-    def _bind(self, function: Node, values: list[Value], cursor: Node) -> dict[str, str]:
-        """Return a template's arguments by name: those that are written, and types that follow from values."""
-        types = self._walk.types
-        names = function.template_parameters
-        if not names:
-            return {}
-        words = " ".join(cursor.words)
-        written = re.match(rf"(?:\w+ :: )*{re.escape(function.spelling)} < ([^()<>]*) >", words)
-        found = dict(zip(names, (each.strip() for each in written[1].split(",")) if written else (), strict=False))
-        found = {name: types.bound.get(word, self._evaluated(word)) for name, word in found.items()}
-        for parameter, value in zip(function.parameters, values, strict=False):
-            word = plain_name(parameter.type.spelling).rstrip("*&[] ")
-            if word in names and word not in found and (name := type_name(type_of(value))):
-                found[word] = name
-        return found
-
-    def _evaluated(self, word: str) -> str:
-        """Return a template argument that is a constant of the source as its number."""
-        word = str(self._walk.kernel.defines.get(word, word))
-        for child in self._walk.kernel.root.children:
-            if child.spelling == word and child.kind == "VAR_DECL" and child.value is not None:
-                return str(child.value)
-        return word
-
-    def _inlined(self, function: Node, arguments: list[Node], cursor: Node) -> Value:
-        walk = self._walk
-        if len(walk.frames) > _MOST_INLINED:
-            raise walk.refuse(f"function {function.spelling!r} calls itself; write it as a loop")
-        places, value = self.expressions.places, self.expressions.value
-        given = [
-            (each, places.place(argument) if walk.types.read(each.type).kind == "reference" else value(argument))
-            for each, argument in zip(function.parameters, arguments, strict=False)
-        ]
-        bound = walk.types.bound
-        walk.types.bound = {**bound, **self._bind(function, [each for _, each in given], cursor)}
-        for parameter, each in given:
-            walk.variables[parameter.key] = self.expressions.converted(each, walk.types.read(parameter.type))
-        line, file, before = walk.line, walk.file, walk.active
-        walk.frames.append(Frame(walk.guards, len(walk.loops)))
-        self._execute(function.body)
-        walk.rejoin(walk.frames.pop().exits)
-        walk.active, walk.line, walk.file = before, line, file
-        kind = walk.types.read(function.result_type)
-        walk.types.bound = bound
-        returned = walk.variables.pop(RETURNED, None)
-        return unknown_of(kind) if returned is None else held(self.expressions.converted(returned, kind))
+    def _declared(self) -> set[Hashable]:
+        found = declared_functions(self._walk.kernel.root)
+        return {each.canonical.key for each in found if Path(each.location.file.name).parent != CUDA_HEADERS.parent}

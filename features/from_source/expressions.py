@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Protocol
 
 from perflex.features.from_source.initialisers import Initialisers
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
@@ -15,8 +16,9 @@ from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     FINEST,
-    NAMED_TYPES,
+    Closure,
     CType,
+    Place,
     Pointer,
     Unknown,
     Value,
@@ -45,13 +47,30 @@ _SUFFIX = re.compile(r"[uUlLfFhH]+$")
 _BEYOND = 2.0**64
 
 
+class Calls(Protocol):
+    """What evaluates calls."""
+
+    def begin(self, expressions: Expressions) -> None:
+        """Take what evaluates the arguments."""
+
+    def called(self, cursor: Node) -> Value:
+        """Evaluate a call; of a function that returns a reference, the place."""
+        ...
+
+    def closure(self, cursor: Node) -> Value:
+        """Return a lambda."""
+        ...
+
+
 class Expressions:
     """Evaluates expressions."""
 
-    def __init__(self, walk: Walk, call: Callable[[Node], Value]) -> None:
+    def __init__(self, walk: Walk, calls: Calls) -> None:
         self.walk = walk
         self.places = Places(walk, self)
         self.initialisers = Initialisers(walk.types, self.value, self.converted)
+        calls.begin(self)
+        self.called = calls.called
         self._readers: dict[str, Callable[[Node], Value]] = {
             "PAREN_EXPR": lambda cursor: self.value(cursor.children[0]),
             "UNEXPOSED_EXPR": self._unexposed,
@@ -60,7 +79,9 @@ class Expressions:
             "BINARY_OPERATOR": self._binary,
             "COMPOUND_ASSIGNMENT_OPERATOR": self._compound,
             "CONDITIONAL_OPERATOR": self._conditional,
-            "CALL_EXPR": call,
+            "CALL_EXPR": self._called,
+            "LAMBDA_EXPR": calls.closure,
+            "CXX_THIS_EXPR": lambda _: self._address(self.places.owner()),
         }
         for reader, names in (
             (self._integer, "INTEGER_LITERAL CXX_BOOL_LITERAL_EXPR CHARACTER_LITERAL CXX_UNARY_EXPR"),
@@ -83,6 +104,20 @@ class Expressions:
             raise self.walk.refuse(f"{name} is not read; write it without", cursor.location.line)
         return reader(cursor)
 
+    def discarded(self, cursor: Node) -> None:
+        """Evaluate an expression whose value nobody reads."""
+        inner = cursor.stripped
+        (self.called if inner.kind == "CALL_EXPR" else self.value)(inner)
+
+    def _called(self, cursor: Node) -> Value:
+        found = self.called(cursor)
+        return self.places.load(found) if isinstance(found, Place) else found
+
+    def _address(self, place: Place) -> Value:
+        if place.memory is not None:
+            return place.memory
+        return self.places.load(place) if place.type.kind == "array" else place
+
     def _named(self, cursor: Node) -> Value:
         return self.places.load(self.places.place(cursor))
 
@@ -95,6 +130,8 @@ class Expressions:
         if cursor.lane:
             return self._named(cursor)
         inner, kind = cursor.operands, self.walk.types.read(cursor.type)
+        if cursor.type.kind.name in {"DEPENDENT", "OVERLOAD"}:
+            raise self.walk.refuse("clang does not understand an expression here; write it out", cursor.location.line)
         if len(inner) == 1:
             whole = self.walk.types.read(inner[0].type)
             vector = "vector" in {whole.kind, whole.element.kind if whole.element else ""}
@@ -109,13 +146,8 @@ class Expressions:
 
     def _integer(self, cursor: Node) -> Integer:
         number = cursor.value
-        if number is None:  # the size of a template parameter
-            words = " ".join(cursor.words).split(" ", 2)[-1].rstrip(" )")
-            kind = NAMED_TYPES.get(self.walk.types.bound.get(words, words))
-            if kind is None:
-                cause = f"sizeof({words}) is not known; state the template parameter"
-                raise self.walk.refuse(cause, cursor.location.line)
-            number = kind.bytes
+        if number is None:
+            raise self.walk.refuse("this number is not understood; write it out", cursor.location.line)
         return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32")
 
     def _float_literal(self, cursor: Node) -> Unknown:
@@ -300,10 +332,7 @@ class Expressions:
             before, after = self._updated(inner, "Add", Integer.of(1 if "+" in sign else -1))
             return after if sign.endswith("x") else before
         if sign == "&":
-            place = self.places.place(inner)
-            if place.memory is not None:
-                return place.memory
-            return self.places.load(place) if place.type.kind == "array" else place
+            return self._address(self.places.place(inner))
         if sign == "*":
             return self._named(cursor)
         if sign == "!":

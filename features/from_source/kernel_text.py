@@ -185,7 +185,7 @@ class _KernelText:
                 declared.setdefault(name, []).append(each)
         declared.pop("", None)
         words, kept = self._words, set[_Part]()
-        bound = _WORD.findall(" ".join(self._kernel.types().bound.values()))
+        bound = _WORD.findall(" ".join(self._kernel.template_arguments))
         pending = [self._kernel.name, *bound, *(self._tested & set(self._macros))]
         while pending:
             word = pending.pop()

@@ -152,12 +152,8 @@ class _Launching:
     # Program
 
     def _name(self) -> str:
-        names, owner = [self._kernel.name], self._kernel.parsed().function.semantic_parent
-        while owner is not None and owner.kind != "TRANSLATION_UNIT":
-            names[:0] = [owner.spelling] if owner.spelling else []  # Linkage has none, nor have some namespaces.
-            owner = owner.semantic_parent
-        bound = self._kernel.types().bound.values()
-        return "::".join(names) + (f"<{', '.join(bound)}>" if bound else "")
+        arguments = self._kernel.template_arguments
+        return self._kernel.parsed().function.qualified + (f"<{', '.join(arguments)}>" if arguments else "")
 
     # Reach
 

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -26,7 +25,6 @@ _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-"
 _INTEGER = 1
 _HERE = Path(__file__).parent
 CUDA_HEADERS = _HERE / "cuda_headers.h"
-_MISSING = re.compile(r"'(.*)' file not found")
 # Headers of the host are not there; where clang's package has some, the last folder stands for them.
 _OPTIONS = {
     "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),
@@ -45,9 +43,6 @@ TOOLKIT = {
     "cuda_bf16": "__nv_bf|nv_bf", "cuda_fp16": "half2?$|__half|__h[a-z]|__float2half", "cuda_pipeline": "__pipeline",
     "curand_kernel": "curand", "mma.h": "nvcuda|wmma", "thrust/": "thrust",
 }  # fmt: skip
-# What clang calls wrong without the toolkit's headers, and counting does not need.
-_HARMLESS = re.compile(r"reference to __host__ (variable|function)")
-
 # There is one hook of the interpreter for all threads.
 _CALLING = Lock()
 
@@ -161,6 +156,22 @@ class Node:
         return [child.spelling for child in self.children if child.kind in wanted]
 
     @cached_property
+    def is_kernel(self) -> bool:
+        """Whether a function can be launched."""
+        attributes = {child.kind for child in self.children}
+        head = set(takewhile(lambda word: word != "{", self.words))
+        return "CUDAGLOBAL_ATTR" in attributes or bool(head & {"__kernel", "kernel", "__global__"})
+
+    @cached_property
+    def qualified(self) -> str:
+        """A function's name with the namespaces around it; some have no name, nor has linkage."""
+        names, owner = [str(self.spelling)], self.semantic_parent
+        while owner is not None and owner.kind != "TRANSLATION_UNIT":
+            names[:0] = [owner.spelling] if owner.kind == "NAMESPACE" and owner.spelling else []
+            owner = owner.semantic_parent
+        return "::".join(names)
+
+    @cached_property
     def body(self) -> Any:
         """A function's body; None if it is not there."""
         return next((child for child in reversed(self.children) if child.kind == "COMPOUND_STMT"), None)
@@ -242,77 +253,13 @@ def _offset(location: Any) -> int:
     return found[-1].value
 
 
-@dataclass(frozen=True)
-class ParsedKernel:
-    """A kernel's function in its parsed file; `unit` is clang's, `defines` are the macros that were given."""
-
-    path: Path
-    name: str
-    language: Language
-    lines: list[str]
-    function: Node
-    unit: Any
-    root: Node
-    defines: Mapping[str, Any]
-
-    def text(self, line: int, file: str = "") -> str:
-        """Return what stands in a line of the kernel's file or another, without what surrounds it."""
-        lines = _lines(file) if file else self.lines
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
-def parsed_kernel(
-    path: Path, source: str, name: str, defines: Mapping[str, Any], folders: Sequence[str] = ()
-) -> ParsedKernel:
-    """Return a kernel's function, parsed with macros; headers are looked for beside `path` and in `folders`."""
-    unit, root = _parsed(path, source, defines, folders)
-    named = list(functions(root))
-    found = [each for each in named if each.spelling == name]
-    if not found:
-        errors = [each.spelling for each in _errors(unit)]
-        there = ", ".join(dict.fromkeys(each.spelling for each in named if _is_kernel(each))) or "none"
-        first = f"; its first error: {errors[0]}" if errors else ""
-        msg = f"{path.name} has no kernel {name!r}; it has {there}{first}"
-        raise UnsupportedKernelError(msg, kernel=name)
-    language = language_of(path, source)
-    kernel = ParsedKernel(path, name, language, source.splitlines(), found[-1], unit, root, defines)
-    _require_sound(kernel)
-    return kernel
-
-
-def kernels_in(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str] = ()) -> list[Node]:
-    """Return the functions of a source that can be launched, templates included."""
-    return [function for function in functions(_parsed(path, source, defines, folders)[1]) if _is_kernel(function)]
-
-
-def functions(cursor: Node) -> Iterator[Node]:
-    """Yield all functions that have bodies, templates included."""
-    for child in cursor.children:
-        if child.kind in {"FUNCTION_DECL", "FUNCTION_TEMPLATE"}:
-            if child.body is not None:
-                yield child
-        elif child.kind in {"NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"}:
-            yield from functions(child)
-
-
-def _is_kernel(function: Node) -> bool:
-    """Return whether a function can be launched."""
-    head = set(takewhile(lambda word: word != "{", function.words))
-    attributes = {child.kind for child in function.children}
-    return "CUDAGLOBAL_ATTR" in attributes or bool(head & {"__kernel", "kernel", "__global__"})
-
-
-@lru_cache(maxsize=16)
-def _lines(file: str) -> list[str]:
-    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-
-
 def language_of(path: Path, source: str) -> Language:
     """Return what a file is written in: its suffix says so, else its text."""
     return LANGUAGES.get(path.suffix, "cuda" if "__global__" in source else "opencl")
 
 
-def _parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Any, Node]:
+def parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Any, Node]:
+    """Parse a file with macros; return clang's unit and its root."""
     macros = tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
     return _unit(path, source, (*macros, *(f"-I{folder}" for folder in (path.parent.resolve(), *folders))))
 
@@ -338,26 +285,3 @@ def declares(header: str, words: Iterable[str]) -> bool:
     """Return whether a header of CUDA's toolkit declares one of the words."""
     begins = [each for name, each in TOOLKIT.items() if header.startswith(name)]
     return any(re.match(each, word) for each in begins for word in words)
-
-
-def _errors(unit: Any) -> Iterator[Any]:
-    """Yield what clang calls wrong, but for headers that are missing."""
-    return (each for each in unit.diagnostics if each.severity >= 3 and not _MISSING.match(each.spelling))
-
-
-def _require_sound(kernel: ParsedKernel) -> None:
-    """Stop where the kernel's own lines have errors: clang leaves out what it does not understand."""
-    extent = kernel.function.extent
-    for each in _errors(kernel.unit):
-        file = each.location.file
-        if file is None or _HARMLESS.search(each.spelling) or file.name != extent.start.file.name:
-            continue
-        if extent.start.line <= each.location.line <= extent.end.line:
-            headers = (found[1] for other in kernel.unit.diagnostics if (found := _MISSING.match(other.spelling)))
-            missing = [name for name in headers if declares(name, re.findall(r"\w+", each.spelling))]
-            cause = each.spelling + (f" ({', '.join(missing)} is not there)" if missing else "")
-            msg = (
-                f"{Path(file.name).name}:{each.location.line}: {cause}; state macros that the host program "
-                "sets with -D NAME=VALUE (defines=...), and folders of headers with -I FOLDER (folders=...)"
-            )
-            raise UnsupportedKernelError(msg, kernel=kernel.name, line=each.location.line)

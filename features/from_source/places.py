@@ -13,6 +13,7 @@ from perflex.features.from_source.values import (
     INT,
     UNKNOWN,
     Aggregate,
+    Closure,
     CType,
     Direction,
     MemoryAccess,
@@ -45,6 +46,10 @@ class Evaluator(Protocol):
         """Return a value as one of another type."""
         ...
 
+    def called(self, cursor: Node) -> Value:
+        """Evaluate a call; of a function that returns a reference, the place."""
+        ...
+
 
 class Places:
     """Finds, reads and writes places."""
@@ -72,7 +77,17 @@ class Places:
             return self._member(cursor)
         if kind == "UNARY_OPERATOR" and cursor.sign == "*":
             return self.pointed(self._expressions.value(cursor.children[0]))
+        if kind == "CALL_EXPR":
+            found = self._expressions.called(cursor)
+            return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type), value=found)
         return Place(self._walk.types.read(cursor.type), value=self._expressions.value(cursor))
+
+    def owner(self) -> Place:
+        """Return the object of the method that is walked through."""
+        found = self._walk.frames[-1].owner
+        if found is None:
+            raise self._walk.refuse("the object of a method is not known; write a function")
+        return found
 
     def _declared(self, cursor: Node) -> Place:
         walk, referenced = self._walk, cursor.referenced
@@ -80,13 +95,8 @@ class Places:
             return Place(INT, value=Integer.of(cursor.value))
         if referenced is None:
             raise walk.refuse(f"{cursor.spelling!r} is not declared", cursor.location.line)
-        if referenced.kind == "TEMPLATE_NON_TYPE_PARAMETER":
-            bound = walk.types.bound.get(referenced.spelling)
-            if bound is None:
-                cause = f"template parameter {referenced.spelling!r} has no value; write NAME<VALUE, ...>"
-                raise walk.refuse(cause, cursor.location.line)
-            truth = {"true": 1, "false": 0}
-            return Place(INT, value=Integer.of(truth[bound] if bound in truth else int(bound.rstrip("uUlL"), 0)))
+        if referenced.kind in {"FUNCTION_DECL", "CXX_METHOD"}:
+            return Place(UNKNOWN, value=Closure(referenced))
         if referenced.kind == "ENUM_CONSTANT_DECL":
             return Place(INT, value=Integer.of(int(referenced.enum_value)))
         if referenced.spelling in _IDS and referenced.key not in walk.variables:
@@ -101,11 +111,14 @@ class Places:
         return Place(kind.element if kind.kind == "reference" and kind.element is not None else kind, variable=key)
 
     def _member(self, cursor: Node) -> Place:
-        if not cursor.operands:
-            raise self._walk.refuse("members of classes are not read; write a function", cursor.location.line)
-        owner = cursor.operands[0]
-        kind, owned = (self._walk.types.read(each.type) for each in (cursor, owner))
-        place = self.pointed(self._expressions.value(owner)) if owned.kind == "pointer" else self.place(owner)
+        kind = self._walk.types.read(cursor.type)
+        if cursor.operands:
+            owner = cursor.operands[0]
+            owned = self._walk.types.read(owner.type)
+            place = self.pointed(self._expressions.value(owner)) if owned.kind == "pointer" else self.place(owner)
+        else:
+            place = self.owner()
+            owned = place.type
         if "vector" in {owned.kind, place.type.kind}:
             return _named(place, cursor.spelling)
         parent = cursor.referenced.semantic_parent if cursor.referenced is not None else None

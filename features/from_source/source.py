@@ -19,7 +19,8 @@ from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
-from perflex.features.from_source.parsing import Language, Node, ParsedKernel, fields_of, language_of, parsed_kernel
+from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel
+from perflex.features.from_source.parsing import Language, Node, fields_of, language_of
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
@@ -186,7 +187,7 @@ class SourceKernel:
 
     def parameters(self) -> list[tuple[str, Node, CType]]:
         """Return its parameters with their names and types; C takes arrays for pointers there."""
-        found, types = [], self.types()
+        found, types = [], TypeReader()
         for number, each in enumerate(self.parsed().function.parameters):
             kind = types.read(each.type)
             kind = replace(kind, kind="pointer") if kind.kind == "array" else kind
@@ -195,24 +196,12 @@ class SourceKernel:
 
     def parsed(self) -> ParsedKernel:
         """Return the kernel's function as clang reads it."""
-        return parsed_kernel(self.path, self.source, self.name, self.defines, self.folders)
+        return parsed_kernel(self.path, self.source, self.name, self.template_arguments, self.defines, self.folders)
 
     @property
     def language(self) -> Language:
         """``"opencl"`` or ``"cuda"``."""
         return language_of(self.path, self.source)
-
-    def types(self) -> TypeReader:
-        """Return what reads types of this kernel, those of template parameters included."""
-        names = self.parsed().function.template_parameters
-        if len(names) != len(self.template_arguments):
-            msg = (
-                f"kernel {self.name!r} has {len(names)} template parameters ({', '.join(names) or 'none'}), but "
-                f"{len(self.template_arguments)} arguments are given; write {self.name}<...>"
-            )
-            raise UnsupportedKernelError(msg, kernel=self.name)
-        arguments = [str(self.defines.get(argument, argument)) for argument in self.template_arguments]
-        return TypeReader(dict(zip(names, arguments, strict=True)))
 
 
 # What clang parsed stays with it, so few are kept, and none goes to other processes with its kernel.
@@ -227,7 +216,7 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
             active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
     sizes = {name for group in groups for name in group.names}
     given = dict(numbers), dict(contents), kernel.trips
-    walk = Walk(parsed, kernel.types(), sizes, kernel.local, groups, active, *given)
+    walk = Walk(parsed, TypeReader(), sizes, kernel.local, groups, active, *given)
     for name, parameter, kind in kernel.parameters():
         walk.variables[parameter.key] = _argument(walk, name, parameter, kind)
     for name in sorted(walk.sizes):

@@ -24,8 +24,7 @@ class Statements:
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
-        calls = Calls(walk, self.execute)
-        self.expressions = calls.expressions = Expressions(walk, calls.value)
+        self.expressions = Expressions(walk, Calls(walk, self.execute))
         self._switches: list[int] = []
         self._walkers: dict[str, Callable[[Node], None]] = {
             "DECL_STMT": self._declarations,
@@ -52,7 +51,7 @@ class Statements:
         if walker is None and not cursor.is_expression:
             name = cursor.kind.lower().replace("_", " ")
             raise walk.refuse(_REFUSED.get(cursor.kind, f"{name} is not read; write it otherwise"))
-        (walker or self.expressions.value)(cursor)
+        (walker or self.expressions.discarded)(cursor)
         walk.recorder.close()
 
     def _all(self, statements: list[Node]) -> None:
@@ -71,7 +70,8 @@ class Statements:
         self._walk.leave_loop("break")
 
     def _return(self, cursor: Node) -> None:
-        self._walk.leave_function(self.expressions.value(cursor.children[0]) if cursor.children else None)
+        evaluate = self.expressions.places.place if self._walk.frames[-1].by_reference else self.expressions.value
+        self._walk.leave_function(evaluate(cursor.children[0]) if cursor.children else None)
 
     def _if(self, cursor: Node) -> None:
         test, then, *other = cursor.children

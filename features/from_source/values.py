@@ -104,10 +104,9 @@ def type_name(kind: CType) -> str:
 
 
 class TypeReader:
-    """Reads clang's types; template parameters are what they were bound to."""
+    """Reads clang's types."""
 
-    def __init__(self, bound: Mapping[str, str]) -> None:
-        self.bound: Mapping[str, str] = bound
+    def __init__(self) -> None:
         # By what clang knows a type by as long as the file's unit is there, which a type that was read keeps.
         self._known: dict[tuple[Any, ...], tuple[Any, CType]] = {}
 
@@ -122,7 +121,7 @@ class TypeReader:
         canonical = declared.get_canonical()
         written = plain_name(declared.spelling)
         plain = plain_name(canonical.spelling)
-        found, kind = NAMED_TYPES.get(self.bound.get(written) or self.bound.get(plain) or plain), canonical.kind.name
+        found, kind = NAMED_TYPES.get(plain), canonical.kind.name
         if found is not None:
             size = max(canonical.get_size(), 0) if kind == "RECORD" else 0
             return replace(found, struct_bytes=size, declared=canonical) if size else found
@@ -221,6 +220,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Closure:
+    """A function as a value; of a lambda with what it captured when it was made (None: nothing by value)."""
+
+    function: Any = None  # clang's node; None of a lambda, whose calls name it
+    captured: Mapping[Hashable, Value] | None = None
+    by_reference: frozenset[Hashable] = frozenset()  # Of what lambdas that capture by value take as it is then
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a value is: in memory, in a variable, or nowhere (`value` alone). As a value it is an address (``&x``)."""
 
@@ -232,7 +240,7 @@ class Place:
     value: Value | None = None
 
 
-Value: TypeAlias = Integer | Unknown | Pointer | Aggregate | Place
+Value: TypeAlias = Integer | Unknown | Pointer | Aggregate | Place | Closure
 
 
 def unknown_of(kind: CType, reason: Reason = "data") -> Value:

@@ -21,9 +21,10 @@ from perflex.features.from_source.integers import (
     tidy,
     variable,
 )
-from perflex.features.from_source.parsing import ParsedKernel
+from perflex.features.from_source.kernel_function import ParsedKernel
 from perflex.features.from_source.values import (
     Aggregate,
+    Closure,
     CType,
     Executed,
     MemoryAccess,
@@ -146,6 +147,8 @@ class Frame:
     returned: Any = NOWHERE  # Work-items and iterations that returned, a set
     in_doubt: bool = False  # Whether data decided before if it goes on to here
     exits: tuple[Exit, ...] = ()
+    owner: Place | None = None  # The object of a method
+    by_reference: bool = False  # Whether it returns a place
 
 
 @dataclass(frozen=True)
@@ -332,8 +335,11 @@ class Walk:
             second = {at: second.get(at, Unknown("", reason=two.rest)) for at in first}
             why = two.rest if one.rest == "undefined" else one.rest
             return Aggregate(self._joined_parts(first, second, split), why)
-        if isinstance(one, Place) or isinstance(two, Place):
-            return one
+        if isinstance(one, Place) and isinstance(two, Place) and one.memory is not None and two.memory is not None:
+            memory = self.joined(one.memory, two.memory, split)
+            return replace(one, memory=memory) if isinstance(memory, Pointer) else Unknown("int64")
+        if isinstance(one, (Place, Closure)) or isinstance(two, (Place, Closure)):
+            return one if one == two else Unknown("int64")
         for value, rest in ((one, two), (two, one)):
             # A variable that only one way sets is read only behind that way, if the program is right.
             if isinstance(rest, Unknown) and rest.reason == "undefined":

@@ -89,7 +89,7 @@ def _with_stated(kernel: Any) -> Any:
 
 def _kernels_of(place: str) -> str:
     """Return the kernels of a file for a message; nothing where it cannot be read."""
-    from perflex.features.from_source.parsing import kernels_in
+    from perflex.features.from_source.kernel_function import kernels_in
 
     try:
         text = Path(place).read_text(encoding="utf-8")

@@ -110,7 +110,7 @@ Job = dict[str, Any]
 
 
 def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
-    from perflex.features.from_source import parsing
+    from perflex.features.from_source.kernel_function import kernels_in
 
     folder, pattern = SUITES[suite]
     words = DEFINES.get(suite) or DEFINES.get(re.split(r"[ ,]", suite)[0], "")
@@ -123,7 +123,7 @@ def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
         text = path.read_text(encoding="utf-8", errors="replace")
         own = {key: value for key, value in defines.items() if not ("pathfinder" in str(path) and key == "BLOCK_SIZE")}
         try:
-            functions = parsing.kernels_in(path, text, own, headers)
+            functions = kernels_in(path, text, own, headers)
         except PerflexError as error:
             print(f"{path}: {error}")
             continue

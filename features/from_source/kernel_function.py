@@ -1,0 +1,219 @@
+"""The function of a kernel that is named, of a template its instance, and whether clang understood all that it uses."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, cast
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features.from_source.parsing import CUDA_HEADERS, Language, Node, declares, language_of, parsed
+
+# What refers to a declaration.
+_REFERRING = {"DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR", "TYPE_REF", "TEMPLATE_REF", "MEMBER_REF"}
+_TYPED = {"VAR_DECL", "PARM_DECL", "FIELD_DECL"}
+_FUNCTIONS = {"FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"}
+_CLASSES = {"STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "ENUM_DECL"}
+_MISSING = re.compile(r"'(.*)' file not found")
+# A function of the host that names an instance of a template, behind the source's last line.
+_USER = "__perflex_user"
+_INSTANCE = f"\nstatic void {_USER}() {{{{ (void)&{{}}<{{}}>; }}}}\n"
+# What clang calls wrong without the toolkit's headers, and counting does not need.
+_HARMLESS = re.compile(r"reference to __host__ (variable|function)")
+
+
+@dataclass(frozen=True)
+class ParsedKernel:
+    """A kernel's function in its parsed file; `unit` is clang's, `defines` are the macros that were given."""
+
+    path: Path
+    name: str
+    language: Language
+    lines: list[str]
+    function: Node
+    unit: Any
+    root: Node
+    defines: Mapping[str, Any]
+
+    def text(self, line: int, file: str = "") -> str:
+        """Return what stands in a line of the kernel's file or another, without what surrounds it."""
+        lines = _lines(file) if file else self.lines
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def parsed_kernel(
+    path: Path,
+    source: str,
+    name: str,
+    arguments: Sequence[str],
+    defines: Mapping[str, Any],
+    folders: Sequence[str] = (),
+) -> ParsedKernel:
+    """Return a kernel's function, parsed with macros; headers are looked for beside `path` and in `folders`.
+
+    Of a template it is the instance with the given arguments, which clang makes: nothing in it depends on parameters.
+    """
+    unit, root = parsed(path, source, defines, folders)
+    named = [each for each in functions(root) if each.spelling == name]
+    found = [each for each in named if each.is_kernel]
+    if not found:
+        raise _no_kernel(path, name, named, root, unit)
+    templates = [each for each in found if each.kind == "FUNCTION_TEMPLATE"]
+    # Specialisations are reached through their template.
+    plain = [each for each in found if each.kind == "FUNCTION_DECL" and each.template is None]
+    if arguments or (templates and not plain):
+        instance = _INSTANCE.format((templates or found)[0].qualified, ", ".join(arguments))
+        unit, root = parsed(path, source + instance, defines, folders)
+        function = _instance(path, source, templates, arguments, unit, root)
+    elif len(plain) > 1:
+        lines = ", ".join(str(each.location.line) for each in plain)
+        msg = f"{path.name} has {len(plain)} kernels {name!r}, in lines {lines}; rename all but one"
+        raise UnsupportedKernelError(msg, kernel=name)
+    else:
+        function = plain[0]
+    kernel = ParsedKernel(path, name, language_of(path, source), source.splitlines(), function, unit, root, defines)
+    _require_sound(kernel)
+    return kernel
+
+
+def _no_kernel(path: Path, name: str, named: Sequence[Node], root: Node, unit: Any) -> UnsupportedKernelError:
+    errors = [each.spelling for each in _errors(unit)]
+    there = ", ".join(dict.fromkeys(each.spelling for each in functions(root) if each.is_kernel)) or "none"
+    first = f"; its first error: {errors[0]}" if errors else ""
+    other = f" ({name!r} in line {named[0].location.line} is a function of host or device)" if named else ""
+    return UnsupportedKernelError(f"{path.name} has no kernel {name!r}{other}; it has {there}{first}", kernel=name)
+
+
+def _instance(
+    path: Path, source: str, templates: Sequence[Node], arguments: Sequence[str], unit: Any, root: Node
+) -> Node:
+    """Return the instance that the last line of a source names."""
+    user = next((each for each in reversed(root.children) if each.spelling == _USER), None)
+    named = [] if user is None else [each for each in user.preorder() if each.kind == "DECL_REF_EXPR"]
+    function = next((each.referenced for each in named if each.referenced is not None), None)
+    last = len(source.splitlines())
+    wrong = [
+        each.spelling
+        for each in _errors(unit)
+        if each.location.line > last and each.location.file is not None and each.location.file.name == str(path)
+    ]
+    if function is not None and function.body is not None and not wrong:
+        return cast("Node", function)
+    name, parameters = templates[0].spelling if templates else "", templates[0].template_parameters if templates else []
+    given = f"its arguments <{', '.join(arguments)}> do not fit ({wrong[0] if wrong else 'not understood'})"
+    msg = (
+        f"{path.name}: kernel {name!r} is a template of {', '.join(parameters)}; "
+        f"{given if arguments else 'no arguments are given'}; write {name}<{', '.join(parameters)}> with types and "
+        "numbers that the file knows"
+    )
+    if not templates:
+        msg = f"{path.name}: {given}: the kernel is no template; write its name alone"
+    raise UnsupportedKernelError(msg, kernel=name)
+
+
+def kernels_in(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str] = ()) -> list[Node]:
+    """Return the functions of a source that can be launched, templates included."""
+    return [function for function in functions(parsed(path, source, defines, folders)[1]) if function.is_kernel]
+
+
+def functions(cursor: Node) -> Iterator[Node]:
+    """Yield all functions that have bodies, templates included."""
+    return (each for each in declared_functions(cursor) if each.body is not None)
+
+
+def declared_functions(cursor: Node) -> Iterator[Node]:
+    """Yield all functions outside classes that are declared, templates included."""
+    for child in cursor.children:
+        if child.kind in {"FUNCTION_DECL", "FUNCTION_TEMPLATE"}:
+            yield child
+        elif child.kind in {"NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"}:
+            yield from declared_functions(child)
+
+
+@lru_cache(maxsize=16)
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _errors(unit: Any) -> Iterator[Any]:
+    """Yield what clang calls wrong, but for headers that are missing."""
+    return (each for each in unit.diagnostics if each.severity >= 3 and not _MISSING.match(each.spelling))
+
+
+def _require_sound(kernel: ParsedKernel) -> None:
+    """Stop where something that the kernel uses has errors: clang leaves out what it does not understand."""
+    places: dict[str, list[tuple[int, Any]]] = {}
+    for each in _errors(kernel.unit):
+        if each.location.file is not None and not _HARMLESS.search(each.spelling):
+            places.setdefault(each.location.file.name, []).append((each.location.offset, each))
+    for found in places.values():
+        found.sort(key=itemgetter(0))
+    for declared in _used(kernel.function) if places else ():
+        if (wrong := _first_within(declared, places)) is not None:
+            raise _misunderstood(kernel, wrong)
+
+
+def _misunderstood(kernel: ParsedKernel, wrong: Any) -> UnsupportedKernelError:
+    headers = [found[1] for other in kernel.unit.diagnostics if (found := _MISSING.match(other.spelling))]
+    named = [name for name in headers if declares(name, re.findall(r"\w+", wrong.spelling))]
+    missing = ", ".join(named or headers[:3])
+    cause = wrong.spelling + (f" ({missing} is not there)" if missing else "")
+    line = wrong.location.line
+    msg = (
+        f"{Path(wrong.location.file.name).name}:{line}: {cause}; state macros that the host program "
+        "sets with -D NAME=VALUE (defines=...), and folders of headers with -I FOLDER (folders=...)"
+    )
+    return UnsupportedKernelError(msg, kernel=kernel.name, line=line)
+
+
+def _first_within(declared: Node, places: Mapping[str, list[tuple[int, Any]]]) -> Any:
+    """Return the first error inside a declaration, of a class without those of its functions; None if there is none."""
+    extent = declared.extent
+    found = places.get(extent.start.file.name, ()) if extent.start.file is not None else ()
+    first = bisect_left(found, extent.start.offset, key=itemgetter(0))
+    inside = list(takewhile(lambda pair: pair[0] <= extent.end.offset, found[first:]))
+    inner = [each.extent for each in declared.children if each.kind in _FUNCTIONS] if inside else []
+    for offset, wrong in inside:
+        if not any(each.start.offset <= offset <= each.end.offset for each in inner):
+            return wrong
+    return None
+
+
+def _used(function: Node) -> Iterator[Node]:
+    """Yield a function and what it uses, directly or not: functions, types, variables."""
+    pending, seen = [function], set[Hashable]()
+    while pending:
+        declared = pending.pop()
+        file = declared.location.file
+        if declared.key in seen or file is None or Path(file.name).parent == CUDA_HEADERS.parent:
+            continue
+        seen.add(declared.key)
+        yield declared
+        parent = declared.semantic_parent
+        around = parent if parent is not None and parent.kind in _CLASSES else None
+        pending += [each for each in (declared.template, declared.definition, around) if each is not None]
+        is_class = declared.kind in _CLASSES
+        for child in declared.children:
+            for node in child.preorder() if not (is_class and child.kind in _FUNCTIONS) else ():
+                if node.kind in _TYPED:
+                    pending.append(_class_of(node.type))
+                elif node.kind in _REFERRING and node.referenced is not None:
+                    pending.append(node.referenced)
+
+
+def _class_of(declared: Any) -> Node:
+    """Return where the class or enumeration is declared that a type is or leads to."""
+    found = declared.get_canonical()
+    while (
+        inner := found.get_pointee()
+        if "POINTER" in found.kind.name or "REFERENCE" in found.kind.name
+        else found.get_array_element_type()
+    ).kind.name != "INVALID":
+        found = inner
+    return Node(found.get_declaration())
