@@ -37,6 +37,8 @@ _OPENCL_IDS: Mapping[str, tuple[str, ...]] = {
     "get_enqueued_local_size": ("blockDim",), "get_num_groups": ("gridDim",), "get_global_offset": (),
     "get_global_id": ("blockIdx*blockDim", "threadIdx"), "get_global_size": ("gridDim*blockDim",),
 }  # fmt: skip
+# Variables may hold functions, and arguments of templates stand for some.
+_VARIABLES = {"VAR_DECL", "PARM_DECL", "FIELD_DECL", "TEMPLATE_NON_TYPE_PARAMETER"}
 _BARRIERS = {"barrier", "work_group_barrier", "__syncthreads", "sync", "__syncthreads_or", "__syncthreads_and",
              "__syncthreads_count"}  # fmt: skip
 # They cost time that no feature counts, and change no value.
@@ -100,7 +102,7 @@ class Calls:
     def called(self, cursor: Node) -> Value:
         """Evaluate a call; of a function that returns a reference, the place."""
         function, arguments = cursor.referenced, cursor.arguments
-        if function is not None and function.kind in {"VAR_DECL", "PARM_DECL", "FIELD_DECL"}:
+        if (function is None and cursor.children) or (function is not None and function.kind in _VARIABLES):
             held_function = self.expressions.value(cursor.children[0])
             function = held_function.function if isinstance(held_function, Closure) else None
         if function is None or "TEMPLATE" in function.kind:
@@ -108,7 +110,7 @@ class Calls:
                 f"which function {cursor.spelling or 'a call'!r} calls is not known; call it by name"
             )
         defined = self._defined(function)
-        if (copied := self._copied(function, cursor, arguments)) is not None:
+        if (copied := self._copied(function, arguments)) is not None:
             return copied
         if function.kind == "CONSTRUCTOR":
             zeroed = bool(cursor.children) and not arguments and function.is_default_method()
@@ -148,7 +150,7 @@ class Calls:
             return self._inlining.of_value(function, arguments, owner)
         return self._inlining.called(function, arguments, owner)
 
-    def _copied(self, function: Node, cursor: Node, arguments: list[Node]) -> Value | None:
+    def _copied(self, function: Node, arguments: list[Node]) -> Value | None:
         """Return what C++ copies by functions of classes that nobody wrote."""
         if (
             function.kind not in {"CONSTRUCTOR", "CXX_METHOD"}

@@ -116,6 +116,8 @@ class Expressions:
     def _address(self, place: Place) -> Value:
         if place.memory is not None:
             return place.memory
+        if isinstance(place.value, Closure):
+            return place.value
         return self.places.load(place) if place.type.kind == "array" else place
 
     def _named(self, cursor: Node) -> Value:

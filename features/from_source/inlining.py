@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.parsing import Node, fields_of
 from perflex.features.from_source.values import Aggregate, Closure, CType, Place, Value, held, unknown_of
 from perflex.features.from_source.walk import RETURNED, Frame, Walk
 
@@ -104,9 +104,9 @@ class Inlining:
                 f"{constructor.spelling!r} builds on another constructor, which is not read; set the fields"
             )
         listed = {child.spelling: initial for child, initial in pairwise(children) if child.kind == "MEMBER_REF"}
-        for field in constructor.semantic_parent.children:
+        for field in map(Node, fields_of(owner.type.declared)):
             initial = listed.get(field.spelling) or (field.operands[-1] if field.operands else None)
-            if field.kind == "FIELD_DECL" and initial is not None and not field.is_bitfield():
+            if initial is not None and not field.is_bitfield():
                 kind = walk.types.read(field.type)
                 value = self._expressions.converted(self._expressions.value(initial), kind)
                 self._expressions.places.store(replace(owner, type=kind, steps=(*owner.steps, field.spelling)), value)

@@ -19,6 +19,8 @@ from perflex.features.from_source.parsing import CUDA_HEADERS, Language, Node, d
 _REFERRING = {"DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR", "TYPE_REF", "TEMPLATE_REF", "MEMBER_REF"}
 _TYPED = {"VAR_DECL", "PARM_DECL", "FIELD_DECL"}
 _FUNCTIONS = {"FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"}
+# Clang leaves out what it does not understand in them, to their end.
+_CUT_SHORT = {"VAR_DECL", "FIELD_DECL", "TYPEDEF_DECL", "TYPE_ALIAS_DECL"}
 _CLASSES = {"STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "ENUM_DECL"}
 _MISSING = re.compile(r"'(.*)' file not found")
 # A function of the host that names an instance of a template, behind the source's last line.
@@ -35,15 +37,19 @@ class ParsedKernel:
     path: Path
     name: str
     language: Language
-    lines: list[str]
+    source: str
     function: Node
     unit: Any
     root: Node
     defines: Mapping[str, Any]
 
+    def content(self, file: str) -> bytes:
+        """Return what a file holds, of the kernel's own its source."""
+        return self.source.encode() if file == str(self.path) else _read(file)
+
     def text(self, line: int, file: str = "") -> str:
         """Return what stands in a line of the kernel's file or another, without what surrounds it."""
-        lines = _lines(file) if file else self.lines
+        lines = self.content(file or str(self.path)).decode("utf-8", "replace").splitlines()
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
@@ -77,7 +83,7 @@ def parsed_kernel(
         raise UnsupportedKernelError(msg, kernel=name)
     else:
         function = plain[0]
-    kernel = ParsedKernel(path, name, language_of(path, source), source.splitlines(), function, unit, root, defines)
+    kernel = ParsedKernel(path, name, language_of(path, source), source, function, unit, root, defines)
     _require_sound(kernel)
     return kernel
 
@@ -137,8 +143,8 @@ def declared_functions(cursor: Node) -> Iterator[Node]:
 
 
 @lru_cache(maxsize=16)
-def _lines(file: str) -> list[str]:
-    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+def _read(file: str) -> bytes:
+    return Path(file).read_bytes()
 
 
 def _errors(unit: Any) -> Iterator[Any]:
@@ -155,7 +161,7 @@ def _require_sound(kernel: ParsedKernel) -> None:
     for found in places.values():
         found.sort(key=itemgetter(0))
     for declared in _used(kernel.function) if places else ():
-        if (wrong := _first_within(declared, places)) is not None:
+        if (wrong := _first_within(kernel, declared, places)) is not None:
             raise _misunderstood(kernel, wrong)
 
 
@@ -172,12 +178,16 @@ def _misunderstood(kernel: ParsedKernel, wrong: Any) -> UnsupportedKernelError:
     return UnsupportedKernelError(msg, kernel=kernel.name, line=line)
 
 
-def _first_within(declared: Node, places: Mapping[str, list[tuple[int, Any]]]) -> Any:
+def _first_within(kernel: ParsedKernel, declared: Node, places: Mapping[str, list[tuple[int, Any]]]) -> Any:
     """Return the first error inside a declaration, of a class without those of its functions; None if there is none."""
     extent = declared.extent
-    found = places.get(extent.start.file.name, ()) if extent.start.file is not None else ()
-    first = bisect_left(found, extent.start.offset, key=itemgetter(0))
-    inside = list(takewhile(lambda pair: pair[0] <= extent.end.offset, found[first:]))
+    file, end = extent.start.file.name, extent.end.offset
+    if file not in places:
+        return None
+    if declared.kind in _CUT_SHORT:
+        end = kernel.content(file).find(b";", end)
+    first = bisect_left(places[file], extent.start.offset, key=itemgetter(0))
+    inside = list(takewhile(lambda pair: pair[0] <= end, places[file][first:]))
     inner = [each.extent for each in declared.children if each.kind in _FUNCTIONS] if inside else []
     for offset, wrong in inside:
         if not any(each.start.offset <= offset <= each.end.offset for each in inner):

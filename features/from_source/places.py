@@ -93,6 +93,8 @@ class Places:
         walk, referenced = self._walk, cursor.referenced
         if referenced is None and cursor.value is not None:  # a template parameter in an instance
             return Place(INT, value=Integer.of(cursor.value))
+        if referenced is None and cursor.operands:  # a function in the place of a template parameter
+            return Place(UNKNOWN, value=self._expressions.value(cursor.operands[-1]))
         if referenced is None:
             raise walk.refuse(f"{cursor.spelling!r} is not declared", cursor.location.line)
         if referenced.kind in {"FUNCTION_DECL", "CXX_METHOD"}:

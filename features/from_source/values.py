@@ -96,13 +96,6 @@ def plain_name(name: str) -> str:
     return " ".join(_QUALIFIERS.sub(" ", name).split())
 
 
-def type_name(kind: CType) -> str:
-    """Return the C name of a scalar or vector type; empty where there is none."""
-    shape = (kind.kind, kind.dtype, kind.lanes)
-    named = ((name, (each.kind, each.dtype, each.lanes)) for name, each in NAMED_TYPES.items() if " " not in name)
-    return next((name for name, each in named if each == shape), "")
-
-
 class TypeReader:
     """Reads clang's types."""
 
@@ -119,7 +112,6 @@ class TypeReader:
 
     def _read(self, declared: Any) -> CType:
         canonical = declared.get_canonical()
-        written = plain_name(declared.spelling)
         plain = plain_name(canonical.spelling)
         found, kind = NAMED_TYPES.get(plain), canonical.kind.name
         if found is not None:
@@ -127,9 +119,7 @@ class TypeReader:
             return replace(found, struct_bytes=size, declared=canonical) if size else found
         if word := _LEADING.get(kind):
             inside = "get_array_element_type" if word == "array" else "get_pointee"
-            # Only a type as it is written has the names of template parameters.
-            element = getattr(declared, inside)()
-            element = getattr(canonical, inside)() if element.kind.name == "INVALID" else element
+            element = getattr(canonical, inside)()
             extent = canonical.element_count if kind == "CONSTANTARRAY" else None
             return CType(word, element=self.read(element), extent=extent, declared=canonical)
         if kind in {"EXTVECTOR", "VECTOR"}:
@@ -279,15 +269,6 @@ def exact(value: Value | None, where: Where) -> Integer | None:
     if not isinstance(value, Unknown) or value.lanes > 1:
         return None
     return value.source if value.source is not None else rational(value.constant)
-
-
-def type_of(value: Value) -> CType:
-    """Return the type of a number, or of what a pointer or array leads to."""
-    if isinstance(value, (Integer, Unknown)):
-        lanes = result_of(value).lanes
-        return CType("vector" if lanes > 1 else "scalar", value.dtype, lanes)
-    kind = value.element if isinstance(value, Pointer) else value.type if isinstance(value, Place) else UNKNOWN
-    return kind.inner[0]
 
 
 def chains_of(values: Sequence[Value], operation: tuple[str, str]) -> dict[Hashable, tuple[tuple[str, str], ...]]:

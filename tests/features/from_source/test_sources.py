@@ -308,7 +308,7 @@ template <> __device__ float total<-1>(const float *x) {{ return 0; }}
 @pytest.mark.parametrize(("body", "name", "loads"), [
     ("sum<5, true>(x)", "k", 10), ("sum<5, false>(x)", "k", 5), ("sum<R, TWICE>(x)", "k<4, 1>", 8),
     ("sum<3, TWICE>(x) + 1", "k<4, 0>", 3), ("total<19>(x + threadIdx.x)", "k", 20),
-    ("total<R>(x)", "k<4, 1>", 5),
+    ("total<R>(x + threadIdx.x)", "k<4, 1>", 5),
 ])  # fmt: skip
 def test_templates_that_functions_call(body, name, loads):
     text = CALLS.format(head="template <int R, bool TWICE>" if "<" in name else "", body=body)

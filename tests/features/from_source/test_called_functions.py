@@ -1,0 +1,136 @@
+"""What kernels call: methods, operators, functors, lambdas, templates of own types; and what is not there."""
+
+import pytest
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features import count_features, source_kernel
+
+ITEMS = 64
+
+TYPES = """
+typedef double real;
+struct Sum { __device__ float operator()(float a, float b) const { return a + b; } };
+template <typename T> struct Scale {
+    T factor;
+    int times = 2;
+    __device__ Scale(T f, T g = 3) : factor(f * g) { times += 1; }
+    __device__ T operator()(T a) const { return factor * a; }
+    __device__ static T twice(T a) { return a + a; }
+    template <int N> __device__ T many(const T *x) const { T s = 0; for (int j = 0; j < N; ++j) s += x[j]; return s; }
+};
+struct Pair { float x, y; __device__ float total() const { return x + this->y; }
+              __device__ Pair &operator+=(const Pair &o) { x += o.x; y += o.y; return *this; }
+              __device__ float &operator[](int i) { return i ? y : x; } };
+__device__ Pair operator*(Pair a, float s) { Pair r; r.x = a.x * s; r.y = a.y * s; return r; }
+struct View { const float *data; int n; __device__ float operator()(int i) const { return data[i * n]; }
+              __device__ const float &at(int i) const { return data[i]; } };
+template <class F> __device__ float apply(F f, float a, float b) { return f(a, b); }
+template <float (*F)(float)> __device__ float through(float a) { return F(a); }
+__device__ float half_of(float a) { return a * 0.5f; }
+template <typename T> __device__ T only(T a) { return a; }
+template <> __device__ double only<double>(double a) { return a * a; }
+template <typename... T> __device__ float first(float a, T...) { return a; }
+"""
+
+
+def counts(body, head="", name="k", **sizes):
+    """Loads of x, stores to y, additions, products: of one work-item, and whether they are exact."""
+    text = TYPES + head + "__global__ void k(const float *__restrict__ x, float *__restrict__ y, int n) "
+    text += "{ int i = blockIdx.x * blockDim.x + threadIdx.x; " + body + " }\n"
+    kernel = source_kernel(text, name, local=ITEMS, groups=1)
+    names = ["f_mem_access_array:x_load", "f_mem_access_array:y_store", "f_op_float32_add", "f_op_float32_mul"]
+    found = count_features(kernel, {"n": 4, **sizes}, identifiers=names)
+    assert all(each.exact for each in found)
+    loads, stores, *operations = (each.value for each in found)
+    return [loads / ITEMS, stores / ITEMS, *(each * 32 / ITEMS for each in operations)]
+
+
+@pytest.mark.parametrize(("body", "right"), [
+    ("y[i] = Sum()(x[i], x[i + 1]);", [2, 1, 1, 0]),
+    ("y[i] = apply(Sum(), x[i], x[i + 1]);", [2, 1, 1, 0]),
+    ("y[i] = apply([](float a, float b) { return a * b; }, x[i], 2.f);", [1, 1, 0, 1]),
+    # The constructor's product is of constants; it sets `times` to three.
+    ("Scale<float> s(x[i]); for (int j = 0; j < s.times; ++j) y[i + 64 * j] = s(x[i + j]);", [4, 3, 0, 4]),
+    ("y[i] = Scale<float>::twice(x[i]);", [1, 1, 1, 0]),
+    ("Scale<float> s(1.f); y[i] = s.many<5>(x + i);", [5, 1, 5, 0]),
+    ("Pair p{x[i], x[i + 1]}; Pair q = p * 2.f; q += p; q[1] = 3.f; y[i] = q.total();", [2, 1, 3, 2]),
+    ("Pair p = {1.f, 2.f}; Pair q = p; q.x = x[i]; y[i] = p.x + q.x;", [1, 1, 1, 0]),
+    ("View v{x, n}; y[i] = v(i) + v.at(i + 1);", [2, 1, 1, 0]),
+    ("y[i] = through<half_of>(x[i]); float (*f)(float) = half_of; y[i + 64] = f(x[i]);", [2, 2, 0, 2]),
+    ("int m = 3; auto f = [=](int k) { return x[i + k * m]; }; m = 100; y[i] = f(1) + f(2);", [2, 1, 1, 0]),
+    ("int m = 2; auto f = [&](int k) { m += k; return x[i]; }; f(3); while (m--) y[i + m] = 1;", [1, 5, 0, 0]),
+    ("int m = 2, k; auto f = [=, &k] { return m + k; }; m = 0; k = 5, k = f(); while (k--) y[i+k] = 1;", [0, 7, 0, 0]),
+    ("y[i] = only(x[i]) + (float)only((double)i);", [1, 1, 1, 0]),
+    ("y[i] = first(x[i], 3, 4.f);", [1, 1, 0, 0]),
+    ("dim3 d(2, n); for (int j = 0; j < d.x * d.y * d.z; ++j) y[i + j] = 1;", [0, 8, 0, 0]),
+])  # fmt: skip
+def test_functions_of_the_source(body, right):
+    assert counts(body) == right
+
+
+@pytest.mark.parametrize(("arguments", "size"), [
+    ("float", 4), ("real", 8), ("unsigned", 4), ("const short", 2), ("Own", 16), ("Own::part", 1), ("N", None),
+])  # fmt: skip
+def test_template_arguments_are_types_of_the_file(arguments, size):
+    text = "typedef double real; constexpr int N = 3; struct Own { using part = unsigned char; float4 v; };\n"
+    text += "template <typename T> __global__ void k(const T *x) { T t = x[threadIdx.x]; }\n"
+    kernel = source_kernel(text, f"k<{arguments}>", local=ITEMS, groups=1)
+    if size is None:
+        with pytest.raises(UnsupportedKernelError, match=r"its arguments <N> do not fit .*; write k<T> with types"):
+            kernel.scop()
+        return
+    scop = kernel.scop()
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_footprint_array:x"])
+    assert found.value * scop.array("x").itemsize == ITEMS * size
+
+
+@pytest.mark.parametrize(("arguments", "trips"), [("16", 16), ("WIDE", 24), ("SEVEN", 7), ("sizeof(long)", 8), ("", 5)])
+def test_numbers_as_template_arguments(arguments, trips):
+    text = "#define WIDE (3 * 8)\nenum { SEVEN = 7 };\nnamespace deep { namespace {\n"
+    text += (
+        "template <int N = 5> __global__ void k(float *y) { for (int j = 0; j < N; ++j) y[threadIdx.x + j] = 1; } } }"
+    )
+    kernel = source_kernel(text, f"k<{arguments}>" if arguments else "k", local=32, groups=1)
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_array:y_store"])
+    assert found.value == 32 * trips
+
+
+@pytest.mark.parametrize(("head", "body", "cause"), [
+    ("__device__ float far(float);", "y[i] = far(x[i]);", "'far' is declared, but its body is not in this file"),
+    ("struct B { __device__ virtual float f() { return 1; } };", "B b; y[i] = b.f();", "it is virtual"),
+    ("", "int m = 1; auto f = [m]() mutable { return ++m; }; y[i] = f();", "a lambda that changes"),
+    ("__device__ float g(const float *x) { return x[LIMIT]; }", "y[i] = g(x);", "undeclared identifier 'LIMIT'"),
+    ("typedef missing_t word;", "word w = 3; y[i] = w;", "unknown type name 'missing_t'"),
+    ("struct S { lost m; float f; };", "S s; s.f = x[i]; y[i] = s.f;", "unknown type name 'lost'"),
+    ("const int many = FAR;", "for (int j = 0; j < many; ++j) y[i] = x[i];", "undeclared identifier 'FAR'"),
+    ("template <class T> struct V { T a; __device__ T get() { return a + NONE; } };", "V<float> v; y[i] = v.get();",
+     "undeclared identifier 'NONE'"),
+    ("__device__ float h(float a, ...) { return a; }", "y[i] = h(1.f, 2, 3);", "any number of arguments"),
+])  # fmt: skip
+def test_what_is_not_understood_is_refused(head, body, cause):
+    with pytest.raises(UnsupportedKernelError, match=cause):
+        counts(body, head=head + "\n")
+
+
+def test_errors_that_the_kernel_does_not_meet_are_none():
+    head = "void host() { std::vector<int> v; unknown(v); }\nstruct H { std::string s; };\n"
+    head += "struct M { float a; void host() { nowhere(); } };\n"
+    assert counts("M m; m.a = x[i]; y[i] = m.a;", head=head) == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["sync", "prefetch", "size", "atomicAdd_f", "make_pair", "dot", "barrier", "min"])
+def test_own_functions_are_not_those_of_the_library(name):
+    head = f"__device__ float {name}(const float *a, int j) {{ return a[j] + a[j + 1]; }}\n"
+    assert counts(f"y[i] = {name}(x, i);", head=head) == [2, 1, 1, 0]
+
+
+def test_kernels_of_one_name():
+    kernel = "__global__ void k(float *y) { y[threadIdx.x] = 1; }\n"
+    others = "void k(float *y, int n) { for (int i = 0; i < n; ++i) y[i] = 1; }\n__device__ void k(int) {}\n"
+    found = source_kernel(kernel + others, "k", local=32, groups=1)
+    assert count_features(found, {}, identifiers=["f_mem_access_array:y_store"])[0].value == 32
+    twice = source_kernel(kernel + kernel.replace("float", "int"), "k", local=32, groups=1)
+    with pytest.raises(UnsupportedKernelError, match="has 2 kernels 'k', in lines 1, 2; rename all but one"):
+        twice.scop()
+    with pytest.raises(UnsupportedKernelError, match="'k' in line 1 is a function of host or device"):
+        source_kernel(others, "k", local=32, groups=1).scop()
