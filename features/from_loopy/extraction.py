@@ -45,9 +45,9 @@ def described(t_unit: Any, options: CountingOptions) -> Scop:
     """Return the Scop of a translation unit's single entry point."""
     with ISL_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # loopy's advice is for its users, not for counting
-        kernel, *rest = linearized(t_unit)
+        kernel, callables = linearized(t_unit)
         try:
-            return _Extraction(kernel, *rest, options).scop()
+            return _Extraction(kernel, callables, options).scop()
         except isl.Error as error:
             msg = f"kernel {kernel.name!r} cannot be described, isl says: {error}; simplify its domains and subscripts"
             raise UnsupportedKernelError(msg, kernel=kernel.name) from error
