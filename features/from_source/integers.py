@@ -25,6 +25,7 @@ _PARAMETER = isl.dim_type.param
 # Of the widest integer. Beyond the width of its type C says nothing of a shift.
 _SHIFTS = range(64)
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
+_OWN = "__perflex_"
 _TRUTHS = (range(1), range(2), range(1, 2))
 
 
@@ -47,7 +48,17 @@ def constant(value: int) -> Any:
 
 def is_size_name(name: str) -> bool:
     """Return whether isl reads a name as that of a parameter: not words of its own, such as ``max``."""
-    return name.isascii() and name.isidentifier() and name.lower() not in _ISL_WORDS
+    return name.isascii() and name.isidentifier() and name.lower() not in _ISL_WORDS and not name.startswith(_OWN)
+
+
+def own_name(name: str) -> str:
+    """Return the name that an index or counter has among the parameters, which no size of the kernel has."""
+    return f"{_OWN}{name}"
+
+
+def shown_name(name: str) -> str:
+    """Return the name of an index or counter without what tells it from sizes."""
+    return name.removeprefix(_OWN)
 
 
 def variable(name: str) -> Any:
@@ -112,7 +123,7 @@ class Integer:
         """Return the same integer as one of another type."""
         if dtype == self.dtype:
             return self
-        if scalar_bytes(dtype) < scalar_bytes(self.dtype) and not self.cut and {"l0"} < self.names:
+        if scalar_bytes(dtype) < scalar_bytes(self.dtype) and not self.cut and {own_name("l0")} < self.names:
             return replace(self, dtype=dtype, cut=dtype)
         return replace(self, dtype=dtype)
 

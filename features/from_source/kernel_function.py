@@ -128,6 +128,22 @@ def kernels_in(path: Path, source: str, defines: Mapping[str, Any], folders: Seq
     return [function for function in functions(parsed(path, source, defines, folders)[1]) if function.is_kernel]
 
 
+def required_work_group(
+    path: Path, source: str, name: str, defines: Mapping[str, Any], folders: Sequence[str | Path]
+) -> list[Any] | None:
+    """Return the work-group that a kernel's ``reqd_work_group_size`` states; None if it states none."""
+    for function in kernels_in(path, source, defines, list(map(str, folders))):
+        for each in function.children if function.spelling == name else ():
+            stated = re.match(r"(?:__)?reqd_work_group_size(?:__)? \((.*?)\)(?: \) \).*)?$", " ".join(each.words))
+            if each.kind == "UNEXPOSED_ATTR" and stated:
+                # Clang says what macros make of it.
+                table = f"\n__constant int {_USER}[] = {{{stated[1]}}};\n"
+                root = parsed(path, source + table, defines, list(map(str, folders)))[1]
+                initial = next(node for node in reversed(root.children) if node.spelling == _USER).operands[-1]
+                return [extent.value for extent in initial.operands]
+    return None
+
+
 def functions(cursor: Node) -> Iterator[Node]:
     """Yield all functions that have bodies, templates included."""
     return (each for each in declared_functions(cursor) if each.body is not None)

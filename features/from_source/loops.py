@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, tidy, variable
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, own_name, tidy, variable
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import Aggregate, Place, Pointer, Unknown, Value, changed
 from perflex.features.from_source.walk import (
@@ -75,7 +75,7 @@ class LoopWalk:
         if len(walk.loops) >= _MOST_NESTED:
             raise walk.refuse(f"more than {_MOST_NESTED} loops inside each other are not read; split the kernel")
         walk.counters += 1
-        self._counter = f"i{walk.counters}"
+        self._counter = own_name(f"i{walk.counters}")
         # Variables that it may change, also through references and pointers.
         keys = dict.fromkeys(header.assigned)
         behind = [walk.variables.get(key) for key in keys]

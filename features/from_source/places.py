@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Protocol
 
-from perflex.features.from_source.integers import Integer, NotAffineError, signed, variable
+from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.layouts import bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
@@ -176,7 +176,7 @@ class Places:
         extent = extents[axis] if axis < len(extents) else 1
         if what in {"blockDim", "gridDim"}:
             return extent.typed("uint32") if isinstance(extent, Integer) else Integer.of(extent, "uint32")
-        return Integer.of(0 if extent == 1 else variable(f"{'l' if local else 'g'}{axis}"), "uint32")
+        return Integer.of(0 if extent == 1 else variable(own_name(f"{'l' if local else 'g'}{axis}")), "uint32")
 
     # Reading and writing
 

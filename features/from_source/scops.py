@@ -11,7 +11,7 @@ from functools import reduce
 from operator import mul
 from typing import Any, TypeAlias
 
-from perflex.features.from_source.integers import Integer, constant, names_in
+from perflex.features.from_source.integers import Integer, constant, names_in, own_name, shown_name
 from perflex.features.from_source.values import Executed, MemoryAccess
 from perflex.features.from_source.walk import MemoryArray, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
@@ -32,7 +32,7 @@ class ScopMaker:
         self._walk = walk
         self._recorder = walk.recorder
         self._shapes = shapes
-        self._ids = [f"{letter}{axis}" for letter in "gl" for axis in range(len(walk.local))]
+        self._ids = [own_name(f"{letter}{axis}") for letter in "gl" for axis in range(len(walk.local))]
         self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
         accesses = [(executed, access) for executed in self._executed for access in executed.accesses]
         # Sizes that the description does not need are left out, so that users need not give them.
@@ -131,11 +131,12 @@ class ScopMaker:
         name, around = self._walk.cursor.entered[entered]
         parent, averages = None if around is None else self._loops[around], self._recorder.averages
         assumed = "a trip count as stated" if name in averages else ""
-        return Loop(name, parent, average=averages.get(name, Fraction(1)), assumed=assumed)
+        return Loop(shown_name(name), parent, average=averages.get(name, Fraction(1)), assumed=assumed)
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
         if access.offset is None:
-            anywhere = isl.Set(f"{self._frame}{{ [e0] : 0 <= e0 < {array.shape[0]} }}")
+            element = own_name("element")
+            anywhere = isl.Set(f"{self._frame}{{ [{element}] : 0 <= {element} < {array.shape[0]} }}")
             found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
         else:
             found = self._subscript(access, access.offset, domain, lanes)
@@ -156,7 +157,7 @@ class ScopMaker:
         offset = access.offset
         if offset is None or not offset.cut:
             return False
-        if offset.cut.startswith("u") or offset.names <= {"g0", "l0"}:
+        if offset.cut.startswith("u") or offset.names <= {own_name("g0"), own_name("l0")}:
             return True
         counter = self._walk.cursor.entered[executed.loops[-1]][0] if executed.loops else ""
         if counter not in offset.names or not _is_linear(offset):
@@ -194,7 +195,7 @@ class ScopMaker:
         for place, name in enumerate(names):
             at = found.find_dim_by_name(_PARAMETER, name)
             found = found.insert_dims(kind, place, 1) if at < 0 else found.move_dims(kind, place, _PARAMETER, at, 1)
-            found = found.set_dim_name(kind, place, name) if name else found
+            found = found.set_dim_name(kind, place, shown_name(name)) if name else found
         for place in reversed(range(found.dim(_PARAMETER))):
             if found.get_dim_name(_PARAMETER, place) not in self._sizes:
                 found = found.project_out(_PARAMETER, place, 1)
@@ -202,7 +203,8 @@ class ScopMaker:
 
     def _on_instances(self, term: Any, domain: Any) -> Any:
         """Return an expression as a function of a statement's instances."""
-        names = [domain.get_dim_name(_SET, place) or "" for place in range(domain.dim(_SET))]
+        shown = (domain.get_dim_name(_SET, place) for place in range(domain.dim(_SET)))
+        names = [own_name(name) if name else "" for name in shown]
         as_map = self._with_dimensions(isl.Map.from_pw_aff(term), _IN, names)
         return as_map.as_pw_multi_aff().get_pw_aff(0)
 

@@ -18,8 +18,8 @@ import numpy as np
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.host_launches import offered_launch
-from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, variable
-from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel
+from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
+from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
 from perflex.features.from_source.parsing import Language, Node, fields_of, language_of
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.statements import Statements
@@ -32,7 +32,6 @@ from perflex.isl import ISL_LOCK, isl
 
 # isl's operations until a kernel is given up; the largest of 400 public kernels take a tenth of it.
 _MOST_OPERATIONS = 40_000_000
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)[ \t]*(?://.*|/\*.*)?$", re.MULTILINE)
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
 
 
@@ -212,7 +211,7 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
     active = isl.Set("{ [] }")
     for letter, extents in (("g", groups), ("l", tuple(map(Integer.of, kernel.local)))):
         for axis, extent in enumerate(extents):
-            place = variable(f"{letter}{axis}")
+            place = variable(own_name(f"{letter}{axis}"))
             active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
     sizes = {name for group in groups for name in group.names}
     given = dict(numbers), dict(contents), kernel.trips
@@ -307,7 +306,13 @@ def source_kernel(
     if found is None:
         msg = f"cannot read the kernel's name {name!r}; write a function's name, or NAME<ARGUMENT, ...> of a template"
         raise UnsupportedKernelError(msg)
-    shape = _axes(local) if local is not None else _required_work_group(found[1], text, defines or {})
+    shape = required_work_group(path, text, found[1], defines or {}, folders) if local is None else _axes(local)
+    if shape is None:
+        bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(found[1])}\s*\(", text)
+        most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
+        words = "give local=(32, 8), --local 32,8 on the command line"
+        msg = f"kernel {found[1]!r} needs its work-group{most}; {words}{offered_launch(text, found[1])}"
+        raise UnsupportedKernelError(msg, kernel=found[1])
     given = groups if groups is not None else global_size
     if (groups is None) == (global_size is None):
         words = "needs the launch's extent; give groups=... or global_size=..., one of them"
@@ -332,25 +337,6 @@ def source_kernel(
 def _axes(extents: Any) -> list[Any]:
     """Return extents along each axis; those of one axis may stand alone."""
     return list(extents) if isinstance(extents, Iterable) and not isinstance(extents, str) else [extents]
-
-
-def _required_work_group(name: str, text: str, defines: Mapping[str, Any]) -> list[int]:
-    """Return the work-group that the kernel's ``reqd_work_group_size`` states."""
-    stated = re.search(rf"reqd_work_group_size\s*\(([^()]*)\)[^{{}};]*?\b{re.escape(name)}\s*\(", text)
-    written: dict[str, set[str]] = {}
-    for macro, number in _MACRO.findall(text):
-        written.setdefault(macro, set()).add(number)
-    # Of several definitions the compiler's conditions choose one, which is not known here.
-    values = {macro: min(numbers) for macro, numbers in written.items() if len(numbers) == 1} | dict(defines)
-    extents = [read_formula(each.strip(), values).value for each in stated[1].split(",")] if stated else []
-    known = [extent for extent in extents if extent is not None]
-    if not known or len(known) < len(extents):
-        bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(name)}\s*\(", text)
-        most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
-        words = "give local=(32, 8), --local 32,8 on the command line"
-        msg = f"kernel {name!r} needs its work-group{most}; {words}{offered_launch(text, name)}"
-        raise UnsupportedKernelError(msg, kernel=name)
-    return known
 
 
 def _stated(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, Fraction], dict[str, str]]:
