@@ -22,6 +22,7 @@ from perflex.features.instructions.instruction_counts import guard_work, remaini
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import loops_with_barriers
+from perflex.features.scop.words import numpy_name
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], up
     inside, weight = _nesting(nest, number, loops), scop.weight(statement)
     for operation in statement.operations:
         names = _names(_operation_class(operation.kind, operation.dtype), inside)
-        registers = _registers(np.dtype(operation.dtype).itemsize)
+        registers = _registers(np.dtype(numpy_name(operation.dtype)).itemsize)
         yield Work(names, weight * operation.count, statement.domain, statement.launch, registers)
     if statement.recurrence is not None and inside == "loop":
         steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
@@ -349,7 +350,7 @@ IDENTIFIERS = (
 
 
 def _operation_class(kind: str, dtype: str) -> str:
-    if np.dtype(dtype).kind in "iub":
+    if np.dtype(numpy_name(dtype)).kind in "iub":
         return "idiv" if kind in {"div", "floordiv", "mod"} else "int"
     return "arith" if kind in _SIMPLE else _FUNCTIONS.get(kind, "call")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
@@ -14,6 +13,18 @@ from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.inlining import Inlining
 from perflex.features.from_source.integers import Integer, constant
 from perflex.features.from_source.kernel_function import declared_functions
+from perflex.features.from_source.mathematics import (
+    CONSTANTS,
+    CONVERSIONS,
+    PARTS,
+    ROUNDED,
+    STORING,
+    counted_as,
+    folded,
+    operation_of,
+    operators_of,
+)
+from perflex.features.from_source.mathematics import plain_name as plain_function
 from perflex.features.from_source.parsing import CUDA_HEADERS, Node
 from perflex.features.from_source.values import (
     Closure,
@@ -22,13 +33,13 @@ from perflex.features.from_source.values import (
     Pointer,
     Unknown,
     Value,
+    held,
     result_of,
     unknown_of,
     vector_of,
 )
 from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import is_float
-from perflex.features.scop.words import operation_of_function
 from perflex.isl import isl
 
 # Sums of products of CUDA's indices along an axis.
@@ -46,44 +57,13 @@ _IGNORED = {
     "mem_fence", "read_mem_fence", "write_mem_fence", "__threadfence", "__threadfence_block", "__threadfence_system",
     "__syncwarp", "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep", "sub_group_barrier",
 }  # fmt: skip
-# Operators by clang's names, one after another.
-_ARITHMETIC = {
-    **dict.fromkeys(("mul24", "__mul24", "__umul24", "__fmul_rn", "__dmul_rn", "__hmul"), ("Mul",)),
-    **dict.fromkeys(("__fadd_rn", "__dadd_rn", "__hadd"), ("Add",)), "__fsub_rn": ("Sub",), "__fdiv_rn": ("Div",),
-    "mad24": ("Mul", "Add"),
-}  # fmt: skip
-_EXTREMES = re.compile(r"(?:u|i|f|fast_)?(min|max)f?|__vi(min|max)_s32")
 _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
 _HINTED = re.compile(r"__ld(g|cg|cs|ca|lu)|__st(cg|cs|wb|wt)")
 _VECTOR_MEMORY = re.compile(r"v(load|store)(a?)(_half)?(\d*)(_r\w+)?")
-# By functions' names; of sums and scans over a sub-group or work-group libraries make something of their own.
-_OPERATIONS = (
-    (re.compile(r"fmaf?|__fmaf?_rn|__hfma"), "fma"),
-    (re.compile(r"mad"), "madd"),
-    (re.compile(r"(__)?shfl(_\w+)?|(intel_)?sub_group_(shuffle|broadcast|rotate|clustered_rotate)\w*"), "shuffle"),
-    (re.compile(r"(__)?(any|all|ballot)(_sync)?|__activemask|__match_\w+"), "vote"),
-    (re.compile(r"sub_group_(any|all|ballot|elect|non_uniform)\w*"), "vote"),
-)
-# Fetches, stores and questions of textures, surfaces and images.
-_IMAGES = re.compile(r"(tex|surf)([123]D|Cubemap)\w*|(read|write)_image\w+|get_image_\w+")
 _GROUPS = {"this_thread_block", "tiled_partition", "this_grid", "coalesced_threads"}
 _RANKS = {"thread_rank", "size", "num_threads", "meta_group_rank", "meta_group_size"}
-_REINTERPRETED = re.compile(
-    r"convert_\w+|as_\w+|__(int|uint|float|double|longlong)2?\w*_(as_)?\w+|__half2float|__float2half"
-)
-_DECORATED = re.compile(r"^(native_|half_|fast_|__builtin_|__)|(_rn|_rz|_rd|_ru)$")
-# Functions whose names are others in features.
-_NAMES = {
-    "fabs": "abs", "rint": "round", "nearbyint": "round", "powr": "pow", "pown": "pow", "fsqrt": "sqrt",
-    "frsqrt": "rsqrt", "rotate": "shift", "funnelshift_l": "shift", "funnelshift_r": "shift", "mulhi": "mul",
-    "umulhi": "mul", "mul_hi": "mul", "isnan": "cmp", "isinf": "cmp", "isfinite": "cmp", "fdim": "add",
-    "remainder": "fmod",
-    **dict.fromkeys(("fdividef", "divide", "recip", "frcp", "rcp"), "div"),
-    **dict.fromkeys(("popcount", "popc", "popcll", "clz", "clzll", "ffs", "brev"), "bit"),
-    **dict.fromkeys(("bitselect", "signbit", "copysign"), "bit"),
-}  # fmt: skip
-_CONSTANTS = {"inf", "inff", "huge_val", "huge_valf", "nan", "nanf"}
-_FOLDED = {each.__name__: each for each in (math.log2, math.log, math.sqrt, math.floor, math.ceil, math.exp2)}
+# Fetches, stores and questions of textures, surfaces and images.
+_IMAGES = re.compile(r"(tex|surf)([123]D|Cubemap)\w*|(read|write)_image\w+|get_image_\w+")
 
 
 class Calls:
@@ -101,6 +81,8 @@ class Calls:
 
     def called(self, cursor: Node) -> Value:
         """Evaluate a call; of a function that returns a reference, the place."""
+        if not cursor.arguments and (number := cursor.number) is not None:
+            return self.expressions.number(number, self._walk.types.read(cursor.type).dtype)
         function, arguments = cursor.referenced, cursor.arguments
         if (function is None and cursor.children) or (function is not None and function.kind in _VARIABLES):
             held_function = self.expressions.value(cursor.children[0])
@@ -113,9 +95,7 @@ class Calls:
         if (copied := self._copied(function, arguments)) is not None:
             return copied
         if function.kind == "CONSTRUCTOR":
-            zeroed = bool(cursor.children) and not arguments and function.is_default_method()
-            kind = self._walk.types.read(cursor.type)
-            return self._inlining.constructed(defined or function, arguments, kind, zeroed=zeroed)
+            return self._new(defined or function, cursor)
         if defined is not None:
             return self._own(defined, cursor, arguments)
         if self._is_declared(function):
@@ -129,6 +109,16 @@ class Calls:
             cause = f"{name} accesses a texture, surface or image; write the fetch as a load from a buffer"
             raise self._walk.refuse(cause)
         return self._number(name, arguments, cursor)
+
+    def _new(self, constructor: Node, cursor: Node) -> Value:
+        """Return an object, or a vector."""
+        kind, zeroed = self._walk.types.read(cursor.type), not cursor.arguments and bool(cursor.children)
+        if not kind.is_number:
+            zeroed = zeroed and constructor.is_default_method()
+            return self._inlining.constructed(constructor, cursor.arguments, kind, zeroed=zeroed)
+        if cursor.arguments:
+            return self._constructed([self.expressions.value(each) for each in cursor.arguments], kind)
+        return self.expressions.initialisers.zero(kind) if zeroed else unknown_of(kind, "undefined")
 
     def _own(self, function: Node, cursor: Node, arguments: list[Node]) -> Value:
         """Return what a function of the source gives, of a method with its object."""
@@ -182,6 +172,15 @@ class Calls:
             return Integer.of(len(self._walk.local), "uint32")
         if name == "get_local_linear_id":
             return self._linear_id().typed("uint64")
+        if name == "get_global_linear_id":
+            found = Integer.of(0, "uint64")
+            for axis in reversed(range(len(self._walk.local))):
+                group, items, item = (
+                    self.expressions.places.index(each, axis) for each in ("blockIdx", "blockDim", "threadIdx")
+                )
+                size = items.times(self.expressions.places.index("gridDim", axis), self._walk.sizes)
+                found = found.times(size, self._walk.sizes).plus(group.times(items, ())).plus(item)
+            return found.typed("uint64")
         if name in _RANKS and not arguments:
             return self._rank(name, cursor)
         return Unknown("int32", reason="uniform") if name in _GROUPS else None
@@ -263,58 +262,69 @@ class Calls:
         if name.startswith("make_"):
             return self._constructed(values, kind)
         numbers = [each for each in values if isinstance(each, (Integer, Unknown))]
-        if name in _ARITHMETIC:
-            found = values[0]
-            for operator, operand in zip(_ARITHMETIC[name], values[1:], strict=False):
+        operators = operators_of(name)
+        # ``__hadd`` of integers is their mean.
+        if operators and len(numbers) == len(values) and not (name == "__hadd" and kind.is_integer):
+            if ROUNDED.search(name):  # Compilers do not fuse these.
+                values = [held(each) for each in values]
+            found = values[0] if len(values) > 1 else Unknown(kind.dtype, kind.lanes, result_of(*values).reason)
+            for operator, operand in zip(operators, values[1:], strict=False):
                 found = expressions.arithmetic(operator, found, operand)
-            return found
-        extreme = _EXTREMES.fullmatch(name)
-        if extreme and len(numbers) == 2:
-            return expressions.arithmetic(extreme[1] or extreme[2], *numbers)
+            return held(found) if ROUNDED.search(name) else found
+        if (chosen := self._chosen(name, values)) is not None:
+            return chosen
         if name in {"abs", "labs", "llabs"} and len(numbers) == 1 and isinstance(numbers[0], Integer):
             return expressions.arithmetic("max", numbers[0], numbers[0].scaled(-1))
-        word = next((word for pattern, word in _OPERATIONS if pattern.fullmatch(name)), "")
+        word = operation_of(name)
         if word and len(numbers) == len(values):
             of_elements = name in {"any", "all"} and self._walk.kernel.language == "opencl"
             return self._operation("bit" if of_elements else word, numbers, kind)
-        if _REINTERPRETED.fullmatch(name) and values:
+        if PARTS.fullmatch(name):
+            return self._constructed(values, kind)
+        if CONVERSIONS.fullmatch(name) and values:
             bits = "as_" in name and not (isinstance(values[0], Integer) and kind.is_integer)
             unknown = Unknown(kind.dtype, kind.lanes, result_of(values[0]).reason)
             return unknown if bits and kind.is_number else expressions.converted(values[0], kind)
         return self._function(name, values, numbers, kind)
 
     def _function(self, name: str, values: list[Value], numbers: list[Integer | Unknown], kind: CType) -> Value:
-        base = _DECORATED.sub("", _DECORATED.sub("", name))
-        single = _NAMES.get(base[:-1], base[:-1])
-        if base.endswith("f") and operation_of_function(single) == single:
-            base = base[:-1]
-        if base in _CONSTANTS:
+        base = plain_function(name)
+        if base in CONSTANTS:
             return Unknown(kind.dtype, reason="uniform")
-        fold = _FOLDED.get(base)
-        if fold is not None and len(values) == 1:
+        if len(values) == 1:
             known = self.expressions.converted(values[0], CType("scalar", kind.dtype or "float32"))
-            if isinstance(known, Unknown) and known.constant is not None and known.constant > 0:
-                return Unknown(known.dtype, reason="uniform", constant=float(fold(known.constant)))
-        if base == "sincos":
-            for pointer in values[1:]:
-                self.expressions.places.store(
-                    self.expressions.places.pointed(pointer), Unknown(result_of(values[0]).dtype)
-                )
-            self._operation("sin", numbers, kind)
-            return self._operation("cos", numbers, kind)
-        if any(isinstance(each, (Pointer, Place)) for each in values):
+            number = folded(base, known.constant) if isinstance(known, Unknown) else None
+            if number is not None:
+                return Unknown(kind.dtype, reason="uniform", constant=number)
+        pointers = [each for each in values if isinstance(each, (Pointer, Place))]
+        if pointers and base not in STORING:
             cause = f"function {name!r} is not defined here, and what it loads and stores is not known; give its source"
             raise self._walk.refuse(cause)
-        named = _NAMES.get(base, base)
-        word = operation_of_function(named)
-        return self._operation(word if not word.startswith("call:") else f"call:{name}", numbers, kind)
+        for pointer in pointers:
+            place = self.expressions.places.pointed(pointer)
+            self.expressions.places.store(place, unknown_of(place.type))
+        lanes = max((each.lanes for each in numbers if isinstance(each, Unknown)), default=1)
+        found: Value = unknown_of(kind)
+        for word, count in counted_as(base, lanes):
+            found = self._operation(word if not word.startswith("call:") else f"call:{name}", numbers, kind, count)
+        return found
 
-    def _operation(self, word: str, numbers: list[Integer | Unknown], kind: CType) -> Unknown:
+    def _chosen(self, name: str, values: list[Value]) -> Value | None:
+        """Return which of its operands a function gives, if it computes nothing else."""
+        expressions, first = self.expressions, values[0] if values else None
+        if name == "clamp" and all(isinstance(each, Integer) for each in values):
+            return expressions.arithmetic("min", expressions.arithmetic("max", values[0], values[1]), values[2])
+        if name == "select" and isinstance(first, (Integer, Unknown)) and result_of(first).lanes == 1:
+            condition = expressions.truth(values[2])
+            return self._walk.joined(values[1], first, condition)
+        return None
+
+    def _operation(self, word: str, numbers: list[Integer | Unknown], kind: CType, count: int = 0) -> Unknown:
         computed = result_of(*numbers)
         dtype = kind.dtype if kind.is_number else computed.dtype
         counted = computed.dtype if numbers and not is_float(dtype) else dtype
         lanes = max(kind.lanes if kind.is_number else 1, computed.lanes)
-        found = self.expressions.operated(word, numbers, counted, lanes)
+        found = self.expressions.operated(word, numbers, counted, count or lanes)
         return replace(found, dtype=dtype, lanes=lanes if kind.kind == "vector" else kind.lanes, reason="data")
 
     def _constructed(self, values: list[Value], kind: CType) -> Value:
@@ -337,5 +347,5 @@ class Calls:
 
     @cached_property
     def _declared(self) -> set[Hashable]:
-        found = declared_functions(self._walk.kernel.root)
-        return {each.canonical.key for each in found if Path(each.location.file.name).parent != CUDA_HEADERS.parent}
+        found, own = declared_functions(self._walk.kernel.root), CUDA_HEADERS.parent
+        return {each.canonical.key for each in found if own not in Path(each.location.file.name).parents}

@@ -39,8 +39,6 @@ typedef float cufftReal;
 typedef float2 cufftComplex;
 typedef double cufftDoubleReal;
 typedef double2 cufftDoubleComplex;
-typedef half half2 __attribute__((ext_vector_type(2)));
-typedef half2 __half2;
 
 struct dim3 {
   unsigned int x, y, z;
@@ -132,8 +130,27 @@ __cuda_math1(cos) __cuda_math1(tan) __cuda_math1(asin) __cuda_math1(acos) __cuda
 __cuda_math1(cosh) __cuda_math1(tanh) __cuda_math1(asinh) __cuda_math1(acosh) __cuda_math1(atanh) __cuda_math1(sinpi)
 __cuda_math1(cospi) __cuda_math1(erf) __cuda_math1(erfc) __cuda_math1(floor) __cuda_math1(ceil) __cuda_math1(round)
 __cuda_math1(rint) __cuda_math1(trunc) __cuda_math1(fabs) __cuda_math1(lgamma) __cuda_math1(tgamma) __cuda_math1(nearbyint)
+__cuda_math1(rcbrt) __cuda_math1(normcdf) __cuda_math1(normcdfinv) __cuda_math1(erfcx) __cuda_math1(erfinv)
+__cuda_math1(erfcinv) __cuda_math1(logb) __cuda_math1(j0) __cuda_math1(j1) __cuda_math1(y0) __cuda_math1(y1)
 __cuda_math2(pow) __cuda_math2(fmod) __cuda_math2(fmin) __cuda_math2(fmax) __cuda_math2(atan2) __cuda_math2(hypot)
-__cuda_math2(copysign) __cuda_math2(fdim) __cuda_math2(remainder) __cuda_math3(fma)
+__cuda_math2(copysign) __cuda_math2(fdim) __cuda_math2(remainder) __cuda_math2(rhypot) __cuda_math2(nextafter)
+__cuda_math3(fma) __cuda_math3(norm3d) __cuda_math3(rnorm3d)
+#define __cuda_math_to(N, T) __cuda_builtin T N##f(float); __cuda_builtin T N(float); __cuda_builtin T N(double);
+__cuda_math_to(lround, long) __cuda_math_to(lrint, long) __cuda_math_to(llround, long long)
+__cuda_math_to(llrint, long long) __cuda_math_to(ilogb, int)
+__cuda_builtin float norm4df(float, float, float, float);
+__cuda_builtin double norm4d(double, double, double, double);
+__cuda_builtin float rnorm4df(float, float, float, float);
+__cuda_builtin double rnorm4d(double, double, double, double);
+__cuda_builtin void sincospif(float, float *, float *);
+__cuda_builtin void sincospi(double, double *, double *);
+__cuda_builtin float modff(float, float *);
+__cuda_builtin double modf(double, double *);
+__cuda_builtin float frexpf(float, int *);
+__cuda_builtin double frexp(double, int *);
+__cuda_builtin float remquof(float, float, int *);
+__cuda_builtin float scalbnf(float, int);
+__cuda_builtin double scalbn(double, int);
 __cuda_builtin double pow(double, int);
 __cuda_builtin float pow(float, int);
 __cuda_builtin float powf(float, int);
@@ -175,17 +192,39 @@ __cuda_builtin float __saturatef(float);
 __cuda_builtin void __sincosf(float, float *, float *);
 __cuda_builtin float __fdividef(float, float);
 __cuda_builtin float fdividef(float, float);
-__cuda_builtin float __frcp_rn(float);
-__cuda_builtin float __fsqrt_rn(float);
+#define __cuda_rounded(R) \
+  __cuda_builtin float __frcp_##R(float); __cuda_builtin float __fsqrt_##R(float); \
+  __cuda_builtin float __fadd_##R(float, float); __cuda_builtin float __fsub_##R(float, float); \
+  __cuda_builtin float __fmul_##R(float, float); __cuda_builtin float __fdiv_##R(float, float); \
+  __cuda_builtin float __fmaf_##R(float, float, float); __cuda_builtin double __fma_##R(double, double, double); \
+  __cuda_builtin double __dadd_##R(double, double); __cuda_builtin double __dsub_##R(double, double); \
+  __cuda_builtin double __dmul_##R(double, double); __cuda_builtin double __ddiv_##R(double, double); \
+  __cuda_builtin double __drcp_##R(double); __cuda_builtin double __dsqrt_##R(double); \
+  __cuda_builtin int __float2int_##R(float); __cuda_builtin unsigned __float2uint_##R(float); \
+  __cuda_builtin long long __float2ll_##R(float); __cuda_builtin unsigned long long __float2ull_##R(float); \
+  __cuda_builtin int __double2int_##R(double); __cuda_builtin unsigned __double2uint_##R(double); \
+  __cuda_builtin long long __double2ll_##R(double); __cuda_builtin unsigned long long __double2ull_##R(double); \
+  __cuda_builtin float __double2float_##R(double); __cuda_builtin float __int2float_##R(int); \
+  __cuda_builtin float __uint2float_##R(unsigned); __cuda_builtin float __ll2float_##R(long long); \
+  __cuda_builtin float __ull2float_##R(unsigned long long); __cuda_builtin double __ll2double_##R(long long); \
+  __cuda_builtin double __ull2double_##R(unsigned long long);
+__cuda_rounded(rn) __cuda_rounded(rz) __cuda_rounded(ru) __cuda_rounded(rd)
+__cuda_builtin double __int2double_rn(int);
+__cuda_builtin double __uint2double_rn(unsigned);
 __cuda_builtin float __frsqrt_rn(float);
-__cuda_builtin float __fadd_rn(float, float);
-__cuda_builtin float __fsub_rn(float, float);
-__cuda_builtin float __fmul_rn(float, float);
-__cuda_builtin float __fdiv_rn(float, float);
-__cuda_builtin float __fmaf_rn(float, float, float);
-__cuda_builtin double __fma_rn(double, double, double);
-__cuda_builtin double __dadd_rn(double, double);
-__cuda_builtin double __dmul_rn(double, double);
+__cuda_builtin int __hadd(int, int);
+__cuda_builtin int __rhadd(int, int);
+__cuda_builtin unsigned __uhadd(unsigned, unsigned);
+__cuda_builtin unsigned __urhadd(unsigned, unsigned);
+__cuda_builtin long long __mul64hi(long long, long long);
+__cuda_builtin unsigned long long __umul64hi(unsigned long long, unsigned long long);
+__cuda_builtin int __ffsll(long long);
+__cuda_builtin unsigned long long __brevll(unsigned long long);
+__cuda_builtin int __dp4a(int, int, int);
+__cuda_builtin unsigned __dp4a(unsigned, unsigned, unsigned);
+__cuda_builtin double __hiloint2double(int, int);
+__cuda_builtin int __double2hiint(double);
+__cuda_builtin int __double2loint(double);
 __cuda_builtin int __mul24(int, int);
 __cuda_builtin unsigned __umul24(unsigned, unsigned);
 __cuda_builtin int __mulhi(int, int);
@@ -208,22 +247,16 @@ __cuda_builtin float __int_as_float(int);
 __cuda_builtin float __uint_as_float(unsigned);
 __cuda_builtin long long __double_as_longlong(double);
 __cuda_builtin double __longlong_as_double(long long);
-__cuda_builtin int __float2int_rn(float);
-__cuda_builtin int __float2int_rd(float);
-__cuda_builtin int __float2int_rz(float);
-__cuda_builtin unsigned __float2uint_rn(float);
-__cuda_builtin unsigned __float2uint_rz(float);
-__cuda_builtin float __int2float_rn(int);
-__cuda_builtin float __int2float_rz(int);
-__cuda_builtin float __uint2float_rn(unsigned);
-__cuda_builtin float __uint2float_rz(unsigned);
-__cuda_builtin float __half2float(half);
-__cuda_builtin half __float2half(float);
-__cuda_builtin half __hadd(half, half);
-__cuda_builtin half __hmul(half, half);
-__cuda_builtin half __hfma(half, half, half);
 
 #include "cuda_headers.h"
+namespace std {
+using ::sqrt; using ::cbrt; using ::exp; using ::exp2; using ::expm1; using ::log; using ::log2; using ::log10; using ::log1p;
+using ::sin; using ::cos; using ::tan; using ::asin; using ::acos; using ::atan; using ::atan2; using ::sinh; using ::cosh;
+using ::tanh; using ::asinh; using ::acosh; using ::atanh; using ::erf; using ::erfc; using ::tgamma; using ::lgamma;
+using ::floor; using ::ceil; using ::round; using ::trunc; using ::rint; using ::nearbyint; using ::lround; using ::fabs;
+using ::abs; using ::pow; using ::fmod; using ::fmin; using ::fmax; using ::hypot; using ::copysign; using ::fma;
+using ::remainder; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf; using ::isfinite; using ::signbit;
+}  // namespace std
 
 // Textures and surfaces: kernels that use one are refused by the function's name
 typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;

@@ -9,15 +9,64 @@
 #define CUDART_PI 3.1415926535897931
 #define M_PI 3.14159265358979323846
 #define M_PI_F 3.14159265358979323846f
+#define CUDART_INF (1.0 / 0.0)
+#define CUDART_NAN_F (0.0f / 0.0f)
+#define CUDART_NAN (0.0 / 0.0)
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+#define M_E 2.7182818284590452354
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
 #define FLT_MAX 3.402823466e+38f
 #define FLT_MIN 1.175494351e-38f
 #define FLT_EPSILON 1.192092896e-07f
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
 #define DBL_MAX 1.7976931348623158e+308
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_EPSILON 2.2204460492503131e-16
+#define DBL_DIG 15
+#define DBL_MANT_DIG 53
 #define INFINITY (1.0f / 0.0f)
 #define NAN (0.0f / 0.0f)
 #define INT_MAX 2147483647
 #define INT_MIN (-2147483647 - 1)
 #define UINT_MAX 4294967295u
+#define CHAR_BIT 8
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define CHAR_MAX 127
+#define CHAR_MIN (-128)
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define LONG_MAX 9223372036854775807l
+#define LONG_MIN (-9223372036854775807l - 1)
+#define ULONG_MAX 18446744073709551615ul
+#define LLONG_MAX 9223372036854775807ll
+#define LLONG_MIN (-9223372036854775807ll - 1)
+#define ULLONG_MAX 18446744073709551615ull
+#define INT8_MAX 127
+#define INT8_MIN (-128)
+#define UINT8_MAX 255
+#define INT16_MAX 32767
+#define INT16_MIN (-32768)
+#define UINT16_MAX 65535
+#define INT32_MAX 2147483647
+#define INT32_MIN (-2147483647 - 1)
+#define UINT32_MAX 4294967295u
+#define INT64_MAX 9223372036854775807ll
+#define INT64_MIN (-9223372036854775807ll - 1)
+#define UINT64_MAX 18446744073709551615ull
+#define SIZE_MAX 18446744073709551615ul
 #define RAND_MAX 2147483647
 #define HUGE_VALF (1.0f / 0.0f)
 
@@ -39,6 +88,28 @@ typedef unsigned long ulong;
 namespace std {
 template <typename T> __host__ __device__ T min(T a, T b) __cuda_body(return b < a ? b : a)
 template <typename T> __host__ __device__ T max(T a, T b) __cuda_body(return a < b ? b : a)
+using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t;
+using ::int64_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::size_t; using ::ptrdiff_t;
+#define __cuda_limit(T, N, V) static constexpr __host__ __device__ T N() { return V; }
+template <typename T> struct numeric_limits;
+#define __cuda_limits(T, LOWEST, MIN, MAX, DIGITS, INTEGER, SIGNED, MORE) \
+  template <> struct numeric_limits<T> { \
+    __cuda_limit(T, lowest, LOWEST) __cuda_limit(T, min, MIN) __cuda_limit(T, max, MAX) MORE \
+    static constexpr bool is_specialized = true, is_integer = INTEGER, is_exact = INTEGER, is_signed = SIGNED; \
+    static constexpr int digits = DIGITS; \
+  };
+#define __cuda_integer(T, MIN, MAX, DIGITS) __cuda_limits(T, MIN, MIN, MAX, DIGITS, true, (T)-1 < (T)1, )
+__cuda_integer(bool, false, true, 1) __cuda_integer(char, CHAR_MIN, CHAR_MAX, 7) __cuda_integer(signed char, -128, 127, 7)
+__cuda_integer(unsigned char, 0, UCHAR_MAX, 8) __cuda_integer(short, SHRT_MIN, SHRT_MAX, 15)
+__cuda_integer(unsigned short, 0, USHRT_MAX, 16) __cuda_integer(int, INT_MIN, INT_MAX, 31)
+__cuda_integer(unsigned int, 0, UINT_MAX, 32) __cuda_integer(long, LONG_MIN, LONG_MAX, 63)
+__cuda_integer(unsigned long, 0, ULONG_MAX, 64) __cuda_integer(long long, LLONG_MIN, LLONG_MAX, 63)
+__cuda_integer(unsigned long long, 0, ULLONG_MAX, 64)
+#define __cuda_float(T, MIN, MAX, EPSILON, DIGITS, INFINITE, UNDEFINED) \
+  __cuda_limits(T, -MAX, MIN, MAX, DIGITS, false, true, __cuda_limit(T, epsilon, EPSILON) \
+    __cuda_limit(T, infinity, INFINITE) __cuda_limit(T, quiet_NaN, UNDEFINED) static constexpr bool has_infinity = true;)
+__cuda_float(float, FLT_MIN, FLT_MAX, FLT_EPSILON, 24, __builtin_huge_valf(), __builtin_nanf(""))
+__cuda_float(double, DBL_MIN, DBL_MAX, DBL_EPSILON, 53, __builtin_huge_val(), __builtin_nan(""))
 }  // namespace std
 
 // Cooperative groups of one block

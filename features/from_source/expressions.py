@@ -152,13 +152,20 @@ class Expressions:
             raise self.walk.refuse("this number is not understood; write it out", cursor.location.line)
         return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32")
 
-    def _float_literal(self, cursor: Node) -> Unknown:
+    def _float_literal(self, cursor: Node) -> Value:
         dtype = self.walk.types.read(cursor.type).dtype or "float32"
         word = cursor.words[0] if cursor.words else ""
         try:
             number = float.fromhex(word) if word.lower().startswith("0x") else float(_SUFFIX.sub("", word))
         except ValueError:
             return Unknown(dtype, reason="uniform")
+        return self.number(number, dtype)
+
+    @staticmethod
+    def number(number: float, dtype: str) -> Integer | Unknown:
+        """Return a constant of a type."""
+        if not is_float(dtype):
+            return Integer.of(int(number), dtype)
         return Unknown(dtype, reason="uniform", constant=number, source=rational(number))
 
     def _list(self, cursor: Node) -> Value:

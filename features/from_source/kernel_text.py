@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
-from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Node, declares
+from perflex.features.from_source.parsing import CUDA_HEADERS, INCLUDE, TOOLKIT, Node, declares
 from perflex.features.from_source.source import SourceKernel
 
 _COMMENT = re.compile(r"//(?:\\\r?\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
@@ -85,7 +85,7 @@ class _KernelText:
     def __init__(self, kernel: SourceKernel) -> None:
         self._kernel = kernel
         self._parsed = kernel.parsed()
-        self._folders = [kernel.path.parent, *map(Path, kernel.folders)]
+        self._folders = [kernel.path.parent, *map(Path, kernel.folders), INCLUDE]
         self._files: dict[Path, _File] = {}
         self._path = cache(lambda name: Path(name).resolve())
         self._declarations: list[_Part] = []

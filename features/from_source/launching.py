@@ -137,9 +137,9 @@ class _Launching:
                 raise self._refuse(f"argument {name!r} holds pointers; only the host program knows where they point")
             where: Literal["local", "array"] = "local" if self._spaces[name] == "local" else "array"
             return Argument(name, where, filled_dtype(kind.element))
-        if kind.kind == "scalar":
+        if kind.kind == "scalar" and kind.dtype != "bfloat16":
             return Argument(name, "scalar", kind.dtype)
-        what = {"struct": "a struct", "vector": "a vector"}.get(kind.kind, "of unknown type")
+        what = {"struct": "a struct", "vector": "a vector", "scalar": "of bfloat16"}.get(kind.kind, "of unknown type")
         raise self._refuse(f"argument {name!r} is {what}; only arrays and scalars are given; pass its parts")
 
     def _array(self, name: str, reached: Mapping[str, Reach]) -> Reach:
@@ -216,7 +216,7 @@ class _Launching:
 def filled_dtype(element: CType) -> str:
     """Return the type of data that an array is filled with: that of its elements, or zero bytes."""
     if element.is_number:
-        return element.dtype
+        return element.dtype if element.dtype != "bfloat16" else BYTES  # numpy has no such type
     if element.kind != "struct" or element.declared is None:
         return BYTES
     # Structs of one type of elements, such as points of three floats.

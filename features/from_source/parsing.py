@@ -22,16 +22,19 @@ LANGUAGES: dict[str, Language] = {".cl": "opencl", ".ocl": "opencl", ".cu": "cud
 
 # Unary operators by libclang's numbers; those above 2 of the increments stand before their operand.
 _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
-_INTEGER = 1
+# What clang evaluates to, by its numbers.
+_INTEGER, _FLOAT = 1, 2
 _HERE = Path(__file__).parent
 CUDA_HEADERS = _HERE / "cuda_headers.h"
+# Headers that programs include, for those that have none of their own.
+INCLUDE = _HERE / "include"
 # Headers of the host are not there; where clang's package has some, the last folder stands for them.
 _OPTIONS = {
     "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),
     "cuda": (
         "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
         "--cuda-gpu-arch=sm_70", "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"),
-        "-idirafter", str(_HERE / "include"),
+        "-idirafter", str(INCLUDE),
     ),
 }  # fmt: skip
 _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
@@ -71,6 +74,11 @@ def clang() -> Any:
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
     library.clang_EvalResult_getAsLongLong.restype = ctypes.c_longlong
     library.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
+    library.clang_EvalResult_isUnsignedInt.argtypes = [ctypes.c_void_p]
+    library.clang_EvalResult_getAsUnsigned.restype = ctypes.c_ulonglong
+    library.clang_EvalResult_getAsUnsigned.argtypes = [ctypes.c_void_p]
+    library.clang_EvalResult_getAsDouble.restype = ctypes.c_double
+    library.clang_EvalResult_getAsDouble.argtypes = [ctypes.c_void_p]
     library.clang_EvalResult_dispose.argtypes = [ctypes.c_void_p]
     return cindex
 
@@ -218,14 +226,25 @@ class Node:
     @cached_property
     def value(self) -> int | None:
         """The value of an integer constant expression; None if it is none."""
+        return self.number if isinstance(self.number, int) else None
+
+    @cached_property
+    def number(self) -> int | float | None:
+        """The value of a constant expression; None if it is none."""
         library = clang().conf.lib
         result = library.clang_Cursor_Evaluate(self.cursor)
         if not result:
             return None
-        known = library.clang_EvalResult_getKind(result) == _INTEGER
-        value = int(library.clang_EvalResult_getAsLongLong(result)) if known else None
+        kind = library.clang_EvalResult_getKind(result)
+        found: int | float | None = None
+        if kind == _INTEGER and library.clang_EvalResult_isUnsignedInt(result):
+            found = int(library.clang_EvalResult_getAsUnsigned(result))
+        elif kind == _INTEGER:
+            found = int(library.clang_EvalResult_getAsLongLong(result))
+        elif kind == _FLOAT:
+            found = float(library.clang_EvalResult_getAsDouble(result))
         library.clang_EvalResult_dispose(result)
-        return value
+        return found
 
     @cached_property
     def lane(self) -> str:

@@ -12,14 +12,15 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from perflex.features.from_source.integers import Integer, NotAffineError, Where, signed
-from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
+from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 from perflex.isl import isl
 
 Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "unknown"]
 
 _DTYPES = {
     "float": "float32", "double": "float64", "half": "float16", "__fp16": "float16", "_Float16": "float16",
-    "__bf16": "bfloat16", "int": "int32", "unsigned int": "uint32", "uint": "uint32", "long": "int64",
+    "__half": "float16", "__bf16": "bfloat16", "__nv_bfloat16": "bfloat16", "int": "int32",
+    "unsigned int": "uint32", "uint": "uint32", "long": "int64",
     "unsigned long": "uint64", "ulong": "uint64", "long long": "int64", "longlong": "int64",
     "unsigned long long": "uint64", "ulonglong": "uint64", "size_t": "uint64", "short": "int16",
     "unsigned short": "uint16", "ushort": "uint16", "char": "int8", "signed char": "int8", "unsigned char": "uint8",
@@ -64,7 +65,7 @@ class CType:
     @property
     def is_integer(self) -> bool:
         """Whether it is an integer scalar."""
-        return self.kind == "scalar" and not self.dtype.startswith("float")
+        return self.kind == "scalar" and not is_float(self.dtype)
 
     @property
     def is_number(self) -> bool:

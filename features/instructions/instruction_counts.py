@@ -41,11 +41,15 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.words import numpy_name
 from perflex.isl import ISL_LOCK, isl
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
 
-_CLASS_OF = {"float16": "fp32", "float32": "fp32", "complex64": "fp32", "float64": "fp64", "complex128": "fp64"}
+_CLASS_OF = {
+    **dict.fromkeys(("float16", "bfloat16", "float32", "complex64"), "fp32"),
+    **dict.fromkeys(("float64", "complex128"), "fp64"),
+}
 # Real instructions: a complex product is two multiplications and two multiply-adds.
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
 _COMPLEX_OTHER = 2
@@ -358,10 +362,10 @@ def slots_of(kind: str, dtype: str) -> dict[str, float]:
         msg = "the time of matrix units (operation mma) is not modelled; count it as madd for that of the other units"
         raise UnsupportedKernelError(msg)
     if kind in _EXCHANGES:
-        registers = -(-np.dtype(dtype).itemsize // _REGISTER_BYTES) if kind == "shuffle" else 1
+        registers = -(-np.dtype(numpy_name(dtype)).itemsize // _REGISTER_BYTES) if kind == "shuffle" else 1
         return {"int32": _EXCHANGES[kind] * registers}
     pipe, table = "int32", _INTEGER  # the others: fp32, fp64, int32_mul (products) and special (functions)
-    if dtype in {"float16", "float32", "complex64"}:
+    if dtype in {"float16", "bfloat16", "float32", "complex64"}:
         pipe, table = "fp32", _FLOAT32
     elif dtype in {"float64", "complex128"}:
         pipe, table = "fp64", _FLOAT64

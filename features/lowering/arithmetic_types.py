@@ -5,7 +5,7 @@ from __future__ import annotations
 # Bytes of real scalars; of two the later one is the type in which C computes.
 _BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "float16": 2, "float32": 4, "float64": 8,
+    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
 _RANKS = tuple(_BYTES)
 # Complex type -> that of its parts.
@@ -19,7 +19,7 @@ def scalar_bytes(dtype: str) -> int:
 
 def is_float(dtype: str) -> bool:
     """Return whether a type is a floating-point type."""
-    return dtype.startswith("float")
+    return dtype.startswith(("float", "bfloat"))
 
 
 def common_type(*dtypes: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
-from perflex.features.scop.words import SPACES, unknown_operation
+from perflex.features.scop.words import SPACES, numpy_name, unknown_operation
 from perflex.isl import isl
 
 _SET = isl.dim_type.set
@@ -75,7 +75,7 @@ def _array_fault(array: Any) -> str:
 @lru_cache(maxsize=256)
 def _dtype_fault(name: str) -> str:
     try:
-        known = bool(_DTYPE.fullmatch(name)) and np.dtype(name).kind in "biufc"
+        known = bool(_DTYPE.fullmatch(name)) and np.dtype(numpy_name(name)).kind in "biufc"
     except TypeError:
         known = False
     return "" if known else f"a numpy type such as float32 must stand there, not {name!r}"

@@ -25,6 +25,7 @@ from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.checks import check, require_addressable, require_whole
 from perflex.features.scop.numbering import by_number
+from perflex.features.scop.words import numpy_name
 from perflex.html import shown_by
 from perflex.isl import IslText, MapText, SetText, computed_once, isl
 
@@ -101,7 +102,7 @@ class Array(_Part, frozen=True):
         """Size of one element, in bytes."""
         import numpy as np
 
-        return int(np.dtype(self.dtype).itemsize)
+        return int(np.dtype(numpy_name(self.dtype)).itemsize)
 
     @property
     def memory(self) -> str:

@@ -12,7 +12,7 @@ SPACES = ("global", "local", "private", "constant", "texture")
 DIRECTIONS = ("load", "store")
 
 DTYPES = (
-    "float16", "float32", "float64", "complex64", "complex128",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
 
@@ -28,6 +28,11 @@ OPERATIONS = (
 
 # A function that is none of the above, e.g. a user's own.
 _CALL = re.compile(r"call:[A-Za-z_]\w*")
+
+
+def numpy_name(dtype: str) -> str:
+    """Return the numpy type that an element type is like in size and kind: numpy has no bfloat16."""
+    return "float16" if dtype == "bfloat16" else dtype
 
 
 def operation_of_function(name: str) -> str:
