@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perflex.errors import FeatureError, PerflexWarning
+from perflex.errors import FeatureError, PerflexWarning, UnsupportedKernelError
 from perflex.features.counting.scop_counts import AccessCounts, counts_of, keep_counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Feature
@@ -32,7 +32,7 @@ class CountedFeature:
     identifier
         As in model strings.
     value
-        At the given sizes; None where sizes are missing.
+        At the given sizes; None where sizes are missing, or the elements of an array: the note says so.
     expression
         The count as a function of the sizes, or what stands for it.
     unit
@@ -105,8 +105,10 @@ def count_features(
     """
     scop, target = extract_scop(kernel, sizes), resolve_target(sub_group_size)
     checked = None if sizes is None else scop.checked(sizes)
-    chosen = list(identifiers) or _contained(scop, checked, target)
-    counted = CountedFeatures(_counted(parse_feature(identifier), scop, checked, target) for identifier in chosen)
+    identifiers = list(identifiers)
+    chosen = identifiers or _contained(scop, checked, target)
+    features = [parse_feature(identifier) for identifier in chosen]
+    counted = CountedFeatures(_counted(each, scop, checked, target, named=bool(identifiers)) for each in features)
     keep_counts_of(scop)
     return counted
 
@@ -158,8 +160,17 @@ def _access_identifier(item: AccessCounts) -> str:
     return "_".join(["f_mem_access", *parts])
 
 
-def _counted(feature: Feature, scop: Scop, sizes: Mapping[str, Any] | None, target: Target) -> CountedFeature:
-    value = None if sizes is None else float(feature.value(scop, sizes, target))
+def _counted(
+    feature: Feature, scop: Scop, sizes: Mapping[str, Any] | None, target: Target, *, named: bool
+) -> CountedFeature:
+    try:
+        value = None if sizes is None else float(feature.value(scop, sizes, target))
+    except UnsupportedKernelError as error:
+        # Of all that a kernel contains, what is not known is told beside the rest.
+        if named or "extent" not in error.context:
+            raise
+        said = feature.remarks(scop, None, target)
+        return CountedFeature(feature.identifier, None, said.formula, feature.unit, said.certainty, error.message)
     said = feature.remarks(scop, sizes, target)
     return CountedFeature(feature.identifier, value, said.formula, said.unit or feature.unit, said.certainty, said.note)
 

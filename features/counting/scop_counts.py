@@ -70,8 +70,8 @@ class Footprint:
     elements_certainty: Certainty
 
     def afr(self, sizes: Mapping[str, Any]) -> float:
-        """Return the access-to-footprint ratio at given sizes: accesses per element; nan where nothing is touched."""
-        elements = self.elements.evaluate(sizes)
+        """Return the access-to-footprint ratio at given sizes; nan where nothing is touched, or it is not known."""
+        elements = self.elements.evaluate(sizes) if set(self.elements.parameters) <= sizes.keys() else 0
         return float(self.accesses.evaluate(sizes) / elements) if elements else math.nan
 
     @property

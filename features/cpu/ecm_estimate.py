@@ -165,7 +165,8 @@ def spread_sizes(
     """Return sizes and block sizes as whole numbers, or all as arrays of one shape, and that shape."""
     # Layer conditions compare distances between accesses, however large the arrays.
     scop.check_sizes(sizes, addresses=False)
-    both = [{name: sizes[name] for name in scop.parameters}, dict(blocks)]
+    scop.require_extents(sizes, "traffic of caches")
+    both = [{name: sizes[name] for name in (*scop.parameters, *scop.unknown_extents)}, dict(blocks)]
     for name, value in both[1].items():
         if np.any(np.asarray(value) < 1):
             msg = f"a block of loop {name!r} must have one iteration or more"

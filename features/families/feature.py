@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from perflex.errors import FeatureError
+from perflex.errors import FeatureError, MissingSizeError
 from perflex.features.counting.scop_counts import AccessCounts
 from perflex.features.counting.touched import Certainty
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -134,8 +134,19 @@ class Feature:
             A size parameter has no value, or the kernel is not valid for the values.
         MachineError, FeatureError
             There is no machine, build or machine code, and the feature needs it.
+        UnsupportedKernelError
+            How many elements an array has is not known, and decides it.
         """
         scop.check_sizes(sizes)
+        try:
+            return self._value(scop, sizes, target)
+        except MissingSizeError as error:
+            needed: Any = error.context.get("parameters", ())
+            if any(name in scop.unknown_extents for name in needed):
+                scop.require_extents(scop.unknown_extents.keys() - set(needed), self.identifier)
+            raise
+
+    def _value(self, scop: Scop, sizes: Sizes, target: Target) -> Any:
         family = self.family
         self._require_description(scop)
         if family.needs == "machine":
@@ -145,7 +156,7 @@ class Feature:
             return family.count(scop, sizes, target, self.what).evaluate(sizes)  # type: ignore[union-attr]
         if not family.one_size:
             return family.value(scop, sizes, target, self.what)
-        names = scop.parameters
+        names = [*scop.parameters, *(name for name in scop.unknown_extents if name in sizes)]
         # A number goes before the sizes: a kernel may have none. numpy.broadcast takes 64 arrays at most.
         first, *others = np.broadcast_arrays(0, *(np.asarray(sizes[name]) for name in names))
         points = zip(first.ravel(), *(other.ravel() for other in others), strict=True)

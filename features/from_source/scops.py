@@ -11,7 +11,15 @@ from functools import reduce
 from operator import mul
 from typing import Any, TypeAlias
 
-from perflex.features.from_source.integers import Integer, constant, names_in, own_name, shown_name
+from perflex.features.from_source.integers import (
+    Integer,
+    NotAffineError,
+    constant,
+    names_in,
+    own_name,
+    shown_name,
+    variable,
+)
 from perflex.features.from_source.values import Executed, MemoryAccess
 from perflex.features.from_source.walk import MemoryArray, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
@@ -45,6 +53,7 @@ class ScopMaker:
         self._frame = f"[{', '.join(self._sizes)}] -> "
         at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
         self._assumptions = isl.Set(f"{self._frame}{{ : {at_least} }}")
+        self._anywhere: dict[str, Any] = {}  # The elements of arrays of which data decide which one is accessed
         self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
         self._accesses: dict[str, list[tuple[Executed, MemoryAccess]]] = {}
         for executed, access in accesses:
@@ -64,7 +73,6 @@ class ScopMaker:
     def scop(self) -> Scop:
         """Return the Scop."""
         arrays = [self._array(self._recorder.arrays[name], found) for name, found in self._accesses.items()]
-        by_name = {array.name: array for array in arrays}
         statements: list[Statement] = []
         barriers: list[Barrier] = []
         names: Counter[str] = Counter()
@@ -76,7 +84,7 @@ class ScopMaker:
             names[executed.line] += 1
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""
             label = re.sub(r"\W", "_", executed.line)
-            statements += self._statements(executed, f"line{label}{number}", by_name)
+            statements += self._statements(executed, f"line{label}{number}")
         groups, loops = tuple(map(self._polynomial, self._walk.groups)), tuple(map(self._loop, self._loops))
         return Scop(
             name=self._walk.kernel.name,
@@ -91,7 +99,7 @@ class ScopMaker:
 
     # Statements
 
-    def _statements(self, executed: Executed, name: str, arrays: Mapping[str, Array]) -> list[Statement]:
+    def _statements(self, executed: Executed, name: str) -> list[Statement]:
         """Return a statement for the operations and single elements, and one for the vectors of each width."""
         wide: dict[int, list[MemoryAccess]] = {}
         for access in executed.accesses:
@@ -114,7 +122,7 @@ class ScopMaker:
             found.append(Statement(
                 name=name if lanes == 1 else f"{name}_x{lanes}",
                 domain=domain,
-                accesses=tuple(self._access(executed, one, domain, arrays[one.array], lanes) for one in accesses),
+                accesses=tuple(self._access(executed, one, domain, lanes) for one in accesses),
                 loops=self._around(executed),
                 order=executed.order,
                 guarded=executed.guarded,
@@ -133,11 +141,9 @@ class ScopMaker:
         assumed = "a trip count as stated" if name in averages else ""
         return Loop(shown_name(name), parent, average=averages.get(name, Fraction(1)), assumed=assumed)
 
-    def _access(self, executed: Executed, access: MemoryAccess, domain: Any, array: Array, lanes: int) -> Access:
+    def _access(self, executed: Executed, access: MemoryAccess, domain: Any, lanes: int) -> Access:
         if access.offset is None:
-            element = own_name("element")
-            anywhere = isl.Set(f"{self._frame}{{ [{element}] : 0 <= {element} < {array.shape[0]} }}")
-            found: _Subscript = isl.Map.from_domain_and_range(domain, anywhere), None, True
+            found: _Subscript = isl.Map.from_domain_and_range(domain, self._anywhere[access.array]), None, True
         else:
             found = self._subscript(access, access.offset, domain, lanes)
         relation, strides, injective = found
@@ -224,27 +230,33 @@ class ScopMaker:
         each = self._bytes[array.name]
         dtypes = Counter(access.dtype for _, access in found if scalar_bytes(access.dtype) == each)
         dtype = dtypes.most_common(1)[0][0] if dtypes else f"uint{8 * each}"
-        shape = self._stated_shape(array, max(array.element.bytes // each, 1))
-        if shape is None:
-            unknown = next((access for _, access in found if access.offset is None), None)
-            if unknown is not None:
-                cause = (
-                    f"how many elements {array.name!r} has is not known, and neither is which of them is accessed; "
-                    f'state it with --state {array.name}=N (stated={{"{array.name}": "N"}})'
-                )
-                raise self._walk.refuse(cause, unknown.line)
-            shape = self._inferred_shape(found)
-        strides = (QuasiPolynomial.constant(1),)
-        return Array(array.name, array.space, dtype, (shape,), strides, restrict=array.restrict)
+        parts = max(array.element.bytes // each, 1)  # Of an element, which are counted
+        shape = self._shapes.get(array.name)
+        if shape is None and array.bytes is not None:
+            shape = Integer.of(max(1, array.bytes // array.element.bytes))
+        unknown = any(access.offset is None for _, access in found)
+        shape = self._unknown_shape(array) if unknown and shape is None else shape
+        elements = self._inferred_shape(found) if shape is None else self._polynomial(shape.scaled(parts))
+        if unknown and shape is not None:
+            self._anywhere[array.name] = self._below(shape.scaled(parts), array.name)
+        one = QuasiPolynomial.constant(1)
+        return Array(array.name, array.space, dtype, (elements,), (one,), restrict=array.restrict)
 
-    def _stated_shape(self, array: MemoryArray, parts: int) -> QuasiPolynomial | None:
-        """Return the extent; elements have so many `parts`, which are counted."""
-        stated = self._shapes.get(array.name)
-        if stated is None:
-            known = array.bytes
-            each = max(array.element.bytes // parts, 1)
-            return None if known is None else QuasiPolynomial.constant(max(1, known // each))
-        return self._polynomial(stated.scaled(parts))
+    def _unknown_shape(self, array: MemoryArray) -> Integer:
+        """Return a size of its own for an array of which data decide the elements: who needs it asks for it."""
+        name = re.sub(r"\W", "_", f"{array.name}_elements")
+        while name in self._walk.sizes:
+            name += "_"
+        return Integer.of(variable(name))
+
+    def _below(self, shape: Integer, name: str) -> Any:
+        """Return all elements of an array, of which an access touches one."""
+        if set(shape.terms) - {()}:
+            raise NotAffineError(f"the extent of {name!r} multiplies sizes; give numbers for them")
+        limit = shape.affine.add_dims(_IN, 1)
+        local = isl.LocalSpace.from_space(limit.get_domain_space())
+        place = isl.PwAff.var_on_domain(local, _SET, 0)
+        return place.lt_set(limit).lower_bound_val(_SET, 0, isl.Val(0))
 
     def _inferred_shape(self, found: list[tuple[Executed, MemoryAccess]]) -> QuasiPolynomial:
         """Return how many elements are reached from the pointer on."""

@@ -200,6 +200,8 @@ def require_addressable(scop: Any, sizes: Mapping[str, Any], *, addresses: bool 
             msg = f"size {name} of kernel {scop.name!r} exceeds {_MOST_EXACT}; give a smaller one"
             raise refused(msg, name)
     for array in scop.arrays:
+        if array.name in scop.unknown_extents.values():
+            continue
         extents = [_most(extent, sizes) for extent in array.shape]
         # Whatever the order of the axes, no stride is larger than all extents but the least.
         steps = prod(extents) // (1 if addresses else min(extents, default=1))

@@ -12,7 +12,7 @@ All of it is data that msgspec writes and reads; isl's objects are kept as texts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from contextvars import ContextVar
 from fractions import Fraction
 from math import prod
@@ -337,6 +337,28 @@ class Scop(_OfIsl, frozen=True):
     def array(self, name: str) -> Array:
         """Return the array of that name."""
         return self._arrays_by_name[name]
+
+    @computed_once
+    def unknown_extents(self) -> dict[str, str]:
+        """Arrays whose number of elements is not known, by the size that stands for it and is no parameter."""
+        extents = ((array.name, extent) for array in self.arrays for extent in array.shape)
+        return {size: name for name, extent in extents for size in extent.parameters if size not in self.parameters}
+
+    def require_extents(self, sizes: Container[str], what: str) -> None:
+        """Stop where it is not known how many elements the arrays have, on which something depends.
+
+        Raises
+        ------
+        UnsupportedKernelError
+            The number of elements of an array is neither known nor given.
+        """
+        array = next((name for size, name in self.unknown_extents.items() if size not in sizes), None)
+        if array is not None:
+            msg = (
+                f"{what} depends on how many elements array {array!r} of kernel {self.name!r} has, and data decide "
+                f'which it accesses; state their number with --state {array}=N (stated={{"{array}": "N"}})'
+            )
+            raise UnsupportedKernelError(msg, kernel=self.name, extent=array)
 
     def loops_of(self, one: Statement | Barrier) -> tuple[Loop, ...]:
         """Return the loops around a statement or barrier, outermost first."""

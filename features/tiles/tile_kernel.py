@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from perflex.errors import MissingSizeError
 from perflex.features.tiles.tile_program import TileProgram
@@ -17,6 +17,7 @@ class TileKernel(ABC):
     parameters: tuple[str, ...]  # Its sizes
     # What a Scop has and asks; a tile program has no work-items.
     launches = statements = barriers = ()
+    unknown_extents: ClassVar[Mapping[str, str]] = {}
 
     def derived(self, what: str, key: Hashable, compute: Callable[[], Any], *, most: int | None = None) -> Any:
         """Return what `compute` returned first; see `Scop.derived`."""

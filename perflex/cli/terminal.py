@@ -116,7 +116,9 @@ class Terminal:
             return
         # Of a kernel that is described for numbers alone the description has no sizes.
         own = (size for kernel in kernels for size in getattr(kernel, "sizes", None) or ())
-        there = tuple(dict.fromkeys([*(size for scop in scops for size in scop.parameters), *own]))
+        there = tuple(
+            dict.fromkeys([*(size for scop in scops for size in (*scop.parameters, *scop.unknown_extents)), *own])
+        )
         unknown = [name for name in given if name not in there]
         if unknown:
             names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
