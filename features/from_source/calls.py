@@ -218,7 +218,8 @@ class Calls:
             self._walk.barrier()
             return Unknown("int32") if name.startswith("__syncthreads_") else Integer.of(0)
         if _ATOMIC.fullmatch(name) and arguments and not name.endswith(("init", "flag_clear")):
-            pointer, *_ = map(value, arguments)
+            pointer, *operands = map(value, arguments)
+            self._walk.settle(*operands)
             place = places.pointed(pointer)
             self._walk.recorder.close()
             dtype = place.type.dtype or "int32"
@@ -239,10 +240,10 @@ class Calls:
         return self._vector_access(found, arguments) if found else None
 
     def _vector_access(self, name: re.Match[str], arguments: list[Node]) -> Value:
-        places, value = self.expressions.places, self.expressions.value
+        places = self.expressions.places
         lanes, half = int(name[4] or 1), bool(name[3])
-        given = value(arguments[0]) if name[1] == "store" else None
-        step, pointer = value(arguments[-2]), value(arguments[-1])
+        given = self.expressions.value(arguments[0]) if name[1] == "store" else None
+        step, pointer = map(self.expressions.subscript, arguments[-2:])
         if not isinstance(pointer, Pointer):
             return Unknown("float32", lanes)
         dtype = "float16" if half else pointer.element.dtype

@@ -9,11 +9,12 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from math import prod
 from typing import Any, Protocol
 
+from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.features.lowering.subscripts import Product
 from perflex.features.polynomials.affine import read_affine
@@ -96,6 +97,7 @@ class Integer:
     argument: bool = False  # Whether it is an argument with a stated value, which compilers do not know
     # The type to which the index of a work-item along axis 0 was cut, its work-group included, that is part of it.
     cut: str = ""
+    pending: Pending | None = field(default=None, compare=False)  # The arithmetic that made it
 
     @classmethod
     def of(cls, value: Any, dtype: str = "int32") -> Integer:

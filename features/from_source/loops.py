@@ -233,6 +233,8 @@ class LoopWalk:
         if offset is None or step is None:
             follower = self._followers.get(key)
             found = None if follower is None else self._following(follower, before, iteration)
+            if found is None:
+                self._walk.settle(before)
             return found or changed(before, "carried")
         if step.value == 0:
             return before

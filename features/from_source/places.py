@@ -42,6 +42,10 @@ class Evaluator(Protocol):
         """Evaluate an expression."""
         ...
 
+    def subscript(self, cursor: Node) -> Value:
+        """Evaluate a part of an address, whose arithmetic with integers is not counted."""
+        ...
+
     def converted(self, value: Value, kind: CType) -> Value:
         """Return a value as one of another type."""
         ...
@@ -72,7 +76,7 @@ class Places:
             return self._declared(cursor)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
             array, subscript = cursor.children
-            return self._element(self._expressions.value(array), self._expressions.value(subscript))
+            return self._element(self._expressions.value(array), self._expressions.subscript(subscript))
         if kind == "MEMBER_REF_EXPR":
             return self._member(cursor)
         if kind == "UNARY_OPERATOR" and cursor.sign == "*":
@@ -228,6 +232,7 @@ class Places:
         """Write a value to a place; stores to memory are recorded."""
         variables = self._walk.variables
         if place.memory is not None:
+            self._walk.settle(value)
             self._access(place, place.memory, "store")
             element = self._accumulator(place.memory)
             if element is not None and isinstance(value, Unknown) and value.chains.get(element):

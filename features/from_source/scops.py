@@ -41,7 +41,7 @@ class ScopMaker:
         self._recorder = walk.recorder
         self._shapes = shapes
         self._ids = [own_name(f"{letter}{axis}") for letter in "gl" for axis in range(len(walk.local))]
-        self._executed = [each for each in self._recorder.executed if not each.domain.is_empty() and not _is_idle(each)]
+        self._executed = [each for each in self._recorder.executed if not _is_idle(each) and not each.domain.is_empty()]
         accesses = [(executed, access) for executed in self._executed for access in executed.accesses]
         # Sizes that the description does not need are left out, so that users need not give them.
         integers = [*walk.groups, *shapes.values()]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from perflex.features.from_source.integers import Integer, NotAffineError, Where, signed
+from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 from perflex.isl import isl
 
@@ -285,6 +286,8 @@ def chains_of(values: Sequence[Value], operation: tuple[str, str]) -> dict[Hasha
 
 def held(value: Value) -> Value:
     """Return what a variable or function gives: compilers fuse products with sums inside one expression only."""
+    if isinstance(value, Integer) and value.pending is not None and value.pending.kind == "mul":
+        return replace(value, pending=Pending(before=(value.pending,)))
     return replace(value, product=None) if isinstance(value, Unknown) and value.product is not None else value
 
 

@@ -22,6 +22,7 @@ from perflex.features.from_source.integers import (
     variable,
 )
 from perflex.features.from_source.kernel_function import ParsedKernel
+from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.values import (
     Aggregate,
     Closure,
@@ -192,6 +193,7 @@ class Walk:
     loops: list[Loop] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=lambda: [Frame()])
     guards: int = 0
+    addressing: bool = False  # Whether what is evaluated is part of an address
     line: int = 0
     file: str = ""  # Empty for the kernel's own
     cursor: Cursor = field(default_factory=Cursor)
@@ -280,6 +282,16 @@ class Walk:
         if executed is not None:
             executed.operations[dtype, kind] += count
 
+    def settle(self, *values: Value | None) -> None:
+        """Count the integer arithmetic that made values, which become data here."""
+        for value in () if self.recorder.dry else values:
+            if isinstance(value, Integer) and value.pending is not None:
+                value.pending.count()
+            elif isinstance(value, Unknown):
+                self.settle(*value.parts)
+            elif isinstance(value, Aggregate):
+                self.settle(*value.parts.values())
+
     def access(self, access: MemoryAccess) -> None:
         """Record a load or store."""
         executed = self.record()
@@ -346,6 +358,7 @@ class Walk:
                 return value
             if isinstance(value, Pointer) and isinstance(rest, Integer) and rest.value == 0:
                 return replace(value, nullable=True)
+        self.settle(one, two)
         found = result_of(one, two)
         return found if split.known else replace(found, reason="data")
 
@@ -360,6 +373,7 @@ class Walk:
         if one.equals(two):
             return one
         if not split.known:
+            self.settle(one, two)
             return Unknown(dtype)
         try:
             terms = {}
@@ -369,7 +383,7 @@ class Walk:
                 terms[key] = tidy(first.union_add(second).coalesce())
         except NotAffineError:
             return Unknown(dtype, reason="not affine")
-        return Integer(terms, dtype)
+        return Integer(terms, dtype, pending=Pending(before=all_of(one.pending, two.pending)))
 
     # Leaving
 
