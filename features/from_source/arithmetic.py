@@ -120,7 +120,10 @@ class Arithmetic:
                 return known
         except NotAffineError:
             return Condition(reason="not affine")
-        return Condition(reason=self.operated("cmp", (left, right)).reason)
+        found = result_of(left, right)
+        self.walk.settle(left, right)
+        self.walk.operation("cmp", found.dtype, found.lanes)
+        return Condition(reason=found.reason)
 
     def _compared_floats(self, name: str, left: Value, right: Value) -> Condition | None:
         """Return where two numbers compare of which one at least is a float; None if that is not known."""

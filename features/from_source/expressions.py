@@ -237,13 +237,13 @@ class Expressions(Arithmetic):
             return self.value(right)
         if name in {"LAnd", "LOr", *COMPARISONS}:
             return self.as_number(self.condition(cursor))
-        value = self.subscript if self.walk.types.read(cursor.type).kind == "pointer" else self.value
-        return self.arithmetic(name, value(left), value(right))
+        evaluate = self.subscript if self.walk.types.read(cursor.type).kind == "pointer" else self.value
+        return self.arithmetic(name, evaluate(left), evaluate(right))
 
     def _compound(self, cursor: Node) -> Value:
         left, right = cursor.children
-        value = self.subscript if self.walk.types.read(left.type).kind == "pointer" else self.value
-        return self._updated(left, cursor.binary_operator.name.removesuffix("Assign"), value(right))[1]
+        evaluate = self.subscript if self.walk.types.read(left.type).kind == "pointer" else self.value
+        return self._updated(left, cursor.binary_operator.name.removesuffix("Assign"), evaluate(right))[1]
 
     def _updated(self, left: Node, name: str, operand: Value) -> tuple[Value, Value]:
         """Assign what an operator gives for an expression and an operand to it; return its values before and after."""
