@@ -8,12 +8,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, integer_operation, wrapped
+from perflex.features.from_source.integers import (
+    Integer,
+    NotAffineError,
+    constant,
+    integer_operation,
+    narrowed,
+    within_type,
+    wrapped,
+)
 from perflex.features.from_source.pending import Pending, all_of
-from perflex.features.from_source.places import Places
+from perflex.features.from_source.places import Places, seen_as
 from perflex.features.from_source.values import (
     FINEST,
     CType,
+    Place,
     Pointer,
     Unknown,
     Value,
@@ -58,6 +67,8 @@ class Arithmetic:
             if pointee is None or pointee.kind in {"void", "unknown"} or None in pointee.inner[1]:
                 return value
             return replace(value, element=pointee)
+        if isinstance(value, Place) and kind.kind == "pointer" and kind.element is not None:
+            return seen_as(value, kind.element)
         if not kind.is_number or not isinstance(value, (Integer, Unknown)):
             return value
         if isinstance(value, Integer):
@@ -94,7 +105,11 @@ class Arithmetic:
         if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
             with suppress(NotAffineError):
                 return replace(value, terms={(): wrapped(value, self.walk)}, dtype=dtype)
-        return value.typed(dtype)
+        else:
+            with suppress(NotAffineError):
+                return narrowed(value, dtype, self.walk)
+        self.walk.settle(value)
+        return Unknown(dtype, reason="not affine")
 
     # Comparisons
 
@@ -176,7 +191,7 @@ class Arithmetic:
     def _integer_result(self, name: str, one: Integer, two: Integer) -> Integer:
         """Return what an operator gives for known integers; NotAffineError where that is not affine."""
         dtype, kind = common_type(one.dtype, two.dtype), _kind(name, two)
-        found = integer_operation(name, one, two, self.walk).typed(dtype)
+        found = within_type(integer_operation(name, one, two, self.walk).typed(dtype))
         before = all_of(one.pending, two.pending)
         if (name, _number(two)) in _NEUTRAL or (name in _COMMUTATIVE and (name, _number(one)) in _NEUTRAL):
             return replace(found, pending=Pending(before=before))

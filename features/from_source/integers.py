@@ -25,6 +25,8 @@ _MOST_PIECES = 40
 _PARAMETER = isl.dim_type.param
 # Of the widest integer. Beyond the width of its type C says nothing of a shift.
 _SHIFTS = range(64)
+# No type holds it.
+_BEYOND = 1 << 64
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
 _OWN = "__perflex_"
 _TRUTHS = (range(1), range(2), range(1, 2))
@@ -244,6 +246,34 @@ def signed(value: Integer, where: Where) -> Integer:
             return replace(value, terms={(): wrapped(value, where)}, dtype="int64")
         where.require_below(value, 1 << 8 * scalar_bytes(value.dtype))
     return value.typed("int64")
+
+
+def within_type(value: Integer) -> Integer:
+    """Return an integer, a constant unsigned one reduced to its type; NotAffineError for constants beyond all types."""
+    number = value.value
+    unsigned = value.dtype.startswith("u")
+    most = 1 << 8 * scalar_bytes(value.dtype) if unsigned else _BEYOND
+    if number is None or abs(number) < most:
+        return value
+    if not unsigned:
+        raise NotAffineError("it overflows")
+    return Integer.of(number % most, value.dtype)
+
+
+def narrowed(value: Integer, dtype: str, where: Where) -> Integer:
+    """Return what a narrower type keeps of an integer; 32 bits are taken to be enough for what is no constant.
+
+    Unsigned ones whose limits depend on sizes are looked at where their values matter (`wrapped`).
+    """
+    size, unsigned = scalar_bytes(dtype), dtype.startswith("u")
+    if size > scalar_bytes(value.dtype) or dtype == value.dtype or (size >= 4 and value.value is None):
+        return value.typed(dtype)
+    least, expression = 0 if unsigned else -(1 << 8 * size - 1), value.terms.get((), constant(0))
+    kept = _values(expression, where.active) if not any(value.terms) else range(0)
+    if not kept or (least <= kept[0] and kept[-1] < least + (1 << 8 * size)):
+        return value.typed(dtype)
+    lifted = expression.sub(constant(least)).mod_val(isl.Val(1 << 8 * size))
+    return replace(value.typed(dtype), terms={(): tidy(lifted.add(constant(least)))})
 
 
 def _masked(expression: Any, mask: int) -> Any:

@@ -52,6 +52,10 @@ class ParsedKernel:
         lines = self.content(file or str(self.path)).decode("utf-8", "replace").splitlines()
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
+    def included(self) -> list[str]:
+        """Return the paths of headers."""
+        return list(dict.fromkeys(each.include.name for each in self.unit.get_includes()))
+
 
 def parsed_kernel(
     path: Path,

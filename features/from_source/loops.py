@@ -72,6 +72,7 @@ class LoopWalk:
         self._walk, self._expressions, self._execute = walk, expressions, execute
         self._header, self._file = header, walk.file
         walk.line = header.line
+        walk.recorder.loops.add(walk.label)
         if len(walk.loops) >= _MOST_NESTED:
             raise walk.refuse(f"more than {_MOST_NESTED} loops inside each other are not read; split the kernel")
         walk.counters += 1
@@ -89,11 +90,13 @@ class LoopWalk:
         self._steps: dict[Hashable, Integer] = {}
         # Of others, what they are at the end of an iteration, made of the values at its start: ``k = j++`` follows j.
         self._followers: dict[Hashable, Integer] = {}
+        self._swapped = False  # Whether pointers come to point into other arrays
 
     def execute(self) -> None:
         """Walk through the loop."""
         self._find_changes()
-        changing = [key for key in self._names.values() if self._unclear or self._is_irregular(key)]
+        every = self._unclear or self._swapped
+        changing = [key for key in self._names.values() if every or self._is_irregular(key)]
         if not self._is_unrolled([self._before[key] for key in changing]):
             self._walk_through()
 
@@ -107,7 +110,8 @@ class LoopWalk:
         """Find out how variables change: one iteration is tried out with unknown values at its start."""
         walk = self._walk
         known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
-        if not known:
+        pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
+        if not known and not pointers:
             return
         self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
         with walk.trial():
@@ -118,6 +122,7 @@ class LoopWalk:
             walk.cursor.enter(self._counter)
             self._try_iteration()
             after, final = walk.variables, walk.active
+        self._swapped = any(getattr(after.get(key), "array", None) != array for key, array in pointers.items())
         unknowns = {*self._names, self._counter}
         for name, key in self._names.items():
             if (step := _step(self._before[key], after.get(key), name, unknowns, final)) is not None:
@@ -235,13 +240,19 @@ class LoopWalk:
             found = None if follower is None else self._following(follower, before, iteration)
             if found is None:
                 self._walk.settle(before)
-            return found or changed(before, "carried")
+            return found or self._irregular(before)
         if step.value == 0:
             return before
         try:
             return _with_offset(before, offset.plus(step.times(iteration, self._walk.sizes)).typed(offset.dtype))
         except NotAffineError:
             return changed(before, "not affine")
+
+    def _irregular(self, before: Value) -> Value:
+        """Return what is left of a variable that changes irregularly."""
+        found = changed(before, "data" if self._limited else "carried")
+        # Where pointers are swapped, each may point into any of their arrays after some iterations.
+        return replace(found, array=None) if self._swapped and isinstance(found, Pointer) else found
 
     def _following(self, value: Integer, first: Value, iteration: Integer) -> Value | None:
         """Return a variable that takes, at the end of an iteration, what others had then; None if it is not known."""
@@ -340,7 +351,7 @@ class LoopWalk:
                     trips = trips or _trip_count(iterations, counter, around)
                     found[key] = changed(old, "not affine") if trips is None else self._at(key, trips)
                 else:
-                    found[key] = changed(old, "data" if self._limited else "carried")
+                    found[key] = self._irregular(old)
             elif isinstance(new, Unknown) and (new.source, new.constant, new.parts) == (None, None, ()):
                 found[key] = new
             elif self._limited or not _has_end(iterations, counter):

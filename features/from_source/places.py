@@ -109,6 +109,8 @@ class Places:
             axes: dict[int | str, Value] = {"xyz"[axis]: self.index(referenced.spelling, axis) for axis in range(3)}
             return Place(walk.types.read(referenced.type), value=Aggregate(axes))
         key = referenced.key
+        if referenced.spelling in walk.fixed:
+            walk.read.add(referenced.spelling)
         if key not in walk.variables:
             walk.variables[key] = self._file_variable(referenced)
         value, kind = walk.variables[key], walk.types.read(referenced.type)
@@ -224,6 +226,8 @@ class Places:
         else:
             value = self._walk.variables[place.variable]
         value = part_of(value, place.steps, place.type)
+        if isinstance(value, Aggregate) and place.type.kind == "scalar":  # written as another type
+            return unknown_of(place.type)
         if isinstance(value, Unknown) and value.constant is None and place.variable is not None and not place.steps:
             return replace(value, chains={place.variable: ()} | dict(value.chains))
         return value
@@ -264,7 +268,8 @@ class Places:
     def _access(self, place: Place, memory: Pointer, direction: Direction) -> None:
         walk = self._walk
         if memory.array is None:
-            raise walk.refuse(f"which array {walk.text!r} accesses is not known")
+            cause = f"which array {walk.text!r} accesses is not known; write an access of each, under conditions"
+            raise walk.refuse(cause)
         begin = memory.offset if isinstance(memory.offset, Integer) else None
         if begin is None:
             walk.note("subscript", WHY[result_of(memory.offset).reason])
@@ -296,6 +301,15 @@ class Places:
         """Make an array known; return its beginning."""
         self._walk.recorder.arrays.setdefault(array.name, array)
         return array.start
+
+
+def seen_as(place: Place, element: CType) -> Place:
+    """Return a variable's address as that of another type; what the bits are as numbers of that is not known."""
+    own = place.type.inner[0]
+    if not (own.is_number and element.is_number) or (own.dtype, own.lanes) == (element.dtype, element.lanes):
+        return place
+    kind = CType("array", element=element) if place.type.kind == "array" else element
+    return replace(place, type=kind, steps=(*place.steps, None))
 
 
 def space_of(declared: Node) -> Space:

@@ -15,6 +15,7 @@ from perflex.features.from_source.integers import (
     Integer,
     NotAffineError,
     constant,
+    is_size_name,
     names_in,
     own_name,
     shown_name,
@@ -49,10 +50,12 @@ class ScopMaker:
         used = {name for integer in integers for name in integer.names}
         for executed in self._executed:
             used |= names_in(executed.domain.remove_redundancies())
-        self._sizes = sorted(used & walk.sizes)
+        fixed = {name: value for name, value in walk.fixed.items() if name in walk.read and is_size_name(name)}
+        self._sizes = sorted((used & walk.sizes) | fixed.keys())
         self._frame = f"[{', '.join(self._sizes)}] -> "
-        at_least = " and ".join(f"{name} >= 0" for name in self._sizes)
-        self._assumptions = isl.Set(f"{self._frame}{{ : {at_least} }}")
+        # What was described for some sizes is no description for others.
+        assumed = (f"{name} = {fixed[name]}" if name in fixed else f"{name} >= 0" for name in self._sizes)
+        self._assumptions = isl.Set(f"{self._frame}{{ : {' and '.join(assumed)} }}")
         self._anywhere: dict[str, Any] = {}  # The elements of arrays of which data decide which one is accessed
         self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
         self._accesses: dict[str, list[tuple[Executed, MemoryAccess]]] = {}

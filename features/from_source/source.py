@@ -22,16 +22,19 @@ from perflex.features.from_source.integers import Integer, Limit, NotAffineError
 from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
 from perflex.features.from_source.parsing import Language, Node, fields_of, language_of
 from perflex.features.from_source.scops import ScopMaker
+from perflex.features.from_source.stated import without_a_fit
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
 from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
-from perflex.features.scop.checks import is_whole, read_fraction
+from perflex.features.scop.checks import is_whole, read_fraction, require_whole
 from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
 
 # isl's operations until a kernel is given up; the largest of 400 public kernels take a tenth of it.
 _MOST_OPERATIONS = 40_000_000
+# Descriptions for values of sizes that a kernel keeps.
+_MOST_KEPT = 256
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
 
 
@@ -93,12 +96,30 @@ class SourceKernel:
         ------
         UnsupportedKernelError
             Something cannot be described, or has to be stated; file and line are named.
+        MissingSizeError
+            A value is no whole number.
         """
-        scalar = sizes is not None and all(np.ndim(value) == 0 for value in sizes.values())
-        found = self._described_at({name: int(value) for name, value in sizes.items()} if sizes and scalar else {})
+        numbers = dict(sizes or {})
+        others = {name for name, _, kind in self.parameters() if not kind.is_integer} if numbers else set()
+        require_whole(numbers, numbers.keys() - others, self.name)
+        scalar = all(np.ndim(value) == 0 for value in numbers.values())
+        numbers = {name: value for name, value in numbers.items() if name not in others}
+        found = self._described_at({name: int(value) for name, value in numbers.items()} if scalar else {})
         if isinstance(found, PerflexError):
             raise found
+        if not scalar and found.limits:
+            self._require_limits(found, numbers)
         return found.scop
+
+    def _require_limits(self, described: _Description, sizes: Mapping[str, Any]) -> None:
+        """Stop where unsigned integers wrap around at one of many sizes: there it is another kernel."""
+        columns = np.broadcast_arrays(*sizes.values())
+        for row in dict.fromkeys(zip(*(column.ravel().tolist() for column in columns), strict=True)):
+            numbers = dict(zip(sizes, map(int, row), strict=True))
+            if not described.holds(numbers):
+                shown = ", ".join(f"{name}={value}" for name, value in numbers.items())
+                msg = f"kernel {self.name!r}: unsigned integers wrap around at {shown}; give these sizes alone"
+                raise UnsupportedKernelError(msg, kernel=self.name)
 
     def _described_at(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
         """Return the description for some values of sizes, or why there is none."""
@@ -109,12 +130,14 @@ class SourceKernel:
         found = self._described_at({}) if numbers else None
         # A size is not negative, unlike an argument that says no extent.
         below = {name for name, value in numbers.items() if value < 0} - self._formula_names
-        if not isinstance(found, _Description) or not found.holds(numbers) or below & {*found.scop.parameters}:
+        if not isinstance(found, _Description) or below or not found.holds(numbers):
             found = self._described(numbers)
         elif found.unstated:
             # With numbers more may be known: whether a loop runs once, say.
             at = self._described(numbers)
             found = at if isinstance(at, _Description) and at.unstated < found.unstated else found
+        if len(known) >= _MOST_KEPT:
+            known.pop(next(iter(known)))
         known[key] = found
         return found
 
@@ -162,6 +185,9 @@ class SourceKernel:
     def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
         try:
             walk = self.walked(numbers)
+            if unfit := without_a_fit(walk, self.trips, self.shapes):
+                msg = f"{self.path.name}: {unfit}"
+                return UnsupportedKernelError(msg, kernel=self.name)
             if missing := [each for each in walk.recorder.unstated.values() if each.remedy]:
                 more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
                 hint = "" if numbers or not walk.sizes else f", or give numbers for {', '.join(sorted(walk.sizes))}"
@@ -171,6 +197,7 @@ class SourceKernel:
                 values = {**self.defines, **numbers}
                 shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
                 walk.sizes |= {name for shape in shapes.values() for name in shape.names}
+                walk.fix(self._formula_names)
                 maker = ScopMaker(walk, shapes)
                 scop = maker.scop()
             return _Description(scop, len(walk.recorder.unstated) + maker.split, tuple(walk.recorder.limits))
@@ -236,7 +263,10 @@ def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
         walk.recorder.arrays[name] = array
         return array.start
     if kind.is_integer and declared.spelling:  # without a name nothing can use it
-        return walk.size(name.replace(".", "_"), kind.dtype)
+        size = walk.size(name.replace(".", "_"), kind.dtype)
+        if "." in name:
+            walk.fix({name.replace(".", "_")})
+        return size
     if kind.kind == "struct" and kind.declared is not None:
         fields = {each.spelling: (each, walk.types.read(each.type)) for each in fields_of(kind.declared)}
         parts = {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()}

@@ -106,6 +106,7 @@ class Recorder:
     arrays: dict[str, MemoryArray] = field(default_factory=dict)
     averages: dict[str, Fraction] = field(default_factory=dict)  # Of loops whose trip count is stated
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
+    loops: set[str] = field(default_factory=set)  # Lines in which loops begin
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
 
     def close(self) -> None:
@@ -198,6 +199,8 @@ class Walk:
     file: str = ""  # Empty for the kernel's own
     cursor: Cursor = field(default_factory=Cursor)
     counters: int = 0
+    fixed: dict[str, int] = field(default_factory=dict)  # Sizes of the kernel whose values are stated
+    read: set[str] = field(default_factory=set)  # Those of them that it reads
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 
     def size(self, name: str, dtype: str) -> Integer:
@@ -206,11 +209,17 @@ class Walk:
             if dtype.startswith("u") and int(self.numbers_of[name]) < 0:
                 msg = f"argument {name!r} of kernel {self.kernel.name!r} is unsigned, and cannot be negative"
                 raise UnsupportedKernelError(msg, kernel=self.kernel.name)
-            return replace(Integer.of(int(self.numbers_of[name]), dtype), argument=True)
+            self.fixed[name] = int(self.numbers_of[name])
+            return replace(Integer.of(self.fixed[name], dtype), argument=True)
         if not is_size_name(name):
             raise self.refuse(f"no formula can have a size of the name {name!r}; give a number for it, or rename it")
         self.sizes.add(name)
         return Integer.of(variable(name), dtype)
+
+    def fix(self, names: Iterable[str]) -> None:
+        """Note that what is described rests on the values of some sizes, as far as they are stated."""
+        self.fixed |= {name: self.numbers_of[name] for name in names if name in self.numbers_of}
+        self.read |= {name for name in names if name in self.fixed}
 
     def require_below(self, value: Integer, limit: int) -> None:
         """Note that an integer must stay below a limit here; NotAffineError where it does not whatever the sizes."""
@@ -371,7 +380,8 @@ class Walk:
     def _joined_integers(self, one: Integer, two: Integer, split: Condition) -> Value:
         dtype = common_type(one.dtype, two.dtype) if one.dtype != two.dtype else one.dtype
         if one.equals(two):
-            return one
+            # Each may be known in a part of the instances only.
+            return replace(one, terms={key: _wherever(term, two.terms.get(key)) for key, term in one.terms.items()})
         if not split.known:
             self.settle(one, two)
             return Unknown(dtype)
@@ -437,6 +447,11 @@ class Walk:
         self.recorder.dry -= 1
         vars(self).update(kept)
         vars(frame).update(kept_frame)
+
+
+def _wherever(one: Any, two: Any) -> Any:
+    """Return an expression that is known where one of two is, which are equal where both are."""
+    return one if two is None or one is two or one.plain_is_equal(two) else one.union_max(two).coalesce()
 
 
 def overlap(one: Any, two: Any) -> Any:
