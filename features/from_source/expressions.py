@@ -68,6 +68,7 @@ class Expressions(Arithmetic):
 
     def value(self, cursor: Node) -> Value:
         """Evaluate an expression."""
+        self.walk.count_step()
         reader = self._readers.get(cursor.kind)
         if reader is None:
             name = cursor.kind.lower().replace("_", " ")

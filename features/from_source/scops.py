@@ -57,6 +57,7 @@ class ScopMaker:
         assumed = (f"{name} = {fixed[name]}" if name in fixed else f"{name} >= 0" for name in self._sizes)
         self._assumptions = isl.Set(f"{self._frame}{{ : {' and '.join(assumed)} }}")
         self._anywhere: dict[str, Any] = {}  # The elements of arrays of which data decide which one is accessed
+        self._moved: dict[int, list[tuple[str, Integer]]] = {}
         self.split = 0  # Pieces into which accesses fall because sizes decide where they begin
         self._accesses: dict[str, list[tuple[Executed, MemoryAccess]]] = {}
         for executed, access in accesses:
@@ -171,17 +172,31 @@ class ScopMaker:
         counter = self._walk.cursor.entered[executed.loops[-1]][0] if executed.loops else ""
         if counter not in offset.names or not _is_linear(offset):
             return False
-        pointers = [
-            (each.array, each.offset)
-            for other in self._executed
-            if executed.loops[-1] in other.loops
-            for each in other.accesses
-            if each.offset is not None and each.offset.cut and counter in each.offset.names
-        ]
-        return all(array == access.array and each.plus(offset, -1).value is not None for array, each in pointers)
+        pointers = self._moving(executed.loops[-1])
+        if any(array != access.array for array, _ in pointers):
+            return False
+        for _, each in pointers:
+            self._walk.count_step()
+            if each.plus(offset, -1).value is None:
+                return False
+        return True
+
+    def _moving(self, loop: int) -> list[tuple[str, Integer]]:
+        """Return arrays and offsets in a loop that its counter moves on."""
+        if loop not in self._moved:
+            counter = self._walk.cursor.entered[loop][0]
+            inside = (each for other in self._executed if loop in other.loops for each in other.accesses)
+            self._moved[loop] = [
+                (each.array, each.offset)
+                for each in inside
+                if each.offset is not None and each.offset.cut and counter in each.offset.names
+            ]
+        return self._moved[loop]
 
     def _subscript(self, access: MemoryAccess, offset: Integer, domain: Any, lanes: int) -> _Subscript:
         """Return which elements an access with a known offset touches."""
+        self._walk.described = access.line
+        self._walk.count_step()
         each = self._bytes[access.array]
         whole: dict[tuple[str, ...], Any] = {(): constant(0), **offset.terms}
         terms = {key: self._on_instances(term.div(constant(each)).floor(), domain) for key, term in whole.items()}
@@ -223,6 +238,7 @@ class ScopMaker:
         """Return the largest element that all accesses of an array are whole multiples of."""
         each = most = max(1, math.gcd(*(size for _, one in found for size in (one.bytes, scalar_bytes(one.dtype)))))
         for executed, access in found:
+            self._walk.described = access.line
             for term in access.offset.terms.values() if access.offset is not None else ():
                 while not term.mod_val(isl.Val(each)).ne_set(constant(0)).intersect(executed.domain).is_empty():
                     each //= 2

@@ -31,8 +31,9 @@ from perflex.features.scop.checks import is_whole, read_fraction, require_whole
 from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
 
-# isl's operations until a kernel is given up; the largest of 400 public kernels take a tenth of it.
-_MOST_OPERATIONS = 40_000_000
+# isl's operations until a kernel is given up, some ten seconds; without numbers for its sizes fewer, as they follow.
+_MOST_OPERATIONS = 16_000_000
+_MOST_WITHOUT_NUMBERS = 6_000_000
 # Descriptions for values of sizes that a kernel keeps.
 _MOST_KEPT = 256
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
@@ -167,10 +168,10 @@ class SourceKernel:
         return tuple(self.walked(sizes or {}).recorder.unstated.values())
 
     @contextmanager
-    def describing(self) -> Iterator[None]:
+    def describing(self, *, numbers: bool = True) -> Iterator[None]:
         """Say in the block that the kernel cannot be described where that is not affine or takes too long."""
         try:
-            with limited(_MOST_OPERATIONS):
+            with limited(_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS):
                 yield
         except NotAffineError as error:
             msg = f"{self.path.name}: {error}"
@@ -193,7 +194,7 @@ class SourceKernel:
                 hint = "" if numbers or not walk.sizes else f", or give numbers for {', '.join(sorted(walk.sizes))}"
                 msg = f"{self.path.name}, {missing[0]}{more}{hint}"
                 return UnsupportedKernelError(msg, kernel=self.name, unstated=tuple(map(str, missing)))
-            with self.describing():
+            with self.describing(numbers=bool(numbers)), walk.timed():
                 values = {**self.defines, **numbers}
                 shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
                 walk.sizes |= {name for shape in shapes.values() for name in shape.names}
@@ -208,7 +209,7 @@ class SourceKernel:
 
     def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None) -> Walk:
         """Return a walk with values of sizes, and of what integer arrays hold where that is known."""
-        with self.describing():
+        with self.describing(numbers=bool(numbers)):
             return _walked(self, tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items())))
 
     def parameters(self) -> list[tuple[str, Node, CType]]:
@@ -247,7 +248,8 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
         walk.variables[parameter.key] = _argument(walk, name, parameter, kind)
     for name in sorted(walk.sizes):
         walk.active = walk.active.intersect(variable(name).ge_set(constant(0)))
-    Statements(walk).execute(parsed.function.body)
+    with walk.timed():
+        Statements(walk).execute(parsed.function.body)
     return walk
 
 

@@ -39,6 +39,7 @@ from perflex.features.from_source.values import (
 )
 from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.lowering.schedule import Cursor
+from perflex.features.polynomials.cardinality import is_exhausted, spend
 from perflex.isl import isl
 
 _Result = TypeVar("_Result")
@@ -51,6 +52,9 @@ WHY = {
     "uniform": "an argument decides the subscript", "not affine": "the subscript is not affine",
     "undefined": "the subscript was not set",
 }  # fmt: skip
+# What evaluating an expression takes, in operations of isl; the limit to them is moved after so many.
+_OPERATIONS_OF_STEP = 32
+_STEPS_AT_ONCE = 64
 NOWHERE = isl.Set("{ [] : 1 = 0 }")
 # Among variables, what a function returned.
 RETURNED = "returned"
@@ -108,6 +112,7 @@ class Recorder:
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
     loops: set[str] = field(default_factory=set)  # Lines in which loops begin
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
+    steps: int = 0  # Expressions that were evaluated, loops that were tried out included
 
     def close(self) -> None:
         """Let what comes next be a statement of its own."""
@@ -201,6 +206,7 @@ class Walk:
     counters: int = 0
     fixed: dict[str, int] = field(default_factory=dict)  # Sizes of the kernel whose values are stated
     read: set[str] = field(default_factory=set)  # Those of them that it reads
+    described: str = ""  # The line that a description is at, after the walk
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 
     def size(self, name: str, dtype: str) -> Integer:
@@ -238,6 +244,24 @@ class Walk:
 
     # What is recorded
 
+    def count_step(self) -> None:
+        """Count the evaluation of an expression or statement, for which isl may do less."""
+        self.recorder.steps += 1
+        if not self.recorder.steps % _STEPS_AT_ONCE:
+            spend(_STEPS_AT_ONCE * _OPERATIONS_OF_STEP)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Name the line where the limit on isl's operations is reached in the block."""
+        try:
+            yield
+        except isl.Error as error:
+            if not is_exhausted(error):
+                raise
+            names = ", ".join(sorted(self.sizes))
+            remedy = f"give numbers for {names}" if names else "split the kernel, or write this more simply"
+            raise self.refuse(f"what is executed here takes too long to describe; {remedy}") from None
+
     @property
     def label(self) -> str:
         """The place in words: a line of the kernel's file, or ``header.h:12``."""
@@ -250,7 +274,7 @@ class Walk:
 
     def refuse(self, cause: str, line: str | int | None = None) -> UnsupportedKernelError:
         """Return the error of something that cannot be described."""
-        label = str(line or self.label)
+        label = str(line or self.described or self.label)
         where = label if ":" in label else f"{self.kernel.path.name}:{label}"
         return UnsupportedKernelError(f"{where}: {cause}", kernel=self.kernel.name, line=label)
 

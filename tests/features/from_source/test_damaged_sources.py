@@ -9,6 +9,7 @@ import pytest
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features import source_kernel
+from perflex.features.from_source import source
 from perflex.features.from_source.parsing import raising
 from support.source_samples import SAMPLES
 
@@ -71,3 +72,20 @@ def test_what_a_callback_of_c_raises_is_not_lost():
     with pytest.raises(KeyboardInterrupt), raising():
         interrupted()
     assert sys.unraisablehook is hook
+
+
+_CASES = "a[i] = " + " + ".join(f"(i / {each} % 7 == n ? m / {each} : i)" for each in range(2, 9)) + ";"
+_ARITHMETIC = "float x = i;\nfor (int j = 1; j < 999; j *= 2) { " + "x = sin(x) * x + x; " * 40 + "}\na[i] = x;"
+
+
+# Cases are isl's work, the arithmetic is the reader's own: the same limit holds for both.
+@pytest.mark.parametrize(("body", "line"), [(_CASES, 3), (_ARITHMETIC, 4)])
+def test_what_takes_too_long_is_refused_by_its_line(body, line, monkeypatch):
+    for name in ("_MOST_OPERATIONS", "_MOST_WITHOUT_NUMBERS"):
+        monkeypatch.setattr(source, name, 20_000)
+    text = f"kernel void k(global int *a, int n, int m) {{\nint i = get_global_id(0);\n{body}\n}}\n"
+    kernel = source_kernel(text, "k", local=64, groups=4)
+    with pytest.raises(UnsupportedKernelError, match=rf"kernel.cl:{line}: .* takes too long .*; give numbers for"):
+        kernel.scop()
+    with pytest.raises(UnsupportedKernelError, match=rf"kernel.cl:{line}: .* takes too long .*; split the kernel"):
+        kernel.scop({"n": 3, "m": 5})
