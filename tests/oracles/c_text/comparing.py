@@ -1,0 +1,114 @@
+"""What perflex counts in a kernel of C text, against what executing the text counts."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from oracles.c_text.machine import execute
+from oracles.c_text.types import UndefinedError
+from perflex.errors import PerflexError
+from perflex.features import source_kernel
+from perflex.features.counting.scop_counts import counts_of
+from perflex.features.counting.touched import Certainty
+
+# Operations on floats that both count; comparisons and conversions, and integers, have rules of their own.
+_KINDS = {"add", "mul", "div", "madd", "fma", "min", "max", "sqrt", "exp", "abs", "sin", "log", "floor"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A kernel ``k`` with its launch and sizes."""
+
+    source: str
+    cuda: bool
+    local: tuple[int, ...] = (8,)
+    groups: tuple[int, ...] = (2,)
+    sizes: dict[str, int] = field(default_factory=dict)
+    stated: dict[str, int] = field(default_factory=dict)
+    name: str = "k"
+    seed: int = 0
+
+    def __repr__(self):
+        return f"{self.source}\n// local {self.local}, groups {self.groups}, {self.sizes}, stated {self.stated}"
+
+
+def executed(text):
+    """Return what executing counts, by words."""
+    function = text.name.partition("<")[0]
+    counts = execute(text.source, function, (text.local, text.groups), text.sizes, cuda=text.cuda, seed=text.seed)
+    found = Counter()
+    for (direction, name), count in counts.accesses.items():
+        found[f"{direction}s of {name}"] += count
+    for (direction, name), count in counts.bytes.items():
+        found[f"bytes {direction} {name}"] += count
+    for name, count in counts.footprints.items():
+        found[f"touched of {name}"] += count
+    for (dtype, kind), count in counts.operations.items():
+        found[f"{dtype} {kind}"] += count
+    items = 1
+    for extent in text.local:
+        items *= extent
+    found["barriers"] += counts.barriers // items
+    return found
+
+
+def counted(text):
+    """Return what perflex counts by the same words, with certainties."""
+    kernel = source_kernel(text.source, text.name, local=text.local, groups=text.groups, stated=text.stated)
+    scop = kernel.scop(text.sizes)
+    counts, found, certain = counts_of(scop), Counter(), {}
+
+    def add(word, number, certainty):
+        found[word] += number.evaluate(text.sizes)
+        certain[word] = certain.get(word, Certainty()) | certainty
+
+    for item in counts.accesses:
+        name, direction = item.array.name, item.access.direction
+        certainty = item.certainty
+        if "anywhere" in item.access.assumed:
+            certainty = Certainty(item.statement.guarded)
+        add(f"bytes {direction} {name}", item.work_item_count * item.array.itemsize, certainty)
+        found[f"{direction}s of {name}"] += item.work_item_count.evaluate(text.sizes) / item.statement.lanes
+        certain[f"{direction}s of {name}"] = certain[f"bytes {direction} {name}"]
+    for array in scop.arrays:
+        items = [item for item in counts.accesses if item.array is array]
+        footprint = counts.footprint_among(items)
+        known = Certainty(footprint.elements_certainty.bound, stated=False)
+        if any(item.access.assumed for item in items):
+            known = Certainty(bound=True)
+        if array.space != "local":
+            add(f"touched of {array.name}", footprint.bytes, known)
+    for (kind, dtype), certainty in counts.operation_certainty.items():
+        if kind in _KINDS and dtype.startswith("float"):
+            add(f"{dtype} {kind}", counts.operation_total(kind, dtype, None), certainty)
+    if counts.barriers("local", 0) is not None:
+        found["barriers"] += counts.barriers("local", 0).evaluate(text.sizes)
+    return found, certain
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a kernel fared: ``right``, ``bound``, ``refused``, ``wrong`` or ``undefined``, and why."""
+
+    word: str
+    why: str = ""
+
+
+def compared(text):
+    """Return how perflex's counts compare with what is executed."""
+    try:
+        truth = executed(text)
+    except UndefinedError as error:
+        return Outcome("undefined", str(error))
+    try:
+        found, certain = counted(text)
+    except PerflexError as error:
+        return Outcome("refused", str(error))
+    wrong = []
+    for word in sorted({*truth, *found}):
+        certainty = certain.get(word, Certainty())
+        right = found[word] >= truth[word] if certainty.bound else found[word] == truth[word]
+        if not right:
+            wrong.append(f"{word}: {found[word]} ({certainty}), executed {truth[word]}")
+    if wrong:
+        return Outcome("wrong", "; ".join(wrong))
+    return Outcome("bound" if any(each.bound for each in certain.values()) else "right")

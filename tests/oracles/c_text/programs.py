@@ -1,0 +1,94 @@
+"""Kernels as trees of lines and blocks, that are written as texts, and made smaller while something fails."""
+
+from dataclasses import dataclass, field, replace
+
+from oracles.c_text.comparing import Text
+
+
+@dataclass
+class Block:
+    """What stands in braces behind a head; `tail` ends it."""
+
+    head: str
+    body: list
+    tail: str = "}"
+
+
+@dataclass
+class Program:
+    """A kernel that can be written."""
+
+    cuda: bool
+    local: tuple
+    groups: tuple
+    sizes: dict
+    seed: int
+    prelude: list
+    body: list
+    stated: dict = field(default_factory=dict)
+
+    def text(self):
+        """Return it as a text with its launch."""
+        glob = "" if self.cuda else "__global "
+        arrays = [
+            f"{glob}const float *x", f"{glob}float *y", f"{glob}float *z", f"{glob}const int *idx",
+            f"{glob}const float *u", f"{glob}F4 *v", f"{glob}F3 *t", f"{glob}struct P *p", f"{glob}double *d",
+            f"{glob}unsigned char *c",
+        ]  # fmt: skip
+        body = "\n".join(_lines(self.body, 1))
+        prelude = "\n".join(self.prelude)
+        used = [each for each in arrays if _has(body + prelude, each.rpartition("*")[2])]
+        arguments = ", ".join([*used, "float a", *(f"int {name}" for name in self.sizes)])
+        start = 'extern "C" __global__ void' if self.cuda else "__kernel void"
+        lines = [*self.prelude, f"{start} k({arguments}) {{", body, "}"]
+        text = "\n".join(lines).replace("F4", "float4").replace("F3", "float3") + "\n"
+        if not _has(text, "P") or "struct P {" not in text:
+            text = text.replace("struct P *p", "float *p")
+        return Text(text, self.cuda, self.local, self.groups, self.sizes, self.stated, seed=self.seed)
+
+
+def _has(text, name):
+    at = text.find(name)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]
+        if not any(each.isalnum() or each == "_" for each in around):
+            return True
+        at = text.find(name, at + 1)
+    return False
+
+
+def _lines(body, depth):
+    for each in body:
+        if isinstance(each, Block):
+            yield "  " * depth + each.head
+            yield from _lines(each.body, depth + 1)
+            yield "  " * depth + each.tail
+        else:
+            yield "  " * depth + each
+
+
+def smaller(program):
+    """Yield the program without one statement each, or with one block's content instead of the block."""
+    for place in range(len(program.prelude)):
+        yield replace(program, prelude=[*program.prelude[:place], *program.prelude[place + 1 :]])
+    for body in _smaller(program.body):
+        yield replace(program, body=body)
+
+
+def _smaller(body):
+    for place, each in enumerate(body):
+        before, after = body[:place], body[place + 1 :]
+        yield [*before, *after]
+        if isinstance(each, Block):
+            yield [*before, *each.body, *after]
+            for inner in _smaller(each.body):
+                yield [*before, replace(each, body=inner), *after]
+
+
+def minimised(program, fails):
+    """Return the smallest program that still fails, as far as dropping statements goes."""
+    while True:
+        found = next((each for each in smaller(program) if fails(each.text())), None)
+        if found is None:
+            return program
+        program = found
