@@ -36,8 +36,6 @@ def executed(text):
     function = text.name.partition("<")[0]
     counts = execute(text.source, function, (text.local, text.groups), text.sizes, cuda=text.cuda, seed=text.seed)
     found = Counter()
-    for (direction, name), count in counts.accesses.items():
-        found[f"{direction}s of {name}"] += count
     for (direction, name), count in counts.bytes.items():
         found[f"bytes {direction} {name}"] += count
     for name, count in counts.footprints.items():
@@ -67,8 +65,6 @@ def counted(text):
         if "anywhere" in item.access.assumed:
             certainty = Certainty(item.statement.guarded)
         add(f"bytes {direction} {name}", item.work_item_count * item.array.itemsize, certainty)
-        found[f"{direction}s of {name}"] += item.work_item_count.evaluate(text.sizes) / item.statement.lanes
-        certain[f"{direction}s of {name}"] = certain[f"bytes {direction} {name}"]
     for array in scop.arrays:
         items = [item for item in counts.accesses if item.array is array]
         footprint = counts.footprint_among(items)

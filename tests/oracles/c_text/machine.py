@@ -31,7 +31,6 @@ _MOST_STEPS = 400_000
 class Counts:
     """What a launch does: over all work-items together; barriers by work-item."""
 
-    accesses: Counter = field(default_factory=Counter)  # By direction and array
     bytes: Counter = field(default_factory=Counter)  # By direction and array
     touched: dict = field(default_factory=dict)  # Offsets of bytes, by array
     operations: Counter = field(default_factory=Counter)  # By type and kind
@@ -196,7 +195,6 @@ class Machine(Expressions):
             msg = "what lies before an array is accessed"
             raise UndefinedError(msg)
         key = direction, memory.name
-        self.counts.accesses[key] += 1
         self.counts.bytes[key] += sum(size for _, size in parts)
         if memory.space == "local":
             return

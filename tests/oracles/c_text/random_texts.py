@@ -275,10 +275,12 @@ class Draft(Expressions):
         ]
         if self.cuda:
             self.need(
-                "__device__ float4 operator*(float4 a, float b) {\n  return make_float4(a.x * b, a.y * b, a.z * b, a.w * b); }"
+                "__device__ float4 operator*(float4 a, float b) {\n"
+                "  return make_float4(a.x * b, a.y * b, a.z * b, a.w * b); }"
             )
             self.need(
-                "__device__ float3 operator+(float3 a, float3 b) {\n  return make_float3(a.x + b.x, a.y + b.y, a.z + b.z); }"
+                "__device__ float3 operator+(float3 a, float3 b) {\n"
+                "  return make_float3(a.x + b.x, a.y + b.y, a.z + b.z); }"
             )
             ways += [
                 [f"v[{at}] = v[{self.at()}] * {self.number()};"],
