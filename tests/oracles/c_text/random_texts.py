@@ -103,11 +103,11 @@ class Draft(Expressions):
             return [
                 f"{target} {self.pick('+=', '-=', '=', '*=', '>>=', '%=')} {self.pick('1', '2', '3', self.integer(1))};"
             ]
-        name = self.name("k")
         word = self.pick("int", "int", "int", "const int", "short", "long")
+        name = self.name("g" if word == "const int" else "k")
         line = f"{word} {name} = {self.integer()};"
-        self.ints.append(name.replace("k", "k") if not word.startswith("const") else name)
-        return [line] if not word.startswith("const") else [line.replace(name, name)]
+        self.ints.append(name)
+        return [line]
 
     def draw_unsigned(self):
         name = self.name("q")
