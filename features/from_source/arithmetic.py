@@ -78,8 +78,9 @@ class Arithmetic:
             return value
         if value.constant is not None and kind.is_integer:
             # Beyond all integers C says nothing of it.
-            known = abs(value.constant) < _BEYOND
-            return Integer.of(int(value.constant), kind.dtype) if known else Unknown(kind.dtype, reason="undefined")
+            if abs(value.constant) >= _BEYOND:
+                return Unknown(kind.dtype, reason="undefined")
+            return Integer.of(int(value.constant), kind.dtype, literal=value.literal)
         if kind.is_integer and value.source is not None:
             # C rounds towards zero: what is below is not known.
             with suppress(NotAffineError):
@@ -95,8 +96,8 @@ class Arithmetic:
         if isinstance(value, Unknown):
             return value
         self.walk.settle(value)
-        number = value.value
-        return Unknown(dtype, lanes, "uniform", None if number is None else float(number), exact(value, self.walk))
+        number = None if value.value is None else float(value.value)
+        return Unknown(dtype, lanes, "uniform", number, value.literal, exact(value, self.walk))
 
     def _cut(self, value: Integer, dtype: str) -> Value:
         """Return an integer as another integer type holds it, as far as it changes."""
@@ -192,16 +193,16 @@ class Arithmetic:
         """Return what an operator gives for known integers; NotAffineError where that is not affine."""
         dtype, kind = common_type(one.dtype, two.dtype), _kind(name, two)
         found = within_type(integer_operation(name, one, two, self.walk).typed(dtype))
+        found = replace(found, literal=one.literal and two.literal)
         before = all_of(one.pending, two.pending)
         if (name, _number(two)) in _NEUTRAL or (name in _COMMUTATIVE and (name, _number(one)) in _NEUTRAL):
             return replace(found, pending=Pending(before=before))
-        if _number(one) is not None and _number(two) is not None:
+        if found.literal:
             return replace(found, pending=None)
         for each, other in ((one, two), (two, one)):
             if kind == "add" and _is_product(each) and each.dtype == dtype and each.pending is not None:
                 kind, before = "madd", (*each.pending.before, *all_of(other.pending))
-        argument = one.argument or two.argument
-        return replace(found, argument=argument, pending=Pending(self.walk.record(), dtype, kind, before))
+        return replace(found, pending=Pending(self.walk.record(), dtype, kind, before))
 
     def _exact_result(self, name: str, one: Unknown, two: Unknown) -> Integer | None:
         """Return what an operator gives for floats, if it is an integer plus a constant."""
@@ -240,15 +241,14 @@ class Arithmetic:
         return replace(found, chains=chains_of(values, (found.dtype, kind)))
 
     def _inexact(self, name: str, one: Integer | Unknown, two: Integer | Unknown) -> Unknown:
-        found, kind, source = result_of(one, two), _kind(name, two), None
+        found, kind, source, number = result_of(one, two), _kind(name, two), None, None
         dtype, lanes = found.dtype, found.lanes
         if is_float(dtype):
             one, two = self._as_float(one, dtype), self._as_float(two, dtype)
-            if (number := _folded(name, one, two)) is not None:
-                if any(each.source is not None and each.source.argument for each in (one, two)):
-                    self.walk.operation(kind, dtype, lanes)
-                return Unknown(dtype, lanes, "uniform", number, rational(number) if lanes == 1 else None)
-            source = self._exact_result(name, one, two)
+            number = _folded(name, one, two)
+            if number is not None and one.literal and two.literal:
+                return Unknown(dtype, lanes, "uniform", number, literal=True, source=rational(number))
+            source = self._exact_result(name, one, two) if number is None else rational(number)
         elif self.walk.addressing:
             return found
         for factor, rest in ((one, two), (two, one)):
@@ -256,11 +256,11 @@ class Arithmetic:
             if sign in {1, -1} and isinstance(factor, Unknown) and (factor.dtype, factor.lanes) == (dtype, lanes):
                 return factor if sign == 1 else negative(factor)
         for factor, rest in ((one, two), (two, one)) if kind == "add" else ():
-            if _is_product(factor) and factor.dtype == dtype:
+            if _is_product(factor) and factor.dtype == dtype and result_of(factor).lanes == lanes:
                 # A product that feeds a sum is one operation.
                 kind, (one, two) = "madd", (self._fused(factor, lanes), rest)
                 break
-        result = replace(self.operated(kind, (one, two)), source=source)
+        result = replace(self.operated(kind, (one, two)), constant=number, source=source)
         return replace(result, product=self.walk.record()) if kind == "mul" else result
 
     def _fused(self, product: Integer | Unknown, lanes: int) -> Integer | Unknown:
@@ -281,9 +281,7 @@ def _kind(name: str, divisor: Integer | Unknown) -> str:
 
 def _number(value: Integer | Unknown) -> float | None:
     """Return the number that a value is, as far as compilers know."""
-    if isinstance(value, Integer):
-        return None if value.argument else value.value
-    return None if value.source is not None and value.source.argument else value.constant
+    return None if not value.literal else value.value if isinstance(value, Integer) else value.constant
 
 
 def _is_product(value: Integer | Unknown) -> bool:

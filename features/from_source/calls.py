@@ -34,6 +34,7 @@ from perflex.features.from_source.values import (
     Unknown,
     Value,
     held,
+    rational,
     result_of,
     unknown_of,
     vector_of,
@@ -292,11 +293,9 @@ class Calls:
         base = plain_function(name)
         if base in CONSTANTS:
             return Unknown(kind.dtype, reason="uniform")
-        if len(values) == 1:
-            known = self.expressions.converted(values[0], CType("scalar", kind.dtype or "float32"))
-            number = folded(base, known.constant) if isinstance(known, Unknown) else None
-            if number is not None:
-                return Unknown(kind.dtype, reason="uniform", constant=number)
+        number, literal = self._folded(base, values, kind)
+        if number is not None and literal:
+            return Unknown(kind.dtype, reason="uniform", constant=number, literal=True, source=rational(number))
         pointers = [each for each in values if isinstance(each, (Pointer, Place))]
         if pointers and base not in STORING:
             cause = f"function {name!r} is not defined here, and what it loads and stores is not known; give its source"
@@ -308,7 +307,16 @@ class Calls:
         found: Value = unknown_of(kind)
         for word, count in counted_as(base, lanes):
             found = self._operation(word if not word.startswith("call:") else f"call:{name}", numbers, kind, count)
+        if number is not None and isinstance(found, Unknown):
+            return replace(found, constant=number, source=rational(number))
         return found
+
+    def _folded(self, base: str, values: list[Value], kind: CType) -> tuple[float | None, bool]:
+        """Return what a function gives of a known number, and whether the text alone says it."""
+        known = self.expressions.converted(values[0], CType("scalar", kind.dtype or "float32")) if values else None
+        if len(values) != 1 or not isinstance(known, Unknown):
+            return None, False
+        return folded(base, known.constant), known.literal
 
     def _chosen(self, name: str, values: list[Value]) -> Value | None:
         """Return which of its operands a function gives, if it computes nothing else."""

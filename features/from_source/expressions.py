@@ -121,14 +121,14 @@ class Expressions(Arithmetic):
             value = self.value(inner[0])
             return self.converted(value, kind) if kind.is_number else value
         if cursor.value is not None:
-            return Integer.of(cursor.value)
+            return Integer.of(cursor.value, literal=True)
         return [self.value(each) for each in inner][-1] if inner else unknown_of(kind)
 
     def _integer(self, cursor: Node) -> Integer:
         number = cursor.value
         if number is None:
             raise self.walk.refuse("this number is not understood; write it out", cursor.location.line)
-        return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32")
+        return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32", literal=True)
 
     def _float_literal(self, cursor: Node) -> Value:
         dtype = self.walk.types.read(cursor.type).dtype or "float32"
@@ -143,8 +143,8 @@ class Expressions(Arithmetic):
     def number(number: float, dtype: str) -> Integer | Unknown:
         """Return a constant of a type."""
         if not is_float(dtype):
-            return Integer.of(int(number), dtype)
-        return Unknown(dtype, reason="uniform", constant=number, source=rational(number))
+            return Integer.of(int(number), dtype, literal=True)
+        return Unknown(dtype, reason="uniform", constant=number, literal=True, source=rational(number))
 
     def _list(self, cursor: Node) -> Value:
         kind = self.walk.types.read(cursor.type)

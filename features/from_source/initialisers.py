@@ -33,8 +33,8 @@ class Initialisers:
         if kind.kind in {"struct", "array"}:
             return Aggregate({key: self.zero(each) for key, each in members}, "data")
         if is_float(kind.dtype):
-            return Unknown(kind.dtype, reason="uniform", constant=0.0, source=rational(0.0))
-        return Integer.of(0, kind.dtype or "int64")
+            return Unknown(kind.dtype, reason="uniform", constant=0.0, literal=True, source=rational(0.0))
+        return Integer.of(0, kind.dtype or "int64", literal=True)
 
     def listed(self, cursor: Node, kind: CType) -> Value:
         """Return what a list in braces makes of a type."""

@@ -96,15 +96,15 @@ class Integer:
 
     terms: Mapping[Product, Any]
     dtype: str = "int32"
-    argument: bool = False  # Whether it is an argument with a stated value, which compilers do not know
+    literal: bool = False  # Whether the text says what it is: compilers compute with it
     # The type to which the index of a work-item along axis 0 was cut, its work-group included, that is part of it.
     cut: str = ""
     pending: Pending | None = field(default=None, compare=False)  # The arithmetic that made it
 
     @classmethod
-    def of(cls, value: Any, dtype: str = "int32") -> Integer:
+    def of(cls, value: Any, dtype: str = "int32", *, literal: bool = False) -> Integer:
         """Return a constant, or an isl expression, as an integer."""
-        return cls({(): constant(value) if isinstance(value, int) else value}, dtype)
+        return cls({(): constant(value) if isinstance(value, int) else value}, dtype, literal)
 
     @property
     def affine(self) -> Any:

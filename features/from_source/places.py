@@ -96,7 +96,7 @@ class Places:
     def _declared(self, cursor: Node) -> Place:
         walk, referenced = self._walk, cursor.referenced
         if referenced is None and cursor.value is not None:  # a template parameter in an instance
-            return Place(INT, value=Integer.of(cursor.value))
+            return Place(INT, value=Integer.of(cursor.value, literal=True))
         if referenced is None and cursor.operands:  # a function in the place of a template parameter
             return Place(UNKNOWN, value=self._expressions.value(cursor.operands[-1]))
         if referenced is None:
@@ -104,7 +104,7 @@ class Places:
         if referenced.kind in {"FUNCTION_DECL", "CXX_METHOD"}:
             return Place(UNKNOWN, value=Closure(referenced))
         if referenced.kind == "ENUM_CONSTANT_DECL":
-            return Place(INT, value=Integer.of(int(referenced.enum_value)))
+            return Place(INT, value=Integer.of(int(referenced.enum_value), literal=True))
         if referenced.spelling in _IDS and referenced.key not in walk.variables:
             axes: dict[int | str, Value] = {"xyz"[axis]: self.index(referenced.spelling, axis) for axis in range(3)}
             return Place(walk.types.read(referenced.type), value=Aggregate(axes))
@@ -292,7 +292,11 @@ class Places:
                 return self._expressions.value(initial[-1])
             return self.declared(MemoryArray(name, "constant" if space == "private" else space, element, extents))
         if kind.is_integer:
-            return walk.size(name, kind.dtype) if declared.value is None else Integer.of(declared.value, kind.dtype)
+            return (
+                walk.size(name, kind.dtype)
+                if declared.value is None
+                else Integer.of(declared.value, kind.dtype, literal=True)
+            )
         if kind.kind == "pointer" and kind.element is not None:
             return self.declared(MemoryArray(name, "global", kind.element))
         return unknown_of(kind, "uniform")

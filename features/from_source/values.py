@@ -184,7 +184,8 @@ class Unknown:
     dtype: str
     lanes: int = 1
     reason: Reason = "data"
-    constant: float | None = None  # Of float literals and what follows from them
+    constant: float | None = None  # Of floats, the value if it is known
+    literal: bool = False  # Whether the text says the constant: compilers compute with it
     # Of floats, the integer that was converted to it, plus a rational constant.
     source: Integer | None = None
     parts: tuple[Integer | Unknown | None, ...] = ()  # Of vectors, elements that are known; None for others

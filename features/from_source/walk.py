@@ -216,7 +216,7 @@ class Walk:
                 msg = f"argument {name!r} of kernel {self.kernel.name!r} is unsigned, and cannot be negative"
                 raise UnsupportedKernelError(msg, kernel=self.kernel.name)
             self.fixed[name] = int(self.numbers_of[name])
-            return replace(Integer.of(self.fixed[name], dtype), argument=True)
+            return Integer.of(self.fixed[name], dtype)
         if not is_size_name(name):
             raise self.refuse(f"no formula can have a size of the name {name!r}; give a number for it, or rename it")
         self.sizes.add(name)

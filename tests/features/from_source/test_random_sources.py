@@ -69,3 +69,22 @@ def test_the_interpreter_counts_as_by_hand(name):
     source, truth = BY_HAND[name]
     found = executed(Text(source, cuda="__global__" in source, sizes={"n": 5}))
     assert {word: count for word, count in found.items() if count} == truth
+
+
+# What the reader counts, found by random kernels: lines, operations of a work-item.
+ARITHMETIC = {
+    "x[i] = (float)n * 0.5f * 2.0f + x[i];": {"mul": 1, "madd": 1},  # Compilers do not know n
+    "x[(int)((float)(3 - n) * 0.5f) + 9] = 0;": {"mul": 1},
+    "x[i] = 2.0f * 3.0f * x[i];": {"mul": 1},
+    "x[i] = sqrt((float)n) * 0.5f;": {"sqrt": 1, "mul": 1},
+    "v[i] = v[i] + x[i] * x[i + 1];": {"mul": 1, "add": 4},  # A single product feeds no sum of four
+}
+
+
+@pytest.mark.parametrize("line", ARITHMETIC)
+def test_arithmetic_that_is_counted(line):
+    source = f"__kernel void k(__global float *x, __global float4 *v, int n) {{ int i = get_global_id(0); {line} }}"
+    text = Text(source, cuda=False, sizes={"n": 5})
+    assert compared(text).word in {"right", "bound"}
+    truth = {f"float32 {kind}": 16 * count for kind, count in ARITHMETIC[line].items()}
+    assert {word: count for word, count in executed(text).items() if word.startswith("float32") and count} == truth

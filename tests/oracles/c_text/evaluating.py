@@ -204,6 +204,9 @@ class Expressions:
         first, second = converted(one.value, kind), converted(two.value, kind)
         if sign in _COMPARED:
             return Value(BOOL if self.cuda else INT, int(_COMPARED[sign](first, second)))
+        for each, other in ((one, two), (two, one)):
+            if sign == "*" and kind.is_float and each.literal and not other.literal and abs(each.value) == 1:
+                return replace(self.converted(other, kind), value=first * second)
         number = checked(computed(sign, first, second, whole=kind.is_integer), kind)
         literal = one.literal and two.literal
         product = kind.is_float and not literal and self.counted(sign, kind, one, two)
