@@ -222,6 +222,7 @@ class LoopWalk:
         left = reduce(isl.Set.union, (way.active for way in (*breaks, *returns) if way.certain), NOWHERE)
         walk.active = around.subtract(left).coalesce()
         walk.variables = self._after(before, iterations, around)
+        self._test_once_more()
         walk.rejoin(breaks)
         walk.active = around
         if not frame.returned.is_empty():
@@ -298,6 +299,8 @@ class LoopWalk:
         iterations = iterations.coalesce()
         # Unsigned integers stay below their limits in all iterations whose condition is tested.
         walk.active = begun.subtract(over)
+        for executed in walk.recorder.executed[first:]:
+            executed.domain = executed.domain.intersect(walk.active)
         try:
             for value, limit in limits:
                 walk.require_below(value, limit)
@@ -306,6 +309,14 @@ class LoopWalk:
         if leaves or _has_end(iterations, counter):
             return iterations
         return self._limit(iterations, "its condition never changes")
+
+    def _test_once_more(self) -> None:
+        """Change what a test changes when it ends the loop: behind ``while (j--)``, j is -1."""
+        test = self._header.test
+        if test is not None and not self._header.tested_last and any(_assigned(test)):
+            self._walk.recorder.dry += 1
+            self._expressions.condition(test)
+            self._walk.recorder.dry -= 1
 
     def _limit(self, iterations: Any, why: str) -> Any:
         """Return as many iterations as are stated."""

@@ -87,8 +87,13 @@ def _smaller(body):
 
 def minimised(program, fails):
     """Return the smallest program that still fails, as far as dropping statements goes."""
-    while True:
-        found = next((each for each in smaller(program) if fails(each.text())), None)
-        if found is None:
-            return program
+
+    def still(text):
+        try:
+            return fails(text)
+        except (LookupError, TypeError, AttributeError, SyntaxError):
+            return False  # What it uses was dropped
+
+    while (found := next((each for each in smaller(program) if still(each.text())), None)) is not None:
         program = found
+    return program
