@@ -59,7 +59,7 @@ class Draft(Expressions):
                 else f"if (i == {draw.randrange(5)} || i > 9) return;"
             )
             self.left = True
-        body += self.statements(draw.randrange(2, 6))
+        body += self.statements(draw.randrange(1, 4))
         body.append(f"y[{self.at()}] = {self.number()};")
         return Program(self.cuda, self.local, self.groups, self.sizes, self.seed, self.prelude, body, self.stated)
 
@@ -78,7 +78,7 @@ class Draft(Expressions):
 
     def inner(self, head, count=None, tail="}"):
         self.depth += 1
-        body = self.statements(count or self.draw.randrange(1, 4))
+        body = self.statements(count or self.draw.randrange(1, 3))
         self.depth -= 1
         return Block(head, body, tail)
 
