@@ -191,24 +191,29 @@ class Expressions:
             return self.called(self.unit.functions[f"operator{sign}"], [one, two], None)
         if "pointer" in kinds:
             return self.of_pointers(sign, one, two)
-        if "vector" in kinds:
-            return self.of_vectors(sign, one, two)
+        for sign_of, given in ((one, two), (two, one)):
+            # A factor of 1 or -1 changes a sign at most.
+            if sign == "*" and sign_of.literal and sign_of.value in (1, -1) and not given.literal:
+                if given.type.kind == "vector":
+                    return replace(given, value=tuple(sign_of.value * each for each in given.value))
+                if given.type.is_float and common(given.type, sign_of.type) == given.type:
+                    return replace(given, value=sign_of.value * given.value)
+        return self.of_vectors(sign, one, two) if "vector" in kinds else self.of_numbers(sign, one, two)
+
+    def of_numbers(self, sign, one, two):
+        literal = one.literal and two.literal
         if sign in {"<<", ">>"}:
             kind = common(one.type, INT)
             if two.value not in range(8 * kind.size) or (sign == "<<" and one.value < 0):
                 msg = "a shift by more than there are bits"
                 raise UndefinedError(msg)
             number = one.value << two.value if sign == "<<" else one.value >> two.value
-            return Value(kind, checked(number, kind), literal=one.literal and two.literal)
+            return Value(kind, checked(number, kind), literal=literal)
         kind = common(one.type, two.type)
         first, second = converted(one.value, kind), converted(two.value, kind)
         if sign in _COMPARED:
             return Value(BOOL if self.cuda else INT, int(_COMPARED[sign](first, second)))
-        for each, other in ((one, two), (two, one)):
-            if sign == "*" and kind.is_float and each.literal and not other.literal and abs(each.value) == 1:
-                return replace(self.converted(other, kind), value=first * second)
         number = checked(computed(sign, first, second, whole=kind.is_integer), kind)
-        literal = one.literal and two.literal
         product = kind.is_float and not literal and self.counted(sign, kind, one, two)
         return Value(kind, number, product, literal)
 
