@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from oracles.c_text.machine import execute
 from oracles.c_text.types import UndefinedError
 from perflex.errors import PerflexError
-from perflex.features import source_kernel
-from perflex.features.counting.scop_counts import counts_of
-from perflex.features.counting.touched import Certainty
+from perflex.features import counts_of, source_kernel
 
 # Operations on floats that both count; comparisons and conversions, and integers, have rules of their own.
 _KINDS = {"add", "mul", "div", "madd", "fma", "min", "max", "sqrt", "exp", "abs", "sin", "log", "floor"}
@@ -50,35 +48,29 @@ def executed(text):
 
 
 def counted(text):
-    """Return what perflex counts by the same words, with certainties."""
+    """Return what perflex counts by the same words, and which of them are upper bounds."""
     kernel = source_kernel(text.source, text.name, local=text.local, groups=text.groups, stated=text.stated)
     scop = kernel.scop(text.sizes)
-    counts, found, certain = counts_of(scop), Counter(), {}
+    counts, found, bounds = counts_of(scop), Counter(), set()
 
-    def add(word, number, certainty):
+    def add(word, number, *, bound):
         found[word] += number.evaluate(text.sizes)
-        certain[word] = certain.get(word, Certainty()) | certainty
+        bounds.update([word] if bound else [])
 
     for item in counts.accesses:
-        name, direction = item.array.name, item.access.direction
-        certainty = item.certainty
-        if "anywhere" in item.access.assumed:
-            certainty = Certainty(item.statement.guarded)
-        add(f"bytes {direction} {name}", item.work_item_count * item.array.itemsize, certainty)
+        word = f"bytes {item.access.direction} {item.array.name}"
+        add(word, item.work_item_count * item.array.itemsize, bound=item.certainty.bound)
     for array in scop.arrays:
-        items = [item for item in counts.accesses if item.array is array]
+        items = [item for item in counts.accesses if item.array is array and array.space != "local"]
+        anywhere = any(item.access.assumed for item in items)
         footprint = counts.footprint_among(items)
-        known = Certainty(footprint.elements_certainty.bound, stated=False)
-        if any(item.access.assumed for item in items):
-            known = Certainty(bound=True)
-        if array.space != "local":
-            add(f"touched of {array.name}", footprint.bytes, known)
+        add(f"touched of {array.name}", footprint.bytes, bound=anywhere or footprint.elements_certainty.bound)
     for (kind, dtype), certainty in counts.operation_certainty.items():
         if kind in _KINDS and dtype.startswith("float"):
-            add(f"{dtype} {kind}", counts.operation_total(kind, dtype, None), certainty)
-    if counts.barriers("local", 0) is not None:
-        found["barriers"] += counts.barriers("local", 0).evaluate(text.sizes)
-    return found, certain
+            add(f"{dtype} {kind}", counts.operation_total(kind, dtype, None), bound=certainty.bound)
+    guarded = any(barrier.guarded for barrier in scop.barriers)
+    add("barriers", counts.barriers("local", 0), bound=guarded)
+    return found, bounds
 
 
 @dataclass(frozen=True)
@@ -96,15 +88,14 @@ def compared(text):
     except UndefinedError as error:
         return Outcome("undefined", str(error))
     try:
-        found, certain = counted(text)
+        found, bounds = counted(text)
     except PerflexError as error:
         return Outcome("refused", str(error))
-    wrong = []
-    for word in sorted({*truth, *found}):
-        certainty = certain.get(word, Certainty())
-        right = found[word] >= truth[word] if certainty.bound else found[word] == truth[word]
-        if not right:
-            wrong.append(f"{word}: {found[word]} ({certainty}), executed {truth[word]}")
+    wrong = [
+        f"{word}: {found[word]} ({'upper bound' if word in bounds else 'exact'}), executed {truth[word]}"
+        for word in sorted({*truth, *found})
+        if (found[word] < truth[word] if word in bounds else found[word] != truth[word])
+    ]
     if wrong:
         return Outcome("wrong", "; ".join(wrong))
-    return Outcome("bound" if any(each.bound for each in certain.values()) else "right")
+    return Outcome("bound" if bounds else "right")
