@@ -78,18 +78,21 @@ class Arithmetic:
             return value
         if value.constant is not None and kind.is_integer:
             # Beyond all integers C says nothing of it.
-            if abs(value.constant) >= _BEYOND:
+            if not abs(value.constant) < _BEYOND:
                 return Unknown(kind.dtype, reason="undefined")
             return Integer.of(int(value.constant), kind.dtype, literal=value.literal)
         if kind.is_integer and value.source is not None:
-            # C rounds towards zero: what is below is not known.
-            with suppress(NotAffineError):
-                below = self._compared("LT", value.source.scaled(FINEST), Integer.of(0)).true
-                if below.intersect(self.walk.active).is_empty():
-                    return value.source.floor().typed(kind.dtype)
-            return Unknown(kind.dtype, reason="not affine")
+            return self._rounded(value.source, kind.dtype)
         lanes = kind.lanes if kind.kind == "vector" else 1
         return replace(value, dtype=kind.dtype, lanes=lanes, product=None, parts=())
+
+    def _rounded(self, value: Integer, dtype: str) -> Integer | Unknown:
+        """Return an integer plus a constant as an integer; C rounds towards zero: what is below is not known."""
+        with suppress(NotAffineError):
+            below = self._compared("LT", value.scaled(FINEST), Integer.of(0)).true
+            if below.intersect(self.walk.active).is_empty():
+                return value.floor().typed(dtype)
+        return Unknown(dtype, reason="not affine")
 
     def _as_float(self, value: Integer | Unknown, dtype: str, lanes: int = 1) -> Unknown:
         """Return a number as a float, if it is none."""

@@ -1,5 +1,6 @@
 """Kernels as trees of lines and blocks, that are written as texts, and made smaller while something fails."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 from oracles.c_text.comparing import Text
@@ -44,17 +45,12 @@ class Program:
         text = "\n".join(lines).replace("F4", "float4").replace("F3", "float3") + "\n"
         if not _has(text, "P") or "struct P {" not in text:
             text = text.replace("struct P *p", "float *p")
-        return Text(text, self.cuda, self.local, self.groups, self.sizes, self.stated, seed=self.seed)
+        stated = {name: extent for name, extent in self.stated.items() if _has(text, f"*{name}")}
+        return Text(text, self.cuda, self.local, self.groups, self.sizes, stated, seed=self.seed)
 
 
 def _has(text, name):
-    at = text.find(name)
-    while at >= 0:
-        around = text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]
-        if not any(each.isalnum() or each == "_" for each in around):
-            return True
-        at = text.find(name, at + 1)
-    return False
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _lines(body, depth):
