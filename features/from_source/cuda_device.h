@@ -54,7 +54,11 @@ extern __device__ const __cuda_index threadIdx;
 extern __device__ const __cuda_index blockIdx;
 extern __device__ const dim3 blockDim;
 extern __device__ const dim3 gridDim;
+#ifdef __AMDGCN_WAVEFRONT_SIZE
+constexpr int warpSize = __AMDGCN_WAVEFRONT_SIZE;
+#else
 constexpr int warpSize = 32;
+#endif
 
 // Synchronisation
 __cuda_builtin void __syncthreads();

@@ -28,7 +28,8 @@ def offered_launch(source: str, name: str) -> str:
     """Return how the file itself launches a kernel, as the end of a message; empty where it does not."""
     text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
     arguments = r"\s*(?:<[^;{}()]*?>)?\s*"
-    begun = rf"\b{re.escape(name)}{arguments}<<<|\bhipLaunchKernelGGL\s*\([\s(]*{re.escape(name)}\b{arguments}\)?\s*,"
+    of_hip = rf"\bhipLaunchKernelGGL\s*\((?:[\s(]|HIP_KERNEL_NAME)*{re.escape(name)}\b{arguments}\)?\s*,"
+    begun = rf"\b{re.escape(name)}{arguments}<<<|{of_hip}"
     launches = [(found.start(), _split(text[found.end() :])) for found in re.finditer(begun, text)]
     launches = [(place, parts) for place, parts in launches if len(parts) > 1]
     if not launches:

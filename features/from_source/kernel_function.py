@@ -64,12 +64,14 @@ def parsed_kernel(
     arguments: Sequence[str],
     defines: Mapping[str, Any],
     folders: Sequence[str] = (),
+    language: Language | None = None,
 ) -> ParsedKernel:
     """Return a kernel's function, parsed with macros; headers are looked for beside `path` and in `folders`.
 
     Of a template it is the instance with the given arguments, which clang makes: nothing in it depends on parameters.
     """
-    unit, root = parsed(path, source, defines, folders)
+    language = language or language_of(path, source)
+    unit, root = parsed(path, source, defines, folders, language)
     named = [each for each in functions(root) if each.spelling == name]
     found = [each for each in named if each.is_kernel]
     if not found:
@@ -79,7 +81,7 @@ def parsed_kernel(
     plain = [each for each in found if each.kind == "FUNCTION_DECL" and each.template is None]
     if arguments or (templates and not plain):
         instance = _INSTANCE.format((templates or found)[0].qualified, ", ".join(arguments))
-        unit, root = parsed(path, source + instance, defines, folders)
+        unit, root = parsed(path, source + instance, defines, folders, language)
         function = _instance(path, source, templates, arguments, unit, root)
     elif len(plain) > 1:
         lines = ", ".join(str(each.location.line) for each in plain)
@@ -87,7 +89,7 @@ def parsed_kernel(
         raise UnsupportedKernelError(msg, kernel=name)
     else:
         function = plain[0]
-    kernel = ParsedKernel(path, name, language_of(path, source), source, function, unit, root, defines)
+    kernel = ParsedKernel(path, name, language, source, function, unit, root, defines)
     _require_sound(kernel)
     return kernel
 
@@ -127,22 +129,31 @@ def _instance(
     raise UnsupportedKernelError(msg, kernel=name)
 
 
-def kernels_in(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str] = ()) -> list[Node]:
+def kernels_in(
+    path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str] = (), language: Language | None = None
+) -> list[Node]:
     """Return the functions of a source that can be launched, templates included."""
-    return [function for function in functions(parsed(path, source, defines, folders)[1]) if function.is_kernel]
+    root = parsed(path, source, defines, folders, language)[1]
+    return [function for function in functions(root) if function.is_kernel]
 
 
 def required_work_group(
-    path: Path, source: str, name: str, defines: Mapping[str, Any], folders: Sequence[str | Path]
+    path: Path,
+    source: str,
+    name: str,
+    defines: Mapping[str, Any],
+    folders: Sequence[str | Path],
+    language: Language | None = None,
 ) -> list[Any] | None:
     """Return the work-group that a kernel's ``reqd_work_group_size`` states; None if it states none."""
-    for function in kernels_in(path, source, defines, list(map(str, folders))):
+    looked = list(map(str, folders))
+    for function in kernels_in(path, source, defines, looked, language):
         for each in function.children if function.spelling == name else ():
             stated = re.match(r"(?:__)?reqd_work_group_size(?:__)? \((.*?)\)(?: \) \).*)?$", " ".join(each.words))
             if each.kind == "UNEXPOSED_ATTR" and stated:
                 # Clang says what macros make of it.
                 table = f"\n__constant int {_USER}[] = {{{stated[1]}}};\n"
-                root = parsed(path, source + table, defines, list(map(str, folders)))[1]
+                root = parsed(path, source + table, defines, looked, language)[1]
                 initial = next(node for node in reversed(root.children) if node.spelling == _USER).operands[-1]
                 return [extent.value for extent in initial.operands]
     return None

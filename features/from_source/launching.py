@@ -20,7 +20,7 @@ from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelErro
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text
-from perflex.features.from_source.parsing import Language, fields_of
+from perflex.features.from_source.parsing import fields_of
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.from_source.values import CType, Executed, MemoryAccess
 from perflex.features.from_source.walk import Walk
@@ -57,7 +57,7 @@ class SourceLaunch:
     """A launch of a kernel from source code."""
 
     name: str  # As the compiler calls it, template arguments and namespaces included
-    language: Language
+    language: Literal["opencl", "cuda"]
     text: str  # See `kernel_text`
     arguments: tuple[Argument, ...]
     groups: tuple[int, ...]
@@ -100,6 +100,8 @@ class _Launching:
         self._numbers = {name: int(value) for name, value in sizes.items() if is_whole(value)}
 
     def launch(self) -> SourceLaunch:
+        if self._kernel.language == "hip":
+            raise self._refuse("it is written in HIP, which is only counted and predicted")
         arguments = tuple(self._argument(name, kind) for name, kind in self._declared.items())
         walk = self._known_walk()
         self._require_own(walk)
@@ -111,7 +113,7 @@ class _Launching:
                 raise self._refuse(f"reaches byte {reached[name].bytes} of {name!r}, which has {size}")
         return SourceLaunch(
             name=self._name(),
-            language=self._kernel.language,
+            language="opencl" if self._kernel.language == "opencl" else "cuda",
             text=kernel_text(self._kernel),
             arguments=arguments,
             groups=tuple(self._number(group) for group in self._kernel.groups),

@@ -17,26 +17,32 @@ from typing import Any, Literal, TypeAlias
 
 from perflex.errors import EnvironmentSetupError, MissingExtraError, UnsupportedKernelError
 
-Language: TypeAlias = Literal["opencl", "cuda"]
-LANGUAGES: dict[str, Language] = {".cl": "opencl", ".ocl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
+Language: TypeAlias = Literal["opencl", "cuda", "hip"]
+LANGUAGES: dict[str, Language] = {
+    ".cl": "opencl", ".ocl": "opencl", ".cu": "cuda", ".cuh": "cuda", ".hip": "hip",
+}  # fmt: skip
 
 # Unary operators by libclang's numbers; those above 2 of the increments stand before their operand.
 _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
 # What clang evaluates to, by its numbers.
 _INTEGER, _FLOAT = 1, 2
+# That of OpenCL's kernels, which libclang has no name for.
+_OTHER_CONVENTION = 200
 _HERE = Path(__file__).parent
 CUDA_HEADERS = _HERE / "cuda_headers.h"
 # Headers that programs include, for those that have none of their own.
 INCLUDE = _HERE / "include"
 # Headers of the host are not there; where clang's package has some, the last folder stands for them.
+_CUDA = (
+    "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
+    "--cuda-gpu-arch=sm_70", "-std=c++17", "-include", str(_HERE / "cuda_device.h"), "-idirafter", str(INCLUDE),
+)  # fmt: skip
 _OPTIONS = {
     "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),
-    "cuda": (
-        "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
-        "--cuda-gpu-arch=sm_70", "-std=c++17", "-D__CUDA_ARCH__=700", "-include", str(_HERE / "cuda_device.h"),
-        "-idirafter", str(INCLUDE),
-    ),
-}  # fmt: skip
+    "cuda": (*_CUDA, "-D__CUDA_ARCH__=700"),
+    # HIP as for AMD's GPUs, where a sub-group has 64 work-items unless this macro says another number.
+    "hip": (*_CUDA, "-U__CUDA_ARCH__", "-D__AMDGCN_WAVEFRONT_SIZE=64", "-include", str(_HERE / "hip_device.h")),
+}
 _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
 # libclang's option to go on behind headers that are missing.
 _KEEP_GOING = 0x200
@@ -69,6 +75,7 @@ def clang() -> Any:
             f"clang's library cannot be loaded ({reason}); set PERFLEX_LIBCLANG to a libclang.so of version 19 or later"
         )
         raise EnvironmentSetupError(msg) from error
+    library.clang_getFunctionTypeCallingConv.argtypes = [cindex.Type]
     library.clang_Cursor_Evaluate.restype = ctypes.c_void_p
     library.clang_Cursor_Evaluate.argtypes = [cindex.Cursor]
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
@@ -168,7 +175,10 @@ class Node:
         """Whether a function can be launched."""
         attributes = {child.kind for child in self.children}
         head = set(takewhile(lambda word: word != "{", self.words))
-        return "CUDAGLOBAL_ATTR" in attributes or bool(head & {"__kernel", "kernel", "__global__"})
+        if "CUDAGLOBAL_ATTR" in attributes or head & {"__kernel", "kernel", "__global__"}:
+            return True
+        # Macros of the command line are no words of the file.
+        return bool(clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION)
 
     @cached_property
     def qualified(self) -> str:
@@ -274,19 +284,30 @@ def _offset(location: Any) -> int:
 
 def language_of(path: Path, source: str) -> Language:
     """Return what a file is written in: its suffix says so, else its text."""
-    return LANGUAGES.get(path.suffix, "cuda" if "__global__" in source else "opencl")
+    if path.suffix in LANGUAGES:
+        return LANGUAGES[path.suffix]
+    if "__global__" in source:
+        return "hip" if re.search(r"#\s*include\s*[<\"]hip/", source) else "cuda"
+    if re.search(r"\b(__)?kernel\b", source):
+        return "opencl"
+    cause = "is in OpenCL C, CUDA C or HIP is not known"
+    msg = f"whether {path.name} {cause}; give language='cuda', say, --language cuda on the command line"
+    raise UnsupportedKernelError(msg, path=path)
 
 
-def parsed(path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str]) -> tuple[Any, Node]:
+def parsed(
+    path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str], language: Language | None = None
+) -> tuple[Any, Node]:
     """Parse a file with macros; return clang's unit and its root."""
     macros = tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
-    return _unit(path, source, (*macros, *(f"-I{folder}" for folder in (path.parent.resolve(), *folders))))
+    options = (*macros, *(f"-I{folder}" for folder in (path.parent.resolve(), *folders)))
+    return _unit(path, source, language or language_of(path, source), options)
 
 
 @lru_cache(maxsize=8)
-def _unit(path: Path, source: str, options: tuple[str, ...]) -> tuple[Any, Node]:
+def _unit(path: Path, source: str, language: Language, options: tuple[str, ...]) -> tuple[Any, Node]:
     """Parse a file; return clang's unit and its root. Headers that are not there are taken for empty."""
-    cindex, language = clang(), language_of(path, source)
+    cindex = clang()
     arguments = [*_OPTIONS[language], *options, *_MORE_OPTIONS]
     try:
         unit = cindex.Index.create().parse(str(path), arguments, [(str(path), source)], _KEEP_GOING)

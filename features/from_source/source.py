@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class SourceKernel:
         Macros, and where headers are looked for, too.
     trips, shapes
         What is stated: average trip counts by line, and elements of arrays as formulas, by array.
+    language
+        ``"opencl"``, ``"cuda"`` or ``"hip"``.
     """
 
     path: Path
@@ -79,6 +81,7 @@ class SourceKernel:
     folders: tuple[str, ...] = ()
     trips: Mapping[str, Fraction] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
+    language: Language = "cuda"
 
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
@@ -223,12 +226,8 @@ class SourceKernel:
 
     def parsed(self) -> ParsedKernel:
         """Return the kernel's function as clang reads it."""
-        return parsed_kernel(self.path, self.source, self.name, self.template_arguments, self.defines, self.folders)
-
-    @property
-    def language(self) -> Language:
-        """``"opencl"`` or ``"cuda"``."""
-        return language_of(self.path, self.source)
+        given = self.template_arguments, self.defines, self.folders, self.language
+        return parsed_kernel(self.path, self.source, self.name, *given)
 
 
 # What clang parsed stays with it, so few are kept, and none goes to other processes with its kernel.
@@ -266,6 +265,9 @@ def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
         return array.start
     if kind.is_integer and declared.spelling:  # without a name nothing can use it
         size = walk.size(name.replace(".", "_"), kind.dtype)
+        if kind.dtype.startswith("u") and size.value is not None and size.value < 0:
+            msg = f"argument {name!r} of kernel {walk.kernel.name!r} is unsigned, and cannot be negative"
+            raise UnsupportedKernelError(msg, kernel=walk.kernel.name)
         if "." in name:
             walk.fix({name.replace(".", "_")})
         return size
@@ -282,6 +284,12 @@ def _space(declared: Any) -> Space:
     return "local" if "__local" in pointee else "constant" if "__constant" in pointee else "global"
 
 
+class Written(TypedDict, total=False):
+    """What a source is written in, where neither the file's suffix nor its text says so."""
+
+    language: Language | None
+
+
 def source_kernel(
     source: str | Path,
     name: str,
@@ -292,8 +300,9 @@ def source_kernel(
     defines: Mapping[str, Any] | None = None,
     folders: Sequence[str | Path] = (),
     stated: Mapping[str, Any] | None = None,
+    **written: Unpack[Written],
 ) -> SourceKernel:
-    """Take a kernel from OpenCL C or CUDA C source code.
+    """Take a kernel from OpenCL C, CUDA C or HIP source code.
 
     Integer arguments of the kernel are its sizes, by their names. Array extents follow from the accesses. Needs the
     extra ``source`` (clang's library, no GPU and no toolkit). Headers that are not there are taken for empty.
@@ -322,6 +331,8 @@ def source_kernel(
     stated
         What data decide: average trip counts by line (``{"34": 7.5}``, of a header ``{"dots.h:12": 4}``), and elements
         of arrays that are accessed anywhere by name (``{"x": "n*m"}``).
+    **written
+        ``language="opencl"``, ``"cuda"`` or ``"hip"``, where neither the file's suffix nor its text says so.
 
     Returns
     -------
@@ -338,32 +349,39 @@ def source_kernel(
     if found is None:
         msg = f"cannot read the kernel's name {name!r}; write a function's name, or NAME<ARGUMENT, ...> of a template"
         raise UnsupportedKernelError(msg)
-    shape = required_work_group(path, text, found[1], defines or {}, folders) if local is None else _axes(local)
-    if shape is None:
+    language = written.pop("language", None) or language_of(path, text)
+    if written:
+        msg = f"source_kernel() got an unexpected keyword argument {next(iter(written))!r}"
+        raise TypeError(msg)
+    if language not in {"opencl", "cuda", "hip"}:
+        msg = f"there is no language {language!r}; give 'opencl', 'cuda' or 'hip'"
+        raise UnsupportedKernelError(msg)
+    compiled = defines or {}, folders, language
+    work_group = required_work_group(path, text, found[1], *compiled) if local is None else _axes(local)
+    if work_group is None:
         bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(found[1])}\s*\(", text)
         most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
         words = "give local=(32, 8), --local 32,8 on the command line"
         msg = f"kernel {found[1]!r} needs its work-group{most}; {words}{offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
-    given = groups if groups is not None else global_size
     if (groups is None) == (global_size is None):
         words = "needs the launch's extent; give groups=... or global_size=..., one of them"
         msg = f"kernel {found[1]!r} {words}{'' if groups else offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
-    extents = _axes(given)
+    shape, extents = work_group, _axes(groups if groups is not None else global_size)
     if {len(shape), len(extents)} - {1, 2, 3} or not all(is_whole(items) and items > 0 for items in shape):
         msg = (
-            f"kernel {found[1]!r}: work-group {local!r} and grid {given!r}; "
+            f"kernel {found[1]!r}: work-group {shape!r} and grid {extents!r}; "
             "give one to three whole numbers of work-items above zero, and as many numbers or formulas of the grid"
         )
         raise UnsupportedKernelError(msg, kernel=found[1])
-    most = max(len(shape), len(extents))
-    shape, extents = ([*each, *[1] * (most - len(each))] for each in (shape, extents))
+    axes = max(len(shape), len(extents))
+    shape, extents = ([*each, *[1] * (axes - len(each))] for each in (shape, extents))
     if groups is None:
         extents = [f"ceil_div({extent}, {items})" for extent, items in zip(extents, shape, strict=True)]
     arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
     launch = tuple(map(int, shape)), tuple(map(str, extents)), dict(defines or {}), tuple(map(str, folders))
-    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}))
+    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}), language)
 
 
 def _axes(extents: Any) -> list[Any]:

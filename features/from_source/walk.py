@@ -212,9 +212,6 @@ class Walk:
     def size(self, name: str, dtype: str) -> Integer:
         """Return an integer argument: its stated value, or a size."""
         if name in self.numbers_of:
-            if dtype.startswith("u") and int(self.numbers_of[name]) < 0:
-                msg = f"argument {name!r} of kernel {self.kernel.name!r} is unsigned, and cannot be negative"
-                raise UnsupportedKernelError(msg, kernel=self.kernel.name)
             self.fixed[name] = int(self.numbers_of[name])
             return Integer.of(self.fixed[name], dtype)
         if not is_size_name(name):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from perflex.errors import MissingSizeError
 from perflex.features.tiles.tile_program import TileProgram
+from perflex.isl import computed_once
 
 
 class TileKernel(ABC):
@@ -17,7 +18,11 @@ class TileKernel(ABC):
     parameters: tuple[str, ...]  # Its sizes
     # What a Scop has and asks; a tile program has no work-items.
     launches = statements = barriers = ()
-    unknown_extents: ClassVar[Mapping[str, str]] = {}
+
+    @computed_once
+    def unknown_extents(self) -> dict[str, str]:
+        """None: contents are known."""
+        return {}
 
     def derived(self, what: str, key: Hashable, compute: Callable[[], Any], *, most: int | None = None) -> Any:
         """Return what `compute` returned first; see `Scop.derived`."""

@@ -78,7 +78,9 @@ def timing_device(
         if machine is None:
             raise
         found = _device_of_machine(load_machine(machine))
-    languages = {each.language for each in kernels if isinstance(each, SourceKernel)}
+    # What is written in HIP is refused where it is launched.
+    written = [each.language for each in kernels if isinstance(each, SourceKernel)]
+    languages: set[Api] = {"opencl" if language == "opencl" else "cuda" for language in written}
     return _reached(found, languages.pop()) if len(languages) == 1 else found
 
 

@@ -26,7 +26,11 @@ GENERAL_GPU = "general_gpu"
 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
-SOURCE_SUFFIXES = (".cl", ".ocl", ".cu", ".cuh")
+SOURCE_SUFFIXES = (
+    *(".cl", ".ocl", ".cu", ".cuh", ".hip"),
+    # In one of these languages, as their text or --language says.
+    *(".cpp", ".cxx", ".cc", ".c", ".hpp", ".hxx", ".hh", ".h", ".inc"),
+)
 _SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, is_source, is_space, read_pairs
-from perflex.cli.options import launch_given
+from perflex.cli.options import launch_given, machine_given
 from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import loopy as lp
 
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
+    from perflex.features.from_source.parsing import Language
     from perflex.search.spaces.space import VariantSpace
 
 
@@ -93,7 +94,8 @@ def _kernels_of(place: str) -> str:
 
     try:
         text = Path(place).read_text(encoding="utf-8")
-        names = dict.fromkeys(one.spelling for one in kernels_in(Path(place), text, {}))
+        found = kernels_in(Path(place), text, {}, language=_language())
+        names = dict.fromkeys(one.spelling for one in found)
     except (OSError, UnicodeDecodeError):
         msg = f"there is no file {place}, or it cannot be read"
         raise ArgumentError(msg, word=place) from None
@@ -118,16 +120,45 @@ def _from_source(reference: str) -> SourceKernel:
     except ValueError:
         msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
         raise ArgumentError(msg, word=given.local) from None
+    defined = read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4")
     return source_kernel(
         Path(place),
         name,
         local=local,
         groups=_extents(given.groups),
         global_size=_extents(given.extent),
-        defines=read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4"),
+        defines={**_macros_of_machine(Path(place)), **defined},
         folders=given.include or (),
+        language=_language(),
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
+
+
+def _macros_of_machine(path: Path) -> dict[str, int]:
+    """Return what compilers of CUDA C and HIP define for the GPU that is named."""
+    from perflex.features.from_source.parsing import language_of
+    from perflex.machines.files import load_machine
+
+    named = machine_given()
+    machine = None if named is None or not path.is_file() else load_machine(named)
+    if machine is None or machine.kind != "gpu":
+        return {}
+    language = _language() or language_of(path, path.read_text(encoding="utf-8", errors="replace"))
+    capability, items = machine.compute_capability, machine.sub_group_size
+    found = {} if capability is None or language == "opencl" else {"__CUDA_ARCH__": round(100 * capability)}
+    return found if items is None or language != "hip" else {**found, "__AMDGCN_WAVEFRONT_SIZE": items}
+
+
+def _language() -> Language | None:
+    """Return the language that the command line names."""
+    from perflex.features.from_source.parsing import LANGUAGES
+
+    named = launch_given().language
+    found = next((language for language in LANGUAGES.values() if language == named), None)
+    if named is not None and found is None:
+        msg = f"there is no language {named!r}; write --language opencl, cuda or hip"
+        raise ArgumentError(msg, word=named)
+    return found
 
 
 def _offered(place: str, name: str) -> str:

@@ -79,6 +79,9 @@ class SourceOptions:
     groups: Annotated[str | None, typer.Option("--groups", help="Work-groups, such as n/32,4.")] = None
     extent: Annotated[str | None, typer.Option("--global", help="Work-items in all instead, such as nx,ny.")] = None
     define: Annotated[list[str] | None, typer.Option("-D", help="Macro NAME=VALUE; may be repeated.")] = None
+    language: Annotated[
+        str | None, typer.Option("--language", help="opencl, cuda or hip, where suffix and text do not say so.")
+    ] = None
     include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
     state: Annotated[
         list[str] | None,
@@ -91,6 +94,7 @@ class SourceOptions:
 
 LAUNCH = tuple(field.name for field in fields(SourceOptions))
 _given: ContextVar[SourceOptions | None] = ContextVar("source options", default=None)
+_machine: ContextVar[str | None] = ContextVar("machine", default=None)
 
 
 class SourceCommand(TyperCommand):
@@ -103,13 +107,18 @@ class SourceCommand(TyperCommand):
         self.params = own
         super().format_options(ctx, formatter)
         self.params = [*own, *added]
-        with formatter.section("Launch of a kernel in a .cl or .cu file"):
+        with formatter.section("Launch of a kernel in a file of source code"):
             formatter.write_dl([record for each in added if (record := each.get_help_record(ctx)) is not None])
 
 
 def launch_given() -> SourceOptions:
     """Return what the command was told of the launch."""
     return _given.get() or SourceOptions()
+
+
+def machine_given() -> str | None:
+    """Return the machine that the command was told to count for."""
+    return _machine.get()
 
 
 def takes_source(command: Callable[..., None]) -> Callable[..., None]:
@@ -119,10 +128,12 @@ def takes_source(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(*arguments: Any, **options: Any) -> None:
         token = _given.set(SourceOptions(**{name: options.pop(name) for name in LAUNCH}))
+        named = _machine.set(options.get("machine"))
         try:
             command(*arguments, **options)
         finally:
             _given.reset(token)
+            _machine.reset(named)
 
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name]) for name in LAUNCH

@@ -1,5 +1,6 @@
 """``perflex predict`` and ``rank``, with calibrations, for machines without one, and for kernels from source code."""
 
+import json
 import re
 from pathlib import Path
 
@@ -124,6 +125,34 @@ def test_each_command_takes_source_code_with_its_launch(file, tmp_path, monkeypa
         ("rank --machine A100-40GB {}", "1. "),
     ):
         assert expected in shown(*command.format(f"{file}:saxpy").split(), "n=4096", "--local", "64", "--global", "n")
+
+
+@pytest.mark.parametrize(
+    ("words", "stores"),
+    [
+        ("my.cpp:f --language cuda --machine V100", 64),
+        ("my.cpp:f --language cuda --machine A100-40GB", 128),
+        ("my.cpp:f --language hip --machine MI250X", 64 * 64),
+        ("my.cpp:f --language hip --machine W7800", 64 * 32),
+        ("my.cpp:f --language cuda -D __CUDA_ARCH__=900", 128),
+    ],
+)
+def test_language_and_machine_decide_what_macros_hide(words, stores, tmp_path, monkeypatch, shown):
+    monkeypatch.chdir(tmp_path)
+    text = """
+    GLOBAL void f(float *a) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+    #ifdef __HIP__
+        for (int k = 0; k < warpSize; k++) a[i + k * 64] = 1;
+    #else
+        a[i] = 1;
+        if (__CUDA_ARCH__ >= 800) a[i] = 2;
+    #endif
+    }"""
+    Path("my.cpp").write_text(text)
+    counted = "-f f_mem_access_global_float32_store --local 32 --groups 2 -D GLOBAL=__global__ --json"
+    found = json.loads(shown("features", *words.split(), *counted.split()))
+    assert [entry["value"] for entry in found.values()] == [stores]
 
 
 # Times beside predictions

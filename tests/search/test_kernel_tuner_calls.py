@@ -66,7 +66,7 @@ def test_macros_of_compilers_options_count(tmp_path, options, dim):
     [
         ('compiler_options=["-include", "dim.h"]', "-include.*write #include"),
         ("grid_div_x=['block_size_x / 128']", "divisor of 0"),
-        ("lang='Fortran'", "only OpenCL C and CUDA C"),
+        ("lang='Fortran'", "only OpenCL C, CUDA C and HIP"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(tmp_path, more, message):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I", "-isystem": "-I"}
 # What these define, by OpenCL's specification.
+_ARCHITECTURE = re.compile(r"-?-(?:arch|gpu-architecture|gencode|generate-code)\b.*?(?:sm|compute)_(\d+)")
 _IMPLIED = {"-cl-fast-relaxed-math": "__FAST_RELAXED_MATH__"}
 # They put a file before the source, which is not looked at.
 _FILES = ("-include", "--pre-include", "-imacros")
@@ -43,6 +44,8 @@ def read_options(options: str | Iterable[object] | None, folder: Path) -> Compil
         elif part.startswith(_FILES):
             msg = f"the compiler's option {part!r} includes a file that is not read; write #include into the source"
             raise SpaceError(msg, option=part)
+        elif target := _ARCHITECTURE.match(part):
+            found.defines["__CUDA_ARCH__"] = f"{target[1]}0"
         elif part in _IMPLIED:
             found.defines[_IMPLIED[part]] = "1"
     return found

@@ -23,7 +23,7 @@ import numpy as np
 from perflex.errors import PerflexError, SpaceError
 from perflex.search.scripts.compiler_options import read_options
 from perflex.search.scripts.restrictions import constraints_of
-from perflex.search.scripts.tuned_source import BLOCK_SIZES, GridRule, TunedSource
+from perflex.search.scripts.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from perflex.search.spaces.space import VariantSpace
 
 _NAME = "kernel_tuner"
-_SUFFIXES = {"OPENCL": ".cl", "CUDA": ".cu", "CUPY": ".cu", "NVCUDA": ".cu", "HIP": ".cu"}
-_SOURCE_SUFFIXES = (".cl", ".cu", ".cuh", ".h", ".hip", ".cpp", ".ocl")
+# What stands in code, and not in the name of a file.
+_OF_CODE = set("();{}\\\n")
 
 
 def kernel_tuner_space(path: Path, arguments: Sequence[str] = ()) -> VariantSpace:
@@ -57,13 +57,12 @@ def tuned_source(call: TuneCall, script: Path) -> TunedSource:
     given = [_argument(each) for each in call.arguments]
     options = read_options(call.compiler_options, script.parent)
     folders = [script.parent, *options.folders]
-    suffix = _SUFFIXES.get(str(call.lang).upper())
-    if call.lang and suffix is None:
-        msg = f"{script} tunes a kernel in {call.lang}; only OpenCL C and CUDA C are read"
+    language = LANGUAGES.get(str(call.lang).upper())
+    if call.lang and language is None:
+        msg = f"{script} tunes a kernel in {call.lang}; only OpenCL C, CUDA C and HIP are read"
         raise SpaceError(msg, path=script)
-    file = script.with_suffix(suffix) if suffix else None
     source = _source(call.kernel_source, script)
-    return TunedSource(source, call.kernel_name, grid, file, folders, options.defines, given)
+    return TunedSource(source, call.kernel_name, grid, language, folders, options.defines, given)
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _words(words: Sequence[str]) -> Iterator[None]:
 def _source(given: Any, script: Path) -> Path | str | Callable[[dict[str, Any]], str]:
     """Return the file or text of the kernel; of several files the first, which includes the others."""
     first = given[0] if isinstance(given, (list, tuple)) and given else given
-    if isinstance(first, Path) or (isinstance(first, str) and "\n" not in first and first.endswith(_SOURCE_SUFFIXES)):
+    if isinstance(first, Path) or (isinstance(first, str) and _OF_CODE.isdisjoint(first)):
         return script.parent / first
     if isinstance(first, str):
         return first if "\n" in first else f"{first}\n"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from perflex.errors import FileFormatError, PerflexError, SpaceError
+from perflex.features.from_source.parsing import LANGUAGES as SUFFIXES
 from perflex.file_io import read_text
 from perflex.search.formula import SCALARS, parse_formula
 from perflex.search.scripts.compiler_options import read_options
-from perflex.search.scripts.tuned_source import GridRule, Launch, Settings, TunedSource, number_of
+from perflex.search.scripts.tuned_source import LANGUAGES, GridRule, Launch, Settings, TunedSource, number_of
 from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
@@ -91,11 +92,13 @@ def t1_space(path: Path) -> VariantSpace:
         kernel, tuned = document["KernelSpecification"], document["ConfigurationSpace"]
         tunables = {each["Name"]: values_of(each["Values"]) for each in tuned["TuningParameters"]}
         constraints = [str(each["Expression"]) for each in tuned.get("Conditions", ())]
+        file = path.parent / kernel["KernelFile"]
         options = read_options(kernel.get("CompilerOptions"), path.parent)
         made = TunedSource(
-            path.parent / kernel["KernelFile"],
+            file,
             kernel["KernelName"],
             _t1_launch(kernel),
+            language=None if file.suffix in SUFFIXES else LANGUAGES.get(str(kernel.get("Language")).upper()),
             folders=(path.parent, *options.folders),
             defines=options.defines,
             arguments=[_t1_argument(each) for each in kernel.get("Arguments", ())],

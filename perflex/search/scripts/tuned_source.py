@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
@@ -17,12 +16,19 @@ from perflex.search.spaces.extraction import built
 from perflex.search.spaces.space import VariantSpace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perflex.features.from_source.parsing import Language
     from perflex.features.from_source.source import SourceKernel
 
 Settings = Mapping[str, Any]
 # A number, a formula of tunables, or a function that takes all settings as one mapping.
 Stated = int | str | Callable[[dict[str, Any]], Any]
 AXES = "xyz"
+# By what tuners call languages, and back ends that stand for them.
+LANGUAGES: Mapping[str, Language] = {
+    "OPENCL": "opencl", "CUDA": "cuda", "CUPY": "cuda", "NVCUDA": "cuda", "HIP": "hip",
+}  # fmt: skip
 BLOCK_SIZES = ("block_size_x", "block_size_y", "block_size_z")
 # Kernel Tuner's, where no tunable says how many threads a block has.
 _USUAL_BLOCK = (256, 1, 1)
@@ -123,8 +129,8 @@ class TunedSource:
     # The kernel's function, with template arguments.
     kernel: str
     launch: Callable[[Settings], Launch]
-    # What a text is called; its suffix says which language it is in.
-    file: Path | None = None
+    # Where neither the file's suffix nor its text says so.
+    language: Language | None = None
     # Where headers are looked for, and macros that the compiler's options set.
     folders: Sequence[Path] = ()
     defines: Settings = field(default_factory=dict)
@@ -147,9 +153,8 @@ class TunedSource:
             defines={**self.defines, **launch.defines},
             folders=self.folders,
             stated=self.stated,
+            language=self.language,
         )
-        if self.file is not None and not isinstance(self.source, Path):
-            made = replace(made, path=self.file)
         shapes = {
             name: str(int(given) // size)
             for (name, _, _, size), given in zip(made.arguments, self.arguments, strict=False)
