@@ -133,6 +133,8 @@ class Arithmetic:
             if isinstance(pointer, Pointer) and isinstance(null, Integer) and null.value == 0 and name in {"EQ", "NE"}:
                 return self.truth(pointer) if name == "NE" else self.truth(pointer).negated()
         try:
+            if isinstance(left, Pointer) and isinstance(right, Pointer) and left.array == right.array is not None:
+                left, right = left.offset, right.offset
             if isinstance(left, Integer) and isinstance(right, Integer):
                 return self._compared(name, left, right)
             if (known := self._compared_floats(name, left, right)) is not None:
@@ -180,6 +182,14 @@ class Arithmetic:
 
     def arithmetic(self, name: str, one: Value, two: Value) -> Value:
         """Return what a binary operator of clang's name gives."""
+        if (
+            isinstance(one, Pointer)
+            and isinstance(two, Pointer)
+            and name == "Sub"
+            and one.array == two.array is not None
+        ):
+            size = Integer.of(max(one.element.bytes, 1), "int64")
+            return self.arithmetic("Div", self.arithmetic("Sub", one.offset, two.offset), size)
         for pointer, step in ((one, two), (two, one)):
             if isinstance(pointer, Pointer) and isinstance(step, (Integer, Unknown)) and name in {"Add", "Sub"}:
                 signed = step.scaled(-1) if name == "Sub" and isinstance(step, Integer) else step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -31,6 +31,9 @@ _MOST_UNROLLED = 256
 # Loops inside each other. The time to read a nest doubles with each of its loops, for each is tried out first.
 _MOST_NESTED = 10
 _LOOPS = {"FOR_STMT", "WHILE_STMT", "DO_STMT"}
+# What ends a statement, not that around it.
+_LEFT_BY = {name: {"BREAK_STMT", "CONTINUE_STMT"} for name in _LOOPS} | {"SWITCH_STMT": {"BREAK_STMT"}}
+_OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
 _STEPS = {"x++", "++x", "x--", "--x"}
 _DECIDES = {
     "data": "data decide", "uniform": "an argument decides that is no integer", "carried": "it changes irregularly",
@@ -56,13 +59,12 @@ class Header:
         elif len(parts) == 3:
             self.first, self.test, self.step = parts
         else:  # libclang leaves out those that are empty
-            for place, part in enumerate(parts):
-                if part.kind == "DECL_STMT" or (_assigns(part) and place == 0 and len(parts) > 1):
-                    self.first = part
-                elif _assigns(part):
-                    self.step = part
-                else:
-                    self.test = part
+            there = [
+                name for name, filled in zip(("first", "test", "step"), _filled(cursor.words), strict=True) if filled
+            ]
+            if len(there) != len(parts):  # a macro
+                there = _guessed(parts)
+            vars(self).update(zip(there, parts, strict=True))
 
 
 class LoopWalk:
@@ -72,6 +74,7 @@ class LoopWalk:
         self._walk, self._expressions, self._execute = walk, expressions, execute
         self._header, self._file = header, walk.file
         walk.line = header.line
+        self._label = walk.label
         walk.recorder.loops.add(walk.label)
         if len(walk.loops) >= _MOST_NESTED:
             raise walk.refuse(f"more than {_MOST_NESTED} loops inside each other are not read; split the kernel")
@@ -84,6 +87,7 @@ class LoopWalk:
         self._before = {key: walk.variables[key] for key in keys if key in walk.variables}
         self._limited = 0  # Iterations, where they are stated rather than known
         self._unclear = False  # Whether the test is not affine
+        self._always = False  # Whether the test always holds
         # Integers and pointers, by names for their values at the start of an iteration.
         self._names: dict[str, Hashable] = {}
         # What each iteration adds to variables.
@@ -211,7 +215,9 @@ class LoopWalk:
             for executed in walk.recorder.executed[first:]:
                 executed.domain = executed.domain.subtract(over).coalesce()
             iterations = iterations.subtract(over)
-        if loop.in_doubt or (frame.in_doubt and not outside.in_doubt):
+        doubt = loop.in_doubt or (frame.in_doubt and not outside.in_doubt)
+        iterations = self._with_end(iterations, first, doubt=doubt)
+        if doubt:
             for executed in walk.recorder.executed[first:]:
                 executed.guarded = True
         walk.loops.pop()
@@ -278,11 +284,11 @@ class LoopWalk:
         """Return the iterations that begin; where they do not end, what is stated decides."""
         walk, header, counter = self._walk, self._header, self._counter
         begun = around.intersect(isl.Set(f"[{counter}] -> {{ [] : {counter} >= 0 }}"))
+        self._begun, self._always = begun, header.test is None
         if header.tested_last:
             return begun
-        leaves = _contains(header.body, {"BREAK_STMT", "RETURN_STMT"})
         if header.test is None:
-            return begun if leaves else self._limit(begun, "it never ends")
+            return begun
         walk.active, first = begun, len(walk.recorder.executed)
         limits: list[tuple[Integer, int]] = []
         outer, walk.limits = walk.limits, limits
@@ -293,6 +299,7 @@ class LoopWalk:
             self._end(first, self._limited)  # The test is executed once more than the body.
             return limited
         iterations = begun.intersect(condition.true)
+        self._always = begun.is_subset(condition.true)
         over = later(begun.intersect(condition.false), counter)
         if not over.intersect(iterations).is_empty():
             iterations = iterations.subtract(over)
@@ -306,9 +313,18 @@ class LoopWalk:
                 walk.require_below(value, limit)
         except NotAffineError:
             return self._limit(begun, _DECIDES["not affine"])
-        if leaves or _has_end(iterations, counter):
+        return iterations
+
+    def _with_end(self, iterations: Any, first: int, *, doubt: bool) -> Any:
+        """Return the iterations, as many as are stated where their end is not known or (`doubt`) data decide it."""
+        walk, ends = self._walk, _has_end(iterations, self._counter)
+        if self._limited or (ends and not (doubt and self._label in walk.trips)):
             return iterations
-        return self._limit(iterations, "its condition never changes")
+        if self._always and not doubt and not walk.recorder.dry and iterations.is_equal(self._begun):
+            raise walk.refuse("this loop never ends, for nothing leaves it; write a condition or a break", self._label)
+        iterations = self._limit(iterations, "data decide" if doubt else "its condition never changes")
+        self._end(first, self._limited - 1)
+        return iterations
 
     def _test_once_more(self) -> None:
         """Change what a test changes when it ends the loop: behind ``while (j--)``, j is -1."""
@@ -337,6 +353,7 @@ class LoopWalk:
         condition = self._expressions.condition(test)
         if condition.known:
             loop.left = loop.left.union(before.intersect(condition.false))
+            self._always = before.is_subset(condition.true)
             return
         walk.active = self._limit(before, _DECIDES[condition.reason])
         self._end(first, self._limited - 1)
@@ -401,6 +418,29 @@ class LoopWalk:
         return _with_offset(value, replace(offset, terms=terms))
 
 
+def _filled(words: Sequence[str]) -> list[bool]:
+    """Return which of the three parts of a for loop's header are not empty."""
+    found, depth, last = [False] * 3, 0, 0
+    for word in words[1:]:
+        depth += (word in _OPENING) - (word in _CLOSING)
+        if not depth or (depth == 1 and last == 2 and word == ";"):
+            break
+        if depth == 1 and word == ";":
+            last += 1
+        elif depth > 1 or word != "(" or any(found):
+            found[last] = True
+    return found
+
+
+def _guessed(parts: Sequence[Node]) -> list[str]:
+    """Return which parts those are that are there, where macros hide it."""
+    found = []
+    for place, part in enumerate(parts):
+        begins = part.kind == "DECL_STMT" or (_assigns(part) and place == 0 and len(parts) > 1)
+        found.append("first" if begins else "step" if _assigns(part) else "test")
+    return found
+
+
 def _assigns(part: Node) -> bool:
     part = part.stripped
     if part.kind == "UNARY_OPERATOR":
@@ -428,8 +468,7 @@ def _assigned(cursor: Node) -> Iterator[Hashable]:
 def _contains(cursor: Node, names: set[str]) -> bool:
     """Return whether a body has statements of some kinds of its own: of loops inside it only returns are."""
     return any(
-        child.kind in names or _contains(child, names & {"RETURN_STMT"} if child.kind in _LOOPS else names)
-        for child in cursor.children
+        child.kind in names or _contains(child, names - _LEFT_BY.get(child.kind, set())) for child in cursor.children
     )
 
 

@@ -202,7 +202,7 @@ class Places:
 
     def _accumulator(self, memory: Pointer) -> Hashable:
         """Return what names an element in memory, if the innermost loop may update it in every iteration."""
-        loops = self._walk.loops
+        loops = [loop for loop in self._walk.loops if not loop.is_switch]
         if not loops or self._walk.recorder.dry or not isinstance(memory.offset, Integer):
             return None
         counter = loops[-1].counter

@@ -11,12 +11,13 @@ from perflex.features.from_source.loops import Header, LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
 from perflex.features.from_source.values import Aggregate, Place, Value, unknown_of
-from perflex.features.from_source.walk import Condition, MemoryArray, Space, Walk
+from perflex.features.from_source.walk import Condition, Loop, MemoryArray, Space, Walk
 
 _REFUSED = {
     **dict.fromkeys(("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT"), "goto is not read; write a loop or a condition"),
     **dict.fromkeys(("ASM_STMT", "MS_ASM_STMT"), "assembly is not read; write it in C"),
 }
+_ENDS = {"BREAK_STMT", "RETURN_STMT", "CONTINUE_STMT"}
 
 
 class Statements:
@@ -25,12 +26,11 @@ class Statements:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self.expressions = Expressions(walk, Calls(walk, self.execute))
-        self._switches: list[int] = []
         self._walkers: dict[str, Callable[[Node], None]] = {
             "DECL_STMT": self._declarations,
             "IF_STMT": self._if,
             "SWITCH_STMT": self._switch,
-            "BREAK_STMT": self._break,
+            "BREAK_STMT": lambda _: walk.leave_loop("break"),
             "CONTINUE_STMT": lambda _: walk.leave_loop("continue"),
             "RETURN_STMT": self._return,
             "NULL_STMT": lambda _: None,
@@ -63,11 +63,6 @@ class Statements:
         if header.first is not None:
             self.execute(header.first)
         LoopWalk(self._walk, self.expressions, self.execute, header).execute()
-
-    def _break(self, _cursor: Node) -> None:
-        if self._switches and self._switches[-1] == len(self._walk.loops):
-            raise self._walk.refuse("a break inside a branch of a switch is not read; write if and else")
-        self._walk.leave_loop("break")
 
     def _return(self, cursor: Node) -> None:
         evaluate = self.expressions.places.place if self._walk.frames[-1].by_reference else self.expressions.value
@@ -132,26 +127,31 @@ class Statements:
         value = self.expressions.value(cursor.children[0])
         cases = self._cases(cursor.children[-1])
         labels = [label for own, _ in cases for label in own if label is not None]
-        self._switches.append(len(self._walk.loops))
-        for own, statements in cases:
-            last = statements[-1].kind if statements else ""
-            if statements is not cases[-1][1] and last not in {"BREAK_STMT", "RETURN_STMT"}:
-                raise self._walk.refuse("a case that goes on into the next is not read; end it with break")
-            self._case(value, own, labels, [each for each in statements if each.kind != "BREAK_STMT"])
-        self._switches.pop()
+        for place, (own, _) in enumerate(cases):
+            # A case without an end goes on into the next ones.
+            following = [statement for _, statements in cases[place:] for statement in statements]
+            end = next((n for n, each in enumerate(following) if each.kind in _ENDS), len(following))
+            ends = following[end : end + 1] if end < len(following) and following[end].kind != "BREAK_STMT" else []
+            self._case(value, own, labels, [*following[:end], *ends])
 
     def _case(self, value: Value, own: list[int | None], labels: list[int], statements: list[Node]) -> None:
         others = labels if None in own else own
         equal = [self.expressions.comparison("EQ", value, Integer.of(label or 0)) for label in others]
         if not equal:
-            self._all(statements)
+            self._one_case(statements)
             return
         condition = next((each for each in equal if not each.known), equal[0])
         for each in equal[1:] if condition.known else ():
             condition = Condition(condition.true.union(each.true), condition.false.intersect(each.false))
         if None in own:
             condition = condition.negated()
-        self._walk.branch(condition, lambda: self._all(statements), lambda: None)
+        self._walk.branch(condition, lambda: self._one_case(statements), lambda: None)
+
+    def _one_case(self, statements: list[Node]) -> None:
+        walk = self._walk
+        walk.loops.append(Loop("", walk.guards))
+        self._all(statements)
+        walk.rejoin(walk.loops.pop().breaks)
 
     def _cases(self, body: Node) -> list[tuple[list[int | None], list[Node]]]:
         """Return labels (None for default) and statements of each case."""

@@ -133,11 +133,16 @@ class Exit:
 class Loop:
     """A loop that is walked through."""
 
-    counter: str  # Name of its iteration number
+    counter: str  # Name of its iteration number; empty for a case of a switch, which `break` leaves, too
     guards: int  # Conditions on data around it
     left: Any = NOWHERE  # Iterations that `break` or a test at their end leave, a set
     breaks: tuple[Exit, ...] = ()
     continues: tuple[Exit, ...] = ()  # Of this iteration
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a case of a switch."""
+        return not self.counter
 
     @property
     def in_doubt(self) -> bool:
@@ -420,10 +425,15 @@ class Walk:
 
     def leave_loop(self, word: Literal["break", "continue"]) -> None:
         """End this iteration, or the loop, for the active work-items."""
-        loop = self.loops[-1]
+        # A `continue` passes the switches that it is in.
+        place = len(self.loops) - 1
+        while word == "continue" and self.loops[place].is_switch:
+            place -= 1
+        loop, inside = self.loops[place], self.loops[place + 1 :]
         # Whoever may have left the iteration before does not leave the loop for certain.
         doubts = () if word == "continue" else loop.continues
         certain = self.guards == loop.guards and all(each.certain for each in doubts)
+        certain = certain and not any(each.in_doubt for each in inside)
         if not certain:
             self.note("early exit", f"{word} where data decide")
         way = Exit(self.active, certain, self.variables)

@@ -1,0 +1,68 @@
+"""Loops and switches of sources: headers, ends that data decide, cases that go on; stores counted by hand."""
+
+import pytest
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features import count_features, source_kernel
+
+TEXT = """kernel void f(global int *a, global const int *m, int n) {{ int i = get_global_id(0);
+{body}
+}}
+"""
+
+
+def stores(body, stated=None):
+    """Stores of four work-items at n = 10, and how certain they are."""
+    kernel = source_kernel(TEXT.format(body=body), "f", local=1, groups=4, stated=stated)
+    (found,) = count_features(kernel, {"n": 10}, identifiers=["f_mem_access_array:a_store"])
+    return float(found.value), str(found.certainty)
+
+
+@pytest.mark.parametrize(("body", "each"), [
+    ("for (int j = 0;;) { if (j >= 10) break; a[j] = 1; ++j; }", 10), ("int j = n; for (; j--;) a[j] = 1;", 10),
+    ("int j = n; while (j--) a[j] = 1;", 10), ("int j = n; while (--j) a[j] = 1;", 9),
+    ("int j = 0; for (;; j++) { a[j] = 1; if (j == n) break; }", 11),
+    ("int j; for (j = 0; j < n;) { a[j] = 1; j++; }", 10), ("for (uint j = n; j-- > 0;) a[j] = 1;", 10),
+    ("for (int j = n - 1; j >= 0; j -= 2) a[j] = 1;", 5), ("for (global int *p = a; p < a + n; ++p) *p = 1;", 10),
+    ("global int *p = a; while (p - a < n) *p++ = 1;", 10),
+    ("global int *e = a + n; for (global int *p = a; p != e; p++) *p = 1;", 10),
+    ("int j = 0; while (1) { if (j >= 3) break; a[j] = 1; j++; }", 3),
+    ("int j = 0; do { a[j] = 1; if (j == 6) return; j++; } while (1);", 7),
+])  # fmt: skip
+def test_headers_and_ends_of_loops(body, each):
+    assert stores(body) == (4 * each, "exact")
+
+
+@pytest.mark.parametrize("body", [
+    "while (true) { if (m[i]) break; a[i] = 1; }", "for (;;) { a[i] = 1; if (m[i]) break; }",
+    "do { a[i] = 1; if (m[i]) return; } while (1);",
+    "for (int j = 0;; j++) { if (m[j]) continue; if (j > 30) break; a[j] = 1; }",
+])  # fmt: skip
+def test_loops_that_data_end_have_a_stated_trip_count(body):
+    with pytest.raises(UnsupportedKernelError, match=r"line 2: trip count of .*data decide.*--state 2=N"):
+        stores(body)
+    assert stores(body, {"2": 5}) == (20, "upper bound as stated")
+
+
+def test_where_data_end_a_loop_early_its_trip_count_may_be_stated():
+    body = "for (int j = 0; j < n; ++j) { if (m[j]) break; a[j] = 1; }"
+    assert [stores(body), stores(body, {"2": 5})] == [(40, "upper bound"), (20, "upper bound as stated")]
+
+
+@pytest.mark.parametrize("body", [
+    "while (1) { a[i] = 1; }", "do { a[i] = 1; } while (1);", "for (;;) { switch (i) { case 1: a[i] = 1; break; } }",
+])  # fmt: skip
+def test_loops_without_an_end_are_refused(body):
+    with pytest.raises(UnsupportedKernelError, match=r"kernel\.cl:2: this loop never ends"):
+        stores(body)
+
+
+@pytest.mark.parametrize(("body", "found"), [
+    ("switch (i) { case 0: a[0] = 1; case 1: a[1] = 1; break; default: a[2] = 1; if (i == 3) break; a[3] = 1; }", 6),
+    ("switch (i) { case 0: a[0] = 1; case 1: a[1] = 1; case 2: a[2] = 1; } a[9] = 1;", 10),
+    ("for (int j = 0; j < 10; ++j) { switch (j) { case 3: continue; case 4: break; } a[j] = 1; }", 36),
+    ("for (int j = 0; j < 10; ++j) { switch (j) { case 3: return; } a[j] = 1; }", 12),
+    ("switch (m[i]) { case 0: a[0] = 1; case 1: a[1] = 1; if (n > 3) break; a[2] = 1; }", None),
+])  # fmt: skip
+def test_cases_that_go_on_and_breaks_in_branches(body, found):
+    assert stores(body) == ((12, "upper bound") if found is None else (found, "exact"))
