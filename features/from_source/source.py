@@ -360,9 +360,9 @@ def source_kernel(
     work_group = required_work_group(path, text, found[1], *compiled) if local is None else _axes(local)
     if work_group is None:
         bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(found[1])}\s*\(", text)
-        most = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
+        hint = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
         words = "give local=(32, 8), --local 32,8 on the command line"
-        msg = f"kernel {found[1]!r} needs its work-group{most}; {words}{offered_launch(text, found[1])}"
+        msg = f"kernel {found[1]!r} needs its work-group{hint}; {words}{offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     if (groups is None) == (global_size is None):
         words = "needs the launch's extent; give groups=... or global_size=..., one of them"
