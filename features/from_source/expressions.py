@@ -9,6 +9,7 @@ from typing import Protocol
 from perflex.features.from_source.arithmetic import COMPARISONS, Arithmetic, negative
 from perflex.features.from_source.initialisers import Initialisers
 from perflex.features.from_source.integers import Integer
+from perflex.features.from_source.layouts import base_begins
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import Closure, Place, Unknown, Value, rational, unknown_of, vector_of
@@ -119,6 +120,8 @@ class Expressions(Arithmetic):
                 cause = "which element of a vector a macro names is not known; write it without the macro"
                 raise self.walk.refuse(cause, cursor.location.line)
             value = self.value(inner[0])
+            if isinstance(value, Pointer) and kind.kind == "pointer":
+                value = self.places.further(value, base_begins(inner[0].type.get_pointee(), cursor.type.get_pointee()))
             return self.converted(value, kind) if kind.is_number else value
         if cursor.value is not None:
             return Integer.of(cursor.value, literal=True)

@@ -11,8 +11,6 @@ from perflex.features.from_source.parsing import Node, fields_of
 from perflex.features.from_source.values import Aggregate, Closure, CType, Place, Value, held, unknown_of
 from perflex.features.from_source.walk import RETURNED, Frame, Walk
 
-_MOST_INLINED = 32
-
 
 class Inlining:
     """Walks through functions of the source."""
@@ -28,7 +26,7 @@ class Inlining:
 
     def _run(self, function: Node, given: Sequence[Value], owner: Place | None = None) -> Value:
         walk = self._walk
-        if len(walk.frames) > _MOST_INLINED:
+        if any(frame.function == function.key for frame in walk.frames):
             raise walk.refuse(f"function {function.spelling!r} calls itself; write it as a loop")
         if function.kind == "CXX_METHOD" and function.is_virtual_method():
             raise walk.refuse(f"which {function.spelling!r} is called is not known: it is virtual; call a function")
@@ -36,7 +34,11 @@ class Inlining:
             walk.variables[parameter.key] = self._expressions.converted(each, walk.types.read(parameter.type))
         line, file, before = walk.line, walk.file, walk.active
         kind = walk.types.read(function.result_type)
-        walk.frames.append(Frame(walk.guards, len(walk.loops), owner=owner, by_reference=kind.kind == "reference"))
+        walk.frames.append(
+            Frame(
+                walk.guards, len(walk.loops), function=function.key, owner=owner, by_reference=kind.kind == "reference"
+            )
+        )
         if function.kind == "CONSTRUCTOR" and owner is not None:
             self._initialise(function, owner)
         self._execute(function.body)
@@ -80,6 +82,14 @@ class Inlining:
         self._walk.variables.pop(place.variable)
         return result
 
+    def require_plain_end(self, kind: CType) -> None:
+        """Stop where an object does something when it ends."""
+        if kind.kind == "struct" and kind.declared is not None:
+            owner = Node(kind.declared.get_declaration())
+            members = owner.children or (owner.template.children if owner.template is not None else [])
+            if any(each.kind == "DESTRUCTOR" and each.body is not None and each.body.children for each in members):
+                raise self._walk.refuse(f"what {owner.spelling!r} does at its end is not read; call a function")
+
     def _object(self, kind: CType, value: Value) -> Place:
         self._walk.counters += 1
         place = Place(kind, variable=("object", self._walk.counters))
@@ -89,6 +99,7 @@ class Inlining:
     def constructed(self, constructor: Node, arguments: Sequence[Node], kind: CType, *, zeroed: bool) -> Value:
         """Return a new object, whose fields are zero before it is constructed, or were not set."""
         function = constructor.definition or constructor
+        self.require_plain_end(kind)
         place = self._object(kind, self._expressions.initialisers.zero(kind) if zeroed else Aggregate())
         if function.body is not None:
             self.called(function, arguments, place)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from perflex.features.from_source.parsing import fields_of
+from perflex.features.from_source.parsing import fields_of, raising
 from perflex.features.from_source.values import CType, TypeReader
 from perflex.features.lowering.arithmetic_types import scalar_bytes
 
@@ -44,9 +44,22 @@ def moved_parts(kind: CType, lanes: Sequence[int], types: TypeReader) -> list[Pa
 
 
 def bytes_before(struct: Any, name: str) -> int | None:
-    """Return where a field lies in clang's type of a struct; None if that is not known."""
+    """Return where a field lies in clang's type of a struct, also one of a struct that it is derived from."""
     bits = struct.get_canonical().get_offset(name)
-    return bits // 8 if bits >= 0 else None
+    if bits >= 0:
+        return int(bits) // 8
+    own = struct.get_canonical().get_declaration()
+    inner = ((begin, bytes_before(base.type, name)) for begin, base in _bases(own))
+    return next((begin + offset for begin, offset in inner if offset is not None), None)
+
+
+def base_begins(derived: Any, base: Any) -> int:
+    """Return where clang's type of a struct lies in one that is derived from it, or is it."""
+    own, wanted = (each.get_canonical().get_declaration() for each in (derived, base))
+    if own.kind.name == "NO_DECL_FOUND" or own == wanted:
+        return 0
+    inner = ((begin, each.type.get_canonical().get_declaration()) for begin, each in _bases(own))
+    return next((begin + base_begins(each.type, base) for begin, each in inner if each == wanted or _bases(each)), 0)
 
 
 def is_union(struct: Any) -> bool:
@@ -94,11 +107,13 @@ def _leaves(kind: CType, types: TypeReader) -> Iterator[Part]:
 
 def _members(struct: Any) -> list[tuple[int, Any]]:
     """Return the structs that a struct is derived from, and its fields, with where they begin."""
-    own = struct.get_declaration()
-    bases = [each for each in own.get_children() if each.kind.name == "CXX_BASE_SPECIFIER"]
-    begins = [(each.get_base_offsetof(own), each) for each in bases]
-    begins += [(each.get_field_offsetof(), each) for each in fields_of(struct)]
-    return [(bits // 8, each) for bits, each in begins]
+    return [*_bases(struct.get_declaration()), *((each.get_field_offsetof() // 8, each) for each in fields_of(struct))]
+
+
+def _bases(own: Any) -> list[tuple[int, Any]]:
+    with raising():
+        bases = [each for each in own.get_children() if each.kind.name == "CXX_BASE_SPECIFIER"]
+    return [(each.get_base_offsetof(own) // 8, each) for each in bases]
 
 
 def _alignment(member: Any) -> int:

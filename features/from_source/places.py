@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
-from perflex.features.from_source.layouts import bytes_before, is_union, moved_parts
+from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
     INT,
@@ -71,7 +71,12 @@ class Places:
             inner, pointed = cursor.operands[0], cursor.words[-2] == "->"
             return _named(self.pointed(self._expressions.value(inner)) if pointed else self.place(inner), cursor.lane)
         if kind == "PAREN_EXPR" or (kind == "UNEXPOSED_EXPR" and len(cursor.operands) == 1):
-            return self.place(cursor.operands[0])
+            place = self.place(cursor.operands[0])
+            if place.memory is None or cursor.type.get_canonical().kind.name != "RECORD":
+                return place
+            within = base_begins(cursor.operands[0].type, cursor.type)
+            base = self._walk.types.read(cursor.type)
+            return replace(place, type=base, memory=self.further(replace(place.memory, element=base), within))
         if kind == "DECL_REF_EXPR":
             return self._declared(cursor)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
@@ -139,7 +144,11 @@ class Places:
         offset = next((each for each in found if each is not None), None)
         if offset is None or (cursor.referenced is not None and cursor.referenced.is_bitfield()):
             raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor.location.line)
-        return Place(kind, replace(self.moved(_of_bytes(place.memory, 1), Integer.of(offset)), element=kind))
+        return Place(kind, replace(self.further(place.memory, offset), element=kind))
+
+    def further(self, pointer: Pointer, count: int) -> Pointer:
+        """Return a pointer so many bytes further."""
+        return replace(self.moved(_of_bytes(pointer, 1), Integer.of(count)), element=pointer.element)
 
     def _element(self, array: Value, subscript: Value) -> Place:
         if isinstance(array, Place):

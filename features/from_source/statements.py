@@ -25,7 +25,8 @@ class Statements:
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
-        self.expressions = Expressions(walk, Calls(walk, self.execute))
+        self._calls = Calls(walk, self.execute)
+        self.expressions = Expressions(walk, self._calls)
         self._walkers: dict[str, Callable[[Node], None]] = {
             "DECL_STMT": self._declarations,
             "IF_STMT": self._if,
@@ -84,6 +85,7 @@ class Statements:
         """Return what a variable is when it is declared."""
         kind, space = self._walk.types.read(cursor.type), space_of(cursor)
         places, initial = self.expressions.places, cursor.operands
+        self._calls.require_plain_end(kind.inner[0])
         if kind.kind == "array":
             return self._declared_array(cursor, space, initial)
         if space == "local":

@@ -159,6 +159,7 @@ class Frame:
     returned: Any = NOWHERE  # Work-items and iterations that returned, a set
     in_doubt: bool = False  # Whether data decided before if it goes on to here
     exits: tuple[Exit, ...] = ()
+    function: Hashable = None
     owner: Place | None = None  # The object of a method
     by_reference: bool = False  # Whether it returns a place
 

@@ -105,6 +105,10 @@ def test_numbers_as_template_arguments(arguments, trips):
     ("const int many = FAR;", "for (int j = 0; j < many; ++j) y[i] = x[i];", "undeclared identifier 'FAR'"),
     ("template <class T> struct V { T a; __device__ T get() { return a + NONE; } };", "V<float> v; y[i] = v.get();",
      "undeclared identifier 'NONE'"),
+    ("__device__ int r(int n) { return n > 0 ? n + r(n - 1) : 0; }", "y[i] = r(3);", "'r' calls itself"),
+    ("struct D { float *p; __device__ ~D() { *p = 1; } };", "D d{y}; y[i] = x[i];", "what 'D' does at its end"),
+    ("struct D { float *p; __device__ D(float *q) : p(q) {} __device__ ~D() { *p = 1; } };", "D d(y); y[i] = x[i];",
+     "what 'D' does at its end"),
     ("__device__ float h(float a, ...) { return a; }", "y[i] = h(1.f, 2, 3);", "any number of arguments"),
 ])  # fmt: skip
 def test_what_is_not_understood_is_refused(head, body, cause):
@@ -134,3 +138,15 @@ def test_kernels_of_one_name():
         twice.scop()
     with pytest.raises(UnsupportedKernelError, match="'k' in line 1 is a function of host or device"):
         source_kernel(others, "k", local=32, groups=1).scop()
+
+
+@pytest.mark.parametrize(("body", "places"), [
+    ("y[i] = x[i].k;", ["2"]), ("y[i] = x[i].z;", ["3"]), ("y[i] = x[i].b + x[i].plain();", ["1", "2"]),
+    ("const Other *u = x + i; y[i] = u->k;", ["2"]), ("X v = x[i]; y[i] = v.z;", ["0", "1", "2", "3"]),
+])  # fmt: skip
+def test_fields_of_what_a_struct_is_derived_from(body, places):
+    text = "struct First { float a, b; }; struct Other { int k; __device__ int plain() const { return k; } };\n"
+    text += "struct X : First, Other { float z; };\n__global__ void k(const X *__restrict__ x, float *__restrict__ y) "
+    scop = source_kernel(text + f"{{ int i = threadIdx.x; {body} }}\n", "k", local=64, groups=1).scop()
+    found = [str(each.relation) for one in scop.statements for each in one.accesses if each.array == "x"]
+    assert found == [f"{{ [g0 = 0, l0] -> [{f'{at} + ' if at != '0' else ''}4l0] : 0 <= l0 <= 63 }}" for at in places]
