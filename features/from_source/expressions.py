@@ -12,7 +12,7 @@ from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.layouts import base_begins
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
-from perflex.features.from_source.values import Closure, Place, Unknown, Value, rational, unknown_of, vector_of
+from perflex.features.from_source.values import Closure, Place, Pointer, Unknown, Value, rational, unknown_of, vector_of
 from perflex.features.from_source.walk import Condition, Walk, overlap
 from perflex.features.lowering.arithmetic_types import is_float
 
