@@ -230,7 +230,6 @@ def _range(domain: Any, group: int, item: int, block: int) -> QuasiPolynomial:
 
 def _region(scop: Scop, statement: Statement, outer: int) -> tuple[object, ...]:
     """Return what the statements between the same barriers have in common."""
-    before = [
-        barrier for barrier in scop.barriers if barrier.launch == statement.launch and barrier.order < statement.order
-    ]
+    barriers = (one for one in scop.barriers if one.launch == statement.launch and one.kind != "sub_group")
+    before = [barrier for barrier in barriers if barrier.order < statement.order]
     return (*statement.loops[:outer], len(before))

@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from math import prod
 from pathlib import Path
 
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.inlining import Inlining
-from perflex.features.from_source.integers import Integer, constant
+from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.kernel_function import declared_functions
 from perflex.features.from_source.mathematics import (
     CONSTANTS,
@@ -27,6 +26,7 @@ from perflex.features.from_source.mathematics import (
 from perflex.features.from_source.mathematics import plain_name as plain_function
 from perflex.features.from_source.parsing import CUDA_HEADERS, Node
 from perflex.features.from_source.values import (
+    BarrierKind,
     Closure,
     CType,
     Place,
@@ -41,7 +41,6 @@ from perflex.features.from_source.values import (
 )
 from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import is_float
-from perflex.isl import isl
 
 # Sums of products of CUDA's indices along an axis.
 _OPENCL_IDS: Mapping[str, tuple[str, ...]] = {
@@ -51,18 +50,20 @@ _OPENCL_IDS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Variables may hold functions, and arguments of templates stand for some.
 _VARIABLES = {"VAR_DECL", "PARM_DECL", "FIELD_DECL", "TEMPLATE_NON_TYPE_PARAMETER"}
-_BARRIERS = {"barrier", "work_group_barrier", "__syncthreads", "sync", "__syncthreads_or", "__syncthreads_and",
-             "__syncthreads_count"}  # fmt: skip
+_BARRIERS: Mapping[str, BarrierKind] = {
+    **dict.fromkeys(("barrier", "work_group_barrier", "__syncthreads"), "local"),
+    **dict.fromkeys(("__syncthreads_or", "__syncthreads_and", "__syncthreads_count"), "local"),
+    **dict.fromkeys(("__syncwarp", "sub_group_barrier"), "sub_group"),
+    "sync": "global",  # of the group of all work-groups
+}
 # They cost time that no feature counts, and change no value.
 _IGNORED = {
     "mem_fence", "read_mem_fence", "write_mem_fence", "__threadfence", "__threadfence_block", "__threadfence_system",
-    "__syncwarp", "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep", "sub_group_barrier",
+    "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep",
 }  # fmt: skip
 _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
 _HINTED = re.compile(r"__ld(g|cg|cs|ca|lu)|__st(cg|cs|wb|wt)")
 _VECTOR_MEMORY = re.compile(r"v(load|store)(a?)(_half)?(\d*)(_r\w+)?")
-_GROUPS = {"this_thread_block", "tiled_partition", "this_grid", "coalesced_threads"}
-_RANKS = {"thread_rank", "size", "num_threads", "meta_group_rank", "meta_group_size"}
 # Fetches, stores and questions of textures, surfaces and images.
 _IMAGES = re.compile(r"(tex|surf)([123]D|Cubemap)\w*|(read|write)_image\w+|get_image_\w+")
 
@@ -103,7 +104,7 @@ class Calls:
             cause = f"function {function.spelling!r} is declared, but its body is not in this file; give its source"
             raise self._walk.refuse(cause)
         name = str(function.spelling)
-        found = self._index(name, arguments, cursor) or self._memory(name, arguments)
+        found = self._index(name, arguments) or self._memory(name, arguments)
         if found is not None:
             return found
         if _IMAGES.fullmatch(name):
@@ -159,7 +160,7 @@ class Calls:
 
     # Indices
 
-    def _index(self, name: str, arguments: list[Node], cursor: Node) -> Value | None:
+    def _index(self, name: str, arguments: list[Node]) -> Value | None:
         if name in _OPENCL_IDS:
             axis = self.expressions.constant(arguments[0])
             if axis is None or axis not in range(3):
@@ -182,9 +183,7 @@ class Calls:
                 size = items.times(self.expressions.places.index("gridDim", axis), self._walk.sizes)
                 found = found.times(size, self._walk.sizes).plus(group.times(items, ())).plus(item)
             return found.typed("uint64")
-        if name in _RANKS and not arguments:
-            return self._rank(name, cursor)
-        return Unknown("int32", reason="uniform") if name in _GROUPS else None
+        return None
 
     def _linear_id(self) -> Integer:
         found, step = Integer.of(0), 1
@@ -192,20 +191,6 @@ class Calls:
             found = found.plus(self.expressions.places.index("threadIdx", axis).scaled(step))
             step *= extent
         return found
-
-    def _rank(self, name: str, cursor: Node) -> Integer:
-        """Return what a cooperative group tells of itself: a work-group, or a tile of stated size."""
-        inner = cursor.children
-        owner = inner[0].children[0].type.spelling if inner and inner[0].children else ""
-        tile = re.search(r"tile<(\d+)", owner)
-        items, rank = prod(self._walk.local), self._linear_id().affine
-        width = int(tile[1]) if tile else items
-        known = {
-            "thread_rank": rank.mod_val(isl.Val(width)) if tile else rank,
-            "meta_group_rank": rank.div(constant(width)).floor(),
-            "meta_group_size": items // width,
-        }
-        return Integer.of(known.get(name, width), "uint32")
 
     # Barriers and memory
 
@@ -216,7 +201,7 @@ class Calls:
         if name in _BARRIERS:
             for argument in arguments:
                 value(argument)
-            self._walk.barrier()
+            self._walk.barrier(_BARRIERS[name])
             return Unknown("int32") if name.startswith("__syncthreads_") else Integer.of(0)
         if _ATOMIC.fullmatch(name) and arguments and not name.endswith(("init", "flag_clear")):
             pointer, *operands = map(value, arguments)

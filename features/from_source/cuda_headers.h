@@ -1,8 +1,10 @@
 // What device code of CUDA takes from headers of the host: the run-time compiler has none, and gets of this what is used.
 #ifdef __CUDACC_RTC__
 #define __cuda_body(...) { __VA_ARGS__; }
+#define __cuda_first(N) (thread_block().thread_rank() % 32 / N * N)
 #else
 #define __cuda_body(...) ;
+#define __cuda_first(N) 0  // Which of the warp's items a tile has costs nothing that is counted.
 #endif
 #define CUDART_INF_F (1.0f / 0.0f)
 #define CUDART_PI_F 3.141592654f
@@ -112,34 +114,75 @@ __cuda_float(float, FLT_MIN, FLT_MAX, FLT_EPSILON, 24, __builtin_huge_valf(), __
 __cuda_float(double, DBL_MIN, DBL_MAX, DBL_EPSILON, 53, __builtin_huge_val(), __builtin_nan(""))
 }  // namespace std
 
-// Cooperative groups of one block
+// Cooperative groups
 namespace cooperative_groups {
+template <typename T> struct plus { __device__ T operator()(T a, T b) const { return a + b; } };
+template <typename T> struct less { __device__ T operator()(T a, T b) const { return min(a, b); } };
+template <typename T> struct greater { __device__ T operator()(T a, T b) const { return max(a, b); } };
+template <typename T> struct bit_and { __device__ T operator()(T a, T b) const { return a & b; } };
+template <typename T> struct bit_or { __device__ T operator()(T a, T b) const { return a | b; } };
+template <typename T> struct bit_xor { __device__ T operator()(T a, T b) const { return a ^ b; } };
 struct thread_block {
-  __device__ void sync() const __cuda_body(__syncthreads())
-  __device__ unsigned thread_rank() const
-    __cuda_body(return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)
-  __device__ unsigned size() const __cuda_body(return blockDim.x * blockDim.y * blockDim.z)
-  __device__ dim3 group_index() const __cuda_body(return dim3(blockIdx.x, blockIdx.y, blockIdx.z))
-  __device__ dim3 thread_index() const __cuda_body(return dim3(threadIdx.x, threadIdx.y, threadIdx.z))
+  __device__ void sync() const { __syncthreads(); }
+  __device__ unsigned thread_rank() const { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
+  __device__ unsigned size() const { return blockDim.x * blockDim.y * blockDim.z; }
+  __device__ unsigned num_threads() const { return size(); }
+  __device__ dim3 group_index() const { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
+  __device__ dim3 thread_index() const { return dim3(threadIdx.x, threadIdx.y, threadIdx.z); }
+  __device__ dim3 group_dim() const { return blockDim; }
+  __device__ dim3 dim_threads() const { return blockDim; }
 };
-static __device__ thread_block this_thread_block() __cuda_body(return thread_block())
-template <typename G> static __device__ void sync(const G &group) __cuda_body(group.sync())
-template <unsigned N> struct thread_block_tile {
-  __device__ static unsigned first() __cuda_body(return thread_block().thread_rank() % 32 / N * N)
-  __device__ static unsigned mask() __cuda_body(return (0xffffffffu >> (32 - N)) << first())
-  __device__ void sync() const __cuda_body(__syncwarp(mask()))
-  __device__ unsigned thread_rank() const __cuda_body(return thread_block().thread_rank() % N)
-  __device__ unsigned size() const __cuda_body(return N)
-  __device__ unsigned meta_group_rank() const __cuda_body(return thread_block().thread_rank() / N)
-  __device__ unsigned meta_group_size() const __cuda_body(return (thread_block().size() + N - 1) / N)
-  template <typename T> __device__ T shfl(T x, int i) const __cuda_body(return __shfl_sync(mask(), x, i, N))
-  template <typename T> __device__ T shfl_down(T x, unsigned i) const __cuda_body(return __shfl_down_sync(mask(), x, i, N))
-  template <typename T> __device__ T shfl_up(T x, unsigned i) const __cuda_body(return __shfl_up_sync(mask(), x, i, N))
-  template <typename T> __device__ T shfl_xor(T x, unsigned i) const __cuda_body(return __shfl_xor_sync(mask(), x, i, N))
-  __device__ int any(int x) const __cuda_body(return __any_sync(mask(), x))
-  __device__ int all(int x) const __cuda_body(return __all_sync(mask(), x))
-  __device__ unsigned ballot(int x) const __cuda_body(return __ballot_sync(mask(), x) >> first())
+typedef thread_block thread_group;
+static __device__ thread_block this_thread_block() { return thread_block(); }
+struct grid_group {
+  __device__ void sync() const;
+  __device__ bool is_valid() const { return true; }
+  __device__ unsigned block_rank() const { return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
+  __device__ unsigned num_blocks() const { return gridDim.x * gridDim.y * gridDim.z; }
+  __device__ unsigned thread_rank() const { return block_rank() * thread_block().size() + thread_block().thread_rank(); }
+  __device__ unsigned size() const { return num_blocks() * thread_block().size(); }
+  __device__ unsigned num_threads() const { return size(); }
+  __device__ dim3 group_dim() const { return gridDim; }
 };
-template <unsigned N> static __device__ thread_block_tile<N> tiled_partition(const thread_block &)
-  __cuda_body(return thread_block_tile<N>())
+static __device__ grid_group this_grid() { return grid_group(); }
+template <typename G> static __device__ void sync(const G &group) { group.sync(); }
+#define __cuda_warp(MASK, N, FIRST) \
+  __device__ void sync() const { __syncwarp(MASK); } \
+  template <typename T> __device__ T shfl(T x, int i) const { return __shfl_sync(MASK, x, i, N); } \
+  template <typename T> __device__ T shfl_down(T x, unsigned i) const { return __shfl_down_sync(MASK, x, i, N); } \
+  template <typename T> __device__ T shfl_up(T x, unsigned i) const { return __shfl_up_sync(MASK, x, i, N); } \
+  template <typename T> __device__ T shfl_xor(T x, unsigned i) const { return __shfl_xor_sync(MASK, x, i, N); } \
+  __device__ int any(int x) const { return __any_sync(MASK, x); } \
+  __device__ int all(int x) const { return __all_sync(MASK, x); } \
+  __device__ unsigned ballot(int x) const { return __ballot_sync(MASK, x) FIRST; } \
+  __device__ unsigned num_threads() const { return size(); }
+template <unsigned N, typename G = void> struct thread_block_tile {
+  __device__ unsigned thread_rank() const { return thread_block().thread_rank() % N; }
+  __device__ unsigned size() const { return N; }
+  __device__ unsigned meta_group_rank() const { return thread_block().thread_rank() / N; }
+  __device__ unsigned meta_group_size() const { return (thread_block().size() + N - 1) / N; }
+  __cuda_warp((0xffffffffu >> (32 - N)) << __cuda_first(N), N, >> __cuda_first(N))
+};
+template <unsigned N, typename G> static __device__ thread_block_tile<N> tiled_partition(const G &) {
+  return thread_block_tile<N>();
+}
+struct coalesced_group {
+  __device__ unsigned thread_rank() const { return __popc(__activemask() & ((1u << thread_block().thread_rank() % 32) - 1)); }
+  __device__ unsigned size() const { return __popc(__activemask()); }
+  __cuda_warp(__activemask(), 32, )
+};
+static __device__ coalesced_group coalesced_threads() { return coalesced_group(); }
+template <unsigned N, typename G, typename T, typename F>
+static __device__ T reduce(const thread_block_tile<N, G> &group, T x, F combine) {
+  for (unsigned i = N / 2; i > 0; i /= 2) x = combine(x, group.shfl_xor(x, i));
+  return x;
+}
+template <unsigned N, typename G, typename T, typename F>
+static __device__ T inclusive_scan(const thread_block_tile<N, G> &group, T x, F combine) {
+  for (unsigned i = 1; i < N; i *= 2) {
+    T other = group.shfl_up(x, i);
+    if (group.thread_rank() >= i) x = combine(x, other);
+  }
+  return x;
+}
 }  // namespace cooperative_groups

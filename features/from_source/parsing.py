@@ -35,7 +35,8 @@ INCLUDE = _HERE / "include"
 # Headers of the host are not there; where clang's package has some, the last folder stands for them.
 _CUDA = (
     "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-nostdinc++", "-nobuiltininc",
-    "--cuda-gpu-arch=sm_70", "-std=c++17", "-include", str(_HERE / "cuda_device.h"), "-idirafter", str(INCLUDE),
+    "--cuda-gpu-arch=sm_70", "-std=c++17", "-Dregister=", "-include", str(_HERE / "cuda_device.h"),
+    "-idirafter", str(INCLUDE),
 )  # fmt: skip
 _OPTIONS = {
     "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),

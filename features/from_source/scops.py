@@ -83,7 +83,7 @@ class ScopMaker:
         for executed in self._executed:
             if executed.barrier:
                 place = 0, self._around(executed), executed.order, executed.guarded
-                barriers.append(Barrier("local", self._domains[executed], *place))
+                barriers.append(Barrier(executed.barrier, self._domains[executed], *place))
                 continue
             names[executed.line] += 1
             number = f"_{names[executed.line]}" if names[executed.line] > 1 else ""

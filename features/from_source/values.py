@@ -138,6 +138,7 @@ Reason: TypeAlias = Literal["data", "uniform", "not affine", "carried", "undefin
 _ORDER: tuple[Reason, ...] = ("data", "carried", "not affine", "uniform", "undefined")
 
 
+BarrierKind: TypeAlias = Literal["local", "global", "sub_group"]
 Direction: TypeAlias = Literal["load", "store"]
 
 
@@ -163,7 +164,7 @@ class Executed:
     order: tuple[int, ...]
     guarded: bool
     line: str
-    barrier: bool = False
+    barrier: BarrierKind | None = None
     closed: bool = False
     accesses: list[MemoryAccess] = field(default_factory=list)
     operations: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -25,6 +25,7 @@ from perflex.features.from_source.kernel_function import ParsedKernel
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.values import (
     Aggregate,
+    BarrierKind,
     Closure,
     CType,
     Executed,
@@ -305,12 +306,12 @@ class Walk:
             self.recorder.executed.append(last)
         return last
 
-    def barrier(self) -> None:
-        """Record a barrier."""
+    def barrier(self, kind: BarrierKind = "local") -> None:
+        """Record a barrier of a work-group, of all of them, or of a sub-group."""
         self.recorder.close()
         executed = self.record()
         if executed is not None:
-            executed.barrier = executed.closed = True
+            executed.barrier, executed.closed = kind, True
 
     def operation(self, kind: str, dtype: str, count: int = 1) -> None:
         """Record an operation."""

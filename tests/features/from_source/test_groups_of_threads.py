@@ -1,0 +1,43 @@
+"""Barriers of sub-groups, and CUDA's cooperative groups."""
+
+import pytest
+
+from perflex.features import count_features, source_kernel
+
+SIZES = {"n": 64}
+HEAD = """
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+__global__ void k(float *a, int n) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::grid_group grid = cg::this_grid();
+    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
+    cg::thread_block_tile<8> tile = cg::tiled_partition<8>(warp);
+    cg::coalesced_group active = cg::coalesced_threads();
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float x = a[i];
+"""
+ADDS, SHUFFLES, VOTES = "f_op_float32_add", "f_op_float32_shuffle", "f_op_int32_vote"
+LOCAL, GLOBAL, SUB_GROUP = (f"f_sync_barrier_{kind}" for kind in ("local", "global", "sub_group"))
+
+
+# 8 work-groups of 64 work-items; operations and accesses of sub-groups of 32.
+@pytest.mark.parametrize(("body", "counts"), [
+    ("__syncwarp(); __syncthreads(); __syncwarp(0xff); a[i] = x;", {SUB_GROUP: 2, LOCAL: 1}),
+    ("warp.sync(); tile.sync(); cg::sync(tile); active.sync(); a[i] = x;", {SUB_GROUP: 4}),
+    ("block.sync(); cg::sync(block); grid.sync(); cg::sync(grid); a[i] = x;", {LOCAL: 2, GLOBAL: 2}),
+    ("a[i] = cg::reduce(warp, x, cg::plus<float>());", {ADDS: 80, SHUFFLES: 80}),
+    ("a[i] = cg::reduce(tile, x, cg::greater<float>{});", {"f_op_float32_max": 48, SHUFFLES: 48}),
+    ("a[i] = warp.shfl_down(x, 1) + tile.shfl(x, 0);", {ADDS: 16, SHUFFLES: 32}),
+    ("if (warp.thread_rank() == 0) a[grid.block_rank() * warp.meta_group_size() + warp.meta_group_rank()] = x;",
+     {"f_mem_footprint_array:a": 512}),
+    ("if (tile.meta_group_rank() < tile.num_threads() / 4) a[grid.thread_rank() + grid.size()] = x;",
+     {"f_mem_footprint_array:a": 512 + 128}),
+    ("register float y = x + 1.0f; a[i] = y;", {ADDS: 16}),
+])  # fmt: skip
+def test_groups_of_threads_in_cuda(body, counts):
+    kernel = source_kernel(f"{HEAD} {body} }}\n", "k", local=64, groups="n / 8")
+    found = count_features(kernel, SIZES, identifiers=list(counts), sub_group_size=32)
+    assert {each.identifier: each.value for each in found} == counts
+    assert all(each.certainty.exact for each in found)
