@@ -12,8 +12,9 @@ from perflex.features.from_source.integers import (
     Integer,
     NotAffineError,
     constant,
+    fitted,
+    holds,
     integer_operation,
-    narrowed,
     within_type,
     wrapped,
 )
@@ -111,7 +112,7 @@ class Arithmetic:
                 return replace(value, terms={(): wrapped(value, self.walk)}, dtype=dtype)
         else:
             with suppress(NotAffineError):
-                return narrowed(value, dtype, self.walk)
+                return value.typed(dtype) if holds(dtype, value.dtype) else fitted(value, dtype, self.walk)
         self.walk.settle(value)
         return Unknown(dtype, reason="not affine")
 

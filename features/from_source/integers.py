@@ -29,6 +29,7 @@ _SHIFTS = range(64)
 _BEYOND = 1 << 64
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
 _OWN = "__perflex_"
+_LARGE = 1 << 20
 _TRUTHS = (range(1), range(2), range(1, 2))
 
 
@@ -239,6 +240,42 @@ def wrapped(value: Integer, where: Where) -> Any:
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
 
 
+def holds(dtype: str, other: str) -> bool:
+    """Return whether an integer type holds all values of another."""
+    more = scalar_bytes(dtype) - scalar_bytes(other)
+    unsigned, other_unsigned = dtype.startswith("u"), other.startswith("u") or other == "bool"
+    return more > 0 if other_unsigned and not unsigned else more >= 0 and unsigned == other_unsigned
+
+
+def outside(expression: Any, dtype: str) -> Any:
+    """Return where an expression is no value of an integer type."""
+    bits = 8 * scalar_bytes(dtype)
+    low, high = (0, 1 << bits) if dtype.startswith("u") else (-(1 << bits - 1), 1 << bits - 1)
+    return expression.lt_set(constant(low)).union(expression.ge_set(constant(high)))
+
+
+def fitted(value: Integer, dtype: str, where: Where) -> Integer:
+    """Return an integer as one of a type that does not hold all values of its own; it wraps around.
+
+    Those that begin as indices and sizes fit 32 bits. NotAffineError where it is not known.
+    """
+    bits, is_signed = 8 * scalar_bytes(dtype), not dtype.startswith("u")
+    if bits >= 32 and (not is_signed or any(value.terms) or not _is_large(value.affine)):
+        return value.typed(dtype)
+    beyond = outside(value.affine, dtype).intersect(where.active)
+    if beyond.is_empty():
+        return value.typed(dtype)
+    shift = constant(1 << bits - 1 if is_signed else 0)
+    inside = value.affine.add(shift).mod_val(isl.Val(1 << bits)).sub(shift)
+    return replace(value.typed(dtype), terms={(): tidy(inside)})
+
+
+def _is_large(expression: Any) -> bool:
+    """Return whether a number in an expression is as large as no size of a work-group is."""
+    affine = [read_affine(piece) for _, piece in expression.get_pieces()]
+    return any(abs(number) >= _LARGE for each in affine for number in (each.constant, *dict(each.terms).values()))
+
+
 def signed(value: Integer, where: Where) -> Integer:
     """Return what an integer's type holds as an integer of a signed type; NotAffineError where it wraps around."""
     if value.dtype.startswith("u") and scalar_bytes(value.dtype) < 8:
@@ -258,22 +295,6 @@ def within_type(value: Integer) -> Integer:
     if not unsigned:
         raise NotAffineError("it overflows")
     return Integer.of(number % most, value.dtype)
-
-
-def narrowed(value: Integer, dtype: str, where: Where) -> Integer:
-    """Return what a narrower type keeps of an integer; 32 bits are taken to be enough for what is no constant.
-
-    Unsigned ones whose limits depend on sizes are looked at where their values matter (`wrapped`).
-    """
-    size, unsigned = scalar_bytes(dtype), dtype.startswith("u")
-    if size > scalar_bytes(value.dtype) or dtype == value.dtype or (size >= 4 and value.value is None):
-        return value.typed(dtype)
-    least, expression = 0 if unsigned else -(1 << 8 * size - 1), value.terms.get((), constant(0))
-    kept = _values(expression, where.active) if not any(value.terms) else range(0)
-    if not kept or (least <= kept[0] and kept[-1] < least + (1 << 8 * size)):
-        return value.typed(dtype)
-    lifted = expression.sub(constant(least)).mod_val(isl.Val(1 << 8 * size))
-    return replace(value.typed(dtype), terms={(): tidy(lifted.add(constant(least)))})
 
 
 def _masked(expression: Any, mask: int) -> Any:

@@ -10,7 +10,16 @@ from functools import reduce
 from typing import Any
 
 from perflex.features.from_source.expressions import Expressions
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, own_name, tidy, variable
+from perflex.features.from_source.integers import (
+    Integer,
+    NotAffineError,
+    constant,
+    names_in,
+    outside,
+    own_name,
+    tidy,
+    variable,
+)
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import Aggregate, Place, Pointer, Unknown, Value, changed
 from perflex.features.from_source.walk import (
@@ -24,6 +33,7 @@ from perflex.features.from_source.walk import (
     any_iteration,
     later,
 )
+from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.isl import isl
 
 # Iterations that a loop may have that is walked through one by one.
@@ -121,6 +131,8 @@ class LoopWalk:
         with walk.trial():
             for name, key in self._names.items():
                 start = Integer.of(variable(name), known[key].dtype)
+                if scalar_bytes(start.dtype) < 4:  # The type says more than the trial knows.
+                    walk.active = walk.active.subtract(outside(start.affine, start.dtype))
                 walk.variables[key] = _with_offset(self._before[key], start)
             walk.loops.append(Loop(self._counter, walk.guards))
             walk.cursor.enter(self._counter)
