@@ -57,7 +57,10 @@ class Header:
     def __init__(self, cursor: Node) -> None:
         *parts, self.body = cursor.children
         self.line = int(cursor.location.line)
-        self.assigned = list(dict.fromkeys(_assigned(cursor)))
+        # Whether a part of it, or only what it points to.
+        self.assigned: dict[Hashable, bool] = {}
+        for key, is_part in _assigned(cursor):
+            self.assigned[key] = self.assigned.get(key, False) or is_part
         self.first: Node | None = None
         self.test: Node | None = None
         self.step: Node | None = None
@@ -91,9 +94,9 @@ class LoopWalk:
         walk.counters += 1
         self._counter = own_name(f"i{walk.counters}")
         # Variables that it may change, also through references and pointers.
-        keys = dict.fromkeys(header.assigned)
-        behind = [walk.variables.get(key) for key in keys]
-        keys |= {value.variable: None for value in behind if isinstance(value, Place)}
+        keys = {key: None for key, is_part in header.assigned.items() if is_part}
+        behind = (place for key in header.assigned for place in _places_in(walk.variables.get(key)))
+        keys |= {place.variable: None for place in behind}
         self._before = {key: walk.variables[key] for key in keys if key in walk.variables}
         self._limited = 0  # Iterations, where they are stated rather than known
         self._unclear = False  # Whether the test is not affine
@@ -461,18 +464,29 @@ def _assigns(part: Node) -> bool:
     return assigns or part.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
 
 
-def _assigned(cursor: Node) -> Iterator[Hashable]:
-    """Yield the variables that a loop may change, in the order of the source."""
+def _places_in(value: Value | None) -> Iterator[Place]:
+    """Yield the variables that a value points to."""
+    if isinstance(value, Place):
+        yield value
+    for part in value.parts.values() if isinstance(value, Aggregate) else ():
+        yield from _places_in(part)
+
+
+def _assigned(cursor: Node) -> Iterator[tuple[Hashable, bool]]:
+    """Yield the variables of which a loop may change a part, or what one points to, in the order of the source."""
     targets: list[Node] = []
     if cursor.kind == "CALL_EXPR":
         targets = cursor.children[1:]
     elif cursor.children and (_assigns(cursor) or (cursor.kind == "UNARY_OPERATOR" and cursor.sign == "&")):
         targets = cursor.children[:1]
-    for target in targets:
+    for each in targets:
+        target, is_part = each, True
         while target.kind != "DECL_REF_EXPR" and target.children:
-            target = target.children[0]  # noqa: PLW2901
+            is_pointer = target.kind == "MEMBER_REF_EXPR" and target.type.get_canonical().kind.name == "POINTER"
+            is_part = is_part and (target is each or not is_pointer)
+            target = target.children[0]
         if target.kind == "DECL_REF_EXPR" and target.referenced is not None:
-            yield target.referenced.key
+            yield target.referenced.key, is_part
     for part in cursor.children:
         yield from _assigned(part)
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Protocol
 
+from perflex.features.from_source.arguments import given
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
@@ -300,15 +301,9 @@ class Places:
             if space == "private" and initial:
                 return self._expressions.value(initial[-1])
             return self.declared(MemoryArray(name, "constant" if space == "private" else space, element, extents))
-        if kind.is_integer:
-            return (
-                walk.size(name, kind.dtype)
-                if declared.value is None
-                else Integer.of(declared.value, kind.dtype, literal=True)
-            )
-        if kind.kind == "pointer" and kind.element is not None:
-            return self.declared(MemoryArray(name, "global", kind.element))
-        return unknown_of(kind, "uniform")
+        if kind.is_integer and declared.value is not None:
+            return Integer.of(declared.value, kind.dtype, literal=True)
+        return given(walk, name, declared, kind)
 
     def declared(self, array: MemoryArray) -> Pointer:
         """Make an array known; return its beginning."""

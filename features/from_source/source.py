@@ -16,16 +16,17 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.features.from_source.arguments import given, integers_of, pointed_space
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
 from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
-from perflex.features.from_source.parsing import Language, Node, fields_of, language_of
+from perflex.features.from_source.parsing import Language, Node, language_of
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.stated import without_a_fit
 from perflex.features.from_source.statements import Statements
-from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
-from perflex.features.from_source.walk import MemoryArray, Space, Unstated, Walk
+from perflex.features.from_source.values import CType, TypeReader
+from perflex.features.from_source.walk import Unstated, Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.scop.checks import is_whole, read_fraction, require_whole
 from perflex.features.scop.scop import Scop
@@ -148,7 +149,7 @@ class SourceKernel:
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of its integer arguments, and of sizes in the formulas of its launch."""
-        names = [name for name, _, kind in self.parameters() if kind.is_integer]
+        names = [each for name, _, kind in self.parameters() for each in integers_of(name, kind, TypeReader())]
         return tuple(dict.fromkeys([*names, *sorted(self._formula_names)]))
 
     @property
@@ -163,7 +164,7 @@ class SourceKernel:
         for name, parameter, kind in self.parameters():
             array = kind.element if kind.kind == "pointer" else None
             element = array or kind
-            found.append((name, _space(parameter) if array else "", element.dtype or "float32", element.bytes))
+            found.append((name, pointed_space(parameter) if array else "", element.dtype or "float32", element.bytes))
         return tuple(found)
 
     def unstated(self, sizes: Mapping[str, Any] | None = None) -> tuple[Unstated, ...]:
@@ -241,10 +242,10 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
             place = variable(own_name(f"{letter}{axis}"))
             active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
     sizes = {name for group in groups for name in group.names}
-    given = dict(numbers), dict(contents), kernel.trips
-    walk = Walk(parsed, TypeReader(), sizes, kernel.local, groups, active, *given)
+    stated = dict(numbers), dict(contents), kernel.trips
+    walk = Walk(parsed, TypeReader(), sizes, kernel.local, groups, active, *stated)
     for name, parameter, kind in kernel.parameters():
-        walk.variables[parameter.key] = _argument(walk, name, parameter, kind)
+        walk.variables[parameter.key] = given(walk, name, parameter, kind)
     for name in sorted(walk.sizes):
         walk.active = walk.active.intersect(variable(name).ge_set(constant(0)))
     with walk.timed():
@@ -254,34 +255,6 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
 
 # See parsing.py: walks hold what clang parsed.
 atexit.register(_walked.cache_clear)
-
-
-def _argument(walk: Walk, name: str, declared: Any, kind: CType) -> Value:
-    """Return the value of a kernel's argument, or of a field of one: arrays, sizes, and what is not known."""
-    if kind.kind == "pointer" and kind.element is not None:
-        restrict = declared.type.is_restrict_qualified()
-        array = MemoryArray(name, _space(declared), kind.element, restrict=restrict)
-        walk.recorder.arrays[name] = array
-        return array.start
-    if kind.is_integer and declared.spelling:  # without a name nothing can use it
-        size = walk.size(name.replace(".", "_"), kind.dtype)
-        if kind.dtype.startswith("u") and size.value is not None and size.value < 0:
-            msg = f"argument {name!r} of kernel {walk.kernel.name!r} is unsigned, and cannot be negative"
-            raise UnsupportedKernelError(msg, kernel=walk.kernel.name)
-        if "." in name:
-            walk.fix({name.replace(".", "_")})
-        return size
-    if kind.kind == "struct" and kind.declared is not None:
-        fields = {each.spelling: (each, walk.types.read(each.type)) for each in fields_of(kind.declared)}
-        parts = {word: _argument(walk, f"{name}.{word}", *field) for word, field in fields.items()}
-        return Aggregate(parts, "uniform")
-    return unknown_of(kind, "uniform")
-
-
-def _space(declared: Any) -> Space:
-    """Return where a pointer argument points to."""
-    pointee = declared.type.get_canonical().get_pointee().spelling
-    return "local" if "__local" in pointee else "constant" if "__constant" in pointee else "global"
 
 
 class Written(TypedDict, total=False):

@@ -214,6 +214,7 @@ class Walk:
     fixed: dict[str, int] = field(default_factory=dict)  # Sizes of the kernel whose values are stated
     read: set[str] = field(default_factory=set)  # Those of them that it reads
     described: str = ""  # The line that a description is at, after the walk
+    given: dict[str, str] = field(default_factory=dict)  # Names of sizes and arrays, and where the host sets them
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 
     def size(self, name: str, dtype: str) -> Integer:
