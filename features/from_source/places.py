@@ -156,6 +156,11 @@ class Places:
             at = subscript.value if isinstance(subscript, Integer) else None
             if array.type.kind == "array" and array.type.element is not None:
                 return replace(array, type=array.type.element, steps=(*array.steps, at))
+            if array.type.kind == "vector" and len(array.lanes) == 1:
+                lane = array.lanes[0] + at if at is not None else -1
+                if lane in range(array.type.lanes):
+                    return replace(array, lanes=(lane,))
+                return replace(array, type=CType("scalar", array.type.dtype), lanes=(), steps=(*array.steps, None))
             # What lies beside a part is not known.
             return replace(array, steps=(*array.steps[:-1], None)) if array.steps and at != 0 else array
         if not isinstance(array, Pointer):
@@ -236,7 +241,7 @@ class Places:
         else:
             value = self._walk.variables[place.variable]
         value = part_of(value, place.steps, place.type)
-        if isinstance(value, Aggregate) and place.type.kind == "scalar":  # written as another type
+        if isinstance(value, Aggregate) and place.type.is_number:  # written as another type
             return unknown_of(place.type)
         if isinstance(value, Unknown) and value.constant is None and place.variable is not None and not place.steps:
             return replace(value, chains={place.variable: ()} | dict(value.chains))
@@ -314,6 +319,8 @@ class Places:
 def seen_as(place: Place, element: CType) -> Place:
     """Return a variable's address as that of another type; what the bits are as numbers of that is not known."""
     own = place.type.inner[0]
+    if place.type.kind == "vector" and len(place.lanes) < 2 and element == CType("scalar", own.dtype):
+        return replace(place, lanes=place.lanes or (0,))
     if not (own.is_number and element.is_number) or (own.dtype, own.lanes) == (element.dtype, element.lanes):
         return place
     kind = CType("array", element=element) if place.type.kind == "array" else element

@@ -336,6 +336,6 @@ def with_part(before: Value | None, steps: Sequence[int | str | None], value: Va
     owner = before if isinstance(before, Aggregate) else Aggregate(rest="data")
     first, *others = steps
     if first is None:
-        return Aggregate(rest="data")
+        return changed(before, "data") if isinstance(before, (Integer, Unknown)) else Aggregate(rest="data")
     inner = with_part(owner.parts.get(first, Aggregate(rest=owner.rest)), others, value)
     return replace(owner, parts={**owner.parts, first: inner})

@@ -187,3 +187,39 @@ def test_operators_on_vectors_are_those_of_the_program():
     found = {each.identifier: each.value for each in count_features(source_kernel(text, "f", local=1, groups=1), {})}
     assert found["f_op_float32_add"] == 2
     assert not any("call" in each for each in found)
+
+
+POINTED = [
+    ("int3 v = make_int3(1, 2, 3); int &r = v.y; r = 5; int limit = v.y;", 5),
+    ("int3 v = make_int3(1, 2, 3); int *r = &v.y; *r = 5; int limit = v.y + r[1];", 8),
+    ("int4 v = make_int4(1, 2, 3, 4); int *r = (int *)&v; r[2] = 9; int limit = v.z + r[3];", 13),
+    ("int4 v = make_int4(1, 2, 3, 4); int *r = &v.x; for (int k = 0; k < 4; k++) r[k] = 9; int limit = v.z;", None),
+    ("S s = {7, 2.f}; int &r = s.m[1]; r = 6; int limit = s.m[1];", 6),
+    ("P p = {made(3), 2}; S *s = &p.s; s->m[1] = 5; int limit = p.s.m[1];", 5),
+    ("S s[2] = {{1}, {2}}; S *r = s; r[1].n = 8; int limit = s[1].n;", 8),
+    ("float f = 1.5f; int limit = *(int *)&f;", None),
+    ("int limit = 3; float *r = (float *)&limit; *r = 2.f;", None),
+    ("int m[3] = {1, 2, 3}; S s; int *q = m; for (int k = 0; k < 3; k++) q[k] = 7; int limit = m[0];", None),
+]
+
+
+@pytest.mark.parametrize("number", range(len(POINTED)))
+def test_pointers_to_parts(number):
+    text = VALUES + "".join(
+        f"__global__ void f{place}(float *a) {{ int t = threadIdx.x; {body} if (t < limit) a[t] = 1; }}\n"
+        for place, (body, _) in enumerate(POINTED)
+    )
+    kernel, right = source_kernel(text, f"f{number}", local=64, groups=1), POINTED[number][1]
+    [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
+    assert (count.value, str(count.certainty)) == ((64, "upper bound") if right is None else (right, "exact"))
+
+
+def test_vectors_that_are_written_element_by_element_keep_their_type():
+    text = """__global__ void f(float *a) {
+        float4 v; float *r = (float *)&v;
+        for (int k = 0; k < 4; k++) r[k] = a[k];
+        v.x = a[5];
+        a[9] = v.x + v.y;
+    }"""
+    found = {each.identifier: each.value for each in count_features(source_kernel(text, "f", local=1, groups=1), {})}
+    assert {each: value for each, value in found.items() if "f_op" in each} == {"f_op_float32_add": 1}
