@@ -116,7 +116,10 @@ class Inlining:
             )
         listed = {child.spelling: initial for child, initial in pairwise(children) if child.kind == "MEMBER_REF"}
         for field in map(Node, fields_of(owner.type.declared)):
-            initial = listed.get(field.spelling) or (field.operands[-1] if field.operands else None)
+            # Extents of arrays stand there, too.
+            declared = field.operands[-1] if field.operands else None
+            is_extent = declared is not None and "ARRAY" in field.type.kind.name and declared.kind != "INIT_LIST_EXPR"
+            initial = listed.get(field.spelling) or (None if is_extent else declared)
             if initial is not None and not field.is_bitfield():
                 kind = walk.types.read(field.type)
                 value = self._expressions.converted(self._expressions.value(initial), kind)

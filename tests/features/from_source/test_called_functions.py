@@ -27,6 +27,8 @@ struct View { const float *data; int n; __device__ float operator()(int i) const
 template <class F> __device__ float apply(F f, float a, float b) { return f(a, b); }
 template <float (*F)(float)> __device__ float through(float a) { return F(a); }
 __device__ float half_of(float a) { return a * 0.5f; }
+template <int N> struct Table { float rows[N][N]; int set[2] = {1, 2};
+                                __device__ float &operator()(int i, int j) { return rows[i][j]; } };
 template <typename T> __device__ T only(T a) { return a; }
 template <> __device__ double only<double>(double a) { return a * a; }
 template <typename... T> __device__ float first(float a, T...) { return a; }
@@ -60,6 +62,8 @@ def counts(body, head="", name="k", **sizes):
     ("int m = 3; auto f = [=](int k) { return x[i + k * m]; }; m = 100; y[i] = f(1) + f(2);", [2, 1, 1, 0]),
     ("int m = 2; auto f = [&](int k) { m += k; return x[i]; }; f(3); while (m--) y[i + m] = 1;", [1, 5, 0, 0]),
     ("int m = 2, k; auto f = [=, &k] { return m + k; }; m = 0; k = 5, k = f(); while (k--) y[i+k] = 1;", [0, 7, 0, 0]),
+    ("Table<2> t; t(1, n - 3) = x[i]; t(0, 0) = t.rows[1][1] * x[i + 1]; y[i] = t(0, 0);", [2, 1, 0, 1]),
+    ("Table<3> t; for (int j = 0; j < 9; ++j) t(j / 3, j % 3) = x[i + j]; y[i] = t(1, 1) + t(n, n);", [9, 1, 1, 0]),
     ("y[i] = only(x[i]) + (float)only((double)i);", [1, 1, 1, 0]),
     ("y[i] = first(x[i], 3, 4.f);", [1, 1, 0, 0]),
     ("dim3 d(2, n); for (int j = 0; j < d.x * d.y * d.z; ++j) y[i + j] = 1;", [0, 8, 0, 0]),
