@@ -107,6 +107,8 @@ class LoopWalk:
         self._steps: dict[Hashable, Integer] = {}
         # Of others, what they are at the end of an iteration, made of the values at its start: ``k = j++`` follows j.
         self._followers: dict[Hashable, Integer] = {}
+        # Of structs, arrays and vectors in registers, and whatever else is no number, those that an iteration changes.
+        self._touched: set[Hashable] = set()
         self._swapped = False  # Whether pointers come to point into other arrays
 
     def execute(self) -> None:
@@ -125,22 +127,20 @@ class LoopWalk:
 
     def _find_changes(self) -> None:
         """Find out how variables change: one iteration is tried out with unknown values at its start."""
-        walk = self._walk
         known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
         pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
-        if not known and not pointers:
+        others = {key: value for key, value in self._before.items() if key not in known}
+        if not known and not pointers and not any(map(_says_something, others.values())):
+            self._touched = set(others)
             return
         self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
-        with walk.trial():
-            for name, key in self._names.items():
-                start = Integer.of(variable(name), known[key].dtype)
-                if scalar_bytes(start.dtype) < 4:  # The type says more than the trial knows.
-                    walk.active = walk.active.subtract(outside(start.affine, start.dtype))
-                walk.variables[key] = _with_offset(self._before[key], start)
-            walk.loops.append(Loop(self._counter, walk.guards))
-            walk.cursor.enter(self._counter)
-            self._try_iteration()
-            after, final = walk.variables, walk.active
+        while True:
+            after, final = self._tried(known)
+            new = {key for key, value in others.items() if key not in self._touched and after.get(key) is not value}
+            self._touched |= new
+            # What these were at the start of the trial they are in the first iteration only.
+            if not any(_says_something(others[key]) for key in new):
+                break
         self._swapped = any(getattr(after.get(key), "array", None) != array for key, array in pointers.items())
         unknowns = {*self._names, self._counter}
         for name, key in self._names.items():
@@ -152,6 +152,22 @@ class LoopWalk:
                 continue
             if all(self._names[name] in self._steps for name in names_in(left.affine) & set(self._names)):
                 self._followers[key] = left
+
+    def _tried(self, known: Mapping[Hashable, Integer]) -> tuple[dict[Hashable, Value], Any]:
+        """Try out an iteration; return the variables at its end, and who came there."""
+        walk = self._walk
+        with walk.trial():
+            for name, key in self._names.items():
+                start = Integer.of(variable(name), known[key].dtype)
+                if scalar_bytes(start.dtype) < 4:  # The type says more than the trial knows.
+                    walk.active = walk.active.subtract(outside(start.affine, start.dtype))
+                walk.variables[key] = _with_offset(self._before[key], start)
+            for key in self._touched:
+                walk.variables[key] = changed(self._before[key], "carried")
+            walk.loops.append(Loop(self._counter, walk.guards))
+            walk.cursor.enter(self._counter)
+            self._try_iteration()
+            return walk.variables, walk.active
 
     def _try_iteration(self) -> None:
         walk, header, loop = self._walk, self._header, self._walk.loops[-1]
@@ -257,6 +273,8 @@ class LoopWalk:
         """Return a variable at the start of an iteration."""
         before, step = self._before[key], self._steps.get(key)
         offset = _offset(before)
+        if offset is None and key not in self._touched:
+            return before
         if offset is None or step is None:
             follower = self._followers.get(key)
             found = None if follower is None else self._following(follower, before, iteration)
@@ -549,6 +567,13 @@ def _trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
         return Integer.of(tidy(found.union_add(none).coalesce()))
     except (NotAffineError, isl.Error):
         return None
+
+
+def _says_something(value: Value) -> bool:
+    """Return whether something follows from a value: it or a part of it is known."""
+    if isinstance(value, Unknown):
+        return value.constant is not None or value.source is not None or any(value.parts)
+    return any(map(_says_something, value.parts.values())) if isinstance(value, Aggregate) else True
 
 
 def _offset(value: Value) -> Integer | None:

@@ -1,0 +1,25 @@
+"""Structs, arrays and vectors in registers that loops change, or do not."""
+
+import pytest
+
+from perflex.features import count_features, source_kernel
+
+
+@pytest.mark.parametrize(("body", "stores"), [
+    # Each iteration steps by one more: 0, 1, 3, 6, ..., 91.
+    ("Two s = {1, 3}; int j = 0; while (j < 100) { y[i] = 1; j += s.k; s.k += 1; }", 14),
+    ("int s[2] = {1, 3}; int j = 0; while (j < 100) { y[i] = 1; j += s[0]; s[0] += 1; }", 14),
+    ("int s[2] = {1, 3}, *q = s; int j = 0; while (j < 100) { y[i] = 1; j += s[0]; q[0] += 1; }", 14),
+    ("int2 s = make_int2(1, 3); int j = 0; while (j < 100) { y[i] = 1; j += s.x; s.x += 1; }", 14),
+    ("Two s = {1, 3}; int j = 0; while (j < 99) { y[i] = 1; j += s.m; }", 33),
+    ("Two s = {1, 3}, *p = &s; int j = 0; while (j < 99) { y[i] = 1; j += p->m; }", 33),
+    ("Two s = {1, 3}; for (int j = 0; j < n; ++j) s.k = 5; for (int j = 0; j < s.k; ++j) y[i] = 1;", 1),
+    ("View v = {y, 2}; for (int j = 0; j < 4; ++j) v.set(i, j);", 4),
+])  # fmt: skip
+def test_parts_that_loops_change(body, stores):
+    text = "struct Two { int k, m; };\n"
+    text += "struct View { float *p; int n; __device__ void set(int i, int j) { p[i * n + j] = 1; } };\n"
+    text += f"__global__ void k(float *y, int n) {{ int i = threadIdx.x; {body} }}\n"
+    kernel = source_kernel(text, "k", local=32, groups=1)
+    (found,) = count_features(kernel, {"n": 0}, identifiers=["f_mem_access_array:y_store"])
+    assert (found.value, found.exact) == (32 * stores, True)
