@@ -112,6 +112,13 @@ class Calls:
             raise self._walk.refuse(cause)
         return self._number(name, arguments, cursor)
 
+    def last_of(self, cursor: Node) -> Value:
+        """Return the value of GNU's statements in an expression, which is that of the last."""
+        *statements, last = cursor.children[0].children
+        for each in statements:
+            self._execute(each)
+        return self.expressions.value(last)
+
     def _new(self, constructor: Node, cursor: Node) -> Value:
         """Return an object, or a vector."""
         kind, zeroed = self._walk.types.read(cursor.type), not cursor.arguments and bool(cursor.children)

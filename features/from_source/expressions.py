@@ -52,6 +52,7 @@ class Expressions(Arithmetic):
             "CONDITIONAL_OPERATOR": self._conditional,
             "CALL_EXPR": self._called,
             "LAMBDA_EXPR": calls.closure,
+            "StmtExpr": calls.last_of,
             "CXX_THIS_EXPR": lambda _: self._address(self.places.owner()),
         }
         for reader, names in (

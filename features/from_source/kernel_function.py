@@ -95,7 +95,7 @@ def parsed_kernel(
 
 
 def _no_kernel(path: Path, name: str, named: Sequence[Node], root: Node, unit: Any) -> UnsupportedKernelError:
-    errors = [each.spelling for each in _errors(unit)]
+    errors = [each.spelling for each in _errors(unit) if each.location.file and not is_ours(each.location.file.name)]
     there = ", ".join(dict.fromkeys(each.spelling for each in functions(root) if each.is_kernel)) or "none"
     first = f"; its first error: {errors[0]}" if errors else ""
     other = f" ({name!r} in line {named[0].location.line} is a function of host or device)" if named else ""
@@ -176,6 +176,11 @@ def declared_functions(cursor: Node) -> Iterator[Node]:
 @lru_cache(maxsize=16)
 def _read(file: str) -> bytes:
     return Path(file).read_bytes()
+
+
+def is_ours(file: str) -> bool:
+    """Return whether a header comes with perflex."""
+    return CUDA_HEADERS.parent in Path(file).parents
 
 
 def _errors(unit: Any) -> Iterator[Any]:

@@ -1,7 +1,8 @@
-"""Barriers of sub-groups, and CUDA's cooperative groups."""
+"""Barriers of sub-groups, CUDA's cooperative groups, and what GNU adds to C."""
 
 import pytest
 
+from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, source_kernel
 
 SIZES = {"n": 64}
@@ -41,3 +42,18 @@ def test_groups_of_threads_in_cuda(body, counts):
     found = count_features(kernel, SIZES, identifiers=list(counts), sub_group_size=32)
     assert {each.identifier: each.value for each in found} == counts
     assert all(each.certainty.exact for each in found)
+
+
+def test_statements_in_expressions_are_read():
+    least = "({ __typeof__(n) one = (n); int two = 10; one < two ? one : two; })"
+    text = f"__global__ void k(float *a, int n) {{ for (int i = 0; i < {least}; i++) a[i] += 1.0f; }}\n"
+    kernel = source_kernel(text, "k", local=1, groups=1)
+    for n in (7, 12):
+        [count] = count_features(kernel, {"n": n}, identifiers=[ADDS])
+        assert (count.value, count.certainty.exact) == (min(n, 10), True)
+
+
+def test_the_first_error_of_a_file_without_the_kernel_is_its_own():
+    text = "#include <thrust/device_ptr.h>\n__global__ void k(thrust::device_ptr<int> a) { a[0] = 1; }\n"
+    with pytest.raises(UnsupportedKernelError, match=r"no kernel 'k'.* use of undeclared identifier 'thrust'"):
+        source_kernel(text, "k", local=1, groups=1).scop()
