@@ -127,20 +127,21 @@ class LoopWalk:
 
     def _find_changes(self) -> None:
         """Find out how variables change: one iteration is tried out with unknown values at its start."""
-        known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
-        pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
-        others = {key: value for key, value in self._before.items() if key not in known}
-        if not known and not pointers and not any(map(_says_something, others.values())):
-            self._touched = set(others)
-            return
-        self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
-        while True:
-            after, final = self._tried(known)
+        changing = True
+        while changing:
+            known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
+            self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
+            after, final, declared = self._tried(known)
+            # The text does not show what methods and lambdas change.
+            unseen = self._walk.variables.keys() - self._before.keys() - declared
+            missed = {key for key in unseen if after.get(key) is not self._walk.variables[key]}
+            self._before |= {key: self._walk.variables[key] for key in self._walk.variables if key in missed}
+            others = {key: value for key, value in self._before.items() if _offset(value) is None}
             new = {key for key, value in others.items() if key not in self._touched and after.get(key) is not value}
             self._touched |= new
             # What these were at the start of the trial they are in the first iteration only.
-            if not any(_says_something(others[key]) for key in new):
-                break
+            changing = bool(missed) or any(_says_something(others[key]) for key in new)
+        pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
         self._swapped = any(getattr(after.get(key), "array", None) != array for key, array in pointers.items())
         unknowns = {*self._names, self._counter}
         for name, key in self._names.items():
@@ -153,10 +154,11 @@ class LoopWalk:
             if all(self._names[name] in self._steps for name in names_in(left.affine) & set(self._names)):
                 self._followers[key] = left
 
-    def _tried(self, known: Mapping[Hashable, Integer]) -> tuple[dict[Hashable, Value], Any]:
-        """Try out an iteration; return the variables at its end, and who came there."""
+    def _tried(self, known: Mapping[Hashable, Integer]) -> tuple[dict[Hashable, Value], Any, set[Hashable]]:
+        """Try out an iteration; return the variables at its end, who came there, and what it declares."""
         walk = self._walk
         with walk.trial():
+            walk.declared = set()
             for name, key in self._names.items():
                 start = Integer.of(variable(name), known[key].dtype)
                 if scalar_bytes(start.dtype) < 4:  # The type says more than the trial knows.
@@ -167,7 +169,7 @@ class LoopWalk:
             walk.loops.append(Loop(self._counter, walk.guards))
             walk.cursor.enter(self._counter)
             self._try_iteration()
-            return walk.variables, walk.active
+            return walk.variables, walk.active, walk.declared
 
     def _try_iteration(self) -> None:
         walk, header, loop = self._walk, self._header, self._walk.loops[-1]

@@ -79,6 +79,7 @@ class Statements:
     def _declarations(self, cursor: Node) -> None:
         for child in cursor.children:
             if child.kind == "VAR_DECL":
+                self._walk.declared.add(child.key)
                 self._walk.variables[child.key] = self._declared(child)
 
     def _declared(self, cursor: Node) -> Value:

@@ -203,6 +203,7 @@ class Walk:
     trips: Mapping[str, Fraction] = field(default_factory=dict)  # Average trip counts that are stated, by line
     recorder: Recorder = field(default_factory=Recorder)
     variables: dict[Hashable, Value] = field(default_factory=dict)
+    declared: set[Hashable] = field(default_factory=set)  # Variables that were declared, in a trial since it began
     loops: list[Loop] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=lambda: [Frame()])
     guards: int = 0

@@ -14,10 +14,15 @@ from perflex.features import count_features, source_kernel
     ("Two s = {1, 3}; int j = 0; while (j < 99) { y[i] = 1; j += s.m; }", 33),
     ("Two s = {1, 3}, *p = &s; int j = 0; while (j < 99) { y[i] = 1; j += p->m; }", 33),
     ("Two s = {1, 3}; for (int j = 0; j < n; ++j) s.k = 5; for (int j = 0; j < s.k; ++j) y[i] = 1;", 1),
+    ("int m = 1; auto f = [&](int k) { m += k; return m; }; for (int j = 0; j < 9; j = f(2)) y[i] = 1;", 4),
+    ("int m = 1; auto f = [&] { m++; }; for (int j = 0; j < 9; ++j) f(); for (int j = 0; j < m; ++j) y[i] = 1;", 10),
+    ("Count c; c.k = 0; for (int j = 0; j < 9; j += c.next()) y[i] = 1;", 4),
+    ("Count c; c.k = 3; for (int j = 0; j < 9; ++j) y[i] = c.k; for (int j = 0; j < c.k; ++j) y[i] = 1;", 12),
     ("View v = {y, 2}; for (int j = 0; j < 4; ++j) v.set(i, j);", 4),
 ])  # fmt: skip
 def test_parts_that_loops_change(body, stores):
     text = "struct Two { int k, m; };\n"
+    text += "struct Count { int k; __device__ int next() { return ++k; } };\n"
     text += "struct View { float *p; int n; __device__ void set(int i, int j) { p[i * n + j] = 1; } };\n"
     text += f"__global__ void k(float *y, int n) {{ int i = threadIdx.x; {body} }}\n"
     kernel = source_kernel(text, "k", local=32, groups=1)
