@@ -8,8 +8,9 @@ from typing import Any
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.layouts import is_union
 from perflex.features.from_source.parsing import fields_of
+from perflex.features.from_source.recording import MemoryArray, Space
 from perflex.features.from_source.values import Aggregate, CType, TypeReader, Value, unknown_of
-from perflex.features.from_source.walk import MemoryArray, Space, Walk
+from perflex.features.from_source.walk import Walk
 
 
 def given(walk: Walk, path: str, declared: Any, kind: CType) -> Value:

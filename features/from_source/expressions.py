@@ -9,11 +9,12 @@ from typing import Protocol
 from perflex.features.from_source.arithmetic import COMPARISONS, Arithmetic, negative
 from perflex.features.from_source.initialisers import Initialisers
 from perflex.features.from_source.integers import Integer
+from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import Closure, Place, Pointer, Unknown, Value, rational, unknown_of, vector_of
-from perflex.features.from_source.walk import Condition, Walk, overlap
+from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import is_float
 
 _SUFFIX = re.compile(r"[uUlLfFhH]+$")

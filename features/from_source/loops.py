@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -20,19 +20,19 @@ from perflex.features.from_source.integers import (
     tidy,
     variable,
 )
+from perflex.features.from_source.iterations import (
+    NOWHERE,
+    any_iteration,
+    has_end,
+    last_iteration,
+    later,
+    trip_count,
+    without,
+)
+from perflex.features.from_source.loop_headers import Header, assigned, contains
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import Aggregate, Place, Pointer, Unknown, Value, changed
-from perflex.features.from_source.walk import (
-    NOWHERE,
-    RETURNED,
-    Condition,
-    Exit,
-    Loop,
-    Walk,
-    along,
-    any_iteration,
-    later,
-)
+from perflex.features.from_source.walk import RETURNED, Condition, Exit, Loop, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.isl import isl
 
@@ -40,44 +40,10 @@ from perflex.isl import isl
 _MOST_UNROLLED = 256
 # Loops inside each other. The time to read a nest doubles with each of its loops, for each is tried out first.
 _MOST_NESTED = 10
-_LOOPS = {"FOR_STMT", "WHILE_STMT", "DO_STMT"}
-# What ends a statement, not that around it.
-_LEFT_BY = {name: {"BREAK_STMT", "CONTINUE_STMT"} for name in _LOOPS} | {"SWITCH_STMT": {"BREAK_STMT"}}
-_OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
-_STEPS = {"x++", "++x", "x--", "--x"}
 _DECIDES = {
     "data": "data decide", "uniform": "an argument decides that is no integer", "carried": "it changes irregularly",
     "not affine": "its condition is not affine", "undefined": "a variable in its condition was not set",
 }  # fmt: skip
-
-
-class Header:
-    """The parts of a loop."""
-
-    def __init__(self, cursor: Node) -> None:
-        *parts, self.body = cursor.children
-        self.line = int(cursor.location.line)
-        # Whether a part of it, or only what it points to.
-        self.assigned: dict[Hashable, bool] = {}
-        for key, is_part in _assigned(cursor):
-            self.assigned[key] = self.assigned.get(key, False) or is_part
-        self.first: Node | None = None
-        self.test: Node | None = None
-        self.step: Node | None = None
-        self.tested_last = cursor.kind == "DO_STMT"
-        if self.tested_last:
-            self.body, self.test = cursor.children
-        elif cursor.kind == "WHILE_STMT":
-            self.test = parts[0]
-        elif len(parts) == 3:
-            self.first, self.test, self.step = parts
-        else:  # libclang leaves out those that are empty
-            there = [
-                name for name, filled in zip(("first", "test", "step"), _filled(cursor.words), strict=True) if filled
-            ]
-            if len(there) != len(parts):  # a macro
-                there = _guessed(parts)
-            vars(self).update(zip(there, parts, strict=True))
 
 
 class LoopWalk:
@@ -197,7 +163,7 @@ class LoopWalk:
     def _is_unrolled(self, irregular: list[Value]) -> bool:
         """Walk through the iterations one by one if their condition is known each time; return whether it is."""
         known = any(isinstance(each, Integer) and each.value is not None for each in irregular)
-        if not known or _contains(self._header.body, {"BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"}):
+        if not known or contains(self._header.body, {"BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"}):
             return False
         with self._walk.trial():
             known = self._goes_one_by_one()
@@ -352,7 +318,7 @@ class LoopWalk:
 
     def _with_end(self, iterations: Any, first: int, *, doubt: bool) -> Any:
         """Return the iterations, as many as are stated where their end is not known or (`doubt`) data decide it."""
-        walk, ends = self._walk, _has_end(iterations, self._counter)
+        walk, ends = self._walk, has_end(iterations, self._counter)
         if self._limited or (ends and not (doubt and self._label in walk.trips)):
             return iterations
         if self._always and not doubt and not walk.recorder.dry and iterations.is_equal(self._begun):
@@ -364,7 +330,7 @@ class LoopWalk:
     def _test_once_more(self) -> None:
         """Change what a test changes when it ends the loop: behind ``while (j--)``, j is -1."""
         test = self._header.test
-        if test is not None and not self._header.tested_last and any(_assigned(test)):
+        if test is not None and not self._header.tested_last and any(assigned(test)):
             self._walk.recorder.dry += 1
             self._expressions.condition(test)
             self._walk.recorder.dry -= 1
@@ -411,17 +377,17 @@ class LoopWalk:
                 found[key] = old
             elif key in self._names.values() and not (self._is_irregular(key) and isinstance(old, Unknown)):
                 if not self._is_irregular(key) and not self._limited:
-                    trips = trips or _trip_count(iterations, counter, around)
+                    trips = trips or trip_count(iterations, counter, around)
                     found[key] = changed(old, "not affine") if trips is None else self._at(key, trips)
                 else:
                     found[key] = self._irregular(old)
             elif isinstance(new, Unknown) and (new.source, new.constant, new.parts) == (None, None, ()):
                 found[key] = new
-            elif self._limited or not _has_end(iterations, counter):
+            elif self._limited or not has_end(iterations, counter):
                 found[key] = self._walk.joined(self._behind(new, None), old, Condition())
             else:
                 ran = ran or any_iteration(iterations, counter)
-                last = last or _last(iterations, counter)
+                last = last or last_iteration(iterations, counter)
                 found[key] = self._walk.joined(self._behind(new, last), old, Condition(ran, around.subtract(ran)))
         return found
 
@@ -447,41 +413,10 @@ class LoopWalk:
         if last is None:
             return changed(value, "data")
         try:
-            terms = {key: _without(term, last, self._counter) for key, term in offset.terms.items()}
+            terms = {key: without(term, last, self._counter) for key, term in offset.terms.items()}
         except (NotAffineError, isl.Error):
             return changed(value, "not affine")
         return _with_offset(value, replace(offset, terms=terms))
-
-
-def _filled(words: Sequence[str]) -> list[bool]:
-    """Return which of the three parts of a for loop's header are not empty."""
-    found, depth, last = [False] * 3, 0, 0
-    for word in words[1:]:
-        depth += (word in _OPENING) - (word in _CLOSING)
-        if not depth or (depth == 1 and last == 2 and word == ";"):
-            break
-        if depth == 1 and word == ";":
-            last += 1
-        elif depth > 1 or word != "(" or any(found):
-            found[last] = True
-    return found
-
-
-def _guessed(parts: Sequence[Node]) -> list[str]:
-    """Return which parts those are that are there, where macros hide it."""
-    found = []
-    for place, part in enumerate(parts):
-        begins = part.kind == "DECL_STMT" or (_assigns(part) and place == 0 and len(parts) > 1)
-        found.append("first" if begins else "step" if _assigns(part) else "test")
-    return found
-
-
-def _assigns(part: Node) -> bool:
-    part = part.stripped
-    if part.kind == "UNARY_OPERATOR":
-        return part.sign in _STEPS
-    assigns = part.kind == "BINARY_OPERATOR" and part.binary_operator.name in {"Assign", "Comma"}
-    return assigns or part.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
 
 
 def _places_in(value: Value | None) -> Iterator[Place]:
@@ -490,32 +425,6 @@ def _places_in(value: Value | None) -> Iterator[Place]:
         yield value
     for part in value.parts.values() if isinstance(value, Aggregate) else ():
         yield from _places_in(part)
-
-
-def _assigned(cursor: Node) -> Iterator[tuple[Hashable, bool]]:
-    """Yield the variables of which a loop may change a part, or what one points to, in the order of the source."""
-    targets: list[Node] = []
-    if cursor.kind == "CALL_EXPR":
-        targets = cursor.children[1:]
-    elif cursor.children and (_assigns(cursor) or (cursor.kind == "UNARY_OPERATOR" and cursor.sign == "&")):
-        targets = cursor.children[:1]
-    for each in targets:
-        target, is_part = each, True
-        while target.kind != "DECL_REF_EXPR" and target.children:
-            is_pointer = target.kind == "MEMBER_REF_EXPR" and target.type.get_canonical().kind.name == "POINTER"
-            is_part = is_part and (target is each or not is_pointer)
-            target = target.children[0]
-        if target.kind == "DECL_REF_EXPR" and target.referenced is not None:
-            yield target.referenced.key, is_part
-    for part in cursor.children:
-        yield from _assigned(part)
-
-
-def _contains(cursor: Node, names: set[str]) -> bool:
-    """Return whether a body has statements of some kinds of its own: of loops inside it only returns are."""
-    return any(
-        child.kind in names or _contains(child, names - _LEFT_BY.get(child.kind, set())) for child in cursor.children
-    )
 
 
 def _step(before: Value, after: Value | None, name: str, unknowns: set[str], final: Any) -> Integer | None:
@@ -535,40 +444,6 @@ def _step(before: Value, after: Value | None, name: str, unknowns: set[str], fin
             return None
         terms[product] = simple
     return Integer(terms, offset.dtype)
-
-
-def _has_end(iterations: Any, counter: str) -> bool:
-    counted = along(iterations, counter)
-    return bool(counted.is_empty() or counted.dim_has_upper_bound(isl.dim_type.set, 0))
-
-
-def _last(iterations: Any, counter: str) -> Any:
-    """Return the last of iterations that have an end."""
-    place = iterations.find_dim_by_name(isl.dim_type.param, counter)
-    found = along(iterations, counter).lexmax().move_dims(isl.dim_type.param, place, isl.dim_type.set, 0, 1)
-    return found.set_dim_name(isl.dim_type.param, place, counter)
-
-
-def _without(term: Any, last: Any, counter: str) -> Any:
-    """Return an expression as a function of what is outside the loop."""
-    values = isl.Map.from_pw_aff(term.intersect_domain(last))
-    place = values.find_dim_by_name(isl.dim_type.param, counter)
-    values = values if place < 0 else values.project_out(isl.dim_type.param, place, 1)
-    return tidy(values.as_pw_multi_aff().get_pw_aff(0))
-
-
-def _trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
-    """Return the number of iterations as a function of what is outside the loop."""
-    if not _has_end(iterations, counter):
-        return None
-    counted = along(iterations, counter)
-    try:
-        last = isl.Map.from_domain_and_range(isl.Set("{ [] }"), counted).lexmax()
-        none = constant(0).intersect_domain(around.subtract(any_iteration(iterations, counter)))
-        found = last.as_pw_multi_aff().get_pw_aff(0).add(constant(1))
-        return Integer.of(tidy(found.union_add(none).coalesce()))
-    except (NotAffineError, isl.Error):
-        return None
 
 
 def _says_something(value: Value) -> bool:

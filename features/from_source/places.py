@@ -10,6 +10,7 @@ from perflex.features.from_source.arguments import given
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.recording import WHY, MemoryArray, Space
 from perflex.features.from_source.values import (
     INT,
     UNKNOWN,
@@ -29,7 +30,7 @@ from perflex.features.from_source.values import (
     unknown_of,
     with_part,
 )
-from perflex.features.from_source.walk import WHY, MemoryArray, Space, Walk
+from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
 _LETTERS = "xyzwrgba"

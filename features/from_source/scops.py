@@ -21,8 +21,9 @@ from perflex.features.from_source.integers import (
     shown_name,
     variable,
 )
+from perflex.features.from_source.recording import MemoryArray
 from perflex.features.from_source.values import Executed, MemoryAccess
-from perflex.features.from_source.walk import MemoryArray, Walk
+from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.features.lowering.subscripts import flattened, in_lanes, lane_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial

@@ -22,11 +22,12 @@ from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
 from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
 from perflex.features.from_source.parsing import Language, Node, language_of
+from perflex.features.from_source.recording import Unstated
 from perflex.features.from_source.scops import ScopMaker
 from perflex.features.from_source.stated import without_a_fit
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, TypeReader
-from perflex.features.from_source.walk import Unstated, Walk
+from perflex.features.from_source.walk import Walk
 from perflex.features.polynomials.cardinality import TooManyOperationsError, limited
 from perflex.features.scop.checks import is_whole, read_fraction, require_whole
 from perflex.features.scop.scop import Scop

@@ -10,8 +10,9 @@ from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.loops import Header, LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
+from perflex.features.from_source.recording import MemoryArray, Space
 from perflex.features.from_source.values import Aggregate, Place, Value, unknown_of
-from perflex.features.from_source.walk import Condition, Loop, MemoryArray, Space, Walk
+from perflex.features.from_source.walk import Condition, Loop, Walk
 
 _REFUSED = {
     **dict.fromkeys(("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT"), "goto is not read; write a loop or a condition"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.integers import (
@@ -21,13 +20,14 @@ from perflex.features.from_source.integers import (
     tidy,
     variable,
 )
+from perflex.features.from_source.iterations import NOWHERE, overlap
 from perflex.features.from_source.kernel_function import ParsedKernel
 from perflex.features.from_source.pending import Pending, all_of
+from perflex.features.from_source.recording import Matter, Recorder, Unstated
 from perflex.features.from_source.values import (
     Aggregate,
     BarrierKind,
     Closure,
-    CType,
     Executed,
     MemoryAccess,
     Place,
@@ -45,80 +45,11 @@ from perflex.isl import isl
 
 _Result = TypeVar("_Result")
 _Key = TypeVar("_Key")
-Space: TypeAlias = Literal["global", "local", "constant", "private"]
-Matter: TypeAlias = Literal["trip count", "subscript", "guard", "early exit"]
-# Why a subscript is not known.
-WHY = {
-    "data": "data decide the subscript", "carried": "earlier iterations decide the subscript",
-    "uniform": "an argument decides the subscript", "not affine": "the subscript is not affine",
-    "undefined": "the subscript was not set",
-}  # fmt: skip
 # What evaluating an expression takes, in operations of isl; the limit to them is moved after so many.
 _OPERATIONS_OF_STEP = 32
 _STEPS_AT_ONCE = 64
-NOWHERE = isl.Set("{ [] : 1 = 0 }")
 # Among variables, what a function returned.
 RETURNED = "returned"
-
-
-@dataclass(frozen=True)
-class MemoryArray:
-    """An array in memory."""
-
-    name: str
-    space: Space
-    element: CType
-    extents: tuple[int | None, ...] = ()  # As declared
-    restrict: bool = True  # Whether nothing else overlaps it, as far as compilers know
-
-    @property
-    def start(self) -> Pointer:
-        """A pointer to its beginning."""
-        element = self.element
-        for extent in self.extents[:0:-1]:
-            element = CType("array", element=element, extent=extent)
-        return Pointer(self.name, Integer.of(0, "int64"), element)
-
-    @property
-    def bytes(self) -> int | None:
-        """Its size, if it is declared with its extents; None for pointers and CUDA's dynamic memory."""
-        known = [extent for extent in self.extents if extent is not None]
-        complete = self.extents and len(known) == len(self.extents)
-        return math.prod(known) * self.element.bytes if complete else None
-
-
-@dataclass(frozen=True)
-class Unstated:
-    """Something that the source cannot say, because data decide it."""
-
-    matter: Matter
-    line: str  # Of the kernel's file, or ``header.h:12``
-    text: str  # What stands there
-    why: str
-    remedy: str = ""  # What states it; empty where counts are upper bounds without it
-
-    def __str__(self) -> str:
-        end = self.remedy or "counted as an upper bound"
-        return f"line {self.line}: {self.matter} of {self.text!r} is not known ({self.why}); {end}"
-
-
-@dataclass
-class Recorder:
-    """Collects what is executed; while loops are tried out (`dry`) nothing is recorded."""
-
-    dry: int = 0
-    executed: list[Executed] = field(default_factory=list)
-    arrays: dict[str, MemoryArray] = field(default_factory=dict)
-    averages: dict[str, Fraction] = field(default_factory=dict)  # Of loops whose trip count is stated
-    unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
-    loops: set[str] = field(default_factory=set)  # Lines in which loops begin
-    limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
-    steps: int = 0  # Expressions that were evaluated, loops that were tried out included
-
-    def close(self) -> None:
-        """Let what comes next be a statement of its own."""
-        if self.executed:
-            self.executed[-1].closed = True
 
 
 @dataclass(frozen=True)
@@ -487,26 +418,3 @@ class Walk:
 def _wherever(one: Any, two: Any) -> Any:
     """Return an expression that is known where one of two is, which are equal where both are."""
     return one if two is None or one is two or one.plain_is_equal(two) else one.union_max(two).coalesce()
-
-
-def overlap(one: Any, two: Any) -> Any:
-    """Return where two sets overlap; None is everywhere."""
-    return two if one is None else one if two is None else one.intersect(two)
-
-
-def along(domain: Any, counter: str) -> Any:
-    """Return a set with one of its loops as its only dimension."""
-    place = domain.find_dim_by_name(isl.dim_type.param, counter)
-    return domain.move_dims(isl.dim_type.set, 0, isl.dim_type.param, place, 1)
-
-
-def later(leaving: Any, counter: str) -> Any:
-    """Return the iterations behind one in which a loop is left: those of which an earlier one is in a set."""
-    earlier = isl.Set(f"[{counter}] -> {{ [e] : 0 <= e < {counter} }}")
-    moved = along(leaving, counter).set_dim_name(isl.dim_type.set, 0, "e")
-    return moved.intersect(earlier).project_out(isl.dim_type.set, 0, 1)
-
-
-def any_iteration(domain: Any, counter: str) -> Any:
-    """Return a set without one of its loops."""
-    return along(domain, counter).project_out(isl.dim_type.set, 0, 1)
