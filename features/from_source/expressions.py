@@ -34,6 +34,10 @@ class Calls(Protocol):
         """Return a lambda."""
         ...
 
+    def last_of(self, cursor: Node) -> Value:
+        """Execute statements; return the value of the last."""
+        ...
+
 
 class Expressions(Arithmetic):
     """Evaluates expressions."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
-from perflex.features.from_source.loops import Header, LoopWalk
+from perflex.features.from_source.loop_headers import Header
+from perflex.features.from_source.loops import LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
 from perflex.features.from_source.recording import MemoryArray, Space

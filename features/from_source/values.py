@@ -327,8 +327,9 @@ def part_of(value: Value, steps: Sequence[int | str | None], kind: CType) -> Val
             return unknown_of(kind, value.rest)
         value = value.parts[step]
     # Of a part that one of two ways set nothing is known, not even of which type it is.
-    is_whole = not isinstance(value, Unknown) or kind.kind not in {"struct", "array"}
-    return value if is_whole else unknown_of(kind, value.reason)
+    if isinstance(value, Unknown) and kind.kind in {"struct", "array"}:
+        return unknown_of(kind, value.reason)
+    return value
 
 
 def with_part(before: Value | None, steps: Sequence[int | str | None], value: Value) -> Value:
