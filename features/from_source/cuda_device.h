@@ -175,6 +175,12 @@ __cuda_builtin float saturate(float);
 #define __cuda_extremes(T) __cuda_builtin T min(T, T); __cuda_builtin T max(T, T);
 __cuda_extremes(int) __cuda_extremes(unsigned) __cuda_extremes(long) __cuda_extremes(unsigned long) __cuda_extremes(long long)
 __cuda_extremes(unsigned long long) __cuda_extremes(float) __cuda_extremes(double)
+#define __cuda_mixed(A, B, T) __cuda_builtin T min(A, B); __cuda_builtin T max(A, B); __cuda_builtin T min(B, A); \
+  __cuda_builtin T max(B, A);
+__cuda_mixed(float, double, double) __cuda_mixed(int, long, long) __cuda_mixed(int, long long, long long)
+__cuda_mixed(unsigned, unsigned long, unsigned long) __cuda_mixed(unsigned, unsigned long long, unsigned long long)
+__cuda_builtin float nanf(const char *);
+__cuda_builtin double nan(const char *);
 __cuda_builtin unsigned min(int, unsigned);
 __cuda_builtin unsigned min(unsigned, int);
 __cuda_builtin unsigned max(int, unsigned);

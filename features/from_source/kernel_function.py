@@ -22,6 +22,8 @@ _FUNCTIONS = {"FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR",
 # Clang leaves out what it does not understand in them, to their end.
 _CUT_SHORT = {"VAR_DECL", "FIELD_DECL", "TYPEDEF_DECL", "TYPE_ALIAS_DECL"}
 _CLASSES = {"STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "ENUM_DECL"}
+# Headers that declare nothing for devices, or what perflex declares.
+_OF_HOSTS = re.compile(r"(std\w+|math|float|string|assert|time|limits|errno|cuda(_runtime(_api)?)?|sys/\w+)\.h|\w+")
 _MISSING = re.compile(r"'(.*)' file not found")
 # A function of the host that names an instance of a template, behind the source's last line.
 _USER = "__perflex_user"
@@ -82,7 +84,13 @@ def parsed_kernel(
     if arguments or (templates and not plain):
         instance = _INSTANCE.format((templates or found)[0].qualified, ", ".join(arguments))
         unit, root = parsed(path, source + instance, defines, folders, language)
-        function = _instance(path, source, templates, arguments, unit, root)
+        function = _instance(root)
+        wrong = [each.spelling for each in _errors(unit) if _is_behind(each, path, source)]
+        if function is None or wrong:
+            # Of a template that clang does not understand there are no instances.
+            for each in () if wrong else templates:
+                _require_sound(ParsedKernel(path, name, language, source, each, unit, root, defines))
+            raise _no_instance(path, (templates or found)[0], arguments, wrong)
     elif len(plain) > 1:
         lines = ", ".join(str(each.location.line) for each in plain)
         msg = f"{path.name} has {len(plain)} kernels {name!r}, in lines {lines}; rename all but one"
@@ -102,31 +110,31 @@ def _no_kernel(path: Path, name: str, named: Sequence[Node], root: Node, unit: A
     return UnsupportedKernelError(f"{path.name} has no kernel {name!r}{other}; it has {there}{first}", kernel=name)
 
 
-def _instance(
-    path: Path, source: str, templates: Sequence[Node], arguments: Sequence[str], unit: Any, root: Node
-) -> Node:
-    """Return the instance that the last line of a source names."""
+def _instance(root: Node) -> Node | None:
+    """Return the instance that the last line of a source names; None if there is none."""
     user = next((each for each in reversed(root.children) if each.spelling == _USER), None)
     named = [] if user is None else [each for each in user.preorder() if each.kind == "DECL_REF_EXPR"]
     function = next((each.referenced for each in named if each.referenced is not None), None)
-    last = len(source.splitlines())
-    wrong = [
-        each.spelling
-        for each in _errors(unit)
-        if each.location.line > last and each.location.file is not None and each.location.file.name == str(path)
-    ]
-    if function is not None and function.body is not None and not wrong:
-        return cast("Node", function)
-    name, parameters = templates[0].spelling if templates else "", templates[0].template_parameters if templates else []
-    given = f"its arguments <{', '.join(arguments)}> do not fit ({wrong[0] if wrong else 'not understood'})"
-    msg = (
-        f"{path.name}: kernel {name!r} is a template of {', '.join(parameters)}; "
-        f"{given if arguments else 'no arguments are given'}; write {name}<{', '.join(parameters)}> with types and "
-        "numbers that the file knows"
+    return None if function is None or function.body is None else cast("Node", function)
+
+
+def _is_behind(wrong: Any, path: Path, source: str) -> bool:
+    """Return whether an error is in what stands behind a file's source."""
+    file = wrong.location.file
+    return file is not None and file.name == str(path) and wrong.location.line > len(source.splitlines())
+
+
+def _no_instance(path: Path, kernel: Node, arguments: Sequence[str], wrong: Sequence[str]) -> UnsupportedKernelError:
+    name, parameters = kernel.spelling, ", ".join(kernel.template_parameters)
+    given = (
+        f"its arguments <{', '.join(arguments)}> do not fit ({wrong[0] if wrong else 'clang makes nothing of them'})"
     )
-    if not templates:
-        msg = f"{path.name}: {given}: the kernel is no template; write its name alone"
-    raise UnsupportedKernelError(msg, kernel=name)
+    if kernel.kind == "FUNCTION_TEMPLATE":
+        remedy = f"write {name}<{parameters}> with types and numbers that the file knows"
+        cause = f"is a template of {parameters}; {given if arguments else 'no arguments are given'}; {remedy}"
+    else:
+        cause = "is no template; write its name alone"
+    return UnsupportedKernelError(f"{path.name}: kernel {name!r} {cause}", kernel=name)
 
 
 def kernels_in(
@@ -204,8 +212,8 @@ def _require_sound(kernel: ParsedKernel) -> None:
 def _misunderstood(kernel: ParsedKernel, wrong: Any) -> UnsupportedKernelError:
     headers = [found[1] for other in kernel.unit.diagnostics if (found := _MISSING.match(other.spelling))]
     named = [name for name in headers if declares(name, re.findall(r"\w+", wrong.spelling))]
-    missing = ", ".join(named or headers[:3])
-    cause = wrong.spelling + (f" ({missing} is not there)" if missing else "")
+    missing = named or [name for name in headers if not _OF_HOSTS.fullmatch(name)][:3]
+    cause = wrong.spelling + (f" ({', '.join(missing)}: not found)" if missing else "")
     line = wrong.location.line
     msg = (
         f"{Path(wrong.location.file.name).name}:{line}: {cause}; state macros that the host program "

@@ -135,8 +135,10 @@ def jobs_of(data: Path, suite: str, only: str) -> list[Job]:
                 if re.search(rf"get_\w+ \( {axis} \)|(threadIdx|blockIdx|blockDim) \. {letter}\b", words):
                     axes = axis + 1
             names = function.template_parameters
+            types = {each.spelling for each in function.children if each.kind == "TEMPLATE_TYPE_PARAMETER"}
             arguments = [
-                TYPES.get(each) or NUMBERS.get(each) or ("1" if each[0].islower() else "float") for each in names
+                TYPES.get(each, "float") if each in types else NUMBERS.get(each) or ("1" if each[0].islower() else "16")
+                for each in names
             ]
             name = function.spelling + (f"<{', '.join(arguments)}>" if names else "")
             found.setdefault((str(path), function.spelling), {

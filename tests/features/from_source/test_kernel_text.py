@@ -174,7 +174,7 @@ def test_messages_of_the_compiler_keep_file_and_line(tmp_path):
 def test_headers_of_the_toolkit_are_named_where_they_are_missing(tmp_path):
     include = "#include <curand_kernel.h>\n#include <cub/cub.cuh>\n"
     file = written(tmp_path, HOST + include + "__global__ void k(float *x) { curandState s; x[0] = curand(&s); }")
-    with pytest.raises(UnsupportedKernelError, match=r"'curandState' \(curand_kernel.h is not there\); state"):
+    with pytest.raises(UnsupportedKernelError, match=r"'curandState' \(curand_kernel.h: not found\); state"):
         kernel_text(taken(file))
 
 
