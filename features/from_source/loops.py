@@ -171,6 +171,9 @@ class LoopWalk:
 
     def _goes_one_by_one(self) -> bool:
         walk, test = self._walk, self._header.test
+        for key, value in self._before.items():
+            # Only if they unroll the loop as well do compilers know what changes in it.
+            walk.variables[key] = replace(value, literal=False) if isinstance(value, (Integer, Unknown)) else value
         for count in range(_MOST_UNROLLED + 1 if test is not None else 0):
             if test is not None and (count or not self._header.tested_last):
                 condition = self._expressions.condition(test)

@@ -39,6 +39,8 @@ def executed(text):
     for name, count in counts.footprints.items():
         found[f"touched of {name}"] += count
     for (dtype, kind), count in counts.operations.items():
+        if kind not in _KINDS:
+            continue
         found[f"{dtype} {kind}"] += count
     items = 1
     for extent in text.local:

@@ -19,7 +19,15 @@ from oracles.c_text.types import (
     vector,
 )
 
-_FUNCTIONS = {"sqrt": math.sqrt, "exp": math.exp, "fabs": abs, "sin": math.sin, "log": math.log, "floor": math.floor}
+_FUNCTIONS = {
+    "sqrt": math.sqrt,
+    "exp": math.exp,
+    "fabs": abs,
+    "sin": math.sin,
+    "log": math.log,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
 _KINDS = {"fabs": "abs"}
 _COMPARED = {
     "<": lambda a, b: a < b, ">": lambda a, b: a > b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
@@ -370,10 +378,11 @@ class Expressions:
             word = name.strip("f")
             if kind.is_float:
                 self.operation(word, kind)
-            return Value(kind, {"min": min, "max": max}[word](numbers))
+            literal = kind.is_integer and all(each.literal for each in values)
+            return Value(kind, {"min": min, "max": max}[word](numbers), literal=literal)
         if name in {"abs", "clamp", "mul24"}:
             known = {"abs": abs, "clamp": lambda x, low, high: min(max(x, low), high), "mul24": lambda a, b: a * b}
-            return Value(kind, known[name](*numbers))
+            return Value(kind, known[name](*numbers), literal=all(each.literal for each in values))
         if name in {"fma", "fmaf", "mad"}:
             self.operation("madd" if name == "mad" else "fma", kind)
             return Value(kind, numbers[0] * numbers[1] + numbers[2])

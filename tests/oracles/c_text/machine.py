@@ -148,7 +148,13 @@ class Machine(Expressions):
             return Value(pointer(kind.of), (memory, place.offset))
         self.access(place, "load")
         if kind.kind == "struct":
-            return Value(kind, {at: self.cell(memory, place.offset + at, each) for at, each in leaves(kind)})
+            # Parts of a variable that were not set may be copied.
+            parts = [
+                (at, each)
+                for at, each in leaves(kind)
+                if memory.space != "private" or place.offset + at in memory.cells
+            ]
+            return Value(kind, {at: self.cell(memory, place.offset + at, each) for at, each in parts})
         if kind.kind == "vector":
             lanes = range(kind.count) if place.lanes is None else place.lanes
             values = tuple(self.cell(memory, place.offset + each * kind.of.size, kind.of) for each in lanes)
@@ -189,6 +195,8 @@ class Machine(Expressions):
             return
         lanes = place.lanes
         parts = [(place.offset, kind.size)]
+        if kind.kind == "struct":  # Nobody moves what lies between its parts
+            parts = [(place.offset + at, each.size) for at, each in leaves(kind)]
         if lanes is not None:
             parts = [(place.offset + lane * kind.of.size, kind.of.size) for lane in lanes]
         if parts[0][0] < 0:

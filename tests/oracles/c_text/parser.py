@@ -143,8 +143,7 @@ class Parser:
 
     def starts_type(self):
         token = self.token
-        known = token in self.types or token in _SPACES or token in (_IGNORED - {"struct"})
-        return known or token in {"struct", "enum"}
+        return token in self.types or token in _SPACES or token in _IGNORED or token in {"enum"}
 
     def specifier(self):
         """Return a type without what belongs to the name, and the address space."""
@@ -228,8 +227,6 @@ class Parser:
         while self.token:
             if self.take(";"):
                 continue
-            if self.sees("extern") and self.tokens[self.at + 1].startswith('"'):
-                self.at += 2
             templates = self.templates() if self.sees("template") else []
             self.top_level(templates)
             self.types -= set(templates)
@@ -341,10 +338,7 @@ class Parser:
         if reader is not None:
             return reader(self.take())
         if self.take("{"):
-            found = []
-            while not self.take("}"):
-                found.append(self.statement())
-            return ("block", found)
+            return ("block", self.listed("}", self.statement))
         if self.take(";"):
             return ("block", [])
         return self.first_part()
@@ -388,9 +382,7 @@ class Parser:
     def first_part(self):
         if self.starts_type() and self.tokens[self.at + 1] not in {"(", "{"}:
             return self.declaration()
-        found = ("expr", self.expression())
-        self.need(";")
-        return found
+        return ("expr", self.expression(), self.need(";"))[:2]
 
     # Expressions
 

@@ -34,7 +34,7 @@ class Program:
         arrays = [
             f"{glob}const float *x", f"{glob}float *y", f"{glob}float *z", f"{glob}const int *idx",
             f"{glob}const float *u", f"{glob}F4 *v", f"{glob}F3 *t", f"{glob}struct P *p", f"{glob}double *d",
-            f"{glob}unsigned char *c",
+            f"{glob}unsigned char *c", f"{glob}struct Q *b",
         ]  # fmt: skip
         body = "\n".join(_lines(self.body, 1))
         prelude = "\n".join(self.prelude)
@@ -43,8 +43,8 @@ class Program:
         start = 'extern "C" __global__ void' if self.cuda else "__kernel void"
         lines = [*self.prelude, f"{start} k({arguments}) {{", body, "}"]
         text = "\n".join(lines).replace("F4", "float4").replace("F3", "float3") + "\n"
-        if not _has(text, "P") or "struct P {" not in text:
-            text = text.replace("struct P *p", "float *p")
+        for word in ("struct P", "struct Q"):
+            text = text if f"{word} {{" in text else text.replace(f"{word} *", "float *")
         stated = {name: extent for name, extent in self.stated.items() if _has(text, f"*{name}")}
         return Text(text, self.cuda, self.local, self.groups, self.sizes, stated, seed=self.seed)
 

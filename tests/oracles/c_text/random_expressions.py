@@ -59,7 +59,7 @@ class Expressions:
         return self.pick(
             f"({one} + {other})", f"({one} - {other})", f"{one} * {other}", f"{one} / {other}",
             f"({one} * {atom} + {other})",
-            f"({other} * {one} - {atom} * {atom})", f"({self.condition(0)} ? {one} : {atom})", f"-{one}",
+            f"({other} * {one} - {atom} * {atom})", f"({self.condition(0)} ? {one} : {atom})", f"-({one})",
             f"fabs({one})",
             f"fmin({one}, {atom})", f"fmax({atom}, {one})", f"fma({one}, {atom}, {one})",
             f"sqrt(fabs({one}))",

@@ -6,6 +6,7 @@ A kernel is a tree: lines, and `Block` of a head and what it holds, so that what
 from oracles.c_text.programs import Block, Program
 from oracles.c_text.random_expressions import Expressions
 from oracles.c_text.random_helpers import helpers_of
+from oracles.c_text.random_oddities import Oddities
 
 _SIZES = ("n", "m", "n", "m", "count", "l0", "g0", "i1", "i0", "size", "p_n", "sync", "lane", "s", "e0", "dot")
 # Kinds of statements with their weights; each can be switched off by its name.
@@ -13,11 +14,13 @@ KINDS = {
     "store": 6, "update": 3, "float": 5, "integer": 5, "loop": 9, "if": 5, "data if": 2, "switch": 1, "leave": 3,
     "data leave": 1, "helper": 4, "struct": 2, "vector": 3, "private": 2, "local": 2, "pointer": 2, "swap": 1,
     "comma": 1, "macro": 1, "gather": 1, "double": 1, "atomic": 1, "ternary": 2, "unsigned": 2, "table": 1,
-    "bytes": 1,
+    "bytes": 1, "shadow": 1, "rows": 1, "reference": 1, "chosen": 1, "moved counter": 2, "stride": 2, "wrap": 1,
+    "unsigned test": 1, "nested struct": 1, "table of steps": 1, "fall through": 1, "while data": 1,
+    "modulo by size": 1, "same name": 1,
 }  # fmt: skip
 
 
-class Draft(Expressions):
+class Draft(Expressions, Oddities):
     """A kernel that is being drawn."""
 
     def __init__(self, seed, without=()):
@@ -33,7 +36,7 @@ class Draft(Expressions):
         self.ints, self.floats, self.vectors = ["i", *self.sizes], ["a"], []
         self.pointers = ["x", "y", "z"]
         self.count, self.depth, self.left, self.in_loop, self.in_switch = 0, 0, False, False, False
-        self.prelude, self.stated = [], dict.fromkeys(("x", "y", "z", "d", "c", "idx"), 512)
+        self.prelude, self.stated = [], dict.fromkeys(("x", "y", "z", "d", "c", "idx", "t", "v", "p", "b"), 512)
         self.helpers = helpers_of(self) if "helper" not in self.without else []
 
     def name(self, letter):
@@ -346,7 +349,7 @@ class Draft(Expressions):
         at, step = self.at(), self.pick("1", "2", self.size())
         return self.pick(
             [
-                f"{self.glob}float *{name} = y + {at};",
+                f"{self.glob}float *{name} = y + ({at});",
                 f"{name}[{self.pick('0', '2', 'i')}] = {self.number()};",
                 f"*{name} += {self.number()};",
             ],
@@ -433,10 +436,6 @@ class Draft(Expressions):
         return [f"y[{self.at()}] = w[{self.integer(1)} & 1] * {self.number()};"]
 
 
-# Left out of what is drawn by default: sizes whose names are those of the reader's own indices, and swapped pointers.
-LEFT_OUT = ("name l0", "name g0", "name i1", "name i0", "name e0", "swap")
-
-
-def random_program(seed, without=LEFT_OUT):
+def random_program(seed, without=()):
     """Draw a kernel."""
     return Draft(seed, without).program()
