@@ -24,7 +24,7 @@ _SPACES = {
 }  # fmt: skip
 _IGNORED = {
     "const", "volatile", "restrict", "__restrict__", "__restrict", "static", "inline", "register", "__forceinline__",
-    "__kernel", "kernel", "__global__", "extern", "constexpr", "struct", "typename", "mutable", "__host__",
+    "__kernel", "kernel", "__global__", "extern", "constexpr", "struct", "typename", "mutable", "__host__", "enum",
 }  # fmt: skip
 _LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
            ("*", "/", "%"))  # fmt: skip
@@ -142,8 +142,7 @@ class Parser:
     # Types and declarations
 
     def starts_type(self):
-        token = self.token
-        return token in self.types or token in _SPACES or token in _IGNORED or token in {"enum"}
+        return any(self.token in known for known in (self.types, _SPACES, _IGNORED))
 
     def specifier(self):
         """Return a type without what belongs to the name, and the address space."""
