@@ -74,7 +74,7 @@ def parsed_kernel(
     """
     language = language or language_of(path, source)
     unit, root = parsed(path, source, defines, folders, language)
-    named = [each for each in functions(root) if each.spelling == name]
+    named = [each for each in declared_functions(root) if each.spelling == name and each.body is not None]
     found = [each for each in named if each.is_kernel]
     if not found:
         raise _no_kernel(path, name, named, root, unit)

@@ -44,6 +44,7 @@ from judging import table
 
 from perflex import PerflexError, source_kernel
 from perflex.features.counting.scop_counts import counts_of
+from perflex.features.from_source.parsing import clang
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -281,6 +282,7 @@ def main() -> None:
                 archive.extractall(folder, filter="data")
             sources = Path(folder)
         sources = sources.resolve()
+        clang()  # Its library is loaded once.
         cases = [case for case in cases_of(given.data, sources) if given.only in f"{case.program} {case.name}"]
         alike = {case.key: case for case in cases}
         with ThreadPoolExecutor(given.jobs) as pool:
