@@ -10,7 +10,8 @@ at most:
 
 * exact: every loop, guard and subscript is known;
 * bound: data decide guards alone, counts are upper bounds;
-* stated: data decide trip counts or subscripts, which have to be stated;
+* gathered: data decide subscripts, too; operations and numbers of accesses are known, footprints need extents;
+* stated: data decide trip counts, which have to be stated;
 * refused: an error, with a line.
 
 With ``--oclgrind`` OpenCL C kernels that are exact or bounds run under that simulator without optimisation. Loads,
@@ -178,7 +179,9 @@ def read_kernel(job: Job, small: bool, answers: Any) -> None:
         sizes = {name: known.get(name, default) for name in kernel.sizes}
         unstated = kernel.unstated(sizes)
         matters = {each.matter for each in unstated}
-        row["class"] = "exact" if not matters else "bound" if matters <= {"guard", "early exit"} else "stated"
+        bound = matters <= {"guard", "early exit"}
+        gathered = "stated" if "trip count" in matters else "gathered"
+        row["class"] = "exact" if not matters else "bound" if bound else gathered
         row["why"] = "; ".join(map(str, unstated[:2]))
         if row["class"] != "stated":
             scop = kernel.scop(sizes)
@@ -321,11 +324,11 @@ def with_twins(rows: list[Job]) -> None:
 def show_classes(rows: list[Job]) -> None:
     from judging import table
 
-    words, lines = ("exact", "bound", "stated", "refused", "escaped"), []
+    words, lines = ("exact", "bound", "gathered", "stated", "refused", "escaped"), []
     for suite in dict.fromkeys(row["suite"] for row in rows):
         own = [row for row in rows if row["suite"] == suite]
         found = Counter(row["class"] for row in own)
-        understood = 100 * (found["exact"] + found["bound"]) / len(own)
+        understood = 100 * (found["exact"] + found["bound"] + found["gathered"]) / len(own)
         median, most = np.quantile([row["seconds"] for row in own], [0.5, 0.95])
         counts = [str(found[word]) for word in words]
         lines.append([suite, str(len(own)), *counts, f"{understood:.0f} %", f"{median:.2f}, {most:.2f}"])
