@@ -31,15 +31,27 @@ from perflex.features.from_source.iterations import (
 )
 from perflex.features.from_source.loop_headers import Header, assigned, contains
 from perflex.features.from_source.parsing import Node
-from perflex.features.from_source.values import Aggregate, Place, Pointer, Unknown, Value, changed
+from perflex.features.from_source.values import (
+    Aggregate,
+    Place,
+    Pointer,
+    Unknown,
+    Value,
+    changed,
+    counted_by,
+    with_count,
+)
 from perflex.features.from_source.walk import RETURNED, Condition, Exit, Loop, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
 from perflex.isl import isl
 
 # Iterations that a loop may have that is walked through one by one.
 _MOST_UNROLLED = 256
-# Loops inside each other. The time to read a nest doubles with each of its loops, for each is tried out first.
-_MOST_NESTED = 10
+# The same of a loop with all loops in it: each such iteration takes milliseconds.
+_MOST_IN_NEST = 512
+# Loops inside each other.
+_MOST_NESTED = 16
+_EXITS = {"BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"}
 _DECIDES = {
     "data": "data decide", "uniform": "an argument decides that is no integer", "carried": "it changes irregularly",
     "not affine": "its condition is not affine", "undefined": "a variable in its condition was not set",
@@ -75,6 +87,7 @@ class LoopWalk:
         self._followers: dict[Hashable, Integer] = {}
         # Of structs, arrays and vectors in registers, and whatever else is no number, those that an iteration changes.
         self._touched: set[Hashable] = set()
+        self._found: Mapping[Hashable, Value] = {}  # Variables behind the iteration that was tried out
         self._swapped = False  # Whether pointers come to point into other arrays
 
     def execute(self) -> None:
@@ -95,18 +108,19 @@ class LoopWalk:
         """Find out how variables change: one iteration is tried out with unknown values at its start."""
         changing = True
         while changing:
-            known = {key: old for key, value in self._before.items() if (old := _offset(value)) is not None}
+            known = {key: old for key, value in self._before.items() if (old := counted_by(value)) is not None}
             self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
             after, final, declared = self._tried(known)
             # The text does not show what methods and lambdas change.
             unseen = self._walk.variables.keys() - self._before.keys() - declared
             missed = {key for key in unseen if after.get(key) is not self._walk.variables[key]}
             self._before |= {key: self._walk.variables[key] for key in self._walk.variables if key in missed}
-            others = {key: value for key, value in self._before.items() if _offset(value) is None}
+            others = {key: value for key, value in self._before.items() if counted_by(value) is None}
             new = {key for key, value in others.items() if key not in self._touched and after.get(key) is not value}
             self._touched |= new
             # What these were at the start of the trial they are in the first iteration only.
             changing = bool(missed) or any(_says_something(others[key]) for key in new)
+        self._found = after
         pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
         self._swapped = any(getattr(after.get(key), "array", None) != array for key, array in pointers.items())
         unknowns = {*self._names, self._counter}
@@ -129,7 +143,7 @@ class LoopWalk:
                 start = Integer.of(variable(name), known[key].dtype)
                 if scalar_bytes(start.dtype) < 4:  # The type says more than the trial knows.
                     walk.active = walk.active.subtract(outside(start.affine, start.dtype))
-                walk.variables[key] = _with_offset(self._before[key], start)
+                walk.variables[key] = with_count(self._before[key], start)
             for key in self._touched:
                 walk.variables[key] = changed(self._before[key], "carried")
             walk.loops.append(Loop(self._counter, walk.guards))
@@ -163,13 +177,24 @@ class LoopWalk:
     def _is_unrolled(self, irregular: list[Value]) -> bool:
         """Walk through the iterations one by one if their condition is known each time; return whether it is."""
         known = any(isinstance(each, Integer) and each.value is not None for each in irregular)
-        if not known or contains(self._header.body, {"BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT"}):
+        if not known or contains(self._header.body, _EXITS):
             return False
-        with self._walk.trial():
+        walk = self._walk
+        tried = walk.recorder.dry > 0
+        with walk.trial() as trial:
             known = self._goes_one_by_one()
-        return known and self._goes_one_by_one()
+            trial.is_kept = known and tried
+        return known and (tried or self._goes_one_by_one())
 
     def _goes_one_by_one(self) -> bool:
+        """Walk through the iterations one by one; return whether their condition was known each time."""
+        outside, walk = self._walk.one_by_one, self._walk
+        walk.one_by_one = _MOST_IN_NEST if outside is None else outside
+        known = self._each_is_known()
+        walk.one_by_one = None if outside is None else walk.one_by_one
+        return known
+
+    def _each_is_known(self) -> bool:
         walk, test = self._walk, self._header.test
         for key, value in self._before.items():
             # Only if they unroll the loop as well do compilers know what changes in it.
@@ -183,6 +208,9 @@ class LoopWalk:
                     return True
                 if not walk.active.intersect(condition.false).is_empty():
                     return False
+            walk.one_by_one = (walk.one_by_one or 0) - 1
+            if walk.one_by_one < 0:
+                return False
             self._execute(self._header.body)
             self._advance()
         return False
@@ -190,7 +218,7 @@ class LoopWalk:
     # Other loops
 
     def _walk_through(self) -> None:
-        walk, header, counter = self._walk, self._header, self._counter
+        walk, counter = self._walk, self._counter
         around, first, before = walk.active, len(walk.recorder.executed), dict(walk.variables)
         for key in self._before:
             walk.variables[key] = self._at(key, Integer.of(variable(counter)))
@@ -202,14 +230,7 @@ class LoopWalk:
         frame.returned, frame.exits = NOWHERE, outside.exits[:0]
         walk.active = iterations = self._iterations(around)
         if not iterations.is_empty():
-            self._execute(header.body)
-            walk.rejoin(loop.continues)
-            loop.continues = ()
-            if header.tested_last and header.test is not None and not walk.active.is_empty():
-                self._test_last(header.test, loop, first)
-            walk.line, walk.file = header.line, self._file
-            if not walk.active.is_empty():
-                self._advance()
+            self._walk_body(loop, first)
         gone = loop.left.union(frame.returned)
         if not gone.is_empty():
             # Nothing is executed in the iterations behind those that leave the loop.
@@ -240,10 +261,34 @@ class LoopWalk:
             frame.returned = outside.returned
         frame.exits = (*outside.exits, *returns)
 
+    def _walk_body(self, loop: Loop, first: int) -> None:
+        walk, header = self._walk, self._header
+        if walk.recorder.dry and not header.tested_last and not contains(header.body, _EXITS):
+            # Inside another loop's trial nothing is left to find out.
+            walk.variables = {key: self._untold(value) for key, value in self._found.items()}
+            return
+        self._execute(header.body)
+        walk.rejoin(loop.continues)
+        loop.continues = ()
+        if header.tested_last and header.test is not None and not walk.active.is_empty():
+            self._test_last(header.test, loop, first)
+        walk.line, walk.file = header.line, self._file
+        if not walk.active.is_empty():
+            self._advance()
+
+    def _untold(self, value: Value) -> Value:
+        """Return what is known of a value that was found in a trial, where the values at its start were not known."""
+        offset = counted_by(value)
+        if isinstance(value, Unknown) and value.parts:
+            return replace(value, parts=())
+        if isinstance(value, Aggregate):
+            return replace(value, parts={key: self._untold(part) for key, part in value.parts.items()})
+        return value if offset is None or offset.names.isdisjoint(self._names) else changed(value, "carried")
+
     def _at(self, key: Hashable, iteration: Integer) -> Value:
         """Return a variable at the start of an iteration."""
         before, step = self._before[key], self._steps.get(key)
-        offset = _offset(before)
+        offset = counted_by(before)
         if offset is None and key not in self._touched:
             return before
         if offset is None or step is None:
@@ -255,7 +300,7 @@ class LoopWalk:
         if step.value == 0:
             return before
         try:
-            return _with_offset(before, offset.plus(step.times(iteration, self._walk.sizes)).typed(offset.dtype))
+            return with_count(before, offset.plus(step.times(iteration, self._walk.sizes)).typed(offset.dtype))
         except NotAffineError:
             return changed(before, "not affine")
 
@@ -410,7 +455,7 @@ class LoopWalk:
             return replace(value, parts={key: self._behind(part, last) for key, part in value.parts.items()})
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
-        offset = _offset(value)
+        offset = counted_by(value)
         if offset is None or self._counter not in offset.names:
             return value
         if last is None:
@@ -419,7 +464,7 @@ class LoopWalk:
             terms = {key: without(term, last, self._counter) for key, term in offset.terms.items()}
         except (NotAffineError, isl.Error):
             return changed(value, "not affine")
-        return _with_offset(value, replace(offset, terms=terms))
+        return with_count(value, replace(offset, terms=terms))
 
 
 def _places_in(value: Value | None) -> Iterator[Place]:
@@ -434,7 +479,7 @@ def _step(before: Value, after: Value | None, name: str, unknowns: set[str], fin
     """Return what an iteration adds to a variable; None if that is not the same each time."""
     if isinstance(before, Pointer) and (not isinstance(after, Pointer) or after.array != before.array):
         return None
-    offset, old = None if after is None else _offset(after), _offset(before)
+    offset, old = None if after is None else counted_by(after), counted_by(before)
     if offset is None:
         return None
     if old is not None and unknowns.isdisjoint(offset.names) and offset.equals(old):
@@ -454,18 +499,3 @@ def _says_something(value: Value) -> bool:
     if isinstance(value, Unknown):
         return value.constant is not None or value.source is not None or any(value.parts)
     return any(map(_says_something, value.parts.values())) if isinstance(value, Aggregate) else True
-
-
-def _offset(value: Value) -> Integer | None:
-    """Return the number in a value that loops may count with: itself, or where a pointer points."""
-    if isinstance(value, Pointer):
-        return value.offset if isinstance(value.offset, Integer) else None
-    if isinstance(value, Unknown):
-        return value.source if value.lanes == 1 else None
-    return value if isinstance(value, Integer) else None
-
-
-def _with_offset(value: Value, offset: Integer) -> Value:
-    if isinstance(value, Unknown):
-        return replace(value, source=offset, constant=None, chains={})
-    return replace(value, offset=offset) if isinstance(value, Pointer) else offset

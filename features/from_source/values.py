@@ -342,3 +342,19 @@ def with_part(before: Value | None, steps: Sequence[int | str | None], value: Va
         return changed(before, "data") if isinstance(before, (Integer, Unknown)) else Aggregate(rest="data")
     inner = with_part(owner.parts.get(first, Aggregate(rest=owner.rest)), others, value)
     return replace(owner, parts={**owner.parts, first: inner})
+
+
+def counted_by(value: Value) -> Integer | None:
+    """Return the number in a value that loops may count with: itself, or where a pointer points."""
+    if isinstance(value, Pointer):
+        return value.offset if isinstance(value.offset, Integer) else None
+    if isinstance(value, Unknown):
+        return value.source if value.lanes == 1 else None
+    return value if isinstance(value, Integer) else None
+
+
+def with_count(value: Value, offset: Integer) -> Value:
+    """Return a value that loops count with at another number."""
+    if isinstance(value, Unknown):
+        return replace(value, source=offset, constant=None, chains={})
+    return replace(value, offset=offset) if isinstance(value, Pointer) else offset

@@ -120,6 +120,13 @@ class Condition:
 
 
 @dataclass
+class Trial:
+    """What is walked without being recorded."""
+
+    is_kept: bool = False  # Whether what it found out stays
+
+
+@dataclass
 class Walk:
     """The state of a walk through a kernel."""
 
@@ -147,6 +154,7 @@ class Walk:
     read: set[str] = field(default_factory=set)  # Those of them that it reads
     described: str = ""  # The line that a description is at, after the walk
     given: dict[str, str] = field(default_factory=dict)  # Names of sizes and arrays, and where the host sets them
+    one_by_one: int | None = None  # Iterations that may still be walked one by one; None outside of such loops
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 
     def size(self, name: str, dtype: str) -> Integer:
@@ -403,14 +411,17 @@ class Walk:
             self.active = self.active.union(each.active).coalesce()
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
-        """Record nothing meanwhile; afterwards everything is as before."""
+    def trial(self) -> Iterator[Trial]:
+        """Record nothing meanwhile; afterwards everything is as before, unless what was tried is kept."""
         frame = self.frames[-1]
         kept, kept_frame = dict(vars(self)), dict(vars(frame))
         self.variables, self.loops, self.cursor = dict(self.variables), list(self.loops), self.cursor.copy()
         self.recorder.dry += 1
-        yield
+        trial = Trial()
+        yield trial
         self.recorder.dry -= 1
+        if trial.is_kept:
+            return
         vars(self).update(kept)
         vars(frame).update(kept_frame)
 

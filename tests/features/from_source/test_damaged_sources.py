@@ -53,7 +53,7 @@ def test_damaged_sources_are_refused_in_one_line(seed):
 @pytest.mark.parametrize(("body", "cause"), [
     ("a[0] = " + "n ? 1 : " * 1000 + "2;", "'k' is nested too deep"),
     ("if (a[0]) " * 1000 + "a[0] = 1;", "'k' is nested too deep"),
-    ("for (int i = 0; i < n; i++) " * 11 + "a[0] = 1;", r"more than 10 loops inside each other are not read"),
+    ("for (int i = 0; i < n; i++) " * 17 + "a[0] = 1;", r"more than 16 loops inside each other are not read"),
 ])  # fmt: skip
 def test_what_is_nested_too_deep_is_refused(body, cause):
     kernel = source_kernel(f"kernel void k(global int *a, int n) {{ {body} }}\n", "k", local=64, groups=1)

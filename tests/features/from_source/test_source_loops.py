@@ -4,6 +4,8 @@ import pytest
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, source_kernel
+from perflex.features.from_source import loops
+from perflex.features.from_source.places import Places
 
 TEXT = """kernel void f(global int *a, global const int *m, int n) {{ int i = get_global_id(0);
 {body}
@@ -66,3 +68,24 @@ def test_loops_without_an_end_are_refused(body):
 ])  # fmt: skip
 def test_cases_that_go_on_and_breaks_in_branches(body, found):
     assert stores(body) == ((12, "upper bound") if found is None else (found, "exact"))
+
+
+def test_loops_inside_each_other_are_tried_out_once_each(monkeypatch):
+    reads = []
+    read = Places.load
+    monkeypatch.setattr(Places, "load", lambda self, place: reads.append(place) or read(self, place))
+    heads = "".join(f"for (int j{depth} = 0; j{depth} < n; ++j{depth}) " for depth in range(12))
+    kernel = source_kernel(TEXT.format(body=f"{heads} a[j0 + j11] = 1;"), "f", local=1, groups=4)
+    (found,) = count_features(kernel, {"n": 2}, identifiers=["f_mem_access_array:a_store"])
+    assert found.value == 4 * 2**12
+    # It was 4 ** 12.
+    assert len(reads) < 5000
+
+
+def test_loops_that_are_walked_one_by_one_are_no_longer_than_some_hundred_iterations_together(monkeypatch):
+    monkeypatch.setattr(loops, "_MOST_IN_NEST", 90)
+    body = (
+        "int z = 1; for (int q = 0; q < {0}; ++q) for (int j = 0; j < {0}; ++j) {{ z = (z * 7 + j) % 64; a[z] = 1; }}"
+    )
+    assert stores(body.format(8), {"a": 64}) == (4 * 64, "exact")
+    assert stores(body.format(12), {"a": 64}) == (4 * 12**2, "as stated")
