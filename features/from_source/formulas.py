@@ -28,10 +28,7 @@ def _read(node: ast.expr, values: Mapping[str, object]) -> Integer:
         case ast.Constant(value=int() | float() as number) if number == int(number):
             return Integer.of(int(number))
         case ast.Name(id=name):
-            known = values.get(name)
-            if known is None and not is_size_name(name):
-                raise NotAffineError(f"{name!r} is no name that a size can have")
-            return Integer.of(variable(name) if known is None else int(str(known)))
+            return _named(name, values)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return read(operand).scaled(-1)
         case ast.BinOp(left=one, op=sign, right=two):
@@ -47,6 +44,15 @@ def _read(node: ast.expr, values: Mapping[str, object]) -> Integer:
         case ast.Call(func=ast.Name(id="int" | "floor"), args=[one]):
             return read(one)
     raise SyntaxError
+
+
+def _named(name: str, values: Mapping[str, object]) -> Integer:
+    known = values.get(name)
+    if isinstance(known, Integer):
+        return known
+    if known is None and not is_size_name(name):
+        raise NotAffineError(f"{name!r} is no name that a size can have")
+    return Integer.of(variable(name) if known is None else int(str(known)))
 
 
 def _operation(sign: ast.operator, one: Integer, two: Integer) -> Integer:

@@ -87,7 +87,8 @@ def identity_of(kernel: SourceKernel) -> str:
 
 class _Launching:
     def __init__(self, kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> None:
-        self._kernel = kernel
+        # Where data lead is asked anew.
+        self._kernel = replace(kernel, stand_ins={}) if kernel.stand_ins else kernel
         self._label = label
         self._sizes = sizes
         self._declared = {name: kind for name, _, kind in kernel.parameters()}

@@ -31,6 +31,7 @@ from perflex.features.from_source.iterations import (
 )
 from perflex.features.from_source.loop_headers import Header, assigned, contains
 from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.stand_ins import counted
 from perflex.features.from_source.values import (
     Aggregate,
     Place,
@@ -296,7 +297,9 @@ class LoopWalk:
             found = None if follower is None else self._following(follower, before, iteration)
             if found is None:
                 self._walk.settle(before)
-            return found or self._irregular(before)
+            parts = self._header.step, self._header.body
+            value = self._expressions.value
+            return found or counted(self._irregular(before), parts, key, iteration, self._walk, value)
         if step.value == 0:
             return before
         try:

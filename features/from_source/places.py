@@ -11,6 +11,7 @@ from perflex.features.from_source.integers import Integer, NotAffineError, own_n
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.recording import WHY, MemoryArray, Space
+from perflex.features.from_source.stand_ins import stood_in
 from perflex.features.from_source.values import (
     INT,
     UNKNOWN,
@@ -83,11 +84,13 @@ class Places:
             return self._declared(cursor)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
             array, subscript = cursor.children
-            return self._element(self._expressions.value(array), self._expressions.subscript(subscript))
+            element = self._element(self._expressions.value(array), self._expressions.subscript(subscript))
+            return stood_in(cursor, element, self._walk, self.index)
         if kind == "MEMBER_REF_EXPR":
             return self._member(cursor)
         if kind == "UNARY_OPERATOR" and cursor.sign == "*":
-            return self.pointed(self._expressions.value(cursor.children[0]))
+            element = self.pointed(self._expressions.value(cursor.children[0]))
+            return stood_in(cursor, element, self._walk, self.index)
         if kind == "CALL_EXPR":
             found = self._expressions.called(cursor)
             return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type), value=found)
@@ -289,9 +292,10 @@ class Places:
         begin = memory.offset if isinstance(memory.offset, Integer) else None
         if begin is None:
             walk.note("subscript", WHY[result_of(memory.offset).reason])
+        where = walk.label, walk.text, memory.assumed
         for part in moved_parts(place.type, place.lanes, walk.types):
             offset = begin and begin.plus(Integer.of(part.offset, begin.dtype))
-            walk.access(MemoryAccess(memory.array, direction, offset, part.bytes, part.dtype, walk.label, walk.text))
+            walk.access(MemoryAccess(memory.array, direction, offset, part.bytes, part.dtype, *where))
 
     # Variables outside functions
 

@@ -152,7 +152,7 @@ class ScopMaker:
         else:
             found = self._subscript(access, access.offset, domain, lanes)
         relation, strides, injective = found
-        assumed = f"{access.text} anywhere" if access.offset is None else ""
+        assumed = f"{access.text} anywhere" if access.offset is None else access.assumed
         line = access.line if access.line != executed.line else ""
         shown = access.array, access.direction, relation, None, access.text
         return Access(*shown, strides, injective, assumed, executed.atomic, line, self._hides(executed, access))

@@ -24,6 +24,7 @@ from perflex.features.from_source.kernel_function import ParsedKernel, parsed_ke
 from perflex.features.from_source.parsing import Language, Node, language_of
 from perflex.features.from_source.recording import Unstated
 from perflex.features.from_source.scops import ScopMaker
+from perflex.features.from_source.stand_ins import StandIns, is_access
 from perflex.features.from_source.stated import without_a_fit
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, TypeReader
@@ -71,6 +72,8 @@ class SourceKernel:
         What is stated: average trip counts by line, and elements of arrays as formulas, by array.
     language
         ``"opencl"``, ``"cuda"`` or ``"hip"``.
+    stand_ins
+        Subscripts that are stated by the text of the access.
     """
 
     path: Path
@@ -84,6 +87,7 @@ class SourceKernel:
     trips: Mapping[str, Fraction] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
     language: Language = "cuda"
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
@@ -191,7 +195,7 @@ class SourceKernel:
     def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
         try:
             walk = self.walked(numbers)
-            if unfit := without_a_fit(walk, self.trips, self.shapes):
+            if unfit := without_a_fit(walk, self.trips, self.shapes) or walk.stand_ins.unmet:
                 msg = f"{self.path.name}: {unfit}"
                 return UnsupportedKernelError(msg, kernel=self.name)
             if missing := [each for each in walk.recorder.unstated.values() if each.remedy]:
@@ -243,7 +247,7 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
             place = variable(own_name(f"{letter}{axis}"))
             active = active.intersect(place.ge_set(constant(0))).intersect(place.lt_set(extent.affine))
     sizes = {name for group in groups for name in group.names}
-    stated = dict(numbers), dict(contents), kernel.trips
+    stated = dict(numbers), dict(contents), kernel.trips, StandIns(kernel.stand_ins)
     walk = Walk(parsed, TypeReader(), sizes, kernel.local, groups, active, *stated)
     for name, parameter, kind in kernel.parameters():
         walk.variables[parameter.key] = given(walk, name, parameter, kind)
@@ -303,8 +307,9 @@ def source_kernel(
     folders
         Where headers are looked for; the file's own folder comes first.
     stated
-        What data decide: average trip counts by line (``{"34": 7.5}``, of a header ``{"dots.h:12": 4}``), and elements
-        of arrays that are accessed anywhere by name (``{"x": "n*m"}``).
+        What data decide: average trip counts by line (``{"34": 7.5}``, of a header ``{"dots.h:12": 4}``), elements
+        of arrays that are accessed anywhere by name (``{"x": "n*m"}``), and subscripts by the text of the access
+        (``{"x[col[j]]": "8*i + j"}``), of which ``"anywhere"`` means any element.
     **written
         ``language="opencl"``, ``"cuda"`` or ``"hip"``, where neither the file's suffix nor its text says so.
 
@@ -353,9 +358,10 @@ def source_kernel(
     shape, extents = ([*each, *[1] * (axes - len(each))] for each in (shape, extents))
     if groups is None:
         extents = [f"ceil_div({extent}, {items})" for extent, items in zip(extents, shape, strict=True)]
+    stand_ins = {str(key): str(value) for key, value in (stated or {}).items() if is_access(str(key))}
     arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
     launch = tuple(map(int, shape)), tuple(map(str, extents)), dict(defines or {}), tuple(map(str, folders))
-    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}), language)
+    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}), language, stand_ins)
 
 
 def _axes(extents: Any) -> list[Any]:
@@ -367,6 +373,8 @@ def _stated(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, Fraction], 
     """Return trip counts by line and shapes by array."""
     trips, shapes = {}, {}
     for key, value in stated.items():
+        if is_access(str(key)):
+            continue
         if not str(key).rpartition(":")[2].isdigit():
             shapes[str(key)] = str(value)
             continue

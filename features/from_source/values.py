@@ -153,6 +153,7 @@ class MemoryAccess:
     dtype: str
     line: str
     text: str
+    assumed: str = ""  # What the user stated of it, in words
 
 
 @dataclass(eq=False)
@@ -191,6 +192,7 @@ class Unknown:
     source: Integer | None = None
     parts: tuple[Integer | Unknown | None, ...] = ()  # Of vectors, elements that are known; None for others
     product: Executed | None = None  # Where it was multiplied, if it is a product that no variable holds
+    counted: Integer | None = None  # Of a loop's variable, what it would be if the loop began with 0
     # Operations on the way from variables' values to it.
     chains: Mapping[Hashable, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
@@ -203,6 +205,7 @@ class Pointer:
     offset: Integer | Unknown  # In bytes
     element: CType
     nullable: bool = False  # Whether it may be null: on some ways to here it is
+    assumed: str = ""  # What the user stated of the offset, in words
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,7 @@ def changed(value: Value, reason: Reason) -> Value:
         return replace(value, offset=Unknown("int64", reason=reason))
     if isinstance(value, Unknown):
         why: Reason = "data" if value.reason == "undefined" else value.reason
-        return replace(value, reason=why, constant=None, source=None, parts=(), chains={})
+        return replace(value, reason=why, constant=None, source=None, parts=(), counted=None, chains={})
     return Aggregate(rest=reason) if isinstance(value, Aggregate) else value
 
 

@@ -24,6 +24,7 @@ from perflex.features.from_source.iterations import NOWHERE, overlap
 from perflex.features.from_source.kernel_function import ParsedKernel
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.recording import Matter, Recorder, Unstated
+from perflex.features.from_source.stand_ins import StandIns
 from perflex.features.from_source.values import (
     Aggregate,
     BarrierKind,
@@ -139,6 +140,7 @@ class Walk:
     numbers_of: Mapping[str, int] = field(default_factory=dict)  # Values of sizes that are stated
     contents: Mapping[str, int] = field(default_factory=dict)  # What all integers in an array are
     trips: Mapping[str, Fraction] = field(default_factory=dict)  # Average trip counts that are stated, by line
+    stand_ins: StandIns = field(default_factory=lambda: StandIns({}))  # Subscripts that are stated
     recorder: Recorder = field(default_factory=Recorder)
     variables: dict[Hashable, Value] = field(default_factory=dict)
     declared: set[Hashable] = field(default_factory=set)  # Variables that were declared, in a trial since it began

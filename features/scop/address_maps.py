@@ -85,7 +85,7 @@ def _pieces_of(scop: Scop, place: int, accesses: list[tuple[int, Access]]) -> li
             shown = access.text or access.array
             msg = (
                 f"data volumes need to know which element {shown!r} of kernel {scop.name!r} touches; data decide it: "
-                "give it a subscript that stands for it: --state of a loopy kernel, a copy of the file of source code"
+                "state a subscript that stands for it, such as --state 'x[col[j]]=8*i + j'"
             )
             raise UnsupportedKernelError(msg, kernel=scop.name, access=shown)
         cases: list[tuple[Any, Any]] = []

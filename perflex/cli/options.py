@@ -87,7 +87,7 @@ class SourceOptions:
         list[str] | None,
         typer.Option(
             "--state",
-            help="LINE=TRIPS or ARRAY=ELEMENTS, which data decide; of a loopy kernel LOOP=TRIPS or ACCESS=SUBSCRIPT.",
+            help="LINE=TRIPS, ARRAY=ELEMENTS or ACCESS=SUBSCRIPT, which data decide; of a loopy kernel LOOP=TRIPS.",
         ),
     ] = None
 
