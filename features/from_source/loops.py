@@ -293,13 +293,8 @@ class LoopWalk:
         if offset is None and key not in self._touched:
             return before
         if offset is None or step is None:
-            follower = self._followers.get(key)
-            found = None if follower is None else self._following(follower, before, iteration)
-            if found is None:
-                self._walk.settle(before)
-            parts = self._header.step, self._header.body
-            value = self._expressions.value
-            return found or counted(self._irregular(before), parts, key, iteration, self._walk, value)
+            found = None if (one := self._followers.get(key)) is None else self._following(one, before, iteration)
+            return found or counted(self._irregular(before), self._header, key, iteration, self._expressions)
         if step.value == 0:
             return before
         try:
@@ -309,6 +304,7 @@ class LoopWalk:
 
     def _irregular(self, before: Value) -> Value:
         """Return what is left of a variable that changes irregularly."""
+        self._walk.settle(before)
         found = changed(before, "data" if self._limited else "carried")
         # Where pointers are swapped, each may point into any of their arrays after some iterations.
         return replace(found, array=None) if self._swapped and isinstance(found, Pointer) else found

@@ -15,6 +15,8 @@ from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import Place, Unknown, Value
 
 if TYPE_CHECKING:
+    from perflex.features.from_source.expressions import Expressions
+    from perflex.features.from_source.loop_headers import Header
     from perflex.features.from_source.walk import Walk
 
 # As in what is stated of loopy kernels, and what CUDA calls them.
@@ -93,19 +95,13 @@ def _number(value: Value) -> Integer | None:
     return value.counted if isinstance(value, Unknown) else value if isinstance(value, Integer) else None
 
 
-def counted(
-    value: Value,
-    parts: tuple[Node | None, ...],
-    key: Hashable,
-    iteration: Integer,
-    walk: Walk,
-    evaluate: Callable[[Node], Value],
-) -> Value:
+def counted(value: Value, header: Header, key: Hashable, iteration: Integer, expressions: Expressions) -> Value:
     """Return a variable at the start of an iteration with what it would be if the loop began with 0.
 
     Of a variable that data set before the loop, and that the header or the end of the body adds the same to each time.
     """
-    steps = [step for part in parts if part is not None for step in _changes(part, key)]
+    parts = [part for part in (header.step, header.body) if part is not None]
+    steps, walk = [step for part in parts for step in _changes(part, key)], expressions.walk
     if not walk.stand_ins or not isinstance(value, Unknown) or len(steps) != 1:
         return value
     [step] = steps
@@ -113,7 +109,7 @@ def counted(
         each: Value = Integer.of(_ONES[step.sign])
     else:
         with walk.trial():
-            each = evaluate(step.children[1])
+            each = expressions.value(step.children[1])
     if not isinstance(each, Integer):
         return value
     try:
