@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -34,12 +34,12 @@ from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.stand_ins import counted
 from perflex.features.from_source.values import (
     Aggregate,
-    Place,
     Pointer,
     Unknown,
     Value,
     changed,
     counted_by,
+    places_in,
     with_count,
 )
 from perflex.features.from_source.walk import RETURNED, Condition, Exit, Loop, Walk
@@ -74,7 +74,7 @@ class LoopWalk:
         self._counter = own_name(f"i{walk.counters}")
         # Variables that it may change, also through references and pointers.
         keys = {key: None for key, is_part in header.assigned.items() if is_part}
-        behind = (place for key in header.assigned for place in _places_in(walk.variables.get(key)))
+        behind = (place for key in header.assigned for place in places_in(walk.variables.get(key)))
         keys |= {place.variable: None for place in behind}
         self._before = {key: walk.variables[key] for key in keys if key in walk.variables}
         self._limited = 0  # Iterations, where they are stated rather than known
@@ -180,19 +180,18 @@ class LoopWalk:
         known = any(isinstance(each, Integer) and each.value is not None for each in irregular)
         if not known or contains(self._header.body, _EXITS):
             return False
-        walk = self._walk
-        tried = walk.recorder.dry > 0
-        with walk.trial() as trial:
+        tried = self._walk.recorder.dry > 0
+        with self._walk.trial() as trial:
             known = self._goes_one_by_one()
             trial.is_kept = known and tried
         return known and (tried or self._goes_one_by_one())
 
     def _goes_one_by_one(self) -> bool:
         """Walk through the iterations one by one; return whether their condition was known each time."""
-        outside, walk = self._walk.one_by_one, self._walk
-        walk.one_by_one = _MOST_IN_NEST if outside is None else outside
+        walk, outermost = self._walk, self._walk.one_by_one is None
+        walk.one_by_one = _MOST_IN_NEST if outermost else walk.one_by_one
         known = self._each_is_known()
-        walk.one_by_one = None if outside is None else walk.one_by_one
+        walk.one_by_one = None if outermost else walk.one_by_one
         return known
 
     def _each_is_known(self) -> bool:
@@ -464,14 +463,6 @@ class LoopWalk:
         except (NotAffineError, isl.Error):
             return changed(value, "not affine")
         return with_count(value, replace(offset, terms=terms))
-
-
-def _places_in(value: Value | None) -> Iterator[Place]:
-    """Yield the variables that a value points to."""
-    if isinstance(value, Place):
-        yield value
-    for part in value.parts.values() if isinstance(value, Aggregate) else ():
-        yield from _places_in(part)
 
 
 def _step(before: Value, after: Value | None, name: str, unknowns: set[str], final: Any) -> Integer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -361,3 +361,11 @@ def with_count(value: Value, offset: Integer) -> Value:
     if isinstance(value, Unknown):
         return replace(value, source=offset, constant=None, chains={})
     return replace(value, offset=offset) if isinstance(value, Pointer) else offset
+
+
+def places_in(value: Value | None) -> Iterator[Place]:
+    """Yield the variables that a value points to."""
+    if isinstance(value, Place):
+        yield value
+    for part in value.parts.values() if isinstance(value, Aggregate) else ():
+        yield from places_in(part)

@@ -10,6 +10,7 @@ import numpy as np
 from perflex.errors import PerflexWarning
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
+from perflex.features.gpu.uneven_work import uneven_doubts
 from perflex.features.gpu.waves import local_bytes
 from perflex.features.sized_kernel import with_own_sizes
 from perflex.machines.files import machine_of_device
@@ -36,8 +37,8 @@ def kernel_doubts(
 ) -> tuple[str, ...]:
     """Return what of a kernel a model does not see, as short texts.
 
-    That the device cannot run it; on CPUs conflict misses, or, for models with cache volumes, what these follow only
-    approximately.
+    That the device cannot run it, or that few sub-groups do most of its work; on CPUs conflict misses, or, for models
+    with cache volumes, what these follow only approximately.
     """
     names, device = calibration.model.input_features(), calibration.device
     on_cpu = device.get("kind") == "cpu"
@@ -52,6 +53,8 @@ def kernel_doubts(
         _beyond_the_device(calibration, scop, dict(zip(scop.parameters, point, strict=True))) for point in chosen
     ]
     if not on_cpu:
+        size = target.sub_group_size
+        found += [uneven_doubts(scop, dict(zip(scop.parameters, point, strict=True)), size) for point in chosen]
         return _each_once(found)
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
     doubts_of = volume_doubts if any(name.startswith(_KNOW_SETS) for name in names) else conflict_doubts

@@ -1,0 +1,43 @@
+"""Work that few sub-groups of a launch do, which models share out over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perflex.features.counting.scop_counts import counts_of
+from perflex.features.scop.scop import Scop
+from perflex.isl import ISL_LOCK, isl
+
+# So many times longer than the model says: below that it errs as much for other reasons.
+_DOUBTFUL = 4.0
+# Sub-groups that run at once, of which each gets on at full speed: of a small GPU.
+_AT_ONCE = 128
+
+
+def uneven_doubts(scop: Scop, sizes: Mapping[str, int], sub_group_size: int) -> list[str]:
+    """Return of each launch the statement whose few sub-groups take longer than all work shared out, in words."""
+    found = []
+    for number, launch in enumerate(scop.launches):
+        counts, outside = counts_of(scop), len(launch.groups) + len(launch.items)
+        launched = float(launch.group_count.evaluate(sizes)) * -(-launch.group_size // sub_group_size)
+        work: list[tuple[float, float, str]] = []
+        for statement in scop.statements:
+            if statement.launch != number or not statement.loops:
+                continue
+            each = sum(operation.count for operation in statement.operations) + len(statement.accesses)
+            done = each * float(counts.instances(statement, sub_group_size).evaluate(sizes))
+            with ISL_LOCK:
+                inner = statement.domain.dim(isl.dim_type.set) - outside
+                domain = statement.domain.project_out(isl.dim_type.set, outside, inner)
+            by = float(counts.executions(domain, number, sub_group_size).evaluate(sizes))
+            work.append(
+                (done / max(by, 1.0), done, f"{by:.0f} of {launched:.0f} sub-groups execute line {statement.line}")
+            )
+        if not work:
+            continue
+        longest, _, words = max(work)
+        shared = sum(done for _, done, _ in work) / min(launched, _AT_ONCE)
+        if longest > _DOUBTFUL * shared > 0:
+            more = f"it may take {longest / shared:.0f} times as long"
+            found.append(f"{words}, but the model shares their work out over all; {more}")
+    return found
