@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from perflex.features.from_source.displaced import counted
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import (
     Integer,
@@ -31,7 +32,6 @@ from perflex.features.from_source.iterations import (
 )
 from perflex.features.from_source.loop_headers import Header, assigned, contains
 from perflex.features.from_source.parsing import Node
-from perflex.features.from_source.stand_ins import counted
 from perflex.features.from_source.values import (
     Aggregate,
     Pointer,

@@ -24,8 +24,8 @@ from perflex.features.from_source.kernel_function import ParsedKernel, parsed_ke
 from perflex.features.from_source.parsing import Language, Node, language_of
 from perflex.features.from_source.recording import Unstated
 from perflex.features.from_source.scops import ScopMaker
-from perflex.features.from_source.stand_ins import StandIns, is_access
 from perflex.features.from_source.stated import without_a_fit
+from perflex.features.from_source.stated_subscripts import StandIns, is_access
 from perflex.features.from_source.statements import Statements
 from perflex.features.from_source.values import CType, TypeReader
 from perflex.features.from_source.walk import Walk

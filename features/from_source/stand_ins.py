@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
 from perflex.features.from_source.formulas import read_formula
-from perflex.features.from_source.integers import Integer, NotAffineError
+from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.stated_subscripts import plain
 from perflex.features.from_source.values import Place, Unknown, Value
-
-if TYPE_CHECKING:
-    from perflex.features.from_source.expressions import Expressions
-    from perflex.features.from_source.loop_headers import Header
-    from perflex.features.from_source.walk import Walk
+from perflex.features.from_source.walk import Walk
 
 # As in what is stated of loopy kernels, and what CUDA calls them.
 _IDS = {"lid": "threadIdx", "gid": "blockIdx"}
-_ONES = {"x++": 1, "++x": 1, "x--": -1, "--x": -1}
-
-
-class StandIns(dict[str, str]):
-    """Stated subscripts by the text of the access, and which of them were met."""
-
-    def __init__(self, stated: Mapping[str, str]) -> None:
-        super().__init__({plain(key): value for key, value in stated.items()})
-        self.met: set[str] = set()
-
-    @property
-    def unmet(self) -> str:
-        """What fits no access, in words; empty if all do."""
-        text = next((key for key in self if key not in self.met), None)
-        words = "fits no access; write the access as the source does"
-        return "" if text is None else f"what is stated for {text!r} {words}"
-
-
-def is_access(key: str) -> bool:
-    """Return whether something is stated for an access, rather than a line or an array."""
-    return "[" in key or key.lstrip().startswith("*")
-
-
-def plain(text: str) -> str:
-    """Return a text without blanks, but between words."""
-    return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", text.strip())
 
 
 def stood_in(cursor: Node, place: Place, walk: Walk, index: Callable[[str, int], Integer]) -> Place:
@@ -93,38 +62,3 @@ def _named(cursor: Node, walk: Walk) -> dict[str, Integer]:
 
 def _number(value: Value) -> Integer | None:
     return value.counted if isinstance(value, Unknown) else value if isinstance(value, Integer) else None
-
-
-def counted(value: Value, header: Header, key: Hashable, iteration: Integer, expressions: Expressions) -> Value:
-    """Return a variable at the start of an iteration with what it would be if the loop began with 0.
-
-    Of a variable that data set before the loop, and that the header or the end of the body adds the same to each time.
-    """
-    parts = [part for part in (header.step, header.body) if part is not None]
-    steps, walk = [step for part in parts for step in _changes(part, key)], expressions.walk
-    if not walk.stand_ins or not isinstance(value, Unknown) or len(steps) != 1:
-        return value
-    [step] = steps
-    if step.kind == "UNARY_OPERATOR":
-        each: Value = Integer.of(_ONES[step.sign])
-    else:
-        with walk.trial():
-            each = expressions.value(step.children[1])
-    if not isinstance(each, Integer):
-        return value
-    try:
-        times = each.times(iteration, walk.sizes)
-    except NotAffineError:
-        return value
-    subtracts = step.kind != "UNARY_OPERATOR" and step.binary_operator.name == "SubAssign"
-    return replace(value, counted=times.scaled(-1) if subtracts else times)
-
-
-def _changes(part: Node, key: Hashable) -> Iterator[Node]:
-    """Yield the expressions that add to a variable in the step of a loop, or as statements of its body."""
-    for each in part.children if part.kind == "COMPOUND_STMT" else part.preorder():
-        target = each.children[0].stripped if each.children else each
-        adds = each.kind == "COMPOUND_ASSIGNMENT_OPERATOR" and each.binary_operator.name in {"AddAssign", "SubAssign"}
-        adds = adds or (each.kind == "UNARY_OPERATOR" and each.sign in _ONES)
-        if adds and target.kind == "DECL_REF_EXPR" and target.referenced is not None and target.referenced.key == key:
-            yield each

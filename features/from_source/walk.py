@@ -24,7 +24,7 @@ from perflex.features.from_source.iterations import NOWHERE, overlap
 from perflex.features.from_source.kernel_function import ParsedKernel
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.recording import Matter, Recorder, Unstated
-from perflex.features.from_source.stand_ins import StandIns
+from perflex.features.from_source.stated_subscripts import StandIns
 from perflex.features.from_source.values import (
     Aggregate,
     BarrierKind,
