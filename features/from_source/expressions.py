@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.arithmetic import COMPARISONS, Arithmetic, negative
@@ -13,7 +14,17 @@ from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import Places
-from perflex.features.from_source.values import Closure, Place, Pointer, Unknown, Value, rational, unknown_of, vector_of
+from perflex.features.from_source.values import (
+    Closure,
+    Place,
+    Pointer,
+    Unknown,
+    Value,
+    held,
+    rational,
+    unknown_of,
+    vector_of,
+)
 from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import is_float
 
@@ -210,7 +221,10 @@ class Expressions(Arithmetic):
         one, two, split = self.walk.branch(self.condition(test), *ways)
         if one is not None and two is not None:
             return self.walk.joined(one, two, split)
-        return one or two or unknown_of(self.walk.types.read(cursor.type))
+        found = one or two or unknown_of(self.walk.types.read(cursor.type))
+        # Which way is taken is no part of the text, even if ranges of indices and sizes say it.
+        found = held(found)
+        return replace(found, literal=False) if isinstance(found, (Integer, Unknown)) else found
 
     # Operators
 
