@@ -126,7 +126,9 @@ class Places:
         value, kind = walk.variables[key], walk.types.read(referenced.type)
         if isinstance(value, Place) and kind.kind != "pointer":
             return value
-        return Place(kind.element if kind.kind == "reference" and kind.element is not None else kind, variable=key)
+        kind = kind.element if kind.kind == "reference" and kind.element is not None else kind
+        start = walk.recorder.arrays[walk.private[key]].start if key in walk.private else None
+        return Place(kind, variable=key, private=start)
 
     def _member(self, cursor: Node) -> Place:
         kind = self._walk.types.read(cursor.type)
@@ -159,7 +161,10 @@ class Places:
         if isinstance(array, Place):
             at = subscript.value if isinstance(subscript, Integer) else None
             if array.type.kind == "array" and array.type.element is not None:
-                return replace(array, type=array.type.element, steps=(*array.steps, at))
+                inner = array.type.element
+                there = None if array.private is None else self.moved(array.private, subscript)
+                there = there and replace(there, element=inner.element if inner.kind == "array" else inner)
+                return replace(array, type=inner, steps=(*array.steps, at), private=there)
             if array.type.kind == "vector" and len(array.lanes) == 1:
                 lane = array.lanes[0] + at if at is not None else -1
                 if lane in range(array.type.lanes):
@@ -208,6 +213,8 @@ class Places:
     def load(self, place: Place) -> Value:
         """Return a place's value; loads from memory are recorded."""
         if place.memory is None:
+            if place.private is not None and place.type.kind != "array":
+                self._access(place, place.private, "load")
             value = held(_lanes(self._value(place), place))
             return place if place.type.kind == "array" and isinstance(value, Aggregate) else value
         if place.type.kind == "array" and place.type.element is not None:
@@ -263,6 +270,8 @@ class Places:
             return
         if place.variable is None:
             return
+        if place.private is not None and place.type.kind != "array":
+            self._access(place, place.private, "store")
         if place.lanes:
             value = _with_lanes(self._value(place), place.lanes, value)
         else:
@@ -290,7 +299,7 @@ class Places:
             cause = f"which array {walk.text!r} accesses is not known; write an access of each, under conditions"
             raise walk.refuse(cause)
         begin = memory.offset if isinstance(memory.offset, Integer) else None
-        if begin is None:
+        if begin is None and memory.array not in walk.private.values():
             walk.note("subscript", WHY[result_of(memory.offset).reason])
         where = walk.label, walk.text, memory.assumed
         for part in moved_parts(place.type, place.lanes, walk.types):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
@@ -112,6 +113,8 @@ class Statements:
         element, extents = self._walk.types.read(cursor.type).inner
         lists = [each for each in initial if each.kind == "INIT_LIST_EXPR"]
         if space == "private":
+            if None not in extents:
+                self._walk.private[cursor.key] = self._named(MemoryArray(cursor.spelling, "private", element, extents))
             array = self.expressions.value(lists[-1]) if lists else None
             return array if isinstance(array, Aggregate) else Aggregate()
         # All extents that are written stand among the children, innermost first; some have template parameters.
@@ -120,11 +123,14 @@ class Statements:
             self.expressions.constant(written[place]) if extent is None and place < len(written) else extent
             for place, extent in zip(range(len(extents))[::-1], extents, strict=True)
         )
-        # Functions may declare arrays of the same name.
-        name, arrays = cursor.spelling, self._walk.recorder.arrays
-        while name in arrays and (arrays[name].element, arrays[name].extents) != (element, known):
-            name += "_"
-        return self.expressions.places.declared(MemoryArray(name, space, element, known))
+        return self._walk.recorder.arrays[self._named(MemoryArray(cursor.spelling, space, element, known))].start
+
+    def _named(self, array: MemoryArray) -> str:
+        """Make an array known by its name, or one like it: functions may declare some of one name; return the name."""
+        arrays = self._walk.recorder.arrays
+        while arrays.setdefault(array.name, array) != array:
+            array = replace(array, name=f"{array.name}_")
+        return array.name
 
     # Switches
 

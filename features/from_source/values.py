@@ -235,6 +235,7 @@ class Place:
     steps: tuple[int | str | None, ...] = ()  # Fields and subscripts that lead to a part; None for unknown subscripts
     lanes: tuple[int, ...] = ()  # Of a vector, where they are named
     value: Value | None = None
+    private: Pointer | None = None  # Of an element of a private array: where it lies in it
 
 
 Value: TypeAlias = Integer | Unknown | Pointer | Aggregate | Place | Closure

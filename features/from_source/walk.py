@@ -147,6 +147,7 @@ class Walk:
     loops: list[Loop] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=lambda: [Frame()])
     guards: int = 0
+    private: dict[Hashable, str] = field(default_factory=dict)  # Names of private arrays, by their variables
     addressing: bool = False  # Whether what is evaluated is part of an address
     line: int = 0
     file: str = ""  # Empty for the kernel's own
