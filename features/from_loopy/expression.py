@@ -257,13 +257,21 @@ class ExpressionReader:
 
     def _short_circuit(self, children: tuple[Any, ...], goes_on_if: int) -> None:
         """Read conditions of which the generated code evaluates the next only if the last leaves it open."""
-        self.read(children[0])
+        self.test(children[0])
         if len(children) > 1:
             with self.only(self.branches(children[0])[goes_on_if]):
                 self._short_circuit(children[1:], goes_on_if)
 
+    def test(self, condition: Any) -> None:
+        """Add what testing a condition does; arithmetic of what sizes and loop variables decide is as of subscripts."""
+        joined = method_of(condition) in {"map_logical_and", "map_logical_or"}
+        if method_of(condition) == "map_logical_not":
+            self.test(condition.child)
+        elif joined or self.branches(condition)[0].guarded:
+            self.read(condition)
+
     def _map_if(self, expr: Any) -> None:
-        self.read(expr.condition)
+        self.test(expr.condition)
         # Where it is not known who takes which, both are summed: the cost under divergence (paper Section 4).
         branches = self.branches(expr.condition)
         for branch, chosen in zip(branches, (expr.then, expr.else_), strict=True):

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from loopy.diagnostic import LoopyError
@@ -33,7 +33,7 @@ from perflex.features.scop.scop import Array, Barrier, Launch, Loop, Operation, 
 from perflex.isl import ISL_LOCK, align_parameters, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from perflex.features.annotation import CountingOptions
 
@@ -88,13 +88,10 @@ class _Extraction:
         # Launch and number of each loop: where the linearization enters it, and the loops around it and itself.
         self.heads: dict[tuple[int, int], tuple[int, tuple[str, ...]]] = {}
         self._read_linearization()
-        # Instructions that share a condition with the one before them in the same loops.
-        self.sharing = {
-            after
-            for (before, place), (after, next_place) in pairwise(self.instructions)
-            if (place.launch, place.loops) == (next_place.launch, next_place.loops)
-            and self.kernel.id_to_insn[before].predicates & self.kernel.id_to_insn[after].predicates
-        }
+        # Instructions one after the other in the same loops, by the conditions that they test.
+        self.tests: dict[str, list[frozenset[Any]]] = {}
+        for _, run in groupby(self.instructions, key=lambda entry: (entry[1].launch, entry[1].loops)):
+            self.tests |= _tests([(name, kernel.id_to_insn[name].predicates) for name, _ in run])
 
     def _read_linearization(self) -> None:
         names: list[str] = []
@@ -208,7 +205,9 @@ class _Extraction:
         if element.lanes > 1:
             shape.append(QuasiPolynomial.constant(element.lanes))
             strides = [*(stride * element.width for stride in strides), QuasiPolynomial.constant(1)]
-        space = _SPACES[variable.address_space]
+        # loopy writes tables of numbers into constant memory.
+        table = variable.address_space == AddressSpace.GLOBAL and getattr(variable, "initializer", None) is not None
+        space = "constant" if table else _SPACES[variable.address_space]
         return Array(name, space, element.name, tuple(shape), tuple(strides), restrict=self.restrict)
 
     # Statements
@@ -276,16 +275,18 @@ class _Extraction:
 
     def _read(self, insn: Any, assigned: Any, place: _Place, reader: ExpressionReader) -> tuple[Mask, str]:
         """Read an instruction; return where it assigns, and what is assumed, for messages."""
-        # The generated code tests one after the other, the first one once for several instructions that share it.
-        several = len(insn.predicates) > 1 or insn.id in self.sharing
-        home = Mask()
-        # Predicates are a frozenset: its order, and so that of the statements, would differ between processes.
-        for predicate in sorted(insn.predicates, key=str):
-            # Loops that a condition does not depend on are inside of it.
-            outside = bool(set(place.names) - get_dependencies(predicate))
-            with reader.only(Mask(guarded=several or outside)):
-                reader.read(self.facts.generated(predicate))
-            home = home.within(reader.branches(predicate)[0])
+        tested, home = self.tests[insn.id], Mask()
+        # Conditions that an instruction before tested hold here. They are frozensets: their order, and so that of the
+        # statements, would differ between processes.
+        for group in (insn.predicates.difference(*tested), *tested):
+            around = home
+            for predicate in sorted(group, key=str):
+                # Loops that a condition does not depend on are inside of it; of several, the last may not be tested.
+                outside = bool(set(place.names) - get_dependencies(predicate))
+                if any(predicate in each for each in tested):
+                    with reader.only(around.within(Mask(guarded=len(group) > 1 or outside))):
+                        reader.test(self.facts.generated(predicate))
+                home = home.within(reader.branches(predicate)[0])
         # An update may be generated as a compare-and-swap loop, which runs again when another work-item was faster.
         updates = sum(isinstance(one, AtomicUpdate) for one in getattr(insn, "atomicity", ()))
         with reader.only(home):
@@ -330,6 +331,21 @@ class _Extraction:
         groups = {iname for axis, iname in self.domains.axes(inames).items() if axis.startswith("g")}
         found = self.domains.instances(groups.union(place.names), place.names, self.extents[place.launch])
         return self.domains.placed(Barrier(kind, found.domain, place.launch, place.loops, place.order), found)
+
+
+def _tests(run: Sequence[tuple[str, frozenset[Any]]]) -> dict[str, list[frozenset[Any]]]:
+    """Return which conditions each instruction tests, outer ones first; of those that share one, the first does."""
+    found: dict[str, list[frozenset[Any]]] = {}
+    start = 0
+    while start < len(run):
+        first, shared = run[start]
+        end = start + 1
+        while end < len(run) and shared & run[end][1]:
+            shared, end = shared & run[end][1], end + 1
+        found |= _tests([(name, conditions - shared) for name, conditions in run[start:end]]) if shared else {first: []}
+        found[first][:0] = [shared] if shared else []
+        start = end
+    return found
 
 
 def _tested_by(test: Statement, parts: list[Statement]) -> str:
