@@ -275,23 +275,27 @@ class Places:
         if place.lanes:
             value = _with_lanes(self._value(place), place.lanes, value)
         else:
-            if isinstance(value, Unknown) and not place.steps:
-                self._follow(place.variable, value)
+            if isinstance(value, Unknown) and not place.steps and self._follow(place.variable, value):
+                # What follows waits for the value from here on.
+                chains = {variable: chain for variable, chain in value.chains.items() if variable != place.variable}
+                value = replace(value, chains=chains)
             value = self._expressions.converted(value, place.type)
         variables[place.variable] = with_part(variables.get(place.variable), place.steps, value)
 
-    def _follow(self, variable: Hashable, value: Unknown) -> None:
-        """Note whether an assignment updates a variable from its old value, or begins anew."""
+    def _follow(self, variable: Hashable, value: Unknown) -> bool:
+        """Note whether an assignment updates a variable from its old value, or begins anew; return the former."""
         executed = self._walk.recorder.executed[-1] if self._walk.recorder.executed else None
         chain = value.chains.get(variable)
         if self._walk.recorder.dry or self._walk.active.is_empty():
-            return
+            return False
         if chain and executed is not None and not executed.closed:
             executed.updates, executed.chain = variable, chain
-        elif chain is None and not value.chains and is_float(value.dtype):
+            return True
+        if chain is None and not value.chains and is_float(value.dtype):
             executed = self._walk.record()
             if executed is not None and executed.updates is None:
                 executed.resets = variable
+        return False
 
     def _access(self, place: Place, memory: Pointer, direction: Direction) -> None:
         walk = self._walk
