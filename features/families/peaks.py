@@ -101,7 +101,7 @@ def _slots(run: _Run) -> dict[str, float]:
     found = {"fp32": 0.0, "fp64": 0.0, "int32": by_class["int"] - spared, "int32_mul": 0.0, "special": 0.0}
     extra = -spared - branches - test_branches
     for statement in scop.statements:
-        if not statement.operations or statement.test_of:  # tests of guards are no operations
+        if not statement.operations:
             continue
         met = run.at(counts_of(scop).instances(statement, size))
         for operation in statement.operations:

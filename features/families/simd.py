@@ -172,10 +172,9 @@ def _everything(scop: Scop) -> Iterator[Work]:
     remaining, updates = remaining_or_all(scop, triangular=True), chains_of(scop, barriers_end_them=False)
     for nest in nests_of(scop):
         for number in nest.paths:
-            if not scop.statements[number].test_of:
-                loops = _own_loops(scop, scop.statements[number])
-                yield from _operations(scop, nest, number, loops, updates)
-                yield from _accesses(scop, nest, number, loops, remaining)
+            loops = _own_loops(scop, scop.statements[number])
+            yield from _operations(scop, nest, number, loops, updates)
+            yield from _accesses(scop, nest, number, loops, remaining)
         yield from _around(scop, nest)
     for barrier in scop.barriers:
         if barrier.kind == "local":

@@ -248,7 +248,7 @@ class _Extraction:
                 assumed=assumed,
                 lanes=mask.lanes,
             ), instances))  # fmt: skip
-        return [replace(one, test_of=name) if (name := _tested_by(one, made)) else one for one in made]
+        return made
 
     def _with_copies(self, place: _Place, names: tuple[str, ...]) -> tuple[int, ...]:
         """Return the loops of a statement of which copies stand side by side, each in a loop of its own."""
@@ -306,15 +306,14 @@ class _Extraction:
         if len(insn.assignees) != 1:
             return None, ""
         [name, *subscripts] = element = element_of(insn.assignees[0])
-        if subscripts:
+        in_memory = self.facts.is_array(name)
+        if in_memory:
             private = self.kernel.get_var_descriptor(name).address_space == AddressSpace.PRIVATE
             if private or not place.names or place.names[-1] in get_dependencies(tuple(subscripts)):
                 return None, ""
-        elif self.facts.is_array(name):
-            return None, ""
         path = path_from(reader, assigned, element)
         if path is None:
-            return None, "" if subscripts else name
+            return None, "" if in_memory else name
         text = f"{name}[{', '.join(map(str, subscripts))}]" if subscripts else name
         return Recurrence(text, _operations(Counter(path))), ""
 
@@ -346,13 +345,6 @@ def _tests(run: Sequence[tuple[str, frozenset[Any]]]) -> dict[str, list[frozense
         found[first][:0] = [shared] if shared else []
         start = end
     return found
-
-
-def _tested_by(test: Statement, parts: list[Statement]) -> str:
-    """Return which part of an instruction is executed where a test holds that is all another does; empty for none."""
-    if test.accesses or any(one.dtype.startswith(("float", "complex")) for one in test.operations):
-        return ""
-    return next((one.name for one in parts if one is not test and one.domain.is_strict_subset(test.domain)), "")
 
 
 def _operations(counted: Counter[tuple[str, str]]) -> tuple[Operation, ...]:

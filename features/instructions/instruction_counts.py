@@ -158,8 +158,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
     remaining = remaining_or_all(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
-            if not scop.statements[number].test_of:
-                yield from _statement(scop, number, remaining)
+            yield from _statement(scop, number, remaining)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -276,8 +275,7 @@ def _tests(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     for number in nest.paths:
         statement = scop.statements[number]
         around = nest.around(number)
-        # The tests of all of its conditions are those of the statement that they guard.
-        if not statement.test_of and not around[-1].iterations.is_subset(statement.domain):
+        if not around[-1].iterations.is_subset(statement.domain):
             remaining = statement.domain.coalesce().gist(around[-1].iterations)
             for loop, part in _by_loop(remaining, around, nest.axes):
                 yield from _tested(part, loop, nest, seen)

@@ -37,15 +37,13 @@ def check(scop: Any) -> None:
 
 def _faults_of_parts(scop: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield parts of a description, what is wrong with them, mostly nothing, and what the error says of the place."""
-    arrays, names = {array.name: array for array in scop.arrays}, {statement.name for statement in scop.statements}
+    arrays = {array.name: array for array in scop.arrays}
     for array in scop.arrays:
         yield f"array {array.name!r}", _array_fault(array), {"array": array.name}
     for one in scop.statements:
         what = f"statement {one.name!r}"
         for access in one.accesses:
             yield what, _access_fault(access, one, arrays), {"access": access.text}
-        if one.test_of and one.test_of not in names:
-            yield what, f"test_of names {one.test_of!r}, which is no statement", {}
         for operation in (*one.operations, *(one.recurrence.operations if one.recurrence else ())):
             yield what, unknown_operation(operation.kind) or _dtype_fault(operation.dtype), {}
 

@@ -198,8 +198,6 @@ class Statement(_OfIsl, frozen=True):
         What the user stated or the count assumes about it because the kernel cannot tell, for messages.
     lanes
         Elements of the vectors that it works on: with more than one, the domain's last dimension is the element.
-    test_of
-        The statement whose condition it tests, if it does only that: that one's domain shows the test as well.
     line
         Its line in the source, ``12`` or ``header.h:12``.
     """
@@ -216,7 +214,6 @@ class Statement(_OfIsl, frozen=True):
     resets: str = ""
     assumed: str = ""
     lanes: _Extent = 1
-    test_of: str = ""
     line: str = ""
 
 

@@ -149,7 +149,6 @@ REFUSED = {
     "a barrier's place": (File(more="barriers:\n" + entry("kind: local", "[0, 1] [0, 0, 0]", "i, j")),
         r"barrier 0 .* has the place of a statement; number"),
     "lanes": (File(statement="  lanes: 4\n"), "a dimension for each of the 2 axes and 2 loops, and lanes"),
-    "test of nothing": (File(statement="  test_of: sub\n"), "test_of names 'sub', which is no statement"),
 }  # fmt: skip
 
 
