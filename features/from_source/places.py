@@ -163,7 +163,7 @@ class Places:
             if array.type.kind == "array" and array.type.element is not None:
                 inner = array.type.element
                 there = None if array.private is None else self.moved(array.private, subscript)
-                there = there and replace(there, element=inner.element if inner.kind == "array" else inner)
+                there = there and replace(there, element=inner.element or inner if inner.kind == "array" else inner)
                 return replace(array, type=inner, steps=(*array.steps, at), private=there)
             if array.type.kind == "vector" and len(array.lanes) == 1:
                 lane = array.lanes[0] + at if at is not None else -1
