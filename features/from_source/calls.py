@@ -214,6 +214,8 @@ class Calls:
             pointer, *operands = map(value, arguments)
             self._walk.settle(*operands)
             place = places.pointed(pointer)
+            if place.memory is not None and place.memory.ways:
+                raise self._walk.refuse(f"which array {name} updates is not known; write an update of each")
             self._walk.recorder.close()
             dtype = place.type.dtype or "int32"
             if "load" in name:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from perflex.features.from_source.choices import depends_on
 from perflex.features.from_source.displaced import counted
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import (
@@ -453,6 +454,8 @@ class LoopWalk:
             return replace(value, parts={key: self._behind(part, last) for key, part in value.parts.items()})
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
+        if isinstance(value, Pointer) and depends_on(value, self._counter):
+            return changed(value, "data")
         offset = counted_by(value)
         if offset is None or self._counter not in offset.names:
             return value

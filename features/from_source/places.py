@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.arguments import given
+from perflex.features.from_source.choices import with_element
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
+from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.recording import WHY, MemoryArray, Space
@@ -190,6 +192,9 @@ class Places:
     def moved(self, pointer: Pointer, step: Value) -> Pointer:
         """Return a pointer so many elements further."""
         size = max(pointer.element.bytes, 1)
+        if pointer.ways:
+            ways = (replace(way, pointer=self.moved(with_element(way, pointer), step)) for way in pointer.ways)
+            return replace(pointer, ways=tuple(ways))
         if not isinstance(pointer.offset, Integer) or not isinstance(step, Integer):
             return replace(pointer, offset=Unknown("int64", reason=result_of(pointer.offset, step).reason))
         try:
@@ -299,6 +304,15 @@ class Places:
 
     def _access(self, place: Place, memory: Pointer, direction: Direction) -> None:
         walk = self._walk
+        before = walk.active
+        for way in memory.ways:
+            walk.active = overlap(before, way.domain)
+            walk.guards += not way.certain
+            self._access(place, way.pointer, direction)
+            walk.guards -= not way.certain
+        walk.active = before
+        if memory.ways:
+            return
         if memory.array is None:
             cause = f"which array {walk.text!r} accesses is not known; write an access of each, under conditions"
             raise walk.refuse(cause)

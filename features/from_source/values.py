@@ -206,6 +206,16 @@ class Pointer:
     element: CType
     nullable: bool = False  # Whether it may be null: on some ways to here it is
     assumed: str = ""  # What the user stated of the offset, in words
+    ways: tuple[Way, ...] = ()  # Where it points into one of several arrays
+
+
+@dataclass(frozen=True)
+class Way:
+    """One of the pointers that a chosen pointer may be: in a set, None for everywhere; else data decide."""
+
+    pointer: Pointer
+    domain: Any = None
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -315,7 +325,7 @@ def changed(value: Value, reason: Reason) -> Value:
     if isinstance(value, Integer):
         return Unknown(value.dtype, reason=reason)
     if isinstance(value, Pointer):
-        return replace(value, offset=Unknown("int64", reason=reason))
+        return replace(value, offset=Unknown("int64", reason=reason), ways=())
     if isinstance(value, Unknown):
         why: Reason = "data" if value.reason == "undefined" else value.reason
         return replace(value, reason=why, constant=None, source=None, parts=(), counted=None, chains={})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_source.choices import chosen
 from perflex.features.from_source.integers import (
     Integer,
     Limit,
@@ -318,10 +319,7 @@ class Walk:
         if isinstance(one, Integer) and isinstance(two, Integer):
             return self._joined_integers(one, two, split)
         if isinstance(one, Pointer) and isinstance(two, Pointer):
-            known = one.array == two.array
-            array = one.array if known else None
-            offset: Any = self.joined(one.offset, two.offset, split) if known else Unknown("int64", reason="not affine")
-            return replace(one, array=array, offset=offset, nullable=one.nullable or two.nullable)
+            return self._joined_pointers(one, two, split)
         if isinstance(one, Aggregate) and isinstance(two, Aggregate):
             first, second = one.parts, two.parts
             first = {at: first.get(at, Unknown("", reason=one.rest)) for at in {**first, **second}}
@@ -342,6 +340,12 @@ class Walk:
         self.settle(one, two)
         found = result_of(one, two)
         return found if split.known else replace(found, reason="data")
+
+    def _joined_pointers(self, one: Pointer, two: Pointer, split: Condition) -> Pointer:
+        if one.array is None or one.array != two.array:
+            return chosen(one, two, split)
+        offset: Any = self.joined(one.offset, two.offset, split)
+        return replace(one, offset=offset, nullable=one.nullable or two.nullable)
 
     def _joined_parts(
         self, first: Mapping[_Key, Value], second: Mapping[_Key, Value], split: Condition
