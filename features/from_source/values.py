@@ -367,14 +367,6 @@ def counted_by(value: Value) -> Integer | None:
     return value if isinstance(value, Integer) else None
 
 
-def places_in(value: Value | None) -> Iterator[Place]:
-    """Yield the variables that a value points to."""
-    if isinstance(value, Place):
-        yield value
-    for part in value.parts.values() if isinstance(value, Aggregate) else ():
-        yield from places_in(part)
-
-
 def with_count(value: Value, offset: Integer) -> Value:
     """Return a value that loops count with at another number."""
     if isinstance(value, Unknown):
