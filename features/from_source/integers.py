@@ -266,7 +266,7 @@ def fitted(value: Integer, dtype: str, where: Where) -> Integer:
     if beyond.is_empty():
         return value.typed(dtype)
     shift = constant(1 << bits - 1 if is_signed else 0)
-    inside = value.affine.add(shift).mod_val(isl.Val(1 << bits)).sub(shift)
+    inside = value.affine.add(shift).mod_val(isl.Val(str(1 << bits))).sub(shift)
     return replace(value.typed(dtype), terms={(): tidy(inside)})
 
 
@@ -306,7 +306,7 @@ def _masked(expression: Any, mask: int) -> Any:
     found = constant(0)
     for run in re.finditer("1+", f"{mask:b}"[::-1]):
         first, end = run.span()
-        part = expression.div(constant(1 << first)).floor().mod_val(isl.Val(1 << (end - first)))
+        part = expression.div(constant(1 << first)).floor().mod_val(isl.Val(str(1 << (end - first))))
         found = found.add(part.mul(constant(1 << first)))
     return tidy(found)
 
@@ -382,5 +382,5 @@ class Limit:
         above = value.ge_set(constant(self.limit)).intersect(isl.Set(self.active))
         for name, size in sizes.items():
             place = above.find_dim_by_name(_PARAMETER, name)
-            above = above if place < 0 else above.fix_val(_PARAMETER, place, isl.Val(int(size)))
+            above = above if place < 0 else above.fix_val(_PARAMETER, place, isl.Val(str(int(size))))
         return bool(above.is_empty())

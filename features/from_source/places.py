@@ -353,10 +353,11 @@ def seen_as(place: Place, element: CType) -> Place:
     own = place.type.inner[0]
     if place.type.kind == "vector" and len(place.lanes) < 2 and element == CType("scalar", own.dtype):
         return replace(place, lanes=place.lanes or (0,))
-    if not (own.is_number and element.is_number) or (own.dtype, own.lanes) == (element.dtype, element.lanes):
+    other = own.is_number and (element.is_number or element.kind == "struct")
+    if not other or (own.dtype, own.lanes) == (element.dtype, element.lanes):
         return place
     kind = CType("array", element=element) if place.type.kind == "array" else element
-    return replace(place, type=kind, steps=(*place.steps, None))
+    return replace(place, type=kind, lanes=(), steps=(*place.steps, None))
 
 
 def space_of(declared: Node) -> Space:

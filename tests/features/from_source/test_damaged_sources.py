@@ -74,6 +74,19 @@ def test_what_a_callback_of_c_raises_is_not_lost():
     assert sys.unraisablehook is hook
 
 
+@pytest.mark.parametrize("body", [
+    "unsigned long long x = 1; for (int j = 0; j < n; j++) x = (x << 1) ^ ((long long)x < 0 ? 7 : 0); a[i] = x;",
+    "struct two { char x, y; }; float4 v = b[i]; two *h = (two *)&v.x; a[i] = h->y;",
+    "float4 v = b[i]; __half2 *h = (__half2 *)&v.x; a[i] = (float)h->y;",
+])  # fmt: skip
+def test_wide_integers_and_bits_of_vectors_are_read_or_refused(body):
+    text = f"__global__ void k(float *a, float4 *b, int n) {{ int i = threadIdx.x;\n{body} }}\n"
+    try:
+        assert source_kernel(text, "k", local=64, groups=1).scop({"n": 3}).statements
+    except UnsupportedKernelError as error:
+        assert "kernel.cu:2: " in error.message  # noqa: PT017
+
+
 _CASES = "a[i] = " + " + ".join(f"(i / {each} % 7 == n ? m / {each} : i)" for each in range(2, 9)) + ";"
 _ARITHMETIC = "float x = i;\nfor (int j = 1; j < 999; j *= 2) { " + "x = sin(x) * x + x; " * 40 + "}\na[i] = x;"
 
