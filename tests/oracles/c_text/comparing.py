@@ -59,11 +59,13 @@ def counted(text):
         found[word] += number.evaluate(text.sizes)
         bounds.update([word] if bound else [])
 
-    for item in counts.accesses:
+    # Private arrays are the compiler's to place; the interpreter has them for variables.
+    accesses = [item for item in counts.accesses if item.array.space != "private"]
+    for item in accesses:
         word = f"bytes {item.access.direction} {item.array.name}"
         add(word, item.work_item_count * item.array.itemsize, bound=item.certainty.bound)
     for array in scop.arrays:
-        items = [item for item in counts.accesses if item.array is array and array.space != "local"]
+        items = [item for item in accesses if item.array is array and array.space != "local"]
         anywhere = any(item.access.assumed for item in items)
         footprint = counts.footprint_among(items)
         add(f"touched of {array.name}", footprint.bytes, bound=anywhere or footprint.elements_certainty.bound)
