@@ -29,7 +29,7 @@ _SHIFTS = range(64)
 _BEYOND = 1 << 64
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
 _OWN = "__perflex_"
-_LARGE = 1 << 20
+_LARGE, _LARGEST = 1 << 20, 1 << 30
 _TRUTHS = (range(1), range(2), range(1, 2))
 
 
@@ -271,9 +271,10 @@ def fitted(value: Integer, dtype: str, where: Where) -> Integer:
 
 
 def _is_large(expression: Any) -> bool:
-    """Return whether a number in an expression is as large as no size of a work-group is."""
+    """Return whether it has a factor that is as large as no work-group is, or a constant as no grid is."""
     affine = [read_affine(piece) for _, piece in expression.get_pieces()]
-    return any(abs(number) >= _LARGE for each in affine for number in (each.constant, *dict(each.terms).values()))
+    factors = [factor for each in affine for factor in dict(each.terms).values()]
+    return any(abs(factor) >= _LARGE for factor in factors) or any(abs(each.constant) >= _LARGEST for each in affine)
 
 
 def signed(value: Integer, where: Where) -> Integer:

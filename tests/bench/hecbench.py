@@ -127,8 +127,9 @@ def opened(case: Case, sources: Path) -> SourceKernel:
         folders = [sources / folder for folder in given["folders"]]
         try:
             kernel = source_kernel(
-                sources / path, case.name, local=case.local, groups=case.groups, defines=defines, folders=folders
-            )
+                sources / path, case.name, local=case.local, groups=case.groups, defines=defines, folders=folders,
+                language="cuda",
+            )  # fmt: skip
             kernel.parsed()
         except PerflexError as refused:
             error = error if error is not None and "has no kernel" in str(refused) else refused

@@ -368,6 +368,17 @@ def test_shifts_by_a_loop_counter_are_known(counter, test):
     assert count.value == sum(256 - 2**i for i in range(8))
 
 
+# A grid of so many work-items is no number at which an int wraps around.
+@pytest.mark.parametrize(("groups", "limit"), [(16, "n"), (4096, "n"), (4096, "n * m"), (65536, "n * m")])
+def test_loops_over_large_grids_are_known(groups, limit):
+    step = "i += blockDim.x * gridDim.x"
+    body = f"for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < {limit}; {step}) a[i] = 1;"
+    kernel = source_kernel(f"__global__ void k(int *a, int n, int m) {{ {body} }}\n", "k", local=256, groups=groups)
+    sizes = {"n": 3_000_000, "m": 10}
+    [count] = count_features(kernel, sizes, identifiers=["f_mem_access_global_int32_store"])
+    assert (count.value, count.certainty.exact) == (sizes["n"] * (10 if "m" in limit else 1), True)
+
+
 def test_what_was_walked_through_stays_in_its_process():
     kernel = source_kernel("kernel void k(global int *a, int n) { if (a[0]) a[n] = 1; }\n", "k", local=64, groups=1)
     found = kernel.unstated({"n": 4})
