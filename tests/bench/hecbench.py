@@ -15,8 +15,8 @@ Each kernel is read in a process of its own, which may compute for ``--limit`` s
 * trips, extents: data decide trip counts, or where arrays are accessed, which has to be stated;
 * refused: an error, with file and line; `no answer`: it took longer; `escaped`: another error than perflex's own.
 
-Operations of exact kernels are compared where the launch is known and the kernel neither divides nor calls functions
-in that type: compilers make additions and products of those. A multiply-add is two operations. Bounds must not be
+Operations of exact kernels are compared where the launch is known and the kernel neither divides nor calls functions:
+compilers make additions and products of those. A multiply-add is two operations. Bounds must not be
 below what was measured. Equal kernels at equal sizes are read once.
 """
 
@@ -215,7 +215,9 @@ def compared(rows: list[dict[str, Any]], word: str, dtype: str) -> Iterator[tupl
     for row in rows:
         counted, measured = row.get(dtype) or "", float(row[f"{dtype}_measured"])
         known = row["launch"] == "same" and str(row.get("known")) == "True" and counted != ""
-        if row["class"] == word and known and not row[f"{dtype}_others"] and (float(counted) or measured):
+        # Divisions of one type take additions and products of the other, too.
+        plain = not any(row[f"{each}_others"] for each in TYPES)
+        if row["class"] == word and known and plain and (float(counted) or measured):
             yield row, float(counted) / measured if measured else np.inf
 
 
