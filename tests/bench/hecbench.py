@@ -16,8 +16,8 @@ Each kernel is read in a process of its own, which may compute for ``--limit`` s
 * refused: an error, with file and line; `no answer`: it took longer; `escaped`: another error than perflex's own.
 
 Operations of exact kernels are compared where the launch is known and the kernel neither divides nor calls functions:
-compilers make additions and products of those. A multiply-add is two operations. Bounds must not be
-below what was measured. Equal kernels at equal sizes are read once.
+compilers make additions and products of those. A multiply-add is two operations. Bounds must not be below what was
+measured. Equal kernels at equal sizes are read once.
 """
 
 from __future__ import annotations
@@ -213,12 +213,12 @@ def answered(case: Case, sources: Path, limit: int) -> dict[str, Any]:
 def compared(rows: list[dict[str, Any]], word: str, dtype: str) -> Iterator[tuple[dict[str, Any], float]]:
     """Yield rows of a class whose operations say something, and how many counted ones there are per measured one."""
     for row in rows:
-        counted, measured = row.get(dtype) or "", float(row[f"{dtype}_measured"])
-        known = row["launch"] == "same" and str(row.get("known")) == "True" and counted != ""
-        # Divisions of one type take additions and products of the other, too.
-        plain = not any(row[f"{each}_others"] for each in TYPES)
-        if row["class"] == word and known and plain and (float(counted) or measured):
-            yield row, float(counted) / measured if measured else np.inf
+        if row["class"] != word or row["launch"] != "same" or str(row["known"]) != "True" or row.get(dtype, "") == "":
+            continue
+        counted, measured = float(row[dtype]), float(row[f"{dtype}_measured"])
+        # A division of float64 has operations of float32, too.
+        if not any(row[f"{each}_others"] for each in TYPES) and (counted or measured):
+            yield row, counted / measured if measured else np.inf
 
 
 def reason(row: dict[str, Any]) -> str:
