@@ -90,9 +90,8 @@ class Calls:
             held_function = self.expressions.value(cursor.children[0])
             function = held_function.function if isinstance(held_function, Closure) else None
         if function is None or "TEMPLATE" in function.kind:
-            raise self._walk.refuse(
-                f"which function {cursor.spelling or 'a call'!r} calls is not known; call it by name"
-            )
+            named = f"{cursor.spelling!r} calls" if cursor.spelling else "is called here"
+            raise self._walk.refuse(f"which function {named} is not known; define it in this file, or a macro it needs")
         defined = self._defined(function)
         if (copied := self._copied(function, arguments)) is not None:
             return copied

@@ -131,8 +131,10 @@ class Inlining:
     def closure(self, cursor: Node) -> Closure:
         """Return a lambda with what it captures."""
         words = cursor.words
-        captures = words[1 : words.index("]")] if words[:1] == ["["] and "]" in words else []
+        captures = words[1 : words.index("]")] if "]" in words else []
         named = {child.spelling: child.referenced.key for child in cursor.children if child.kind == "VARIABLE_REF"}
+        if words[:1] != ["["] or "{" not in words or not named.keys() <= set(captures):
+            raise self._walk.refuse("what a lambda captures stands in a macro; write it out")
         if "=" in captures[2:] or "mutable" in words[: words.index("{")] or "this" in captures:
             raise self._walk.refuse("a lambda that changes or computes what it captures is not read; write a function")
         by_reference = {key for name, key in named.items() if captures[captures.index(name) - 1 :][:1] == ["&"]}

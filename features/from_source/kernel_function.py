@@ -51,7 +51,7 @@ class ParsedKernel:
 
     def text(self, line: int, file: str = "") -> str:
         """Return what stands in a line of the kernel's file or another, without what surrounds it."""
-        lines = self.content(file or str(self.path)).decode("utf-8", "replace").splitlines()
+        lines = _lines(self.source if file in {"", str(self.path)} else _read(file))
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def included(self) -> list[str]:
@@ -186,6 +186,12 @@ def _read(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
+# Asked for at each access.
+@lru_cache(maxsize=16)
+def _lines(content: str | bytes) -> list[str]:
+    return (content if isinstance(content, str) else content.decode("utf-8", "replace")).splitlines()
+
+
 def is_ours(file: str) -> bool:
     """Return whether a header comes with perflex."""
     return CUDA_HEADERS.parent in Path(file).parents
@@ -244,14 +250,17 @@ def _used(function: Node) -> Iterator[Node]:
     pending, seen = [function], set[Hashable]()
     while pending:
         declared = pending.pop()
-        file = declared.location.file
-        if declared.key in seen or file is None or Path(file.name).parent == CUDA_HEADERS.parent:
+        if declared.key in seen:
             continue
         seen.add(declared.key)
+        file, around = declared.location.file, declared.semantic_parent
+        # What a function declares inside is looked at with it.
+        inside = around is not None and around.kind in _FUNCTIONS and declared.kind in _TYPED
+        if file is None or inside or is_ours(file.name):
+            continue
         yield declared
-        parent = declared.semantic_parent
-        around = parent if parent is not None and parent.kind in _CLASSES else None
-        pending += [each for each in (declared.template, declared.definition, around) if each is not None]
+        pending += [each for each in (declared.template, declared.definition) if each is not None]
+        pending += [around] if around is not None and around.kind in _CLASSES else []
         is_class = declared.kind in _CLASSES
         for child in declared.children:
             for node in child.preorder() if not (is_class and child.kind in _FUNCTIONS) else ():

@@ -146,9 +146,11 @@ class Node:
 
     def preorder(self) -> Iterator[Node]:
         """Yield the cursor and all below it, in the order of the source."""
-        yield self
-        for child in self.children:
-            yield from child.preorder()
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
 
     @cached_property
     def operands(self) -> list[Node]:
