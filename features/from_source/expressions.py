@@ -90,7 +90,7 @@ class Expressions(Arithmetic):
         reader = self._readers.get(cursor.kind)
         if reader is None:
             name = cursor.kind.lower().replace("_", " ")
-            raise self.walk.refuse(f"{name} is not read; write it without", cursor.location.line)
+            raise self.walk.refuse(f"{name} is not read; write it without", cursor)
         return reader(cursor)
 
     def discarded(self, cursor: Node) -> None:
@@ -129,13 +129,13 @@ class Expressions(Arithmetic):
             return self._named(cursor)
         inner, kind = cursor.operands, self.walk.types.read(cursor.type)
         if cursor.type.kind.name in {"DEPENDENT", "OVERLOAD"}:
-            raise self.walk.refuse("clang does not understand an expression here; write it out", cursor.location.line)
+            raise self.walk.refuse("clang does not understand an expression here; write it out", cursor)
         if len(inner) == 1:
             whole = self.walk.types.read(inner[0].type)
             vector = "vector" in {whole.kind, whole.element.kind if whole.element else ""}
             if vector and kind.kind == "scalar" and kind.dtype != "bool":
                 cause = "which element of a vector a macro names is not known; write it without the macro"
-                raise self.walk.refuse(cause, cursor.location.line)
+                raise self.walk.refuse(cause, cursor)
             value = self.value(inner[0])
             if isinstance(value, Pointer) and kind.kind == "pointer":
                 value = self.places.further(value, base_begins(inner[0].type.get_pointee(), cursor.type.get_pointee()))
@@ -147,7 +147,7 @@ class Expressions(Arithmetic):
     def _integer(self, cursor: Node) -> Integer:
         number = cursor.value
         if number is None:
-            raise self.walk.refuse("this number is not understood; write it out", cursor.location.line)
+            raise self.walk.refuse("this number is not understood; write it out", cursor)
         return Integer.of(number, self.walk.types.read(cursor.type).dtype or "int32", literal=True)
 
     def _float_literal(self, cursor: Node) -> Value:

@@ -27,7 +27,7 @@ _OF_HOSTS = re.compile(r"(std\w+|math|float|string|assert|time|limits|errno|cuda
 _MISSING = re.compile(r"'(.*)' file not found")
 # A function of the host that names an instance of a template, behind the source's last line.
 _USER = "__perflex_user"
-_INSTANCE = f"\nstatic void {_USER}() {{{{ (void)&{{}}<{{}}>; }}}}\n"
+_INSTANCE = f"\n{{}}static void {_USER}() {{{{ (void)&{{}}<{{}}>; }}}}{{}}\n"
 # What clang calls wrong without the toolkit's headers, and counting does not need.
 _HARMLESS = re.compile(r"reference to __host__ (variable|function)")
 
@@ -82,13 +82,12 @@ def parsed_kernel(
     # Specialisations are reached through their template.
     plain = [each for each in found if each.kind == "FUNCTION_DECL" and each.template is None]
     if arguments or (templates and not plain):
-        instance = _INSTANCE.format((templates or found)[0].qualified, ", ".join(arguments))
-        unit, root = parsed(path, source + instance, defines, folders, language)
+        unit, root = parsed(path, source + _instance_of((templates or found)[0], arguments), defines, folders, language)
         function = _instance(root)
         wrong = [each.spelling for each in _errors(unit) if _is_behind(each, path, source)]
         if function is None or wrong:
             # Of a template that clang does not understand there are no instances.
-            for each in () if wrong else templates:
+            for each in templates:
                 _require_sound(ParsedKernel(path, name, language, source, each, unit, root, defines))
             raise _no_instance(path, (templates or found)[0], arguments, wrong)
     elif len(plain) > 1:
@@ -110,9 +109,23 @@ def _no_kernel(path: Path, name: str, named: Sequence[Node], root: Node, unit: A
     return UnsupportedKernelError(f"{path.name} has no kernel {name!r}{other}; it has {there}{first}", kernel=name)
 
 
+def _instance_of(kernel: Node, arguments: Sequence[str]) -> str:
+    """Return a line that names a template's instance where the template is declared: so are its arguments read."""
+    *around, name = kernel.qualified.split("::")
+    wanted = [each for each in kernel.children if each.kind.startswith("TEMPLATE_")]
+    given = list(arguments)
+    for at, (parameter, argument) in enumerate(zip(wanted, arguments, strict=False)):
+        kind = parameter.type.get_canonical()
+        # Profilers write the numbers of enumerators.
+        if kind.kind.name == "ENUM" and re.fullmatch(r"-?\d+", argument):
+            given[at] = f"static_cast<{kind.spelling}>({argument})"
+    opened = "".join(f"namespace {each} {{ " for each in around)
+    return _INSTANCE.format(opened, name, ", ".join(given), " }" * len(around))
+
+
 def _instance(root: Node) -> Node | None:
     """Return the instance that the last line of a source names; None if there is none."""
-    user = next((each for each in reversed(root.children) if each.spelling == _USER), None)
+    user = next((each for each in reversed(list(declared_functions(root))) if each.spelling == _USER), None)
     named = [] if user is None else [each for each in user.preorder() if each.kind == "DECL_REF_EXPR"]
     function = next((each.referenced for each in named if each.referenced is not None), None)
     return None if function is None or function.body is None else cast("Node", function)
@@ -126,9 +139,8 @@ def _is_behind(wrong: Any, path: Path, source: str) -> bool:
 
 def _no_instance(path: Path, kernel: Node, arguments: Sequence[str], wrong: Sequence[str]) -> UnsupportedKernelError:
     name, parameters = kernel.spelling, ", ".join(kernel.template_parameters)
-    given = (
-        f"its arguments <{', '.join(arguments)}> do not fit ({wrong[0] if wrong else 'clang makes nothing of them'})"
-    )
+    why = wrong[0] if wrong and "overloaded function" not in wrong[0] else "its declaration means nothing with them"
+    given = f"its arguments <{', '.join(arguments)}> do not fit ({why})"
     if kernel.kind == "FUNCTION_TEMPLATE":
         remedy = f"write {name}<{parameters}> with types and numbers that the file knows"
         cause = f"is a template of {parameters}; {given if arguments else 'no arguments are given'}; {remedy}"

@@ -18,7 +18,7 @@ class Header:
 
     def __init__(self, cursor: Node) -> None:
         *parts, self.body = cursor.children
-        self.line = int(cursor.location.line)
+        self.cursor = cursor
         # Whether a part of it, or only what it points to.
         self.assigned: dict[Hashable, bool] = {}
         for key, is_part in assigned(cursor):

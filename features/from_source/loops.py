@@ -65,8 +65,8 @@ class LoopWalk:
 
     def __init__(self, walk: Walk, expressions: Expressions, execute: Callable[[Node], None], header: Header) -> None:
         self._walk, self._expressions, self._execute = walk, expressions, execute
-        self._header, self._file = header, walk.file
-        walk.line = header.line
+        self._header = header
+        walk.go_to(header.cursor)
         self._label = walk.label
         walk.recorder.loops.add(walk.label)
         if len(walk.loops) >= _MOST_NESTED:
@@ -273,7 +273,7 @@ class LoopWalk:
         loop.continues = ()
         if header.tested_last and header.test is not None and not walk.active.is_empty():
             self._test_last(header.test, loop, first)
-        walk.line, walk.file = header.line, self._file
+        walk.go_to(header.cursor)
         if not walk.active.is_empty():
             self._advance()
 
@@ -369,7 +369,9 @@ class LoopWalk:
         if self._limited or (ends and not (doubt and self._label in walk.trips)):
             return iterations
         if self._always and not doubt and not walk.recorder.dry and iterations.is_equal(self._begun):
-            raise walk.refuse("this loop never ends, for nothing leaves it; write a condition or a break", self._label)
+            raise walk.refuse(
+                "this loop never ends, for nothing leaves it; write a condition or a break", self._header.cursor
+            )
         iterations = self._limit(iterations, "data decide" if doubt else "its condition never changes")
         self._end(first, self._limited - 1)
         return iterations
@@ -385,7 +387,7 @@ class LoopWalk:
     def _limit(self, iterations: Any, why: str) -> Any:
         """Return as many iterations as are stated."""
         walk, counter = self._walk, self._counter
-        walk.line, walk.file = self._header.line, self._file
+        walk.go_to(self._header.cursor)
         trips = walk.trips.get(walk.label)
         if trips is None:
             walk.note("trip count", why, f'state it with --state {walk.label}=N (stated={{"{walk.label}": N}})')

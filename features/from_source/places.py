@@ -112,7 +112,7 @@ class Places:
         if referenced is None and cursor.operands:  # a function in the place of a template parameter
             return Place(UNKNOWN, value=self._expressions.value(cursor.operands[-1]))
         if referenced is None:
-            raise walk.refuse(f"{cursor.spelling!r} is not declared", cursor.location.line)
+            raise walk.refuse(f"{cursor.spelling!r} is not declared", cursor)
         if referenced.kind in {"FUNCTION_DECL", "CXX_METHOD"}:
             return Place(UNKNOWN, value=Closure(referenced))
         if referenced.kind == "ENUM_CONSTANT_DECL":
@@ -152,7 +152,7 @@ class Places:
         found = (bytes_before(struct, cursor.spelling) for struct in (*structs, *([parent.type] if parent else ())))
         offset = next((each for each in found if each is not None), None)
         if offset is None or (cursor.referenced is not None and cursor.referenced.is_bitfield()):
-            raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor.location.line)
+            raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor)
         return Place(kind, replace(self.further(place.memory, offset), element=kind))
 
     def further(self, pointer: Pointer, count: int) -> Pointer:

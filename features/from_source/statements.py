@@ -48,9 +48,7 @@ class Statements:
         if walk.active.is_empty():
             return
         walk.recorder.close()
-        if cursor.location.line and cursor.location.file is not None:
-            name = cursor.location.file.name
-            walk.line, walk.file = cursor.location.line, "" if name == str(walk.kernel.path) else name
+        walk.go_to(cursor)
         walker = self._walkers.get(cursor.kind)
         if walker is None and not cursor.is_expression:
             name = cursor.kind.lower().replace("_", " ")

@@ -23,6 +23,7 @@ from perflex.features.from_source.integers import (
 )
 from perflex.features.from_source.iterations import NOWHERE, overlap
 from perflex.features.from_source.kernel_function import ParsedKernel
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.recording import Matter, Recorder, Unstated
 from perflex.features.from_source.stated_subscripts import StandIns
@@ -211,6 +212,13 @@ class Walk:
             remedy = f"give numbers for {names}" if names else "split the kernel, or write this more simply"
             raise self.refuse(f"what is executed here takes too long to describe; {remedy}") from None
 
+    def go_to(self, cursor: Node) -> None:
+        """Take the line where a statement stands as the place."""
+        location = cursor.location
+        if location.line and location.file is not None:
+            self.line = location.line
+            self.file = "" if location.file.name == str(self.kernel.path) else location.file.name
+
     @property
     def label(self) -> str:
         """The place in words: a line of the kernel's file, or ``header.h:12``."""
@@ -221,9 +229,11 @@ class Walk:
         """What stands in the line."""
         return self.kernel.text(self.line, self.file)
 
-    def refuse(self, cause: str, line: str | int | None = None) -> UnsupportedKernelError:
-        """Return the error of something that cannot be described."""
-        label = str(line or self.described or self.label)
+    def refuse(self, cause: str, at: Node | None = None) -> UnsupportedKernelError:
+        """Return the error of something that cannot be described, where `at` stands, or the statement."""
+        if at is not None:
+            self.go_to(at)
+        label = self.label if at is not None else self.described or self.label
         where = label if ":" in label else f"{self.kernel.path.name}:{label}"
         return UnsupportedKernelError(f"{where}: {cause}", kernel=self.kernel.name, line=label)
 

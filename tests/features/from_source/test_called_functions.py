@@ -88,15 +88,35 @@ def test_template_arguments_are_types_of_the_file(arguments, size):
     assert found.value * scop.array("x").itemsize == ITEMS * size
 
 
-@pytest.mark.parametrize(("arguments", "trips"), [("16", 16), ("WIDE", 24), ("SEVEN", 7), ("sizeof(long)", 8), ("", 5)])
+@pytest.mark.parametrize(("arguments", "trips"), [("16", 16), ("WIDE", 24), ("SEVEN", 7), ("NINE", 9), ("sizeof(int)", 4),
+                                                  ("", 5)])  # fmt: skip
 def test_numbers_as_template_arguments(arguments, trips):
-    text = "#define WIDE (3 * 8)\nenum { SEVEN = 7 };\nnamespace deep { namespace {\n"
+    text = "#define WIDE (3 * 8)\nenum { SEVEN = 7 };\nnamespace deep { enum { NINE = 9 }; namespace {\n"
     text += (
         "template <int N = 5> __global__ void k(float *y) { for (int j = 0; j < N; ++j) y[threadIdx.x + j] = 1; } } }"
     )
     kernel = source_kernel(text, f"k<{arguments}>" if arguments else "k", local=32, groups=1)
     (found,) = count_features(kernel, {}, identifiers=["f_mem_access_array:y_store"])
     assert found.value == 32 * trips
+
+
+@pytest.mark.parametrize(("arguments", "trips"), [("1, 2", 3), ("own::Mode::LONG, 4", 5), ("(own::Mode)0, 5", 5)])
+def test_enumerators_as_template_arguments_have_names_or_numbers(arguments, trips):
+    text = """namespace own { enum class Mode { SHORT, LONG }; }
+template <own::Mode M, int N> __global__ void k(float *y) {
+    for (int j = 0; j < N + (M == own::Mode::LONG); ++j) y[threadIdx.x + j] = 1; }"""
+    kernel = source_kernel(text, f"k<{arguments}>", local=32, groups=1)
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_array:y_store"])
+    assert found.value == 32 * trips
+
+
+def test_why_template_arguments_do_not_fit_is_told(tmp_path):
+    (tmp_path / "deep.h").write_text('template <typename T> __device__ T end(T a) {\n\n  asm(""); return a; }\n')
+    text = '#include "deep.h"\ntemplate <typename T> __global__ void k(typename T::lane *y) { y[0] = end(y[1]); }\n'
+    (tmp_path / "k.cu").write_text(text + "struct V { using lane = float; };\n")
+    for argument, cause in (("float", "its declaration means nothing"), ("V", "^deep.h:3: assembly")):
+        with pytest.raises(UnsupportedKernelError, match=cause):
+            source_kernel(tmp_path / "k.cu", f"k<{argument}>", local=32, groups=1).scop()
 
 
 @pytest.mark.parametrize(("head", "body", "cause"), [
