@@ -28,6 +28,7 @@ from perflex.features.from_source.values import (
     Unknown,
     Value,
     chains_of,
+    changed,
     exact,
     known_part,
     rational,
@@ -63,11 +64,7 @@ class Arithmetic:
     def converted(self, value: Value, kind: CType) -> Value:
         """Return a value as one of another type."""
         if isinstance(value, Pointer):
-            pointee = kind.element if kind.kind == "pointer" else None
-            # Extents that depend on template parameters are those of the array.
-            if pointee is None or pointee.kind in {"void", "unknown"} or None in pointee.inner[1]:
-                return value
-            return replace(value, element=pointee)
+            return _cast(value, kind)
         if isinstance(value, Place) and kind.kind == "pointer" and kind.element is not None:
             return seen_as(value, kind.element)
         if not kind.is_number or not isinstance(value, (Integer, Unknown)):
@@ -195,6 +192,9 @@ class Arithmetic:
             if isinstance(pointer, Pointer) and isinstance(step, (Integer, Unknown)) and name in {"Add", "Sub"}:
                 signed = step.scaled(-1) if name == "Sub" and isinstance(step, Integer) else step
                 return self.places.moved(pointer, signed)
+        if name in {"And", "Or"} and isinstance(one, Pointer) != isinstance(two, Pointer):
+            # What is aligned points to the same array; what is left of an address may be zero.
+            return replace(changed(one if isinstance(one, Pointer) else two, "not affine"), nullable=True)
         if not isinstance(one, (Integer, Unknown)) or not isinstance(two, (Integer, Unknown)):
             return Unknown("int64" if isinstance(one, Pointer) else "float32")
         if isinstance(one, Integer) and isinstance(two, Integer):
@@ -284,6 +284,17 @@ class Arithmetic:
         if product.product is not None:
             product.product.operations[product.dtype, "mul"] -= lanes
         return replace(product, chains={key: chain[:-1] for key, chain in product.chains.items()})
+
+
+def _cast(pointer: Pointer, kind: CType) -> Pointer:
+    """Return a pointer to elements of another type, or the address that it is, in bytes."""
+    if kind.is_integer and kind.dtype != "bool":
+        return replace(pointer, element=CType("scalar", "int8"))
+    pointee = kind.element if kind.kind == "pointer" else None
+    # Extents that depend on template parameters are those of the array.
+    if pointee is None or pointee.kind in {"void", "unknown"} or None in pointee.inner[1]:
+        return pointer
+    return replace(pointer, element=pointee)
 
 
 def _kind(name: str, divisor: Integer | Unknown) -> str:

@@ -307,7 +307,7 @@ class LoopWalk:
         self._walk.settle(before)
         found = changed(before, "data" if self._limited else "carried")
         # Where pointers are swapped, each may point into any of their arrays after some iterations.
-        return replace(found, array=None) if self._swapped and isinstance(found, Pointer) else found
+        return replace(found, array=None, ways=()) if self._swapped and isinstance(found, Pointer) else found
 
     def _following(self, value: Integer, first: Value, iteration: Integer) -> Value | None:
         """Return a variable that takes, at the end of an iteration, what others had then; None if it is not known."""
@@ -457,7 +457,7 @@ class LoopWalk:
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
         if isinstance(value, Pointer) and depends_on(value, self._counter):
-            return changed(value, "data")
+            return replace(changed(value, "data"), ways=())
         offset = counted_by(value)
         if offset is None or self._counter not in offset.names:
             return value

@@ -11,6 +11,7 @@ from perflex.features.from_source.choices import with_element
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
+from perflex.features.from_source.loaded_pointers import loaded, require_kept
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.recording import WHY, MemoryArray, Space
 from perflex.features.from_source.stand_ins import stood_in
@@ -153,7 +154,8 @@ class Places:
         offset = next((each for each in found if each is not None), None)
         if offset is None or (cursor.referenced is not None and cursor.referenced.is_bitfield()):
             raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor)
-        return Place(kind, replace(self.further(place.memory, offset), element=kind))
+        path = (*place.memory.path, cursor.spelling)
+        return Place(kind, replace(self.further(place.memory, offset), element=kind, path=path))
 
     def further(self, pointer: Pointer, count: int) -> Pointer:
         """Return a pointer so many bytes further."""
@@ -228,7 +230,8 @@ class Places:
         content = self._content(place, place.memory.array or "")
         if content is not None:
             return content
-        found, element = _lanes(unknown_of(place.type), place), self._accumulator(place.memory)
+        found = _lanes(loaded(self._walk, place.memory, place.type), place)
+        element = self._accumulator(place.memory)
         return replace(found, chains={element: ()}) if element is not None and isinstance(found, Unknown) else found
 
     def _accumulator(self, memory: Pointer) -> Hashable:
@@ -269,6 +272,7 @@ class Places:
         if place.memory is not None:
             self._walk.settle(value)
             self._access(place, place.memory, "store")
+            require_kept(self._walk, place.memory, place.type)
             element = self._accumulator(place.memory)
             if element is not None and isinstance(value, Unknown) and value.chains.get(element):
                 self._follow(element, value)

@@ -104,6 +104,8 @@ class TypeReader:
     def __init__(self) -> None:
         # By what clang knows a type by as long as the file's unit is there, which a type that was read keeps.
         self._known: dict[tuple[Any, ...], tuple[Any, CType]] = {}
+        # The fields of a struct that are pointers or hold some: name, place in bytes, type.
+        self.pointers: dict[tuple[Any, ...], list[tuple[str, int, CType]]] = {}
 
     def read(self, declared: Any) -> CType:
         """Return the type that clang names."""
@@ -207,6 +209,7 @@ class Pointer:
     nullable: bool = False  # Whether it may be null: on some ways to here it is
     assumed: str = ""  # What the user stated of the offset, in words
     ways: tuple[Way, ...] = ()  # Where it points into one of several arrays
+    path: tuple[str, ...] = ()  # The fields that lead to where it points
 
 
 @dataclass(frozen=True)
@@ -325,7 +328,8 @@ def changed(value: Value, reason: Reason) -> Value:
     if isinstance(value, Integer):
         return Unknown(value.dtype, reason=reason)
     if isinstance(value, Pointer):
-        return replace(value, offset=Unknown("int64", reason=reason), ways=())
+        ways = tuple(replace(way, pointer=changed(way.pointer, reason)) for way in value.ways)
+        return replace(value, offset=Unknown("int64", reason=reason), ways=ways)
     if isinstance(value, Unknown):
         why: Reason = "data" if value.reason == "undefined" else value.reason
         return replace(value, reason=why, constant=None, source=None, parts=(), counted=None, chains={})

@@ -159,6 +159,9 @@ class Walk:
     read: set[str] = field(default_factory=set)  # Those of them that it reads
     described: str = ""  # The line that a description is at, after the walk
     given: dict[str, str] = field(default_factory=dict)  # Names of sizes and arrays, and where the host sets them
+    pointed: dict[str, int] = field(default_factory=dict)  # Arrays behind pointers in arrays, and how deep they lie
+    pointers_of: set[str] = field(default_factory=set)  # Arrays from which pointers are loaded
+    repointed: set[str] = field(default_factory=set)  # Arrays into which pointers are stored
     one_by_one: int | None = None  # Iterations that may still be walked one by one; None outside of such loops
     limits: list[tuple[Integer, int]] | None = None  # Where it is looked for later whether integers stay below limits
 

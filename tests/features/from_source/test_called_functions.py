@@ -88,8 +88,8 @@ def test_template_arguments_are_types_of_the_file(arguments, size):
     assert found.value * scop.array("x").itemsize == ITEMS * size
 
 
-@pytest.mark.parametrize(("arguments", "trips"), [("16", 16), ("WIDE", 24), ("SEVEN", 7), ("NINE", 9), ("sizeof(int)", 4),
-                                                  ("", 5)])  # fmt: skip
+@pytest.mark.parametrize(("arguments", "trips"), [("16", 16), ("WIDE", 24), ("SEVEN", 7), ("NINE", 9), ("", 5),
+ ("sizeof(long)", 8)])  # fmt: skip
 def test_numbers_as_template_arguments(arguments, trips):
     text = "#define WIDE (3 * 8)\nenum { SEVEN = 7 };\nnamespace deep { enum { NINE = 9 }; namespace {\n"
     text += (

@@ -61,10 +61,16 @@ def test_data_choose():
     ]  # fmt: skip
 
 
+def test_what_moves_on_in_loops_reads_somewhere():
+    text = HEAD.format("", "const float *p = i < 10 ? a : b; for (int k = 0; k < n; k++) d[i] = *p++;")
+    kernel = source_kernel(text.replace("float *d)", "float *d, int n)"), "f", local=64, groups=1)
+    found = count_features(kernel, {"n": 8}, identifiers=[f"f_mem_access_array:{name}_load" for name in "ab"])
+    assert [(each.value, str(each.certainty)) for each in found] == [(10 * 8, "as stated"), (54 * 8, "as stated")]
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        "const float *p = i < 10 ? a : b; for (int k = 0; k < n; k++) d[i] = *p++;",
         "float x[4]; const float *p = i < 10 ? a : x; d[i] = p[0];",
         "float x = 1, y = 2; float *p = i < 10 ? &x : &y; *p = 3; d[i] = x;",
         "atomicAdd(i < 10 ? d : (float *)a, 1.0f);",
