@@ -42,6 +42,7 @@ from perflex.features.from_source.values import (
     counted_by,
     places_in,
     with_count,
+    with_parts,
 )
 from perflex.features.from_source.walk import RETURNED, Condition, Exit, Loop, Walk
 from perflex.features.lowering.arithmetic_types import scalar_bytes
@@ -283,7 +284,7 @@ class LoopWalk:
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
         if isinstance(value, Aggregate):
-            return replace(value, parts={key: self._untold(part) for key, part in value.parts.items()})
+            return with_parts(value, {key: self._untold(part) for key, part in value.parts.items()})
         return value if offset is None or offset.names.isdisjoint(self._names) else changed(value, "carried")
 
     def _at(self, key: Hashable, iteration: Integer) -> Value:
@@ -453,7 +454,7 @@ class LoopWalk:
     def _behind(self, value: Value, last: Any) -> Value:
         """Return a value behind the loop that has this one in an iteration of `last`, which has one at most."""
         if isinstance(value, Aggregate):
-            return replace(value, parts={key: self._behind(part, last) for key, part in value.parts.items()})
+            return with_parts(value, {key: self._behind(part, last) for key, part in value.parts.items()})
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
         if isinstance(value, Pointer) and depends_on(value, self._counter):

@@ -259,7 +259,7 @@ def unknown_of(kind: CType, reason: Reason = "data") -> Value:
     if kind.kind in {"struct", "array"}:
         return Aggregate(rest=reason)
     if kind.kind == "pointer" and kind.element is not None:
-        return Pointer(None, Unknown("int64"), kind.element)
+        return Pointer(None, Unknown("int64", reason=reason), kind.element)
     return Unknown(kind.dtype or "float32", kind.lanes, reason)
 
 
@@ -360,6 +360,13 @@ def with_part(before: Value | None, steps: Sequence[int | str | None], value: Va
         return changed(before, "data") if isinstance(before, (Integer, Unknown)) else Aggregate(rest="data")
     inner = with_part(owner.parts.get(first, Aggregate(rest=owner.rest)), others, value)
     return replace(owner, parts={**owner.parts, first: inner})
+
+
+def with_parts(whole: Aggregate, parts: Mapping[int | str, Value], rest: Reason | None = None) -> Aggregate:
+    """Return a struct or array with other parts, itself where these are its own: what did not change stays known."""
+    why = rest or whole.rest
+    same = parts.keys() == whole.parts.keys() and all(whole.parts[key] is part for key, part in parts.items())
+    return whole if same and why == whole.rest else Aggregate(parts, why)
 
 
 def counted_by(value: Value) -> Integer | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.choices import chosen
@@ -40,6 +40,7 @@ from perflex.features.from_source.values import (
     Unknown,
     Value,
     result_of,
+    with_parts,
 )
 from perflex.features.lowering.arithmetic_types import common_type
 from perflex.features.lowering.schedule import Cursor
@@ -338,7 +339,7 @@ class Walk:
             first = {at: first.get(at, Unknown("", reason=one.rest)) for at in {**first, **second}}
             second = {at: second.get(at, Unknown("", reason=two.rest)) for at in first}
             why = two.rest if one.rest == "undefined" else one.rest
-            return Aggregate(self._joined_parts(first, second, split), why)
+            return with_parts(one, self._joined_parts(first, second, split), why)
         if isinstance(one, Place) and isinstance(two, Place) and one.memory is not None and two.memory is not None:
             memory = self.joined(one.memory, two.memory, split)
             return replace(one, memory=memory) if isinstance(memory, Pointer) else Unknown("int64")
@@ -355,10 +356,15 @@ class Walk:
         return found if split.known else replace(found, reason="data")
 
     def _joined_pointers(self, one: Pointer, two: Pointer, split: Condition) -> Pointer:
+        for pointer, rest in ((one, two), (two, one)):
+            if rest.array is None and not rest.ways and getattr(rest.offset, "reason", "") == "undefined":
+                return pointer
         if one.array is None or one.array != two.array:
             return chosen(one, two, split)
-        offset: Any = self.joined(one.offset, two.offset, split)
-        return replace(one, offset=offset, nullable=one.nullable or two.nullable)
+        offset, nullable = self.joined(one.offset, two.offset, split), one.nullable or two.nullable
+        if offset is one.offset and nullable == one.nullable:
+            return one
+        return replace(one, offset=cast("Integer | Unknown", offset), nullable=nullable)
 
     def _joined_parts(
         self, first: Mapping[_Key, Value], second: Mapping[_Key, Value], split: Condition

@@ -28,3 +28,13 @@ def test_parts_that_loops_change(body, stores):
     kernel = source_kernel(text, "k", local=32, groups=1)
     (found,) = count_features(kernel, {"n": 0}, identifiers=["f_mem_access_array:y_store"])
     assert (found.value, found.exact) == (32 * stores, True)
+
+
+def test_structs_that_no_iteration_changes_stay_known_around_loops_in_loops():
+    text = """struct D { int day, month; }; struct In { const D *dates; float *y; };
+__device__ D later(D d) { while (d.day > 28) { if (d.month == 2) break; d.day -= 28; ++d.month; } return d; }
+__global__ void k(In in, int n) { int i = threadIdx.x; D d = in.dates[i];
+    for (int j = 0; j < n; ++j) { d = later(d); in.y[i + j] = in.dates[i + j].day; } }"""
+    kernel = source_kernel(text, "k", local=32, groups=1, stated={"2": 1})
+    names = ["f_mem_access_array:in_y_store", "f_mem_footprint_array:in_dates"]
+    assert [each.value for each in count_features(kernel, {"n": 5}, identifiers=names)] == [32 * 5, 32 * 2 + 4]
