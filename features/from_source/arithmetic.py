@@ -102,6 +102,8 @@ class Arithmetic:
 
     def _cut(self, value: Integer, dtype: str) -> Value:
         """Return an integer as another integer type holds it, as far as it changes."""
+        if dtype == value.dtype:
+            return value
         if dtype == "bool":
             return self.as_number(self.comparison("NE", value, Integer.of(0)))
         if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):

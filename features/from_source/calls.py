@@ -277,10 +277,16 @@ class Calls:
         if PARTS.fullmatch(name):
             return self._constructed(values, kind)
         if CONVERSIONS.fullmatch(name) and values:
-            bits = "as_" in name and not (isinstance(values[0], Integer) and kind.is_integer)
-            unknown = Unknown(kind.dtype, kind.lanes, result_of(values[0]).reason)
-            return unknown if bits and kind.is_number else expressions.converted(values[0], kind)
+            return self._as_type(name, values[0], kind)
         return self._function(name, values, numbers, kind)
+
+    def _as_type(self, name: str, value: Value, kind: CType) -> Value:
+        """Return a number as one of another type, by its value or its bits."""
+        if isinstance(value, Integer) and value.value == 0 and kind.kind == "scalar":
+            return self.expressions.initialisers.zero(kind)
+        bits = "as_" in name and not (isinstance(value, Integer) and kind.is_integer)
+        unknown = Unknown(kind.dtype, kind.lanes, result_of(value).reason)
+        return unknown if bits and kind.is_number else self.expressions.converted(value, kind)
 
     def _function(self, name: str, values: list[Value], numbers: list[Integer | Unknown], kind: CType) -> Value:
         base = plain_function(name)

@@ -61,7 +61,7 @@ constexpr int warpSize = 32;
 #endif
 
 // Synchronisation
-__cuda_builtin void __syncthreads();
+__device__ void __syncthreads();  // which clang declares, too
 __cuda_builtin int __syncthreads_or(int);
 __cuda_builtin int __syncthreads_and(int);
 __cuda_builtin int __syncthreads_count(int);
@@ -258,6 +258,7 @@ __cuda_builtin float __uint_as_float(unsigned);
 __cuda_builtin long long __double_as_longlong(double);
 __cuda_builtin double __longlong_as_double(long long);
 
+#include "device_memory.h"
 #include "cuda_headers.h"
 namespace std {
 using ::sqrt; using ::cbrt; using ::exp; using ::exp2; using ::expm1; using ::log; using ::log2; using ::log10; using ::log1p;
@@ -267,6 +268,7 @@ using ::floor; using ::ceil; using ::round; using ::trunc; using ::rint; using :
 using ::abs; using ::pow; using ::fmod; using ::fmin; using ::fmax; using ::hypot; using ::copysign; using ::fma;
 using ::remainder; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf; using ::isfinite; using ::signbit;
 }  // namespace std
+#include "thrust_device.h"
 
 // Textures and surfaces: kernels that use one are refused by the function's name
 typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;

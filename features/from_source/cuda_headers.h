@@ -1,9 +1,15 @@
 // What device code of CUDA takes from headers of the host: the run-time compiler has none, and gets of this what is used.
 #ifdef __CUDACC_RTC__
 #define __cuda_body(...) { __VA_ARGS__; }
+#define __cuda_not_rtc(...)
+#define __builtin_huge_val() (1.0 / 0.0)
+#define __builtin_huge_valf() (1.0f / 0.0f)
+#define __builtin_nan(text) (0.0 / 0.0)
+#define __builtin_nanf(text) (0.0f / 0.0f)
 #define __cuda_first(N) (thread_block().thread_rank() % 32 / N * N)
 #else
 #define __cuda_body(...) ;
+#define __cuda_not_rtc(...) __VA_ARGS__  // What the run-time compiler has of its own.
 #define __cuda_first(N) 0  // Which of the warp's items a tile has costs nothing that is counted.
 #endif
 #define CUDART_INF_F (1.0f / 0.0f)
@@ -71,8 +77,17 @@
 #define SIZE_MAX 18446744073709551615ul
 #define RAND_MAX 2147483647
 #define HUGE_VALF (1.0f / 0.0f)
+#define INT8_C(x) x
+#define INT16_C(x) x
+#define INT32_C(x) x
+#define INT64_C(x) x##ll
+#define UINT8_C(x) x
+#define UINT16_C(x) x
+#define UINT32_C(x) x##u
+#define UINT64_C(x) x##ull
 
 typedef long intptr_t;
+typedef long ssize_t;
 typedef unsigned long uintptr_t;
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -87,11 +102,14 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 
+#include "standard.h"
 namespace std {
 template <typename T> __host__ __device__ T min(T a, T b) __cuda_body(return b < a ? b : a)
 template <typename T> __host__ __device__ T max(T a, T b) __cuda_body(return a < b ? b : a)
+template <typename T> __host__ __device__ T clamp(T a, T b, T c) __cuda_body(return a < b ? b : c < a ? c : a)
 using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t;
 using ::int64_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::size_t; using ::ptrdiff_t;
+using ::memcpy; using ::memmove; using ::memset;
 #define __cuda_limit(T, N, V) static constexpr __host__ __device__ T N() { return V; }
 template <typename T> struct numeric_limits;
 #define __cuda_limits(T, LOWEST, MIN, MAX, DIGITS, INTEGER, SIGNED, MORE) \

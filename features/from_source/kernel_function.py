@@ -222,7 +222,7 @@ def _require_sound(kernel: ParsedKernel) -> None:
             places.setdefault(each.location.file.name, []).append((each.location.offset, each))
     for found in places.values():
         found.sort(key=itemgetter(0))
-    for declared in _used(kernel.function) if places else ():
+    for declared in _used(kernel.function, ours=any(map(is_ours, places))) if places else ():
         if (wrong := _first_within(kernel, declared, places)) is not None:
             raise _misunderstood(kernel, wrong)
 
@@ -257,8 +257,8 @@ def _first_within(kernel: ParsedKernel, declared: Node, places: Mapping[str, lis
     return None
 
 
-def _used(function: Node) -> Iterator[Node]:
-    """Yield a function and what it uses, directly or not: functions, types, variables."""
+def _used(function: Node, *, ours: bool) -> Iterator[Node]:
+    """Yield a function and what it uses, directly or not: functions, types, variables; of headers of `ours`, too."""
     pending, seen = [function], set[Hashable]()
     while pending:
         declared = pending.pop()
@@ -268,7 +268,7 @@ def _used(function: Node) -> Iterator[Node]:
         file, around = declared.location.file, declared.semantic_parent
         # What a function declares inside is looked at with it.
         inside = around is not None and around.kind in _FUNCTIONS and declared.kind in _TYPED
-        if file is None or inside or is_ours(file.name):
+        if file is None or inside or (not ours and is_ours(file.name)):
             continue
         yield declared
         pending += [each for each in (declared.template, declared.definition) if each is not None]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
+from perflex.features.from_source.kernel_function import is_ours
 from perflex.features.from_source.parsing import CUDA_HEADERS, INCLUDE, TOOLKIT, Node, declares
 from perflex.features.from_source.source import SourceKernel
 
@@ -165,8 +166,9 @@ class _KernelText:
 
     def _reduced(self) -> list[str]:
         """Keep what the kernel needs; return the lines of what it needs of headers that the compiler lacks."""
-        own = set(self._macros)
+        own, files, pastes = set(self._macros), list(self._files.values()), self._pastes
         lacking = self._read(CUDA_HEADERS, CUDA_HEADERS.read_bytes())
+        self._pastes = pastes
         self._declare(self._parsed.root, ())
         words, blocks = self._words, self._closure()
         for each in self._declarations:
@@ -175,7 +177,7 @@ class _KernelText:
         for file in self._files.values():
             for start, end, name in file.macros:
                 # Which macros others make by pasting is not known.
-                if name in words - own if file is lacking else name in words or self._pastes:
+                if name in words or self._pastes if file in files else name in words - own:
                     file.keep(start, end)
         return [line for line in self._emitted(lacking, ()).splitlines() if line.strip()]
 
@@ -220,6 +222,8 @@ class _KernelText:
                 continue
             head = set(_WORD.findall(file.text, start, brace if brace >= 0 else end))
             names = {name for each in inner or [node] for name in _names(each, head)}
+            # A template of variables; in programs, what clang does not understand may look like one.
+            names |= {str(node.spelling)} if node.kind == "UNEXPOSED_DECL" and is_ours(place.name) else set()
             following = _END.match(file.text, end)
             end = following.end() if following else end
             last = self._declarations[-1] if self._declarations else None

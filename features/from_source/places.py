@@ -30,6 +30,7 @@ from perflex.features.from_source.values import (
     held,
     known_part,
     part_of,
+    plain_name,
     result_of,
     unknown_of,
     with_part,
@@ -38,6 +39,7 @@ from perflex.features.from_source.walk import Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
 _LETTERS = "xyzwrgba"
+_CASTS = {"CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_CONST_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR"}
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 
 
@@ -58,6 +60,10 @@ class Evaluator(Protocol):
 
     def called(self, cursor: Node) -> Value:
         """Evaluate a call; of a function that returns a reference, the place."""
+        ...
+
+    def number(self, number: float, dtype: str) -> Value:
+        """Return a constant of a type."""
         ...
 
 
@@ -94,6 +100,8 @@ class Places:
         if kind == "UNARY_OPERATOR" and cursor.sign == "*":
             element = self.pointed(self._expressions.value(cursor.children[0]))
             return stood_in(cursor, element, self._walk, self.index)
+        if kind in _CASTS and _is_of_place(cursor):
+            return self.place(cursor.operands[-1])
         if kind == "CALL_EXPR":
             found = self._expressions.called(cursor)
             return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type), value=found)
@@ -333,6 +341,8 @@ class Places:
     def _file_variable(self, declared: Node) -> Value:
         walk = self._walk
         name, kind = declared.spelling, walk.types.read(declared.type)
+        if declared.kind == "UNEXPOSED_DECL" and kind.is_number and declared.number is not None:
+            return self._expressions.number(declared.number, kind.dtype)  # an instance of a template of variables
         if declared.kind != "VAR_DECL":
             return Unknown("float32")
         if kind.kind == "array":
@@ -362,6 +372,13 @@ def seen_as(place: Place, element: CType) -> Place:
         return place
     kind = CType("array", element=element) if place.type.kind == "array" else element
     return replace(place, type=kind, lanes=(), steps=(*place.steps, None))
+
+
+def _is_of_place(cast: Node) -> bool:
+    """Return whether a cast leads to the same place, as one to a reference: others read it first."""
+    inner = cast.operands[-1:]
+    names = {plain_name(each.type.get_canonical().spelling) for each in (cast, *inner)}
+    return len(names) == len(inner) and inner[0].kind != "UNEXPOSED_EXPR"
 
 
 def space_of(declared: Node) -> Space:

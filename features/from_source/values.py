@@ -37,7 +37,8 @@ _QUALIFIERS = re.compile(
 )
 # By clang's names.
 _LEADING: Mapping[str, Kind] = {
-    "POINTER": "pointer", "LVALUEREFERENCE": "reference", "CONSTANTARRAY": "array", "INCOMPLETEARRAY": "array",
+    "POINTER": "pointer", "LVALUEREFERENCE": "reference", "RVALUEREFERENCE": "reference",
+    "CONSTANTARRAY": "array", "INCOMPLETEARRAY": "array",
     "DEPENDENTSIZEDARRAY": "array", "VARIABLEARRAY": "array",
 }  # fmt: skip
 

@@ -170,6 +170,31 @@ def test_messages_of_the_compiler_keep_file_and_line(tmp_path):
         assert f'{place}: error: identifier "__builtin_elementwise_abs" is undefined' in log
 
 
+LIBRARIES = """
+#include <type_traits>
+#include <cuComplex.h>
+template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
+template <class T> __device__ std::enable_if_t<!std::is_same<T, int>::value, T> f(T x) { return x * 3; }
+template <class F, class... A> __device__ float call(F &&f, A &&...x) { return f(std::forward<A>(x)...); }
+__global__ void k(float *x) {
+    int i = threadIdx.x;
+    std::array<float, 2> v = {x[i], 3};
+    std::pair<float, std::make_unsigned_t<int>> p(x[i], 2), q = std::make_pair(v[1], UINT32_C(4));
+    std::swap(p, q);
+    if constexpr (std::is_floating_point_v<float>) memcpy(x, &p.first, sizeof(float));
+    std::memset(x + 1, 0, 8);
+    cuFloatComplex z = cuCmulf(make_cuFloatComplex(1, x[i]), make_cuFloatComplex(std::move(q.first), f(1.5f)));
+    x[i] = call(std::plus<float>(), z.x, std::clamp(cuCrealf(z), 0.0f, std::numeric_limits<float>::infinity())) + f(i);
+}
+"""
+
+
+@needs_compiler
+def test_what_libraries_have_goes_to_the_compiler(tmp_path):
+    text = kernel_text(taken(written(tmp_path, HOST + LIBRARIES, {})))
+    assert compile_cuda(text, "sm_90").cubin
+
+
 @needs_compiler
 def test_headers_of_the_toolkit_are_named_where_they_are_missing(tmp_path):
     include = "#include <curand_kernel.h>\n#include <cub/cub.cuh>\n"

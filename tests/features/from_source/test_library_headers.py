@@ -1,0 +1,86 @@
+"""What kernels use of libraries: copies of memory, C++'s standard library, Thrust, complex numbers."""
+
+import pytest
+
+from perflex.errors import UnsupportedKernelError
+from perflex.features import count_features, source_kernel
+
+HEAD = """
+#include <type_traits>
+#include <cuComplex.h>
+struct S { float x; double y; };
+template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
+template <class T> __device__ std::enable_if_t<std::is_floating_point<T>::value, T> f(T x) { return 3 * x; }
+__device__ float tagged(float x, std::true_type) { return x + 1.0f; }
+__device__ float tagged(float x, std::false_type) { return x * 2.0f; }
+template <class F, class... A> __device__ float call(F &&f, A &&...x) { return f(std::forward<A>(x)...); }
+__device__ float changes(float &x, int &n) { n += 1; x = 3; return n; }
+template <typename T> constexpr T ratio = T(3.5);
+"""
+ARGUMENTS = "const float *__restrict__ x, float *__restrict__ y, int *__restrict__ m, int n"
+# Of one of 64 work-items: bytes loaded and stored, in accesses by type; and operations.
+CASES = {
+    # A copy between variables is none of memory.
+    "float f = x[i]; int j; memcpy(&j, &f, 4); y[i] = j;": {"load float32": 1, "store float32": 1},
+    "memcpy(y + 4 * i, x + 4 * i, 16);": {"load float32": 4, "store float32": 4},
+    "std::memcpy(m + i, x + i, sizeof(int));": {"load uint32": 1, "store uint32": 1},
+    "__builtin_memcpy((void *)(y + i), (void *)(x + i), 6);": {"load uint8": 6, "store uint8": 6},
+    "float4 v; memcpy(&v, x + 4 * i, 16); y[i] = v.x;": {"load uint32": 4, "store float32": 1},
+    "memset(m + 2 * i, 0, 8); std::memset((S *)y + i, 0, sizeof(S));": {"store int32": 2, "store uint64": 2},
+    "if (i < 32) memcpy(y + n * i, x + n * i, n * sizeof(float));": {"load float32": 3.5, "store float32": 3.5},
+    "float r[2]; memset(r, 0, 8); y[i] = r[1] + x[i];": {"load float32": 1, "store float32": 1, "add float32": 1},
+    # C++'s standard library
+    "y[i] = f(x[i]); m[i] = f(m[i]);":
+        {"load float32": 1, "load int32": 1, "store float32": 1, "store int32": 1, "mul float32": 1, "add int32": 1},
+    "y[i] = tagged(x[i], std::is_same<int, int>()) + tagged(x[i + 64], std::is_pointer<int>{});":
+        {"load float32": 2, "store float32": 1, "add float32": 2, "mul float32": 1},
+    "if constexpr (std::is_same_v<float, double>) y[i] = x[i] * x[i]; else y[i] = ratio<float> + x[i];":
+        {"load float32": 1, "store float32": 1, "add float32": 1},
+    "std::make_unsigned_t<signed char> u = -1; y[std::is_enum<S>::value + (u == 255) * i] = 1;": {"store float32": 1},
+    "std::swap(y[i], y[i + 64]);": {"load float32": 2, "store float32": 2},
+    "int c = 2; call(changes, y[i], c); if (c == 3) y[i + 64] = 1;": {"store float32": 2},
+    "std::pair<float, int> p(x[i], i); auto q = std::make_pair(3, p.first); y[p.second + q.first] = q.second;":
+        {"load float32": 1, "store float32": 1},
+    "std::array<float, 2> v = {x[i], 3}; float s = 0; for (int j = 0; j < v.size(); ++j) s += v[j]; y[i] = s;":
+        {"load float32": 1, "store float32": 1, "add float32": 2},
+    "y[i] = std::multiplies<>()(std::plus<float>()(x[i], 1), 2.0f) + std::clamp(x[i + 64], 0.0f, 1.0f);":
+        {"load float32": 2, "store float32": 1, "mul float32": 1, "add float32": 2, "min float32": 1,
+         "max float32": 1},
+    # Thrust and complex numbers
+    "y[i] = thrust::maximum<float>()(x[i], 2) / thrust::device_ptr<const float>(x)[i + 64];":
+        {"load float32": 2, "store float32": 1, "max float32": 1, "div float32": 1},
+    "thrust::complex<float> z(x[i], x[i + 64]), w = z * z; w += z; y[i] = w.real() + thrust::abs(w / 2.0f);":
+        {"load float32": 2, "store float32": 1, "mul float32": 2, "madd float32": 2, "add float32": 3, "div float32": 2,
+         "hypot float32": 1},
+    "cuFloatComplex z{x[i], x[i + 64]}, w = cuCmulf(z, cuConjf(z)); y[i] = cuCrealf(cuCdivf(w, z));":
+        {"load float32": 2, "store float32": 1, "mul float32": 11, "madd float32": 5, "add float32": 1,
+         "abs float32": 2, "div float32": 2},
+}  # fmt: skip
+
+
+def counted(body, head=HEAD, arguments=ARGUMENTS):
+    """Accesses and operations of one work-item in 64 of two sub-groups, and whether they are exact."""
+    text = f"{head}__global__ void k({arguments}) {{ int i = threadIdx.x; {body} }}\n"
+    kernel = source_kernel(text, "k", local=64, groups=1)
+    found: dict[str, float] = {}
+    entries = count_features(kernel, {"n": 7}, sub_group_size=32)
+    for entry in entries:
+        words = entry.identifier.split("_")
+        if words[1] == "op":
+            found[f"{words[3]} {words[2]}"] = entry.value / 2
+        elif words[2] == "access":
+            name = f"{words[5]} {words[4]}"
+            found[name] = found.get(name, 0) + entry.value / 64
+    return found, all(entry.certainty.exact for entry in entries)
+
+
+@pytest.mark.parametrize("body", CASES)
+def test_what_libraries_do_is_counted(body):
+    found, exact = counted(body)
+    assert found == CASES[body]
+    assert exact
+
+
+def test_an_error_in_an_instance_of_a_library_is_refused():
+    with pytest.raises(UnsupportedKernelError, match=r"standard\.h.*invalid operands"):
+        counted("S s; y[i] = std::plus<S>()(s, s).x;")
