@@ -106,12 +106,14 @@ class _KernelText:
         own = self._kernel
         # What the compiler sets by itself for the device that it compiles for.
         given = {name: value for name, value in own.defines.items() if name != "__CUDA_ARCH__"}
-        macros = [f"#define {name} {value}" for name, value in given.items()]
+        macros = [f"#define {name} {value}".encode().decode("latin-1") for name, value in given.items()]
         main = self._read(own.path, own.source.encode("utf-8", "replace"))
         lacking = self._reduced() if self._parsed.language != "opencl" else []
-        text = "\n".join([*lacking, f"#line 1 {main.line}", self._emitted(main, ())])
-        text = re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE).encode("latin-1").decode("utf-8", "replace")
-        return "\n".join([*macros, text])
+        # Declarations stand before macros, which would change them.
+        before = [] if all(line.startswith("#") for line in lacking) else lacking
+        after = [] if before else lacking
+        text = "\n".join([*before, *macros, *after, f"#line 1 {main.line}", self._emitted(main, ())])
+        return re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE).encode("latin-1").decode("utf-8", "replace")
 
     # Files
 

@@ -44,6 +44,8 @@ _OPTIONS = {
     # HIP as for AMD's GPUs, where a sub-group has 64 work-items unless this macro says another number.
     "hip": (*_CUDA, "-U__CUDA_ARCH__", "-D__AMDGCN_WAVEFRONT_SIZE=64", "-include", str(_HERE / "hip_device.h")),
 }
+# No file: it is given to clang.
+_MACROS = str(_HERE / "macros.h")
 _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
 # libclang's option to go on behind headers that are missing.
 _KEEP_GOING = 0x200
@@ -302,18 +304,24 @@ def parsed(
     path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str], language: Language | None = None
 ) -> tuple[Any, Node]:
     """Parse a file with macros; return clang's unit and its root."""
-    macros = tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
-    options = (*macros, *(f"-I{folder}" for folder in (path.parent.resolve(), *folders)))
-    return _unit(path, source, language or language_of(path, source), options)
+    language = language or language_of(path, source)
+    # What perflex's headers read stands before them; a program's own macros, such as N, would change them.
+    first = [key for key in sorted(defines) if language == "opencl" or key.startswith("__")]
+    macros = "".join(f"#define {key} {defines[key]}\n" for key in sorted(defines) if key not in first)
+    options = tuple(f"-D{key}={defines[key]}" for key in first)
+    looked = tuple(f"-I{folder}" for folder in (path.parent.resolve(), *folders))
+    return _unit(path, source, language, (*options, *looked), macros)
 
 
 @lru_cache(maxsize=8)
-def _unit(path: Path, source: str, language: Language, options: tuple[str, ...]) -> tuple[Any, Node]:
+def _unit(path: Path, source: str, language: Language, options: tuple[str, ...], macros: str) -> tuple[Any, Node]:
     """Parse a file; return clang's unit and its root. Headers that are not there are taken for empty."""
     cindex = clang()
-    arguments = [*_OPTIONS[language], *options, *_MORE_OPTIONS]
+    stated = ["-include", _MACROS] if macros else []
+    arguments = [*_OPTIONS[language], *stated, *options, *_MORE_OPTIONS]
+    files = [(str(path), source), (_MACROS, macros)]
     try:
-        unit = cindex.Index.create().parse(str(path), arguments, [(str(path), source)], _KEEP_GOING)
+        unit = cindex.Index.create().parse(str(path), arguments, files, _KEEP_GOING)
     except cindex.TranslationUnitLoadError as error:
         msg = f"clang cannot parse {path.name}; see whether it is {language} source code"
         raise UnsupportedKernelError(msg) from error

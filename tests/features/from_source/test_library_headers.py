@@ -58,10 +58,10 @@ CASES = {
 }  # fmt: skip
 
 
-def counted(body, head=HEAD, arguments=ARGUMENTS):
+def counted(body, head=HEAD, arguments=ARGUMENTS, **given):
     """Accesses and operations of one work-item in 64 of two sub-groups, and whether they are exact."""
     text = f"{head}__global__ void k({arguments}) {{ int i = threadIdx.x; {body} }}\n"
-    kernel = source_kernel(text, "k", local=64, groups=1)
+    kernel = source_kernel(text, "k", local=64, groups=1, **given)
     found: dict[str, float] = {}
     entries = count_features(kernel, {"n": 7}, sub_group_size=32)
     for entry in entries:
@@ -84,3 +84,8 @@ def test_what_libraries_do_is_counted(body):
 def test_an_error_in_an_instance_of_a_library_is_refused():
     with pytest.raises(UnsupportedKernelError, match=r"standard\.h.*invalid operands"):
         counted("S s; y[i] = std::plus<S>()(s, s).x;")
+
+
+def test_macros_that_are_given_do_not_change_headers():
+    body = "std::array<float, 2> v = {x[i], 3}; y[i] = v[N - 1] + v.size();"
+    assert counted(body, "", defines={"N": 1, "T": 2})[0] == {"load float32": 1, "store float32": 1, "add float32": 1}
