@@ -164,12 +164,24 @@ struct grid_group {
 };
 static __device__ grid_group this_grid() { return grid_group(); }
 template <typename G> static __device__ void sync(const G &group) { group.sync(); }
+// Structs are shuffled word by word.
+#define __cuda_by_words(NAME, BUILTIN, MASK, N) \
+  template <typename T> __device__ T NAME(T x, unsigned i) const { \
+    if constexpr (!__is_class(T)) { \
+      return BUILTIN(MASK, x, i, N); \
+    } else { \
+      union { T value; unsigned words[(sizeof(T) + 3) / 4]; } all; \
+      all.value = x; \
+      for (unsigned k = 0; k < sizeof(all) / 4; ++k) all.words[k] = BUILTIN(MASK, all.words[k], i, N); \
+      return all.value; \
+    } \
+  }
 #define __cuda_warp(MASK, N, FIRST) \
   __device__ void sync() const { __syncwarp(MASK); } \
-  template <typename T> __device__ T shfl(T x, int i) const { return __shfl_sync(MASK, x, i, N); } \
-  template <typename T> __device__ T shfl_down(T x, unsigned i) const { return __shfl_down_sync(MASK, x, i, N); } \
-  template <typename T> __device__ T shfl_up(T x, unsigned i) const { return __shfl_up_sync(MASK, x, i, N); } \
-  template <typename T> __device__ T shfl_xor(T x, unsigned i) const { return __shfl_xor_sync(MASK, x, i, N); } \
+  __cuda_by_words(shfl, __shfl_sync, MASK, N) \
+  __cuda_by_words(shfl_down, __shfl_down_sync, MASK, N) \
+  __cuda_by_words(shfl_up, __shfl_up_sync, MASK, N) \
+  __cuda_by_words(shfl_xor, __shfl_xor_sync, MASK, N) \
   __device__ int any(int x) const { return __any_sync(MASK, x); } \
   __device__ int all(int x) const { return __all_sync(MASK, x); } \
   __device__ unsigned ballot(int x) const { return __ballot_sync(MASK, x) FIRST; } \

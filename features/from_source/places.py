@@ -320,6 +320,8 @@ class Places:
         for way in memory.ways:
             walk.active = overlap(before, way.domain)
             walk.guards += not way.certain
+            if not way.certain:
+                walk.note_guard("data")
             self._access(place, way.pointer, direction)
             walk.guards -= not way.certain
         walk.active = before

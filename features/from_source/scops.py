@@ -289,7 +289,10 @@ class ScopMaker:
             strides, elements = strides or (one,), relation.range()
             axes = range(elements.dim(_SET))
             if not all(elements.dim_has_upper_bound(_SET, axis) for axis in axes):
-                raise self._walk.refuse(f"accesses of {access.array!r} have no end", access.line)
+                elements = elements.compute_divs().coalesce()  # isl sees no end behind some divisions
+            if not all(elements.dim_has_upper_bound(_SET, axis) for axis in axes):
+                self._walk.described = access.line
+                raise self._walk.refuse(f"where accesses of {access.array!r} end is not known")
             most = [elements.dim_max(axis) for axis in axes]
             most[-1] = most[-1].add_constant_val(isl.Val(access.bytes // self._bytes[access.array] - 1))
             key = tuple(map(str, strides))

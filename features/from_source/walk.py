@@ -244,8 +244,16 @@ class Walk:
     def note(self, matter: Matter, why: str, remedy: str = "") -> None:
         """Note that something here is not known."""
         if not self.recorder.dry:
-            key = matter, self.label, self.text
+            key = self._noted(matter)
             self.recorder.unstated.setdefault(key, Unstated(*key, why, remedy))
+
+    def _noted(self, matter: Matter) -> tuple[Matter, str, str]:
+        return matter, self.label, self.text
+
+    def note_guard(self, reason: Reason) -> None:
+        """Note that who executes something here is not known."""
+        words = {"data": "data decide", "carried": "earlier iterations decide"}
+        self.note("guard", words.get(reason, reason))
 
     @property
     def guarded(self) -> bool:
@@ -301,9 +309,10 @@ class Walk:
     ) -> tuple[_Result | None, _Result | None, Condition]:
         """Walk both ways of a condition; return what each returned, None where no work-item goes there."""
         before, variables, known = self.active, self.variables, condition.known
+        executed, doubt = len(self.recorder.executed), self._noted("guard")
+        is_new = not known and doubt not in self.recorder.unstated
         if not known:
-            words = {"data": "data decide", "carried": "earlier iterations decide"}
-            self.note("guard", words.get(condition.reason, condition.reason))
+            self.note_guard(condition.reason)
         if known:
             taken, left = (before.intersect(each).coalesce() for each in (condition.true, condition.false))
         else:
@@ -316,6 +325,8 @@ class Walk:
             results.append(None if active.is_empty() else way())
             after.append((self.active, self.variables))
         self.guards -= not known
+        if is_new and executed == len(self.recorder.executed):
+            self.recorder.unstated.pop(doubt, None)  # Nothing is executed there.
         (active_then, first), (active_other, second) = after
         split = Condition(taken, left) if known else Condition()
         untouched = active_then is taken and active_other is left

@@ -10,6 +10,8 @@ HEAD = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;
+struct Best { float value; int at; };
+__device__ Best better(Best one, Best two) { bool first = one.value > two.value; return first ? one : two; }
 __global__ void k(float *a, int n) {
     cg::thread_block block = cg::this_thread_block();
     cg::grid_group grid = cg::this_grid();
@@ -31,6 +33,8 @@ LOCAL, GLOBAL, SUB_GROUP = (f"f_sync_barrier_{kind}" for kind in ("local", "glob
     ("a[i] = cg::reduce(warp, x, cg::plus<float>());", {ADDS: 80, SHUFFLES: 80}),
     ("a[i] = cg::reduce(tile, x, cg::greater<float>{});", {"f_op_float32_max": 48, SHUFFLES: 48}),
     ("a[i] = warp.shfl_down(x, 1) + tile.shfl(x, 0);", {ADDS: 16, SHUFFLES: 32}),
+    # A struct is shuffled word by word; which of two is the larger decides no work.
+    ("Best b = cg::reduce(warp, Best{x, i}, better); a[i] = b.value;", {"f_op_int32_shuffle": 160}),
     ("if (warp.thread_rank() == 0) a[grid.block_rank() * warp.meta_group_size() + warp.meta_group_rank()] = x;",
      {"f_mem_footprint_array:a": 512}),
     ("if (tile.meta_group_rank() < tile.num_threads() / 4) a[grid.thread_rank() + grid.size()] = x;",
@@ -42,6 +46,7 @@ def test_groups_of_threads_in_cuda(body, counts):
     found = count_features(kernel, SIZES, identifiers=list(counts), sub_group_size=32)
     assert {each.identifier: each.value for each in found} == counts
     assert all(each.certainty.exact for each in found)
+    assert not kernel.unstated(SIZES)
 
 
 def test_statements_in_expressions_are_read():
