@@ -34,7 +34,7 @@ LOCAL, GLOBAL, SUB_GROUP = (f"f_sync_barrier_{kind}" for kind in ("local", "glob
     ("a[i] = cg::reduce(tile, x, cg::greater<float>{});", {"f_op_float32_max": 48, SHUFFLES: 48}),
     ("a[i] = warp.shfl_down(x, 1) + tile.shfl(x, 0);", {ADDS: 16, SHUFFLES: 32}),
     # A struct is shuffled word by word; which of two is the larger decides no work.
-    ("Best b = cg::reduce(warp, Best{x, i}, better); a[i] = b.value;", {"f_op_int32_shuffle": 160}),
+    ("Best b = cg::reduce(warp, Best{x, i}, better); a[i] = b.value;", {"f_op_uint32_shuffle": 160}),
     ("if (warp.thread_rank() == 0) a[grid.block_rank() * warp.meta_group_size() + warp.meta_group_rank()] = x;",
      {"f_mem_footprint_array:a": 512}),
     ("if (tile.meta_group_rank() < tile.num_threads() / 4) a[grid.thread_rank() + grid.size()] = x;",
