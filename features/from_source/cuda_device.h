@@ -269,6 +269,7 @@ using ::abs; using ::pow; using ::fmod; using ::fmin; using ::fmax; using ::hypo
 using ::remainder; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf; using ::isfinite; using ::signbit;
 }  // namespace std
 #include "thrust_device.h"
+#include "cub_device.h"
 
 // Textures and surfaces: kernels that use one are refused by the function's name
 typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;

@@ -369,7 +369,7 @@ def seen_as(place: Place, element: CType) -> Place:
     own = place.type.inner[0]
     if place.type.kind == "vector" and len(place.lanes) < 2 and element == CType("scalar", own.dtype):
         return replace(place, lanes=place.lanes or (0,))
-    other = own.is_number and (element.is_number or element.kind == "struct")
+    other = {own.kind, element.kind} <= {"scalar", "vector", "struct"} and (own.is_number or element.is_number)
     if not other or (own.dtype, own.lanes) == (element.dtype, element.lanes):
         return place
     kind = CType("array", element=element) if place.type.kind == "array" else element

@@ -1,5 +1,7 @@
 """What kernels use of libraries: copies of memory, C++'s standard library, Thrust, complex numbers."""
 
+import re
+
 import pytest
 
 from perflex.errors import UnsupportedKernelError
@@ -9,6 +11,7 @@ HEAD = """
 #include <type_traits>
 #include <cuComplex.h>
 struct S { float x; double y; };
+struct Sums { __device__ S operator()(const S &a, const S &b) const { return S{a.x + b.x, a.y + b.y}; } };
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
 template <class T> __device__ std::enable_if_t<std::is_floating_point<T>::value, T> f(T x) { return 3 * x; }
 __device__ float tagged(float x, std::true_type) { return x + 1.0f; }
@@ -55,6 +58,22 @@ CASES = {
     "cuFloatComplex z{x[i], x[i + 64]}, w = cuCmulf(z, cuConjf(z)); y[i] = cuCrealf(cuCdivf(w, z));":
         {"load float32": 2, "store float32": 1, "mul float32": 11, "madd float32": 5, "add float32": 1,
          "abs float32": 2, "div float32": 2},
+    # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
+    "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
+    "if (i == 0) y[0] = s;":
+        {"load float32": 1, "store float32": 1 / 64, "store local float32": 2 / 64,
+         "load local float32": 1 / 64, "add float32": 5.5, "shuffle float32": 5, "local": 1},
+    # Of eight threads the last reduces three lanes; those behind the last one add nothing.
+    "__shared__ cub::WarpReduce<float, 4>::TempStorage t; y[i] = cub::WarpReduce<float, 4>(t).Sum(x[i], 3);":
+        {"load float32": 1, "store float32": 1, "add float32": 2, "shuffle float32": 2},
+    "cub::WarpScan<float>::TempStorage t; float s; cub::WarpScan<float>(t).InclusiveScan(x[i], s, cub::Max());"
+    "y[i] = s;":
+        {"load float32": 1, "store float32": 1, "max float32": 5, "shuffle float32": 5},
+    "float v[2]; cub::BlockLoad<float, 64, 2>().Load(x, v, 96); cub::StoreDirectStriped<64>(i, y, v);":
+        {"load float32": 1.5, "store float32": 2},
+    # Structs go word by word.
+    "cub::WarpReduce<S, 2>::TempStorage t; y[i] = cub::WarpReduce<S, 2>(t).Reduce(S{x[i], 2}, Sums()).x;":
+        {"load float32": 1, "store float32": 1, "shuffle uint32": 4, "add float32": 1, "add float64": 1},
 }  # fmt: skip
 
 
@@ -65,12 +84,11 @@ def counted(body, head=HEAD, arguments=ARGUMENTS, **given):
     found: dict[str, float] = {}
     entries = count_features(kernel, {"n": 7}, sub_group_size=32)
     for entry in entries:
-        words = entry.identifier.split("_")
-        if words[1] == "op":
-            found[f"{words[3]} {words[2]}"] = entry.value / 2
-        elif words[2] == "access":
-            name = f"{words[5]} {words[4]}"
+        if access := re.search(r"(global|local)_([a-z]+\d+)_(load|store)", entry.identifier):
+            name = f"{access[3]} {access[1]} {access[2]}".replace(" global", "")
             found[name] = found.get(name, 0) + entry.value / 64
+        elif words := re.match(r"f_op_([a-z]+\d+)_(.*)|f_(sync)_barrier_(.*)", entry.identifier):
+            found[f"{words[2]} {words[1]}" if words[1] else words[4]] = entry.value / (2 if words[1] else 1)
     return found, all(entry.certainty.exact for entry in entries)
 
 
@@ -84,6 +102,16 @@ def test_what_libraries_do_is_counted(body):
 def test_an_error_in_an_instance_of_a_library_is_refused():
     with pytest.raises(UnsupportedKernelError, match=r"standard\.h.*invalid operands"):
         counted("S s; y[i] = std::plus<S>()(s, s).x;")
+
+
+@pytest.mark.parametrize("used", [
+    "BlockReduce<float, 64, cub::BLOCK_REDUCE_RAKING>", "BlockScan<float, 64>", "WarpReduce<float, 12>",
+    "BlockLoad<float, 64, 2, cub::BLOCK_LOAD_TRANSPOSE>",
+])  # fmt: skip
+def test_algorithms_of_which_no_steps_are_known_are_refused(used):
+    with pytest.raises(UnsupportedKernelError, match=r"undefined template|no member named"):
+        counted(f"cub::{used} r; y[i] = 1;")
+    assert counted("y[i] = 1;")
 
 
 def test_macros_that_are_given_do_not_change_headers():
