@@ -28,11 +28,11 @@ from perflex.features.from_source.values import (
     Unknown,
     Value,
     chains_of,
-    changed,
     exact,
     known_part,
     rational,
     result_of,
+    somewhere,
 )
 from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
@@ -194,9 +194,10 @@ class Arithmetic:
             if isinstance(pointer, Pointer) and isinstance(step, (Integer, Unknown)) and name in {"Add", "Sub"}:
                 signed = step.scaled(-1) if name == "Sub" and isinstance(step, Integer) else step
                 return self.places.moved(pointer, signed)
-        if name in {"And", "Or"} and isinstance(one, Pointer) != isinstance(two, Pointer):
+        addresses = [each for each in (one, two) if isinstance(each, Pointer)]
+        if name in {"And", "Or"} and len(addresses) == 1:
             # What is aligned points to the same array; what is left of an address may be zero.
-            return replace(changed(one if isinstance(one, Pointer) else two, "not affine"), nullable=True)
+            return replace(somewhere(addresses[0], "not affine"), nullable=True)
         if not isinstance(one, (Integer, Unknown)) or not isinstance(two, (Integer, Unknown)):
             return Unknown("int64" if isinstance(one, Pointer) else "float32")
         if isinstance(one, Integer) and isinstance(two, Integer):

@@ -41,6 +41,7 @@ from perflex.features.from_source.values import (
     changed,
     counted_by,
     places_in,
+    somewhere,
     with_count,
     with_parts,
 )
@@ -458,7 +459,7 @@ class LoopWalk:
         if isinstance(value, Unknown) and value.parts:
             return replace(value, parts=())
         if isinstance(value, Pointer) and depends_on(value, self._counter):
-            return replace(changed(value, "data"), ways=())
+            return replace(somewhere(value, "data"), ways=())
         offset = counted_by(value)
         if offset is None or self._counter not in offset.names:
             return value

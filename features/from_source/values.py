@@ -324,13 +324,18 @@ def vector_of(kind: CType, values: Sequence[Value]) -> Unknown:
     return Unknown(kind.dtype, kind.lanes, result_of(*values).reason, parts=parts if any(parts) else ())
 
 
+def somewhere(pointer: Pointer, reason: Reason) -> Pointer:
+    """Return a pointer of which is known into which arrays it may point, and no more."""
+    ways = tuple(replace(way, pointer=somewhere(way.pointer, reason)) for way in pointer.ways)
+    return replace(pointer, offset=Unknown("int64", reason=reason), ways=ways)
+
+
 def changed(value: Value, reason: Reason) -> Value:
     """Return what is left of a value after changes that are not known."""
     if isinstance(value, Integer):
         return Unknown(value.dtype, reason=reason)
     if isinstance(value, Pointer):
-        ways = tuple(replace(way, pointer=changed(way.pointer, reason)) for way in value.ways)
-        return replace(value, offset=Unknown("int64", reason=reason), ways=ways)
+        return somewhere(value, reason)
     if isinstance(value, Unknown):
         why: Reason = "data" if value.reason == "undefined" else value.reason
         return replace(value, reason=why, constant=None, source=None, parts=(), counted=None, chains={})
