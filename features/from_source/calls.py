@@ -22,6 +22,7 @@ from perflex.features.from_source.mathematics import (
     folded,
     operation_of,
     operators_of,
+    packed,
 )
 from perflex.features.from_source.mathematics import plain_name as plain_function
 from perflex.features.from_source.parsing import CUDA_HEADERS, Node
@@ -302,6 +303,11 @@ class Calls:
         for pointer in pointers:
             place = self.expressions.places.pointed(pointer)
             self.expressions.places.store(place, unknown_of(place.type))
+        dtype, lanes, words = packed(name)
+        for word in words:
+            self.expressions.operated(word, numbers, dtype, lanes)
+        if words:
+            return Unknown(kind.dtype)
         lanes = max((each.lanes for each in numbers if isinstance(each, Unknown)), default=1)
         found: Value = unknown_of(kind)
         for word, count in counted_as(base, lanes):

@@ -249,6 +249,18 @@ __cuda_builtin unsigned __byte_perm(unsigned, unsigned, unsigned);
 __cuda_builtin unsigned __sad(int, int, unsigned);
 __cuda_builtin unsigned __usad(unsigned, unsigned, unsigned);
 __cuda_builtin unsigned __usad4(unsigned, unsigned, unsigned);
+// Two and four integers in one
+#define __cuda_packed1(N) __cuda_builtin unsigned __v##N##2(unsigned); __cuda_builtin unsigned __v##N##4(unsigned);
+#define __cuda_packed(N) \
+  __cuda_builtin unsigned __v##N##2(unsigned, unsigned); __cuda_builtin unsigned __v##N##4(unsigned, unsigned);
+__cuda_packed1(abs) __cuda_packed1(absss) __cuda_packed1(neg) __cuda_packed1(negss)
+__cuda_packed(add) __cuda_packed(addss) __cuda_packed(addus) __cuda_packed(sub) __cuda_packed(subss) __cuda_packed(subus)
+__cuda_packed(maxs) __cuda_packed(maxu) __cuda_packed(mins) __cuda_packed(minu) __cuda_packed(avgs) __cuda_packed(avgu)
+__cuda_packed(haddu) __cuda_packed(absdiffs) __cuda_packed(absdiffu) __cuda_packed(sads) __cuda_packed(sadu)
+#define __cuda_packed_test(N) \
+  __cuda_packed(cmp##N##s) __cuda_packed(cmp##N##u) __cuda_packed(set##N##s) __cuda_packed(set##N##u)
+__cuda_packed(cmpeq) __cuda_packed(cmpne) __cuda_packed(seteq) __cuda_packed(setne)
+__cuda_packed_test(ge) __cuda_packed_test(gt) __cuda_packed_test(le) __cuda_packed_test(lt)
 __cuda_builtin unsigned __funnelshift_l(unsigned, unsigned, unsigned);
 __cuda_builtin unsigned __funnelshift_r(unsigned, unsigned, unsigned);
 __cuda_builtin int __float_as_int(float);

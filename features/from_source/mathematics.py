@@ -53,6 +53,12 @@ _NAMES = {
 CONSTANTS = {"inf", "inff", "huge_val", "huge_valf", "nan", "nanf"}
 _FOLDED = {each.__name__: each for each in (math.log2, math.log, math.sqrt, math.floor, math.ceil, math.exp2)}
 
+# Of two integers of 16 bits in one, or four of 8.
+_PACKED = re.compile(r"__v(absdiff|abs|add|sub|max|min|avg|hadd|neg|sad|cmp|set)(?:eq|ne|[gl][et])?(ss|us|s|u)?([24])")
+_PACKED_WORDS = {
+    "absdiff": ("add", "abs"), "sub": ("add",), "neg": ("add",), "avg": ("add", "shift"), "hadd": ("add", "shift"),
+    "sad": ("add", "abs", "add"), "set": ("cmp",),
+}  # fmt: skip
 # Functions of several operations: how many of each for an element of their operands, and how many besides.
 _DOT = (("mul", 0, 1), ("madd", 1, -1))
 _PARTS_OF: Mapping[str, Sequence[tuple[str, int, int]]] = {
@@ -103,6 +109,16 @@ def plain_name(name: str) -> str:
     base = _DECORATED.sub("", _DECORATED.sub("", name))
     known = {*_NAMES, *_PARTS_OF, *STORING, *OPERATIONS, *CONSTANTS}
     return next((each for each in (base, base.removesuffix("f")) if each in known), name)
+
+
+def packed(name: str) -> tuple[str, int, tuple[str, ...]]:
+    """Return type and number of the integers that a function takes for one, and what it computes of each."""
+    found = _PACKED.fullmatch(name)
+    if found is None:
+        return "", 0, ()
+    lanes = int(found[3])
+    dtype = f"{'int' if found[2] in {'s', 'ss'} or found[1] in {'abs', 'neg'} else 'uint'}{32 // lanes}"
+    return dtype, lanes, _PACKED_WORDS.get(found[1], (found[1],))
 
 
 def counted_as(name: str, lanes: int) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from perflex.features import count_features, source_kernel
 HEAD = """
 #include <type_traits>
 #include <cuComplex.h>
+#include <cuda_fp8.h>
 struct S { float x; double y; };
 struct Sums { __device__ S operator()(const S &a, const S &b) const { return S{a.x + b.x, a.y + b.y}; } };
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
@@ -58,6 +59,13 @@ CASES = {
     "cuFloatComplex z{x[i], x[i + 64]}, w = cuCmulf(z, cuConjf(z)); y[i] = cuCrealf(cuCdivf(w, z));":
         {"load float32": 2, "store float32": 1, "mul float32": 11, "madd float32": 5, "add float32": 1,
          "abs float32": 2, "div float32": 2},
+    # Two and four integers in one; numbers of eight bits
+    "m[i] = __vmaxs4(m[i], 0); m[i + 64] = __vabsdiffu2(m[i + 64], n); m[i + 128] = __vsetgts2(n, m[i + 128]);":
+        {"load int32": 3, "store int32": 3, "max int8": 4, "add uint16": 2, "abs uint16": 2, "cmp int16": 2},
+    "__nv_fp8_e4m3 *p = (__nv_fp8_e4m3 *)m; p[i] = __nv_fp8_e4m3((float)p[i + 64] * 2.0f);":
+        {"load uint8": 1, "store uint8": 1, "mul float32": 1},
+    "((__nv_fp8x4_e5m2 *)m)[i] = __nv_fp8x4_e5m2(__half2(1, 2), __half2(x[i], x[i + 64]));":
+        {"load float32": 2, "store uint32": 1},
     # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
     "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
     "if (i == 0) y[0] = s;":
