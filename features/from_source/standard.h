@@ -183,4 +183,11 @@ __cuda_function1(bit_not, T, ~a) __cuda_function1(logical_not, bool, !a)
 __cuda_function(equal_to, bool, a == b) __cuda_function(not_equal_to, bool, a != b) __cuda_function(less, bool, a < b)
 __cuda_function(greater, bool, a > b) __cuda_function(less_equal, bool, a <= b) __cuda_function(greater_equal, bool, a >= b)
 __cuda_function(logical_and, bool, a && b) __cuda_function(logical_or, bool, a || b)
+// Containers of the host program, of which kernels use at most the types of classes that hold some: none has functions.
+#define __cuda_container(N, WORDS) \
+  template <typename T, typename... More> class N { void *words[WORDS]; public: typedef T value_type; typedef T *iterator; };
+__cuda_container(vector, 3) __cuda_container(list, 3) __cuda_container(set, 6) __cuda_container(map, 6)
+__cuda_container(unordered_map, 7) __cuda_container(shared_ptr, 2) __cuda_container(unique_ptr, 1) __cuda_container(function, 4)
+__cuda_container(basic_string, 4)
+typedef basic_string<char> string;
 }  // namespace std

@@ -110,6 +110,19 @@ template <own::Mode M, int N> __global__ void k(float *y) {
     assert found.value == 32 * trips
 
 
+def test_classes_of_the_host_lend_their_types():
+    text = """#include <vector>
+struct Rows { typedef double Scalar; std::vector<Scalar> all; std::string name; int n() { return all.size(); } };
+template <typename R> __global__ void k(const typename R::Scalar *x) { auto t = x[threadIdx.x]; }
+__global__ void m(Rows r, float *y) { y[0] = r.n(); }"""
+    (found,) = count_features(
+        source_kernel(text, "k<Rows>", local=32, groups=1), {}, identifiers=["f_mem_access_global_float64_load"]
+    )
+    assert found.value == 32
+    with pytest.raises(UnsupportedKernelError, match="no member named 'size' in 'std::vector<double>'"):
+        source_kernel(text, "m", local=32, groups=1).scop()
+
+
 def test_why_template_arguments_do_not_fit_is_told(tmp_path):
     (tmp_path / "deep.h").write_text('template <typename T> __device__ T end(T a) {\n\n  asm(""); return a; }\n')
     text = '#include "deep.h"\ntemplate <typename T> __global__ void k(typename T::lane *y) { y[0] = end(y[1]); }\n'
