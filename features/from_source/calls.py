@@ -16,6 +16,7 @@ from perflex.features.from_source.mathematics import (
     CONSTANTS,
     CONVERSIONS,
     PARTS,
+    REGISTERS,
     ROUNDED,
     STORING,
     counted_as,
@@ -291,8 +292,8 @@ class Calls:
 
     def _function(self, name: str, values: list[Value], numbers: list[Integer | Unknown], kind: CType) -> Value:
         base = plain_function(name)
-        if base in CONSTANTS:
-            return Unknown(kind.dtype, reason="uniform")
+        if base in {*CONSTANTS, *REGISTERS}:
+            return Unknown(kind.dtype, reason="uniform" if base in CONSTANTS else "data")
         number, literal = self._folded(base, values, kind)
         if number is not None and literal:
             return Unknown(kind.dtype, reason="uniform", constant=number, literal=True, source=rational(number))

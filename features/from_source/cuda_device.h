@@ -86,6 +86,7 @@ __cuda_builtin void __prof_trigger(int);
 __cuda_shuffle(int) __cuda_shuffle(unsigned) __cuda_shuffle(long) __cuda_shuffle(unsigned long) __cuda_shuffle(long long)
 __cuda_shuffle(unsigned long long) __cuda_shuffle(float) __cuda_shuffle(double) __cuda_shuffle(half)
 __cuda_builtin unsigned __ballot_sync(unsigned, int);
+template <typename T> __cuda_builtin unsigned __match_any_sync(unsigned, T);
 __cuda_builtin int __any_sync(unsigned, int);
 __cuda_builtin int __all_sync(unsigned, int);
 __cuda_builtin unsigned __activemask();

@@ -7,8 +7,10 @@
 #define __builtin_nan(text) (0.0 / 0.0)
 #define __builtin_nanf(text) (0.0f / 0.0f)
 #define __cuda_first(N) (thread_block().thread_rank() % 32 / N * N)
+#define __cuda_lanes(N) ((0xffffffffu >> (32 - N)) << __cuda_first(N))
 #else
 #define __cuda_body(...) ;
+#define __cuda_lanes(N) 0
 #define __cuda_not_rtc(...) __VA_ARGS__  // What the run-time compiler has of its own.
 #define __cuda_first(N) 0  // Which of the warp's items a tile has costs nothing that is counted.
 #endif
@@ -140,7 +142,16 @@ template <typename T> struct greater { __device__ T operator()(T a, T b) const {
 template <typename T> struct bit_and { __device__ T operator()(T a, T b) const { return a & b; } };
 template <typename T> struct bit_or { __device__ T operator()(T a, T b) const { return a | b; } };
 template <typename T> struct bit_xor { __device__ T operator()(T a, T b) const { return a ^ b; } };
+struct thread_group {
+  unsigned lanes;  // None of a whole work-group
+  __device__ thread_group(unsigned n) : lanes(n) {}
+  __device__ void sync() const;
+  __device__ unsigned thread_rank() const;
+  __device__ unsigned size() const;
+  __device__ unsigned num_threads() const { return size(); }
+};
 struct thread_block {
+  __device__ operator thread_group() const { return thread_group(0); }
   __device__ void sync() const { __syncthreads(); }
   __device__ unsigned thread_rank() const { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
   __device__ unsigned size() const { return blockDim.x * blockDim.y * blockDim.z; }
@@ -150,7 +161,10 @@ struct thread_block {
   __device__ dim3 group_dim() const { return blockDim; }
   __device__ dim3 dim_threads() const { return blockDim; }
 };
-typedef thread_block thread_group;
+inline __device__ void thread_group::sync() const { if (lanes) __syncwarp(__cuda_lanes(lanes)); else __syncthreads(); }
+inline __device__ unsigned thread_group::thread_rank() const
+{ return lanes ? thread_block().thread_rank() % lanes : thread_block().thread_rank(); }
+inline __device__ unsigned thread_group::size() const { return lanes ? lanes : thread_block().size(); }
 static __device__ thread_block this_thread_block() { return thread_block(); }
 struct grid_group {
   __device__ void sync() const;
@@ -187,32 +201,65 @@ template <typename G> static __device__ void sync(const G &group) { group.sync()
   __device__ unsigned ballot(int x) const { return __ballot_sync(MASK, x) FIRST; } \
   __device__ unsigned num_threads() const { return size(); }
 template <unsigned N, typename G = void> struct thread_block_tile {
+  static_assert(N <= 32, "groups of several warps are not read");
+  unsigned outer;  // Lanes of the group that it is part of, none of a work-group
+  __device__ thread_block_tile(unsigned n) : outer(n) {}
+  template <typename H> __device__ thread_block_tile(const thread_block_tile<N, H> &other) : outer(other.outer) {}
+  __device__ operator thread_group() const { return thread_group(N); }
   __device__ unsigned thread_rank() const { return thread_block().thread_rank() % N; }
   __device__ unsigned size() const { return N; }
-  __device__ unsigned meta_group_rank() const { return thread_block().thread_rank() / N; }
-  __device__ unsigned meta_group_size() const { return (thread_block().size() + N - 1) / N; }
-  __cuda_warp((0xffffffffu >> (32 - N)) << __cuda_first(N), N, >> __cuda_first(N))
+  __device__ unsigned meta_group_rank() const
+  { return (outer ? thread_block().thread_rank() % outer : thread_block().thread_rank()) / N; }
+  __device__ unsigned meta_group_size() const { return outer ? outer / N : (thread_block().size() + N - 1) / N; }
+  __cuda_warp(__cuda_lanes(N), N, >> __cuda_first(N))
 };
-template <unsigned N, typename G> static __device__ thread_block_tile<N> tiled_partition(const G &) {
-  return thread_block_tile<N>();
+static __device__ unsigned __lanes_of(const thread_block &) { return 0; }
+static __device__ unsigned __lanes_of(const thread_group &group) { return group.lanes; }
+template <unsigned N, typename G> static __device__ unsigned __lanes_of(const thread_block_tile<N, G> &) { return N; }
+template <unsigned N, typename G> static __device__ thread_block_tile<N> tiled_partition(const G &group) {
+  return thread_block_tile<N>(__lanes_of(group));
 }
+static __device__ thread_group tiled_partition(const thread_group &, unsigned lanes) { return thread_group(lanes); }
+static __device__ unsigned __lanemask_lt() __cuda_body(return (1u << thread_block().thread_rank() % 32) - 1)
 struct coalesced_group {
-  __device__ unsigned thread_rank() const { return __popc(__activemask() & ((1u << thread_block().thread_rank() % 32) - 1)); }
-  __device__ unsigned size() const { return __popc(__activemask()); }
-  __cuda_warp(__activemask(), 32, )
+  unsigned mask;
+  __device__ coalesced_group(unsigned lanes) : mask(lanes) {}
+  __device__ unsigned thread_rank() const { return __popc(mask & __lanemask_lt()); }
+  __device__ unsigned size() const { return __popc(mask); }
+  __cuda_warp(mask, 32, )
 };
-static __device__ coalesced_group coalesced_threads() { return coalesced_group(); }
-template <unsigned N, typename G, typename T, typename F>
-static __device__ T reduce(const thread_block_tile<N, G> &group, T x, F combine) {
-  for (unsigned i = N / 2; i > 0; i /= 2) x = combine(x, group.shfl_xor(x, i));
-  return x;
+static __device__ coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+template <typename T> static __device__ coalesced_group labeled_partition(const coalesced_group &group, T label) {
+  return coalesced_group(__match_any_sync(group.mask, label));
 }
+template <unsigned N, typename G, typename T>
+static __device__ coalesced_group labeled_partition(const thread_block_tile<N, G> &, T label) {
+  return coalesced_group(__match_any_sync(__cuda_lanes(N), label));
+}
+static __device__ coalesced_group binary_partition(const coalesced_group &group, bool here) {
+  const unsigned lanes = __ballot_sync(group.mask, here);
+  return coalesced_group(here ? lanes : group.mask & ~lanes);
+}
+template <unsigned N, typename G> static __device__ coalesced_group binary_partition(const thread_block_tile<N, G> &, bool here) {
+  return binary_partition(coalesced_group(__cuda_lanes(N)), here);
+}
+// Steps that halve, written out, as the library has them.
+template <unsigned N, typename G, typename T, typename F> static __device__ T __reduce_by(const G &group, T x, F combine) {
+  if constexpr (N == 0) return x; else return __reduce_by<N / 2>(group, combine(x, group.shfl_xor(x, N)), combine);
+}
+template <unsigned N, unsigned M, typename G, typename T, typename F> static __device__ T __scan_by(const G &group, T x, F combine) {
+  if constexpr (N < M) {
+    T other = group.shfl_up(x, N);
+    if (group.thread_rank() >= N) x = combine(x, other);
+    return __scan_by<N * 2, M>(group, x, combine);
+  } else {
+    return x;
+  }
+}
+template <unsigned N, typename G, typename T, typename F>
+static __device__ T reduce(const thread_block_tile<N, G> &group, T x, F combine) { return __reduce_by<N / 2>(group, x, combine); }
 template <unsigned N, typename G, typename T, typename F>
 static __device__ T inclusive_scan(const thread_block_tile<N, G> &group, T x, F combine) {
-  for (unsigned i = 1; i < N; i *= 2) {
-    T other = group.shfl_up(x, i);
-    if (group.thread_rank() >= i) x = combine(x, other);
-  }
-  return x;
+  return __scan_by<1, N>(group, x, combine);
 }
 }  // namespace cooperative_groups

@@ -51,6 +51,8 @@ _NAMES = {
     **dict.fromkeys(("bitselect", "signbit", "copysign"), "bit"),
 }  # fmt: skip
 CONSTANTS = {"inf", "inff", "huge_val", "huge_valf", "nan", "nanf"}
+# What hardware knows of a work-item.
+REGISTERS = {"lanemask_lt"}
 _FOLDED = {each.__name__: each for each in (math.log2, math.log, math.sqrt, math.floor, math.ceil, math.exp2)}
 
 # Of two integers of 16 bits in one, or four of 8.
@@ -107,7 +109,7 @@ def plain_name(name: str) -> str:
     if found := _HALF.fullmatch(name):
         return found[1]
     base = _DECORATED.sub("", _DECORATED.sub("", name))
-    known = {*_NAMES, *_PARTS_OF, *STORING, *OPERATIONS, *CONSTANTS}
+    known = {*_NAMES, *_PARTS_OF, *STORING, *OPERATIONS, *CONSTANTS, *REGISTERS}
     return next((each for each in (base, base.removesuffix("f")) if each in known), name)
 
 

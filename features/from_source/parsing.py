@@ -51,7 +51,7 @@ _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
 _KEEP_GOING = 0x200
 # CUDA's headers that the run-time compiler lacks, with the beginnings of names that they declare.
 TOOLKIT = {
-    "cooperative_groups": "(multi_)?(grid|thread|cluster|coalesced)_(group|threads)$", "cub/": "cub", "cuda/": "cuda",
+    "cooperative_groups": "(multi_)?(grid|cluster|coalesced)_(group|threads)$", "cub/": "cub", "cuda/": "cuda",
     "cuda_bf16": "__nv_bf|nv_bf", "cuda_fp16": "half2?$|__half|__h[a-z]|__float2half", "cuda_pipeline": "__pipeline",
     "curand_kernel": "curand", "mma.h": "nvcuda|wmma", "thrust/": "thrust",
 }  # fmt: skip

@@ -38,7 +38,12 @@ LOCAL, GLOBAL, SUB_GROUP = (f"f_sync_barrier_{kind}" for kind in ("local", "glob
     ("if (warp.thread_rank() == 0) a[grid.block_rank() * warp.meta_group_size() + warp.meta_group_rank()] = x;",
      {"f_mem_footprint_array:a": 512}),
     ("if (tile.meta_group_rank() < tile.num_threads() / 4) a[grid.thread_rank() + grid.size()] = x;",
-     {"f_mem_footprint_array:a": 512 + 128}),
+     {"f_mem_footprint_array:a": 512 + 256}),  # of each sub-group two tiles
+    (("cg::thread_group part = cg::tiled_partition(block, 16), all = block; part.sync(); all.sync(); cg::sync(part);"
+     "if (part.thread_rank() < 4) a[grid.thread_rank() + grid.size()] = x + all.size();"),
+     {SUB_GROUP: 2, LOCAL: 1, "f_mem_footprint_array:a": 512 + 128}),
+    ("auto same = cg::labeled_partition(active, i); a[i] = x + same.size(); tile = cg::tiled_partition<8>(block);",
+     {"f_op_uint32_vote": 32, "f_op_uint32_bit": 16, ADDS: 16}),
     ("register float y = x + 1.0f; a[i] = y;", {ADDS: 16}),
 ])  # fmt: skip
 def test_groups_of_threads_in_cuda(body, counts):
