@@ -80,8 +80,7 @@ class Places:
         """Return the place that an expression names."""
         kind = cursor.kind
         if kind == "UNEXPOSED_EXPR" and cursor.lane:
-            inner, pointed = cursor.operands[0], cursor.words[-2] == "->"
-            return _named(self.pointed(self._expressions.value(inner)) if pointed else self.place(inner), cursor.lane)
+            return self._component(cursor)
         if kind == "PAREN_EXPR" or (kind == "UNEXPOSED_EXPR" and len(cursor.operands) == 1):
             place = self.place(cursor.operands[0])
             if place.memory is None or cursor.type.get_canonical().kind.name != "RECORD":
@@ -106,6 +105,14 @@ class Places:
             found = self._expressions.called(cursor)
             return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type), value=found)
         return Place(self._walk.types.read(cursor.type), value=self._expressions.value(cursor))
+
+    def _component(self, cursor: Node) -> Place:
+        """Return the part of a vector that an expression names behind a dot or an arrow."""
+        inner = cursor.operands[0]
+        place = self.pointed(self._expressions.value(inner)) if cursor.words[-2] == "->" else self.place(inner)
+        if place.type.kind != "vector":
+            raise self._walk.refuse(f"what {cursor.lane!r} names is not known; write it out", cursor)
+        return _named(place, cursor.lane)
 
     def owner(self) -> Place:
         """Return the object of the method that is walked through."""
