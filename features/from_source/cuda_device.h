@@ -283,6 +283,7 @@ using ::remainder; using ::ldexp; using ::frexp; using ::modf; using ::isnan; us
 }  // namespace std
 #include "thrust_device.h"
 #include "cub_device.h"
+#include "async_device.h"
 
 // Textures and surfaces: kernels that use one are refused by the function's name
 typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;

@@ -66,6 +66,15 @@ CASES = {
         {"load uint8": 1, "store uint8": 1, "mul float32": 1},
     "((__nv_fp8x4_e5m2 *)m)[i] = __nv_fp8x4_e5m2(__half2(1, 2), __half2(x[i], x[i + 64]));":
         {"load float32": 2, "store uint32": 1},
+    # Asynchronous copies
+    "__shared__ float s[256]; __pipeline_memcpy_async(s + 4 * i, x + 4 * i, 16); __pipeline_wait_prior(0);":
+        {"load float32": 4, "store local float32": 4 / 32},
+    "__shared__ float4 s[64]; auto p = cuda::make_pipeline(); p.producer_acquire(); p.consumer_wait();"
+    "cuda::memcpy_async(s + i, (const float4 *)x + i, cuda::aligned_size_t<16>(sizeof(float4)), p);":
+        {"load float32": 4, "store local float32": 4 / 32},
+    "__shared__ float s[64]; __shared__ cuda::barrier<cuda::thread_scope_block> b; if (i == 0) init(&b, 64);"
+    "cuda::memcpy_async(s + i, x + i, 4, b); auto t = b.arrive(); b.wait(std::move(t)); b.arrive_and_wait();":
+        {"load float32": 1, "store local float32": 1 / 32, "local": 2},
     # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
     "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
     "if (i == 0) y[0] = s;":
@@ -113,12 +122,12 @@ def test_an_error_in_an_instance_of_a_library_is_refused():
 
 
 @pytest.mark.parametrize("used", [
-    "BlockReduce<float, 64, cub::BLOCK_REDUCE_RAKING>", "BlockScan<float, 64>", "WarpReduce<float, 12>",
-    "BlockLoad<float, 64, 2, cub::BLOCK_LOAD_TRANSPOSE>",
+    "cub::BlockReduce<float, 64, cub::BLOCK_REDUCE_RAKING>", "cub::BlockScan<float, 64>", "cub::WarpReduce<float, 12>",
+    "cub::BlockLoad<float, 64, 2, cub::BLOCK_LOAD_TRANSPOSE>", "cuda::pipeline<cuda::thread_scope_block>",
 ])  # fmt: skip
 def test_algorithms_of_which_no_steps_are_known_are_refused(used):
     with pytest.raises(UnsupportedKernelError, match=r"undefined template|no member named"):
-        counted(f"cub::{used} r; y[i] = 1;")
+        counted(f"{used} r; y[i] = 1;")
     assert counted("y[i] = 1;")
 
 
