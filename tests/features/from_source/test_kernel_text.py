@@ -197,9 +197,9 @@ def test_what_libraries_have_goes_to_the_compiler(tmp_path):
 
 @needs_compiler
 def test_headers_of_the_toolkit_are_named_where_they_are_missing(tmp_path):
-    include = "#include <curand_kernel.h>\n#include <cub/cub.cuh>\n"
-    file = written(tmp_path, HOST + include + "__global__ void k(float *x) { curandState s; x[0] = curand(&s); }")
-    with pytest.raises(UnsupportedKernelError, match=r"'curandState' \(curand_kernel.h: not found\); state"):
+    include = "#include <mma.h>\n#include <cub/cub.cuh>\n"
+    file = written(tmp_path, HOST + include + "__global__ void k(float *x) { nvcuda::tile s; x[0] = s.x; }")
+    with pytest.raises(UnsupportedKernelError, match=r"'nvcuda' \(mma.h: not found\); state"):
         kernel_text(taken(file))
 
 

@@ -11,6 +11,7 @@ HEAD = """
 #include <type_traits>
 #include <cuComplex.h>
 #include <cuda_fp8.h>
+#include <curand_kernel.h>
 struct S { float x; double y; };
 struct Sums { __device__ S operator()(const S &a, const S &b) const { return S{a.x + b.x, a.y + b.y}; } };
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
@@ -75,6 +76,12 @@ CASES = {
     "__shared__ float s[64]; __shared__ cuda::barrier<cuda::thread_scope_block> b; if (i == 0) init(&b, 64);"
     "cuda::memcpy_async(s + i, x + i, 4, b); auto t = b.arrive(); b.wait(std::move(t)); b.arrive_and_wait();":
         {"load float32": 1, "store local float32": 1 / 32, "local": 2},
+    # cuRAND: the state is 36 bytes and a double; numbers come from six integers
+    "curandState s = ((curandState *)m)[i]; y[i] = curand_uniform(&s);":
+        {"load uint32": 11, "store float32": 1, "shift uint32": 3, "bit uint32": 4, "add uint32": 2, "madd float32": 1},
+    "curandState s; s.boxmuller_flag = 0; y[i] = curand_normal(&s); y[i + 64] = curand_normal(&s);":
+        {"store float32": 2, "shift uint32": 6, "bit uint32": 8, "add uint32": 4, "madd float32": 2, "mul float32": 3,
+         "log float32": 1, "sqrt float32": 1, "sin float32": 1, "cos float32": 1},
     # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
     "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
     "if (i == 0) y[0] = s;":
@@ -129,6 +136,11 @@ def test_algorithms_of_which_no_steps_are_known_are_refused(used):
     with pytest.raises(UnsupportedKernelError, match=r"undefined template|no member named"):
         counted(f"{used} r; y[i] = 1;")
     assert counted("y[i] = 1;")
+
+
+def test_states_of_random_numbers_are_not_made():
+    with pytest.raises(UnsupportedKernelError, match="'curand_init' is not defined here"):
+        counted("curandStatePhilox4_32_10_t s; curand_init(1, i, 0, &s); y[i] = curand_uniform(&s);")
 
 
 def test_macros_that_are_given_do_not_change_headers():
