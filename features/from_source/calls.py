@@ -81,7 +81,8 @@ class Calls:
         """Take what evaluates the arguments."""
         self.expressions = expressions
         self._inlining = Inlining(self._walk, expressions, self._execute)
-        self.closure, self.require_plain_end = self._inlining.closure, self._inlining.require_plain_end
+        self.closure, self.begun = self._inlining.closure, self._inlining.begun
+        self.require_plain_end = self._inlining.require_plain_end
 
     def called(self, cursor: Node) -> Value:
         """Evaluate a call; of a function that returns a reference, the place."""

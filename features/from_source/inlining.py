@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from perflex.features.from_source.expressions import Expressions
+from perflex.features.from_source.layouts import bases_of, is_union
 from perflex.features.from_source.parsing import Node, fields_of
 from perflex.features.from_source.values import Aggregate, Closure, CType, Place, Value, held, unknown_of
 from perflex.features.from_source.walk import RETURNED, Frame, Walk
@@ -99,32 +100,75 @@ class Inlining:
 
     def constructed(self, constructor: Node, arguments: Sequence[Node], kind: CType, *, zeroed: bool) -> Value:
         """Return a new object, whose fields are zero before it is constructed, or were not set."""
-        function = constructor.definition or constructor
         self.require_plain_end(kind)
         place = self._object(kind, self._expressions.initialisers.zero(kind) if zeroed else Aggregate())
+        self._construct(constructor, arguments, place)
+        return self._walk.variables.pop(place.variable)
+
+    def begun(self, kind: CType) -> Value:
+        """Return an object, or an array of some, that is declared without arguments."""
+        place = self._object(kind, Aggregate())
+        self._construct_unlisted(place)
+        return self._walk.variables.pop(place.variable)
+
+    def _construct(self, constructor: Node, arguments: Sequence[Node], place: Place) -> None:
+        """Construct an object, or a base or field of one, where it is."""
+        function = constructor.definition or constructor
         if function.body is not None:
             self.called(function, arguments, place)
         else:
             self._initialise(function, place)
-        return self._walk.variables.pop(place.variable)
 
-    def _initialise(self, constructor: Node, owner: Place) -> None:
-        """Set the fields of a new object as a constructor's list says, and else as they are declared."""
-        walk, children = self._walk, constructor.children
-        if any(child.kind in {"TYPE_REF", "TEMPLATE_REF"} for child in children):
-            raise walk.refuse(
-                f"{constructor.spelling!r} builds on another constructor, which is not read; set the fields"
-            )
+    def _initialise(self, constructor: Node | None, owner: Place) -> None:
+        """Construct bases and fields of a new object as a constructor's list says, and else as they are declared."""
+        walk, children = self._walk, constructor.children if constructor is not None else []
         listed = {child.spelling: initial for child, initial in pairwise(children) if child.kind == "MEMBER_REF"}
+        begun: set[str] = set()
+        for before, initial in pairwise([None, *children]):
+            if initial is not None and initial.is_expression and (before is None or before.kind != "MEMBER_REF"):
+                if initial.kind != "CALL_EXPR" or initial.referenced is None:
+                    raise walk.refuse(f"how {owner.type.declared.spelling!r} begins is not read; write a constructor")
+                place = replace(owner, type=walk.types.read(initial.type))
+                self._construct(initial.referenced, initial.arguments, place)
+                if place.type == owner.type:  # Another constructor of the class does all.
+                    return
+                begun.add(_spelling(place.type))
+        for base in bases_of(owner.type.declared):
+            place = replace(owner, type=walk.types.read(base.type))
+            if _spelling(place.type) not in begun:
+                self._construct_unlisted(place)
         for field in map(Node, fields_of(owner.type.declared)):
             # Extents of arrays stand there, too.
             declared = field.operands[-1] if field.operands else None
             is_extent = declared is not None and "ARRAY" in field.type.kind.name and declared.kind != "INIT_LIST_EXPR"
             initial = listed.get(field.spelling) or (None if is_extent else declared)
-            if initial is not None and not field.is_bitfield():
-                kind = walk.types.read(field.type)
+            kind = walk.types.read(field.type)
+            place = replace(owner, type=kind, steps=(*owner.steps, field.spelling))
+            if field.is_bitfield():
+                continue
+            if initial is not None:
                 value = self._expressions.converted(self._expressions.value(initial), kind)
-                self._expressions.places.store(replace(owner, type=kind, steps=(*owner.steps, field.spelling)), value)
+                self._expressions.places.store(place, value)
+            else:
+                self._construct_unlisted(place)
+
+    def _construct_unlisted(self, place: Place) -> None:
+        """Construct a base or a field that no list names, or the elements of an array."""
+        kind = place.type
+        if kind.kind == "array" and kind.inner[0].kind == "struct" and kind.element is not None:
+            for number in range(kind.extent or 0):
+                self._construct_unlisted(replace(place, type=kind.element, steps=(*place.steps, number)))
+        elif kind.kind == "struct" and kind.declared is not None and not is_union(kind.declared):
+            owner = Node(kind.declared.get_declaration())
+            members = owner.children or (owner.template.children if owner.template is not None else [])
+            written = [each for each in members if each.kind == "CONSTRUCTOR"]
+            default = [each for each in written if each.is_default_constructor()]
+            if default and owner.template is not None:
+                raise self._walk.refuse(f"how a {owner.spelling!r} begins is not known; construct it in the list")
+            if default:
+                self._construct(default[0], (), place)
+            elif not written:
+                self._initialise(None, place)
 
     # Lambdas
 
@@ -155,3 +199,7 @@ class Inlining:
         result = self._run(function, given)
         walk.variables |= kept
         return result
+
+
+def _spelling(kind: CType) -> str:
+    return str(kind.declared.spelling) if kind.declared is not None else ""

@@ -110,10 +110,14 @@ def _members(struct: Any) -> list[tuple[int, Any]]:
     return [*_bases(struct.get_declaration()), *((each.get_field_offsetof() // 8, each) for each in fields_of(struct))]
 
 
-def _bases(own: Any) -> list[tuple[int, Any]]:
+def bases_of(struct: Any) -> list[Any]:
+    """Return clang's cursors of the structs that a type is directly derived from."""
     with raising():
-        bases = [each for each in own.get_children() if each.kind.name == "CXX_BASE_SPECIFIER"]
-    return [(each.get_base_offsetof(own) // 8, each) for each in bases]
+        return [each for each in struct.get_declaration().get_children() if each.kind.name == "CXX_BASE_SPECIFIER"]
+
+
+def _bases(own: Any) -> list[tuple[int, Any]]:
+    return [(each.get_base_offsetof(own) // 8, each) for each in bases_of(own.type)]
 
 
 def _alignment(member: Any) -> int:

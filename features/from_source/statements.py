@@ -114,6 +114,8 @@ class Statements:
             if None not in extents:
                 self._walk.private[cursor.key] = self._named(MemoryArray(cursor.spelling, "private", element, extents))
             array = self.expressions.value(lists[-1]) if lists else None
+            if array is None and element.kind == "struct":
+                return self._calls.begun(self._walk.types.read(cursor.type))
             return array if isinstance(array, Aggregate) else Aggregate()
         # All extents that are written stand among the children, innermost first; some have template parameters.
         written = [each for each in initial if each.kind != "INIT_LIST_EXPR"]

@@ -110,6 +110,32 @@ template <own::Mode M, int N> __global__ void k(float *y) {
     assert found.value == 32 * trips
 
 
+BASES = """
+struct B { int k; float f; __device__ B() : k(3), f(1.f) {} __device__ B(int a) : k(a) { f = 2.f; } };
+struct D : B {
+    int m;
+    __device__ D(int a) : B(a + 1), m(2) {} __device__ D() : m(7) {} __device__ D(float q) : D(4) {}
+};
+template <typename T> struct G : T { int z; __device__ G(int a) : T(a), z(a) {} };
+struct E : B { int m = 2; };
+struct P { B b; int w = 5; };
+struct Q { P p[3]; int q; __device__ Q() : q(2) {} };
+"""
+
+
+@pytest.mark.parametrize(("body", "trips"), [
+    ("D d(2)", 3 * 2), ("D d", 3 * 7), ("D d(1.f)", 5 * 2), ("E d", 3 * 2),
+    ("G<D> g(4); struct { int k, m; } d = {g.k * g.m, g.z}", 10 * 4),
+    ("Q q; struct { int k, m; } d = {q.p[2].b.k * q.q + q.p[0].w, 1}", 3 * 2 + 5),
+    ("D all[4]; D d = all[2]", 3 * 7),
+])  # fmt: skip
+def test_constructors_of_bases_and_fields(body, trips):
+    text = BASES + "__global__ void k(float *y) { " + body + "; for (int j = 0; j < d.k * d.m; ++j) y[j + 64] = 1; }"
+    kernel = source_kernel(text, "k", local=1, groups=1)
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
+    assert (found.value, found.exact) == (trips, True)
+
+
 def test_classes_of_the_host_lend_their_types():
     text = """#include <vector>
 struct Rows { typedef double Scalar; std::vector<Scalar> all; std::string name; int n() { return all.size(); } };
