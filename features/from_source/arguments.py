@@ -20,13 +20,13 @@ def given(walk: Walk, path: str, declared: Any, kind: CType) -> Value:
     """
     name = path.replace(".", "_")
     if kind.kind == "pointer" and kind.element is not None:
-        _require_alone(walk, name, path)
+        _require_alone(walk, name, path, declared)
         restrict = declared.type.is_restrict_qualified()
         array = MemoryArray(name, pointed_space(declared), kind.element, restrict=restrict)
         walk.recorder.arrays.setdefault(name, array)
         return array.start
     if kind.is_integer and declared.spelling:  # without a name nothing can use it
-        _require_alone(walk, name, path)
+        _require_alone(walk, name, path, declared)
         size = walk.size(name, kind.dtype)
         if kind.dtype.startswith("u") and size.value is not None and size.value < 0:
             msg = f"argument {path!r} of kernel {walk.kernel.name!r} is unsigned, and cannot be negative"
@@ -54,6 +54,11 @@ def pointed_space(declared: Any) -> Space:
     return "local" if "__local" in pointee else "constant" if "__constant" in pointee else "global"
 
 
+def holds_pointers(kind: CType, types: TypeReader) -> bool:
+    """Return whether a value is a pointer, or has some in its fields."""
+    return kind.kind == "pointer" or any(holds_pointers(field, types) for _, _, field in _fields(kind, types))
+
+
 def _fields(kind: CType, types: TypeReader) -> list[tuple[str, Any, CType]]:
     """Return name, declaration and type of each field of a struct, but for those that share a place."""
     if kind.kind != "struct" or kind.declared is None or is_union(kind.declared):
@@ -61,8 +66,8 @@ def _fields(kind: CType, types: TypeReader) -> list[tuple[str, Any, CType]]:
     return [(each.spelling, each, types.read(each.type)) for each in fields_of(kind.declared) if each.spelling]
 
 
-def _require_alone(walk: Walk, name: str, path: str) -> None:
-    """Stop where a field would have the name of another field or argument."""
-    other = walk.given.setdefault(name, path)
-    if other != path:
+def _require_alone(walk: Walk, name: str, path: str, declared: Any) -> None:
+    """Stop where a field would have the name of another field or argument, or of a variable outside functions."""
+    other, first = walk.given.setdefault(name, (path, declared.hash))
+    if (other, first) != (path, declared.hash):
         raise walk.refuse(f"{other!r} and {path!r} would both be called {name!r}; rename one of them")

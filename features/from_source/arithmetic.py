@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from perflex.features.from_source.integers import (
     fitted,
     holds,
     integer_operation,
+    outside,
     within_type,
     wrapped,
 )
@@ -32,6 +34,7 @@ from perflex.features.from_source.values import (
     known_part,
     rational,
     result_of,
+    rounded,
     somewhere,
 )
 from perflex.features.from_source.walk import Condition, Walk
@@ -49,6 +52,9 @@ _KINDS = {"Sub": "add", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bi
 _NEUTRAL = {("Mul", 1), ("Mul", -1), ("Div", 1), *((name, 0) for name in ("Add", "Sub", "Shl", "Shr", "Or", "Xor"))}
 _COMMUTATIVE = {"Add", "Mul", "Or", "Xor"}
 _FOLDED = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": operator.truediv}
+# Floats hold each integer up to here.
+_EXACT = {"bfloat16": 1 << 8, "float16": 1 << 11, "float32": 1 << 24}
+_PART = re.compile(r"/(\d+)")
 # Above each integer.
 _BEYOND = 2.0**64
 
@@ -80,13 +86,37 @@ class Arithmetic:
                 return Unknown(kind.dtype, reason="undefined")
             return Integer.of(int(value.constant), kind.dtype, literal=value.literal)
         if kind.is_integer and value.source is not None:
-            return self._rounded(value.source, kind.dtype)
+            return self._rounded(value.source, value.dtype, kind.dtype)
         lanes = kind.lanes if kind.kind == "vector" else 1
-        return replace(value, dtype=kind.dtype, lanes=lanes, product=None, parts=())
+        number = rounded(value.constant, kind.dtype)
+        source = value.source if number == value.constant else rational(number)
+        return replace(value, dtype=kind.dtype, lanes=lanes, product=None, parts=(), constant=number, source=source)
 
-    def _rounded(self, value: Integer, dtype: str) -> Integer | Unknown:
-        """Return an integer plus a constant as an integer; C rounds towards zero: what is below is not known."""
+    def reread(self, value: Value, kind: CType) -> Value:
+        """Return a number's bits as another type's."""
+        found = result_of(value)
+        if (is_float(found.dtype), found.lanes) == (is_float(kind.dtype), kind.lanes):
+            return self.converted(value, kind)
+        self.walk.settle(value)
+        return Unknown(kind.dtype, kind.lanes, found.reason)
+
+    def rounded(self, value: Value, kind: CType, *, saturates: bool) -> Value:
+        """Return a number as an integer type holds it that does not wrap around, or to which it is not cut off."""
+        fits = not saturates or not kind.is_integer
+        if isinstance(value, Integer) and not fits:
+            with suppress(NotAffineError):
+                fits = outside(wrapped(value, self.walk), kind.dtype).intersect(self.walk.active).is_empty()
+        whole = isinstance(value, Integer) or is_float(kind.dtype)
+        if not isinstance(value, (Integer, Unknown)) or (fits and whole):
+            return self.converted(value, kind)
+        self.walk.settle(value)
+        is_data = isinstance(value, Unknown) and value.constant is None and value.source is None
+        return Unknown(kind.dtype, kind.lanes, result_of(value).reason if is_data else "not affine")
+
+    def _rounded(self, value: Integer, of: str, dtype: str) -> Integer | Unknown:
+        """Return a float, an integer plus a constant, as an integer; C rounds to zero: below that is not known."""
         with suppress(NotAffineError):
+            require_exact(value, of, self.walk)
             below = self._compared("LT", value.scaled(FINEST), Integer.of(0)).true
             if below.intersect(self.walk.active).is_empty():
                 return value.floor().typed(dtype)
@@ -97,8 +127,9 @@ class Arithmetic:
         if isinstance(value, Unknown):
             return value
         self.walk.settle(value)
-        number = None if value.value is None else float(value.value)
-        return Unknown(dtype, lanes, "uniform", number, value.literal, exact(value, self.walk))
+        number = None if value.value is None else rounded(float(value.value), dtype)
+        source = exact(value, self.walk) if number is None or number == value.value else rational(number)
+        return Unknown(dtype, lanes, "uniform", number, value.literal, source)
 
     def _cut(self, value: Integer, dtype: str) -> Value:
         """Return an integer as another integer type holds it, as far as it changes."""
@@ -149,6 +180,9 @@ class Arithmetic:
     def _compared_floats(self, name: str, left: Value, right: Value) -> Condition | None:
         """Return where two numbers compare of which one at least is a float; None if that is not known."""
         one, two = (exact(each, self.walk) for each in (left, right))
+        for number, given in ((one, left), (two, right)):
+            if number is not None and isinstance(given, Unknown) and given.constant is None:
+                require_exact(number, given.dtype, self.walk)
         if one is None:
             one, two, right, name = two, one, left, _MIRRORED[name]
         if one is None:
@@ -208,7 +242,7 @@ class Arithmetic:
 
     def _integer_result(self, name: str, one: Integer, two: Integer) -> Integer:
         """Return what an operator gives for known integers; NotAffineError where that is not affine."""
-        dtype, kind = common_type(one.dtype, two.dtype), _kind(name, two)
+        dtype, kind = _type_of(name, one, two), _kind(name, two)
         found = within_type(integer_operation(name, one, two, self.walk).typed(dtype))
         found = replace(found, literal=one.literal and two.literal)
         before = all_of(one.pending, two.pending)
@@ -259,10 +293,11 @@ class Arithmetic:
 
     def _inexact(self, name: str, one: Integer | Unknown, two: Integer | Unknown) -> Unknown:
         found, kind, source, number = result_of(one, two), _kind(name, two), None, None
-        dtype, lanes = found.dtype, found.lanes
+        dtype, lanes = _type_of(name, one, two), found.lanes
+        found = replace(found, dtype=dtype)
         if is_float(dtype):
             one, two = self._as_float(one, dtype), self._as_float(two, dtype)
-            number = _folded(name, one, two)
+            number = rounded(_folded(name, one, two), dtype)
             if number is not None and one.literal and two.literal:
                 return Unknown(dtype, lanes, "uniform", number, literal=True, source=rational(number))
             source = self._exact_result(name, one, two) if number is None else rational(number)
@@ -277,7 +312,7 @@ class Arithmetic:
                 # A product that feeds a sum is one operation.
                 kind, (one, two) = "madd", (self._fused(factor, lanes), rest)
                 break
-        result = replace(self.operated(kind, (one, two)), constant=number, source=source)
+        result = replace(self.operated(kind, (one, two), dtype), constant=number, source=source)
         return replace(result, product=self.walk.record()) if kind == "mul" else result
 
     def _fused(self, product: Integer | Unknown, lanes: int) -> Integer | Unknown:
@@ -298,6 +333,20 @@ def _cast(pointer: Pointer, kind: CType) -> Pointer:
     if pointee is None or pointee.kind in {"void", "unknown"} or None in pointee.inner[1]:
         return pointer
     return replace(pointer, element=pointee)
+
+
+def require_exact(value: Integer, dtype: str, where: Walk) -> None:
+    """Look whether a float holds an integer plus a constant; NotAffineError where that is too long for it."""
+    if dtype not in _EXACT:
+        return
+    parts = [int(found) for term in value.terms.values() for found in _PART.findall(str(term))]
+    for sign in (1, -1):
+        where.require_below(value.scaled(sign * max(parts, default=1)), _EXACT[dtype] + 1)
+
+
+def _type_of(name: str, one: Integer | Unknown, two: Integer | Unknown) -> str:
+    """Return the type of what an operator gives; of a shift the right operand does not matter."""
+    return common_type(one.dtype) if name in {"Shl", "Shr"} else common_type(one.dtype, two.dtype)
 
 
 def _kind(name: str, divisor: Integer | Unknown) -> str:

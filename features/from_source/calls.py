@@ -18,6 +18,7 @@ from perflex.features.from_source.mathematics import (
     PARTS,
     REGISTERS,
     ROUNDED,
+    ROUNDS,
     STORING,
     counted_as,
     folded,
@@ -206,6 +207,8 @@ class Calls:
     def _memory(self, name: str, arguments: list[Node]) -> Value | None:
         places, value = self.expressions.places, self.expressions.value
         if name in _IGNORED:
+            for argument in arguments if name == "printf" else ():
+                value(argument)
             return Integer.of(0)
         if name in _BARRIERS:
             for argument in arguments:
@@ -271,8 +274,6 @@ class Calls:
             return held(found) if ROUNDED.search(name) else found
         if (chosen := self._chosen(name, values)) is not None:
             return chosen
-        if name in {"abs", "labs", "llabs"} and len(numbers) == 1 and isinstance(numbers[0], Integer):
-            return expressions.arithmetic("max", numbers[0], numbers[0].scaled(-1))
         word = operation_of(name)
         if word and len(numbers) == len(values):
             of_elements = name in {"any", "all"} and self._walk.kernel.language == "opencl"
@@ -287,9 +288,11 @@ class Calls:
         """Return a number as one of another type, by its value or its bits."""
         if isinstance(value, Integer) and value.value == 0 and kind.kind == "scalar":
             return self.expressions.initialisers.zero(kind)
-        bits = "as_" in name and not (isinstance(value, Integer) and kind.is_integer)
-        unknown = Unknown(kind.dtype, kind.lanes, result_of(value).reason)
-        return unknown if bits and kind.is_number else self.expressions.converted(value, kind)
+        if "as_" in name and kind.is_number:
+            return self.expressions.reread(value, kind)
+        if "_sat" in name or ROUNDS.search(name):
+            return self.expressions.rounded(value, kind, saturates="_sat" in name)
+        return self.expressions.converted(value, kind)
 
     def _function(self, name: str, values: list[Value], numbers: list[Integer | Unknown], kind: CType) -> Value:
         base = plain_function(name)
@@ -328,6 +331,9 @@ class Calls:
     def _chosen(self, name: str, values: list[Value]) -> Value | None:
         """Return which of its operands a function gives, if it computes nothing else."""
         expressions, first = self.expressions, values[0] if values else None
+        if name in {"abs", "labs", "llabs"} and isinstance(first, Integer) and len(values) == 1:
+            unsigned = first.dtype.startswith("u")
+            return first if unsigned else expressions.arithmetic("max", first, first.scaled(-1))
         if name == "clamp" and all(isinstance(each, Integer) for each in values):
             return expressions.arithmetic("min", expressions.arithmetic("max", values[0], values[1]), values[2])
         if name == "select" and isinstance(first, (Integer, Unknown)) and result_of(first).lanes == 1:

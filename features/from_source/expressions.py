@@ -22,6 +22,7 @@ from perflex.features.from_source.values import (
     Value,
     held,
     rational,
+    rounded,
     unknown_of,
     vector_of,
 )
@@ -139,10 +140,20 @@ class Expressions(Arithmetic):
             value = self.value(inner[0])
             if isinstance(value, Pointer) and kind.kind == "pointer":
                 value = self.places.further(value, base_begins(inner[0].type.get_pointee(), cursor.type.get_pointee()))
+            if kind.is_number and cursor.extent != inner[0].extent:  # no conversion, but ``as_int``
+                return self.reread(value, kind)
             return self.converted(value, kind) if kind.is_number else value
         if cursor.value is not None:
             return Integer.of(cursor.value, literal=True)
-        return [self.value(each) for each in inner][-1] if inner else unknown_of(kind)
+        if inner and (len(inner) != 4 or inner[0].extent != inner[2].extent):
+            raise self.walk.refuse("an expression here is not read; write it out", cursor)
+        return self._value_or_other(inner[0], inner[-1]) if inner else unknown_of(kind)
+
+    def _value_or_other(self, cursor: Node, other: Node) -> Value:
+        """Return what ``a ?: b`` gives."""
+        first = self.value(cursor)
+        one, two, split = self.walk.branch(self.truth(first), lambda: first, lambda: self.value(other))
+        return self.walk.joined(one, two, split) if one is not None and two is not None else held(one or two or first)
 
     def _integer(self, cursor: Node) -> Integer:
         number = cursor.value
@@ -164,7 +175,8 @@ class Expressions(Arithmetic):
         """Return a constant of a type."""
         if not is_float(dtype):
             return Integer.of(int(number), dtype, literal=True)
-        return Unknown(dtype, reason="uniform", constant=number, literal=True, source=rational(number))
+        known = rounded(number, dtype)
+        return Unknown(dtype, reason="uniform", constant=known, literal=True, source=rational(known))
 
     def _list(self, cursor: Node) -> Value:
         kind = self.walk.types.read(cursor.type)
@@ -202,10 +214,12 @@ class Expressions(Arithmetic):
         # The second is evaluated where the first leaves it open.
         walk.active = before.intersect(one.true) if one.known else before
         walk.guards += not one.known
-        two = one
+        two, variables = one, walk.variables
         if not walk.active.is_empty():
+            walk.variables = dict(variables)
             two = self.condition(right)
             two = two.negated() if either else two
+            walk.rejoin_those(variables, Condition(one.true, one.false) if one.known else Condition())
         walk.guards -= not one.known
         walk.active = before
         if one.known and two.known:

@@ -30,6 +30,7 @@ _BEYOND = 1 << 64
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
 _OWN = "__perflex_"
 _LARGE, _LARGEST = 1 << 20, 1 << 30
+_MANY_DIGITS = re.compile(r"\d{10}")
 _TRUTHS = (range(1), range(2), range(1, 2))
 
 
@@ -230,13 +231,17 @@ def wrapped(value: Integer, where: Where) -> Any:
     """
     if not value.dtype.startswith("u"):
         return value.affine
-    if scalar_bytes(value.dtype) < 8:
-        where.require_below(value, 1 << 8 * scalar_bytes(value.dtype))
-    expression = value.affine
+    values, expression = 1 << 8 * scalar_bytes(value.dtype), value.affine
+    # Indices and sizes fit 32 bits: what has no large factors does not leave 64.
+    is_checked = values < _BEYOND or _MANY_DIGITS.search(str(expression)) is not None
+    if is_checked:
+        where.require_below(value, values)
     negative = expression.lt_set(constant(0))
     if negative.intersect(where.active).is_empty():
         return expression
-    above = expression.add(constant(1 << 8 * scalar_bytes(value.dtype))).intersect_domain(negative)
+    if is_checked:
+        where.require_below(value.scaled(-1), values + 1)
+    above = expression.add(constant(values)).intersect_domain(negative)
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
 
 
@@ -319,7 +324,9 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
     if name == "Mul":
         return one.times(two, where.sizes)
     if name in {"min", "max"}:
-        return Integer.of(tidy(getattr(one.affine, name)(two.affine).coalesce()))
+        dtype = common_type(one.dtype, two.dtype)
+        first, second = (wrapped(each.typed(dtype), where) for each in (one, two))
+        return Integer.of(tidy(getattr(first, name)(second).coalesce()))
     if name in _BITS:
         return _bits(name, one, two, where)
     first, second = one.value, two.value

@@ -106,8 +106,17 @@ def _leaves(kind: CType, types: TypeReader) -> Iterator[Part]:
 
 
 def _members(struct: Any) -> list[tuple[int, Any]]:
-    """Return the structs that a struct is derived from, and its fields, with where they begin."""
-    return [*_bases(struct.get_declaration()), *((each.get_field_offsetof() // 8, each) for each in fields_of(struct))]
+    """Return the structs that a struct is derived from, and its fields, with where they begin; bit-fields by words."""
+    found, words = _bases(struct.get_declaration()), set[int]()
+    for each in fields_of(struct):
+        begin = each.get_field_offsetof() // 8
+        if each.is_bitfield():
+            begin -= begin % max(each.type.get_size(), 1)
+            if begin in words or not each.spelling:
+                continue
+            words.add(begin)
+        found.append((begin, each))
+    return found
 
 
 def bases_of(struct: Any) -> list[Any]:

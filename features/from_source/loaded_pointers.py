@@ -37,7 +37,7 @@ def loaded(walk: Walk, memory: Pointer, kind: CType) -> Value:
     element = "any" if at is None else str(at // max(array.element.bytes, 1))
     name = "_".join([array.name, *([element] if element != "0" or not memory.path else []), *memory.path])
     place = f"{array.name}[{'any' if at is None else at}].{'.'.join(memory.path)}"
-    if walk.given.setdefault(name, place) != place:
+    if walk.given.setdefault(name, (place, 0)) != (place, 0):
         return unknown_of(kind)
     walk.pointed[name] = deep + 1
     walk.recorder.arrays.setdefault(name, MemoryArray(name, "global", kind.element, restrict=False))

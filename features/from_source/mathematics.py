@@ -35,6 +35,8 @@ CONVERSIONS = re.compile(
     r"|__(float|double|u?int|u?short|u?ll|half|bfloat16)s?2+(\w*_r\w|float2?|half2?|bfloat162?|hiint|loint)"
     r"|__hiloint2double"
 )
+# Those that do not cut off what is behind the point, or are beyond that.
+ROUNDS = re.compile(r"_r(t[epn]|[nud])$|2(hi|lo)int$")
 PARTS = re.compile(r"__(halves|lows?|highs?|half|bfloat16|float|floats)2\w+2(_rn)?|__(low|high)2\w+|__lowhigh2highlow")
 _HALF = re.compile(r"h2?(exp2?|exp10|log2?|log10|sin|cos|sqrt|rsqrt|rcp|ceil|floor|trunc|rint|tanh)")
 _DECORATED = re.compile(r"^(native_|half_|fast_|__builtin_|__)|(_rn|_rz|_rd|_ru)$")

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Protocol
 
-from perflex.features.from_source.arguments import given
+from perflex.features.from_source.arguments import given, holds_pointers
 from perflex.features.from_source.choices import with_element
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.iterations import overlap
@@ -35,9 +35,21 @@ from perflex.features.from_source.values import (
     unknown_of,
     with_part,
 )
-from perflex.features.from_source.walk import Walk
+from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import is_float, scalar_bytes
 
+# Where variables are declared that are in no function.
+_SCOPES = {
+    "TRANSLATION_UNIT",
+    "NAMESPACE",
+    "LINKAGE_SPEC",
+    "UNEXPOSED_DECL",
+    "STRUCT_DECL",
+    "CLASS_DECL",
+    "UNION_DECL",
+    "CLASS_TEMPLATE",
+    "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION",
+}
 _LETTERS = "xyzwrgba"
 _CASTS = {"CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_CONST_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR"}
 _IDS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -56,6 +68,10 @@ class Evaluator(Protocol):
 
     def converted(self, value: Value, kind: CType) -> Value:
         """Return a value as one of another type."""
+        ...
+
+    def condition(self, cursor: Node) -> Condition:
+        """Evaluate an expression as a condition."""
         ...
 
     def called(self, cursor: Node) -> Value:
@@ -104,7 +120,22 @@ class Places:
         if kind == "CALL_EXPR":
             found = self._expressions.called(cursor)
             return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type), value=found)
-        return Place(self._walk.types.read(cursor.type), value=self._expressions.value(cursor))
+        return self._chosen(cursor) if kind == "CONDITIONAL_OPERATOR" else self._assigned(cursor)
+
+    def _assigned(self, cursor: Node) -> Place:
+        """Return the variable that an expression assigns to, or its value if it does not."""
+        value = self._expressions.value(cursor)
+        if _assigns(cursor) and cursor.children[0].stripped.kind == "DECL_REF_EXPR":
+            return self.place(cursor.children[0])
+        return Place(self._walk.types.read(cursor.type), value=value)
+
+    def _chosen(self, cursor: Node) -> Place:
+        """Return the place that a condition chooses."""
+        test, then, other = cursor.children
+        condition = self._expressions.condition(test)
+        one, two, split = self._walk.branch(condition, lambda: self.place(then), lambda: self.place(other))
+        found = one or two if one is None or two is None else self._walk.joined(one, two, split)
+        return found if isinstance(found, Place) else Place(self._walk.types.read(cursor.type))
 
     def _component(self, cursor: Node) -> Place:
         """Return the part of a vector that an expression names behind a dot or an arrow."""
@@ -132,7 +163,8 @@ class Places:
         if referenced.kind in {"FUNCTION_DECL", "CXX_METHOD"}:
             return Place(UNKNOWN, value=Closure(referenced))
         if referenced.kind == "ENUM_CONSTANT_DECL":
-            return Place(INT, value=Integer.of(int(referenced.enum_value), literal=True))
+            kind = walk.types.read(cursor.type)
+            return Place(kind, value=Integer.of(int(referenced.enum_value), kind.dtype or "int32", literal=True))
         if referenced.spelling in _IDS and referenced.key not in walk.variables:
             axes: dict[int | str, Value] = {"xyz"[axis]: self.index(referenced.spelling, axis) for axis in range(3)}
             return Place(walk.types.read(referenced.type), value=Aggregate(axes))
@@ -160,6 +192,8 @@ class Places:
         if "vector" in {owned.kind, place.type.kind}:
             return _named(place, cursor.spelling)
         parent = cursor.referenced.semantic_parent if cursor.referenced is not None else None
+        if cursor.referenced is not None and cursor.referenced.is_bitfield():
+            raise self._walk.refuse(f"bit-field {cursor.spelling!r} is not read; use an integer", cursor)
         if place.memory is None:
             # What was written to another member of a union is not known as this one.
             within = None if parent is not None and is_union(parent.type) else cursor.spelling
@@ -167,7 +201,7 @@ class Places:
         structs = (each.declared for each in (owned.element or owned, place.type) if each.declared is not None)
         found = (bytes_before(struct, cursor.spelling) for struct in (*structs, *([parent.type] if parent else ())))
         offset = next((each for each in found if each is not None), None)
-        if offset is None or (cursor.referenced is not None and cursor.referenced.is_bitfield()):
+        if offset is None:
             raise self._walk.refuse(f"where {cursor.spelling!r} lies in its struct is not known", cursor)
         path = (*place.memory.path, cursor.spelling)
         return Place(kind, replace(self.further(place.memory, offset), element=kind, path=path))
@@ -293,7 +327,7 @@ class Places:
                 self._follow(element, value)
             return
         if place.variable is None:
-            return
+            raise self._walk.refuse("what is assigned to here is not known; write the assignment to a variable")
         if place.private is not None and place.type.kind != "array":
             self._access(place, place.private, "store")
         if place.lanes:
@@ -352,23 +386,45 @@ class Places:
         name, kind = declared.spelling, walk.types.read(declared.type)
         if declared.kind == "UNEXPOSED_DECL" and kind.is_number and declared.number is not None:
             return self._expressions.number(declared.number, kind.dtype)  # an instance of a template of variables
-        if declared.kind != "VAR_DECL":
-            return Unknown("float32")
+        around = declared.semantic_parent
+        if declared.kind != "VAR_DECL" or (around is not None and around.kind not in _SCOPES):
+            raise walk.refuse(f"the value of {name!r} is not known here")
         if kind.kind == "array":
             element, extents = kind.inner
             space = space_of(declared)
             initial = [each for each in declared.operands if each.kind == "INIT_LIST_EXPR"]
             if space == "private" and initial:
                 return self._expressions.value(initial[-1])
-            return self.declared(MemoryArray(name, "constant" if space == "private" else space, element, extents))
+            space = "constant" if space == "private" else space
+            return self.declared(declared, MemoryArray(name, space, element, extents))
+        space = space_of(declared)
+        if (
+            space in {"local", "global"}
+            and not declared.type.is_const_qualified()
+            and not holds_pointers(kind, walk.types)
+        ):
+            return Place(kind, self.declared(declared, MemoryArray(name, space, kind, (1,))))
         if kind.is_integer and declared.value is not None:
             return Integer.of(declared.value, kind.dtype, literal=True)
         return given(walk, name, declared, kind)
 
-    def declared(self, array: MemoryArray) -> Pointer:
-        """Make an array known; return its beginning."""
-        self._walk.recorder.arrays.setdefault(array.name, array)
-        return array.start
+    def declared(self, cursor: Node, array: MemoryArray) -> Pointer:
+        """Make an array known by its name, or one like it where another has that; return its beginning."""
+        walk, arrays = self._walk, self._walk.recorder.arrays
+        name = walk.named.get(cursor.key, array.name)
+        while cursor.key not in walk.named and name in arrays:
+            name += "_"
+        walk.named[cursor.key] = name
+        arrays[name] = replace(array, name=name)
+        return arrays[name].start
+
+
+def _assigns(cursor: Node) -> bool:
+    """Return whether an expression assigns to its first operand, and is this then."""
+    if cursor.kind == "UNARY_OPERATOR":
+        return cursor.sign in {"++x", "--x"}
+    is_assignment = cursor.kind == "BINARY_OPERATOR" and cursor.binary_operator.name == "Assign"
+    return is_assignment or cursor.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
 
 
 def seen_as(place: Place, element: CType) -> Place:
@@ -399,7 +455,7 @@ def space_of(declared: Node) -> Space:
         return "local"
     if "CUDACONSTANT_ATTR" in attributes or "__constant" in written:
         return "constant"
-    return "global" if "CUDADEVICE_ATTR" in attributes else "private"
+    return "global" if "CUDADEVICE_ATTR" in attributes or "__global" in written else "private"
 
 
 def _named(place: Place, lane: str) -> Place:

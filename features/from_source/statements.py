@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
@@ -20,6 +19,8 @@ _REFUSED = {
     **dict.fromkeys(("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT"), "goto is not read; write a loop or a condition"),
     **dict.fromkeys(("ASM_STMT", "MS_ASM_STMT"), "assembly is not read; write it in C"),
 }
+# A case that names more numbers is not read.
+_MOST_LABELS = 256
 _ENDS = {"BREAK_STMT", "RETURN_STMT", "CONTINUE_STMT"}
 
 
@@ -71,17 +72,25 @@ class Statements:
         self._walk.leave_function(evaluate(cursor.children[0]) if cursor.children else None)
 
     def _if(self, cursor: Node) -> None:
-        test, then, *other = cursor.children
+        test, then, *other = self._behind_declared(cursor)
         condition = self.expressions.condition(test)
         self._walk.branch(condition, lambda: self.execute(then), lambda: self._all(other))
 
     # Declarations
 
     def _declarations(self, cursor: Node) -> None:
-        for child in cursor.children:
+        for child in [cursor] if cursor.kind == "VAR_DECL" else cursor.children:
             if child.kind == "VAR_DECL":
                 self._walk.declared.add(child.key)
                 self._walk.variables[child.key] = self._declared(child)
+
+    def _behind_declared(self, cursor: Node) -> list[Node]:
+        """Declare what the head of a statement declares; return the parts behind."""
+        parts = cursor.children
+        while parts[0].kind in {"DECL_STMT", "VAR_DECL"}:
+            self._declarations(parts[0])
+            parts = parts[1:]
+        return parts
 
     def _declared(self, cursor: Node) -> Value:
         """Return what a variable is when it is declared."""
@@ -91,8 +100,7 @@ class Statements:
         if kind.kind == "array":
             return self._declared_array(cursor, space, initial)
         if space == "local":
-            memory = places.declared(MemoryArray(cursor.spelling, "local", kind, (1,)))
-            return Place(kind, memory)
+            return Place(kind, places.declared(cursor, MemoryArray(cursor.spelling, "local", kind, (1,))))
         if not initial:
             return unknown_of(kind, "undefined")
         if kind.kind == "reference":
@@ -100,7 +108,7 @@ class Statements:
         # ``T *x = SharedMemory<T>()`` and ``T *x = shared.getPointer()`` are idioms for shared memory in templates.
         element, words = kind.element if kind.kind == "pointer" else None, initial[-1].words[:8]
         if element is not None and any("haredMemory" in word or word == "getPointer" for word in words):
-            return places.declared(MemoryArray(cursor.spelling, "local", element))
+            return places.declared(cursor, MemoryArray(cursor.spelling, "local", element))
         value = self.expressions.converted(self.expressions.value(initial[-1]), kind)
         if not kind.is_number:
             return value
@@ -112,30 +120,24 @@ class Statements:
         lists = [each for each in initial if each.kind == "INIT_LIST_EXPR"]
         if space == "private":
             if None not in extents:
-                self._walk.private[cursor.key] = self._named(MemoryArray(cursor.spelling, "private", element, extents))
-            array = self.expressions.value(lists[-1]) if lists else None
-            if array is None and element.kind == "struct":
+                array = MemoryArray(cursor.spelling, "private", element, extents)
+                self._walk.private[cursor.key] = self.expressions.places.declared(cursor, array).array or ""
+            given = self.expressions.value(lists[-1]) if lists else None
+            if given is None and element.kind == "struct":
                 return self._calls.begun(self._walk.types.read(cursor.type))
-            return array if isinstance(array, Aggregate) else Aggregate()
+            return given if isinstance(given, Aggregate) else Aggregate()
         # All extents that are written stand among the children, innermost first; some have template parameters.
         written = [each for each in initial if each.kind != "INIT_LIST_EXPR"]
         known = tuple(
             self.expressions.constant(written[place]) if extent is None and place < len(written) else extent
             for place, extent in zip(range(len(extents))[::-1], extents, strict=True)
         )
-        return self._walk.recorder.arrays[self._named(MemoryArray(cursor.spelling, space, element, known))].start
-
-    def _named(self, array: MemoryArray) -> str:
-        """Make an array known by its name, or one like it: functions may declare some of one name; return the name."""
-        arrays = self._walk.recorder.arrays
-        while arrays.setdefault(array.name, array) != array:
-            array = replace(array, name=f"{array.name}_")
-        return array.name
+        return self.expressions.places.declared(cursor, MemoryArray(cursor.spelling, space, element, known))
 
     # Switches
 
     def _switch(self, cursor: Node) -> None:
-        value = self.expressions.value(cursor.children[0])
+        value = self.expressions.value(self._behind_declared(cursor)[0])
         cases = self._cases(cursor.children[-1])
         labels = [label for own, _ in cases for label in own if label is not None]
         for place, (own, _) in enumerate(cases):
@@ -167,14 +169,23 @@ class Statements:
     def _cases(self, body: Node) -> list[tuple[list[int | None], list[Node]]]:
         """Return labels (None for default) and statements of each case."""
         found: list[tuple[list[int | None], list[Node]]] = []
-        for statement in body.children:
+        for statement in body.children if body.kind == "COMPOUND_STMT" else [body]:
             labels: list[int | None] = []
             inner = statement
             while inner.kind in {"CASE_STMT", "DEFAULT_STMT"}:
-                labels.append(self.expressions.constant(inner.children[0]) if inner.kind == "CASE_STMT" else None)
+                labels += self._labels(inner.children[:-1]) if inner.kind == "CASE_STMT" else [None]
                 inner = inner.children[-1]
             if labels:
                 found.append((labels, []))
             if found:
                 found[-1][1].extend(inner.children if inner.kind == "COMPOUND_STMT" else [inner])
+            elif inner.kind == "DECL_STMT":
+                self.execute(inner)
         return found
+
+    def _labels(self, ends: list[Node]) -> range:
+        """Return the numbers of a case: one, or those between two."""
+        numbers = [number for end in ends if (number := self.expressions.constant(end)) is not None]
+        if len(numbers) < len(ends) or numbers[-1] - numbers[0] >= _MOST_LABELS:
+            raise self._walk.refuse("the numbers of this case are not known, or too many; write conditions")
+        return range(numbers[0], numbers[-1] + 1)

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from perflex.features.from_source.integers import Integer, NotAffineError, Where, signed
+from perflex.features.from_source.parsing import fields_of
 from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 from perflex.isl import isl
@@ -119,7 +122,7 @@ class TypeReader:
         canonical = declared.get_canonical()
         plain = plain_name(canonical.spelling)
         found, kind = NAMED_TYPES.get(plain), canonical.kind.name
-        if found is not None:
+        if found is not None and (kind != "RECORD" or self._is_vector(canonical, found)):
             size = max(canonical.get_size(), 0) if kind == "RECORD" else 0
             return replace(found, struct_bytes=size, declared=canonical) if size else found
         if word := _LEADING.get(kind):
@@ -131,7 +134,14 @@ class TypeReader:
             return CType("vector", self.read(canonical.element_type).dtype, canonical.element_count)
         if kind == "RECORD":
             return CType("struct", struct_bytes=max(canonical.get_size(), 0), declared=canonical)
-        return {"ENUM": INT, "VOID": CType("void")}.get(kind, UNKNOWN)
+        if kind == "ENUM":
+            return self.read(canonical.get_declaration().enum_type)
+        return CType("void") if kind == "VOID" else UNKNOWN
+
+    def _is_vector(self, struct: Any, kind: CType) -> bool:
+        """Return whether a struct with the name of a vector is laid out as one: programs have others of such names."""
+        fields = [(each.spelling, self.read(each.type)) for each in fields_of(struct)]
+        return fields == [(name, CType("scalar", kind.dtype)) for name in "xyzw"[: kind.lanes]]
 
 
 # Why a value is not known: it comes from arrays; from float arguments and constants; it is no affine integer; it
@@ -273,6 +283,14 @@ def result_of(*values: Value) -> Unknown:
         max((value.lanes for value in unknown), default=1),
         min((value.reason for value in unknown), key=_ORDER.index, default="not affine"),
     )
+
+
+def rounded(number: float | None, dtype: str) -> float | None:
+    """Return a number as a floating-point type holds it, as far as it is known."""
+    if number is None or dtype not in {"float16", "float32"}:
+        return number
+    with np.errstate(over="ignore"):
+        return float(np.dtype(dtype).type(number))
 
 
 @lru_cache(maxsize=256)

@@ -151,6 +151,7 @@ class Walk:
     frames: list[Frame] = field(default_factory=lambda: [Frame()])
     guards: int = 0
     private: dict[Hashable, str] = field(default_factory=dict)  # Names of private arrays, by their variables
+    named: dict[Hashable, str] = field(default_factory=dict)  # Names of arrays that the source declares
     addressing: bool = False  # Whether what is evaluated is part of an address
     line: int = 0
     file: str = ""  # Empty for the kernel's own
@@ -159,7 +160,8 @@ class Walk:
     fixed: dict[str, int] = field(default_factory=dict)  # Sizes of the kernel whose values are stated
     read: set[str] = field(default_factory=set)  # Those of them that it reads
     described: str = ""  # The line that a description is at, after the walk
-    given: dict[str, str] = field(default_factory=dict)  # Names of sizes and arrays, and where the host sets them
+    # Names of sizes and arrays, what the host sets of them, and where it is declared.
+    given: dict[str, tuple[str, int]] = field(default_factory=dict)
     pointed: dict[str, int] = field(default_factory=dict)  # Arrays behind pointers in arrays, and how deep they lie
     pointers_of: set[str] = field(default_factory=set)  # Arrays from which pointers are loaded
     repointed: set[str] = field(default_factory=set)  # Arrays into which pointers are stored
@@ -435,6 +437,13 @@ class Walk:
         frame.exits += (Exit(self.active, certain, self.variables | given),)
         frame.returned = frame.returned.union(self.active) if certain else frame.returned
         self.active = NOWHERE
+
+    def rejoin_those(self, variables: dict[Hashable, Value], split: Condition) -> None:
+        """Go on with those who did something under a condition, and those who did not: their variables are given."""
+        others = {
+            key: variables[key] for key, value in self.variables.items() if variables.get(key, value) is not value
+        }
+        self.variables |= self._joined_parts(others, self.variables, split.negated())
 
     def rejoin(self, exits: Iterable[Exit]) -> None:
         """Go on with those who left, and with the values that their variables had then."""

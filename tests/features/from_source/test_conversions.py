@@ -1,4 +1,7 @@
-"""Integers that are cut to other types wrap around. Truth: enumeration with C's conversions written out in Python."""
+"""Numbers that types change: integers that are cut wrap around.
+
+Truth: enumeration with C's conversions written out in Python.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,33 @@ CASES = {
     "int t = min((unsigned char)i, (unsigned char)n); if (t == 44)": (
         lambda i, n: min(i % 256, n % 256) == 44
     ),
+    # Unsigned integers are compared as they wrap around; a shift has the type of its left operand.
+    "if (min((unsigned)i - 1u, 5u) == 5u)": lambda i, _: i == 0 or i > 5,
+    "if (max(i - 300, 3u) > 1000u)": lambda i, _: i < 300,
+    "if (((i - 8) >> 1u) < 0)": lambda i, _: i < 8,
+    "if ((i << 1ul) - 8 < 0)": lambda i, _: i < 4,
+    "unsigned char c = i; if ((c << 8u) - 512 < 0)": lambda i, _: i % 256 < 2,
+    "unsigned q = (unsigned)(-(long long)(i % 2) * 3000000000ll); if (q == 1294967296u)": lambda i, _: i % 2,
+    # Enumerations are as wide as they say.
+    "enum class E : unsigned char { A = 250, B, C }; E e = (E)(i + 250); if (e == E::B || (int)e < 5)": (
+        lambda i, _: cut(i + 250, 8, signed=False) in {251, *range(5)}
+    ),
+    # Floats hold what their type holds.
+    "if (i < (int)(0.29f * 100.0f))": lambda i, _: i < 29,
+    "float f = 16777216.0f; f += 1.0f; if (f == 16777216.0f && i < 9)": lambda i, _: i < 9,
+    "float f = n + 16777216 - n % 2; if (f == n + 16777216 && n == 1000)": lambda _, n: n == 1000,
+    # The right side of && and || may not be executed.
+    "int j = 0; if (i > 3 && j++ >= 0) {} if (j)": lambda i, _: i > 3,
+    "int j = 0; if (i > 3 || (j = 2) > 5) {} if (j == 2)": lambda i, _: i <= 3,
+    "int j = 1; bool b = i < 4 && ++j; if (b != (j == 1))": lambda *_: True,
+    "int c = 1, b = 1; (c = 5) -= 2, ++(++b); int &r = ++c; r += 3; if (c == 7 && b == 3)": lambda *_: True,
+    "int q = i - 3 ?: 7; if (q == 7)": lambda i, _: i in {3, 10},
+    "if (int q = i / 100; q > 1) if (int r = q - 2)": lambda i, _: i >= 300,
+    # Cases may be ranges, or the only statement.
+    "bool q = false; switch (i) { case 1 ... 5: q = true; break; case 7: q = true; } if (q)": (
+        lambda i, _: i in {1, 2, 3, 4, 5, 7}
+    ),
+    "switch (i) case 3:": lambda i, _: i == 3,
 }  # fmt: skip
 
 
@@ -54,6 +84,24 @@ def test_integers_that_are_cut(place):
         [count] = count_features(kernel, {"n": n}, identifiers=["f_mem_access_global_float32_store"])
         assert count.value == sum(holds(i, n) for i in range(ITEMS))
         assert str(count.certainty) == "exact"
+
+
+# What is done, the argument n, and the stores of 8 work-items; None where they are not known.
+@pytest.mark.parametrize(("line", "n", "stores"), [
+    ("ulong h = (ulong)i * 11400714819323198485ul; if ((h >> 63) == 1) a[i] = 1;", 1, None),
+    ("if ((float)n == 16777216.0f) a[i] = 1;", 16777217, 8), ("if ((float)n == 16777216.0f) a[i] = 1;", 9, 0),
+    ("float f = 1; if (as_int(f) == 0x3f800000) a[i] = 1;", 1, None),
+    ("char4 c = as_char4(i); if (c.y == 1) a[i] = 1;", 1, None),
+    ("uchar c = convert_uchar_sat(i + 252); if (c == 255) a[i] = 1;", 1, None),
+    ("uchar c = convert_uchar_sat(i + 2); if (c == 5) a[i] = 1;", 1, 1),
+    ("if (convert_int_rte(2.7f) == 3) a[i] = 1;", 1, None), ("if (convert_int_rtz(2.7f) == 2) a[i] = 1;", 1, 8),
+    ("if (clamp((uint)i - 3u, 0u, 5u) == 5u) a[i] = 1;", 1, 3), ("if (abs((uint)i) == 5) a[i] = 1;", 1, 1),
+])  # fmt: skip
+def test_numbers_that_are_not_what_their_formula_says(line, n, stores):
+    text = f"kernel void f(global float *a, int n) {{ int i = get_global_id(0); {line} }}"
+    kernel = source_kernel(text, "f", local=8, groups=1)
+    [count] = count_features(kernel, {"n": n}, identifiers=["f_mem_access_global_float32_store"])
+    assert (count.value if str(count.certainty) == "exact" else None) == stores
 
 
 def test_a_counter_that_never_reaches_its_end():
