@@ -27,6 +27,17 @@ template <size_t Align> struct aligned_size_t {
   __device__ constexpr explicit aligned_size_t(size_t n) : value(n) {}
   __device__ constexpr operator size_t() const { return value; }
 };
+enum memory_order { memory_order_relaxed, memory_order_acquire = 2, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
+template <typename T, thread_scope Scope = thread_scope_system> struct atomic_ref {
+  T *own;
+  __device__ explicit atomic_ref(T &x) : own(&x) {}
+  __device__ T load(memory_order = memory_order_seq_cst) const { return *own; }
+  __device__ void store(T x, memory_order = memory_order_seq_cst) const { *own = x; }
+#define __cuda_updates(N, F) __device__ T N(T x, memory_order = memory_order_seq_cst) const { return F(own, x); }
+  __cuda_updates(fetch_add, atomicAdd) __cuda_updates(fetch_sub, atomicSub) __cuda_updates(exchange, atomicExch)
+  __cuda_updates(fetch_min, atomicMin) __cuda_updates(fetch_max, atomicMax) __cuda_updates(fetch_and, atomicAnd)
+  __cuda_updates(fetch_or, atomicOr) __cuda_updates(fetch_xor, atomicXor)
+};
 // Of a work-group, with roles of its members: declared only.
 template <thread_scope Scope> struct pipeline;
 template <> struct pipeline<thread_scope_thread> {

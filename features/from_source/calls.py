@@ -51,6 +51,10 @@ _OPENCL_IDS: Mapping[str, tuple[str, ...]] = {
     "get_enqueued_local_size": ("blockDim",), "get_num_groups": ("gridDim",), "get_global_offset": (),
     "get_global_id": ("blockIdx*blockDim", "threadIdx"), "get_global_size": ("gridDim*blockDim",),
 }  # fmt: skip
+# NVIDIA's special registers: indices along an axis by CUDA's names, and those of which nothing is known.
+_REGISTERS = {"tid": "threadIdx", "ctaid": "blockIdx", "ntid": "blockDim", "nctaid": "gridDim"}
+_OTHER_REGISTERS = re.compile(r"n?(warpid|smid)|lanemask_(eq|[gl][et])|clock(_hi|64)?|globaltimer(_lo|_hi)?")
+_LANES = 32
 # Variables may hold functions, and arguments of templates stand for some.
 _VARIABLES = {"VAR_DECL", "PARM_DECL", "FIELD_DECL", "TEMPLATE_NON_TYPE_PARAMETER"}
 _BARRIERS: Mapping[str, BarrierKind] = {
@@ -63,9 +67,12 @@ _BARRIERS: Mapping[str, BarrierKind] = {
 _IGNORED = {
     "mem_fence", "read_mem_fence", "write_mem_fence", "__threadfence", "__threadfence_block", "__threadfence_system",
     "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep",
+    "__builtin_assume", "__builtin_unreachable",
 }  # fmt: skip
 _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
-_HINTED = re.compile(r"__ld(g|cg|cs|ca|lu)|__st(cg|cs|wb|wt)")
+# What compilers are told of their first argument.
+_TOLD = re.compile(r"__builtin_(expect(_with_probability)?|assume_aligned)")
+_HINTED = re.compile(r"__ld(g|cg|cs|ca|lu|cv)|__st(cg|cs|wb|wt)")
 _VECTOR_MEMORY = re.compile(r"v(load|store)(a?)(_half)?(\d*)(_r\w+)?")
 # Fetches, stores and questions of textures, surfaces and images.
 _IMAGES = re.compile(r"(tex|surf)([123]D|Cubemap)\w*|(read|write)_image\w+|get_image_\w+")
@@ -194,6 +201,16 @@ class Calls:
                 found = found.times(size, self._walk.sizes).plus(group.times(items, ())).plus(item)
             return found.typed("uint64")
         return None
+
+    def register(self, name: str) -> Value | None:
+        """Return what a special register of NVIDIA's GPUs holds; None of one that is not known."""
+        what, _, axis = name.partition(".")
+        if what in _REGISTERS and axis in {"x", "y", "z"}:
+            return self.expressions.places.index(_REGISTERS[what], "xyz".index(axis))
+        if name == "laneid":
+            found = self.expressions.arithmetic("Rem", self._linear_id(), Integer.of(_LANES, "uint32", literal=True))
+            return replace(found, pending=None) if isinstance(found, Integer) else found
+        return Unknown("uint64" if "64" in name else "uint32") if _OTHER_REGISTERS.fullmatch(name) else None
 
     def _linear_id(self) -> Integer:
         found, step = Integer.of(0), 1
@@ -331,6 +348,8 @@ class Calls:
     def _chosen(self, name: str, values: list[Value]) -> Value | None:
         """Return which of its operands a function gives, if it computes nothing else."""
         expressions, first = self.expressions, values[0] if values else None
+        if _TOLD.fullmatch(name):
+            return first
         if name in {"abs", "labs", "llabs"} and isinstance(first, Integer) and len(values) == 1:
             unsigned = first.dtype.startswith("u")
             return first if unsigned else expressions.arithmetic("max", first, first.scaled(-1))

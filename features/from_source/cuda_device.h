@@ -93,16 +93,19 @@ __cuda_builtin unsigned __activemask();
 __cuda_builtin unsigned __ballot(int);
 __cuda_builtin int __any(int);
 __cuda_builtin int __all(int);
-__cuda_builtin unsigned __reduce_add_sync(unsigned, unsigned);
+#define __cuda_reduced(N) \
+  __cuda_builtin int __reduce_##N##_sync(unsigned, int); __cuda_builtin unsigned __reduce_##N##_sync(unsigned, unsigned);
+__cuda_reduced(add) __cuda_reduced(min) __cuda_reduced(max) __cuda_reduced(and) __cuda_reduced(or) __cuda_reduced(xor)
 
 // Atomic updates
 #define __cuda_atomic(T) \
   __cuda_builtin T atomicAdd(T *, T); __cuda_builtin T atomicSub(T *, T); __cuda_builtin T atomicExch(T *, T); \
   __cuda_builtin T atomicMin(T *, T); __cuda_builtin T atomicMax(T *, T); __cuda_builtin T atomicAnd(T *, T); \
   __cuda_builtin T atomicOr(T *, T); __cuda_builtin T atomicXor(T *, T); __cuda_builtin T atomicCAS(T *, T, T); \
-  __cuda_builtin T atomicInc(T *, T); __cuda_builtin T atomicDec(T *, T); __cuda_builtin T atomicAdd_block(T *, T);
+  __cuda_builtin T atomicInc(T *, T); __cuda_builtin T atomicDec(T *, T);
 __cuda_atomic(int) __cuda_atomic(unsigned) __cuda_atomic(long long) __cuda_atomic(unsigned long long) __cuda_atomic(float)
 __cuda_atomic(double)
+__cuda_builtin unsigned short atomicCAS(unsigned short *, unsigned short, unsigned short);
 #define atomicAdd_system atomicAdd
 #define atomicExch_system atomicExch
 #define atomicMin_system atomicMin
@@ -113,19 +116,41 @@ __cuda_atomic(double)
 #define atomicAnd_system atomicAnd
 #define atomicOr_system atomicOr
 #define atomicXor_system atomicXor
+#define atomicSub_system atomicSub
+#define atomicAdd_block atomicAdd
+#define atomicAnd_block atomicAnd
+#define atomicCAS_block atomicCAS
+#define atomicDec_block atomicDec
+#define atomicExch_block atomicExch
+#define atomicInc_block atomicInc
+#define atomicMax_block atomicMax
+#define atomicMin_block atomicMin
+#define atomicOr_block atomicOr
+#define atomicXor_block atomicXor
+#define atomicSub_block atomicSub
 
 // Loads and stores with hints
 template <typename T> __cuda_builtin T __ldg(const T *);
 template <typename T> __cuda_builtin T __ldcg(const T *);
 template <typename T> __cuda_builtin T __ldcs(const T *);
 template <typename T> __cuda_builtin T __ldca(const T *);
+template <typename T> __cuda_builtin T __ldlu(const T *);
+template <typename T> __cuda_builtin T __ldcv(const T *);
+template <typename T> __cuda_builtin void __stwb(T *, T);
+template <typename T> __cuda_builtin void __stwt(T *, T);
 template <typename T> __cuda_builtin void __stcg(T *, T);
 template <typename T> __cuda_builtin void __stcs(T *, T);
 
-// Mathematics: with one, two and three operands
-#define __cuda_math1(N) __cuda_builtin float N##f(float); __cuda_builtin float N(float); __cuda_builtin double N(double);
+// Mathematics: with one, two and three operands; of integers, and of float and double, in double
+template <bool B> struct __cuda_if {};
+template <> struct __cuda_if<true> { typedef double type; };
+template <typename A, typename B> constexpr bool __cuda_in_double =
+  (__is_integral(A) && __is_integral(B)) || (__is_same(A, float) && __is_same(B, double)) || (__is_same(A, double) && __is_same(B, float));
+#define __cuda_math1(N) __cuda_builtin float N##f(float); __cuda_builtin float N(float); __cuda_builtin double N(double); \
+  template <typename A> __cuda_builtin typename __cuda_if<__is_integral(A)>::type N(A);
 #define __cuda_math2(N) \
-  __cuda_builtin float N##f(float, float); __cuda_builtin float N(float, float); __cuda_builtin double N(double, double);
+  __cuda_builtin float N##f(float, float); __cuda_builtin float N(float, float); __cuda_builtin double N(double, double); \
+  template <typename A, typename B> __cuda_builtin typename __cuda_if<__cuda_in_double<A, B>>::type N(A, B);
 #define __cuda_math3(N) \
   __cuda_builtin float N##f(float, float, float); __cuda_builtin float N(float, float, float); \
   __cuda_builtin double N(double, double, double);
@@ -165,6 +190,8 @@ __cuda_builtin float ldexpf(float, int);
 __cuda_builtin double ldexp(double, int);
 __cuda_builtin int abs(int);
 __cuda_builtin long abs(long);
+__cuda_builtin long labs(long);
+__cuda_builtin long long abs(long long);
 __cuda_builtin long long llabs(long long);
 __cuda_builtin float abs(float);
 __cuda_builtin double abs(double);

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import takewhile
 
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
@@ -21,6 +23,8 @@ _REFUSED = {
 }
 # A case that names more numbers is not read.
 _MOST_LABELS = 256
+# Assembly that reads a special register.
+_REGISTER = re.compile(r"\s*mov\.[bus](?:32|64)\s+%0\s*,\s*%%?([a-z_0-9.]+)\s*;?\s*")
 _ENDS = {"BREAK_STMT", "RETURN_STMT", "CONTINUE_STMT"}
 
 
@@ -39,6 +43,7 @@ class Statements:
             "CONTINUE_STMT": lambda _: walk.leave_loop("continue"),
             "RETURN_STMT": self._return,
             "NULL_STMT": lambda _: None,
+            "ASM_STMT": self._assembly,
             **dict.fromkeys(("FOR_STMT", "WHILE_STMT", "DO_STMT"), self._loop),
             **dict.fromkeys(("COMPOUND_STMT", "UNEXPOSED_STMT"), lambda cursor: self._all(cursor.children)),
         }
@@ -66,6 +71,15 @@ class Statements:
         if header.first is not None:
             self.execute(header.first)
         LoopWalk(self._walk, self.expressions, self.execute, header).execute()
+
+    def _assembly(self, cursor: Node) -> None:
+        words = cursor.words[cursor.words.index("(") + 1 :] if "(" in cursor.words else []
+        text = "".join(word[1:-1] for word in takewhile(lambda word: word.startswith('"'), words))
+        found, outputs = _REGISTER.fullmatch(text), cursor.children
+        value = self._calls.register(found[1]) if found is not None and len(outputs) == 1 else None
+        if value is None:
+            raise self._walk.refuse(_REFUSED[cursor.kind])
+        self.expressions.places.store(self.expressions.places.place(outputs[0]), value)
 
     def _return(self, cursor: Node) -> None:
         evaluate = self.expressions.places.place if self._walk.frames[-1].by_reference else self.expressions.value

@@ -82,6 +82,17 @@ CASES = {
     "curandState s; s.boxmuller_flag = 0; y[i] = curand_normal(&s); y[i + 64] = curand_normal(&s);":
         {"store float32": 2, "shift uint32": 6, "bit uint32": 8, "add uint32": 4, "madd float32": 2, "mul float32": 3,
          "log float32": 1, "sqrt float32": 1, "sin float32": 1, "cos float32": 1},
+    # Special registers
+    'unsigned lane, at; asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane)); asm("mov.u32 %0, " "%%tid.x;" : "=r"(at));'
+    'int mask; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask)); if (lane < 8) m[at] = mask;': {"store int32": 1 / 4},
+    # Integers are taken for double; what compilers are told is the first operand.
+    "y[i] = sqrt(n) + pow(i, 2) + fmin(x[i], 2.0);":
+        {"load float32": 1, "store float32": 1, "sqrt float64": 1, "pow float64": 1, "min float64": 1,
+         "add float64": 2},
+    "const float *p = (const float *)__builtin_assume_aligned(x, 16); __builtin_assume(i < n * n);"
+    "if (__builtin_expect(i < 16, 1)) y[i] = p[i];": {"load float32": 1 / 4, "store float32": 1 / 4},
+    "cuda::atomic_ref<int, cuda::thread_scope_block> r(m[i]); r.fetch_max(n); atomicAdd_block(m + i, 1);":
+        {"store int32": 2, "atomic int32": 2},
     # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
     "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
     "if (i == 0) y[0] = s;":
@@ -136,6 +147,12 @@ def test_algorithms_of_which_no_steps_are_known_are_refused(used):
     with pytest.raises(UnsupportedKernelError, match=r"undefined template|no member named"):
         counted(f"{used} r; y[i] = 1;")
     assert counted("y[i] = 1;")
+
+
+@pytest.mark.parametrize("text", ["bfind.u32 %0, %1;", "mov.u32 %0, %1;", "mov.u32 %0, %%reg;"])
+def test_other_assembly_is_refused(text):
+    with pytest.raises(UnsupportedKernelError, match="assembly is not read"):
+        counted(f'int j; asm("{text}" : "=r"(j) : "r"(i)); y[j] = 1;')
 
 
 def test_states_of_random_numbers_are_not_made():
