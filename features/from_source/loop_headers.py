@@ -82,9 +82,12 @@ def assigned(cursor: Node) -> Iterator[tuple[Hashable, bool]]:
         targets = cursor.children[:1]
     for each in targets:
         target, is_part = each, True
-        while target.kind != "DECL_REF_EXPR" and target.children:
-            is_pointer = target.kind == "MEMBER_REF_EXPR" and target.type.get_canonical().kind.name == "POINTER"
+        while True:
+            is_named = target.kind in {"MEMBER_REF_EXPR", "DECL_REF_EXPR"}
+            is_pointer = is_named and target.type.get_canonical().kind.name == "POINTER"
             is_part = is_part and (target is each or not is_pointer)
+            if target.kind == "DECL_REF_EXPR" or not target.children:
+                break
             target = target.children[0]
         if target.kind == "DECL_REF_EXPR" and target.referenced is not None:
             yield target.referenced.key, is_part
