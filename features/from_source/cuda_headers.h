@@ -108,7 +108,6 @@ typedef unsigned long ulong;
 namespace std {
 template <typename T> __host__ __device__ T min(T a, T b) __cuda_body(return b < a ? b : a)
 template <typename T> __host__ __device__ T max(T a, T b) __cuda_body(return a < b ? b : a)
-template <typename T> __host__ __device__ T clamp(T a, T b, T c) __cuda_body(return a < b ? b : c < a ? c : a)
 using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t;
 using ::int64_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::size_t; using ::ptrdiff_t;
 using ::memcpy; using ::memmove; using ::memset;

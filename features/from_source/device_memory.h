@@ -34,10 +34,3 @@ template <typename D> __cuda_copy memset(D *to, int value, size_t bytes) {
   for (size_t i = bytes / sizeof(T) * sizeof(T); i < bytes; i++) ((char *)to)[i] = value;
   return to;
 }
-namespace std {
-template <typename T, typename U> static __host__ __device__ T bit_cast(const U &from) {
-  T to;
-  memcpy(&to, &from, sizeof(T));
-  return to;
-}
-}  // namespace std

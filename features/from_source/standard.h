@@ -25,7 +25,6 @@ template <bool B, typename T, typename U> using conditional_t = typename conditi
 // Types made of others: P has parameters besides the type, F is the form that it has.
 #define __cuda_type(N) template <typename T> struct N { typedef T type; }; template <typename T> using N##_t = typename N<T>::type;
 #define __cuda_removed(N, F) __cuda_type(N) template <typename T> struct N<F> { typedef T type; };
-__cuda_type(type_identity)
 __cuda_removed(remove_const, const T) __cuda_removed(remove_volatile, volatile T) __cuda_removed(remove_pointer, T *)
 template <typename T> struct remove_pointer<T *const> { typedef T type; };
 __cuda_removed(remove_reference, T &)
@@ -35,7 +34,6 @@ template <typename T, size_t N> struct remove_extent<T[N]> { typedef T type; };
 #define __cuda_made(N, ...) \
   template <typename T> struct N { typedef __VA_ARGS__ type; }; template <typename T> using N##_t = typename N<T>::type;
 __cuda_made(remove_cv, remove_const_t<remove_volatile_t<T>>)
-__cuda_made(remove_cvref, remove_cv_t<remove_reference_t<T>>)
 __cuda_made(add_const, const T) __cuda_made(add_volatile, volatile T) __cuda_made(add_cv, const volatile T)
 __cuda_made(add_pointer, remove_reference_t<T> *)
 __cuda_made(add_lvalue_reference, T &) __cuda_made(add_rvalue_reference, T &&)

@@ -1,6 +1,17 @@
 // What of Thrust kernels use: functionals, pairs, pointers to memory of the device, complex numbers; libcu++'s names.
 #pragma once
-namespace cuda { namespace std { using namespace ::std; } }
+namespace cuda {
+namespace std {
+using namespace ::std;
+// Of C++20
+__cuda_made(remove_cvref, remove_cv_t<remove_reference_t<T>>) __cuda_type(type_identity)
+template <typename T, typename U> static __host__ __device__ T bit_cast(const U &from) {
+  T to;
+  memcpy(&to, &from, sizeof(T));
+  return to;
+}
+}  // namespace std
+}  // namespace cuda
 namespace thrust {
 using namespace ::std;
 #define __thrust_in static __host__ __device__

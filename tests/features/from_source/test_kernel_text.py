@@ -171,6 +171,7 @@ def test_messages_of_the_compiler_keep_file_and_line(tmp_path):
 
 
 LIBRARIES = """
+#include <algorithm>
 #include <type_traits>
 #include <cuComplex.h>
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }

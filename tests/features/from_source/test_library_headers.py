@@ -8,6 +8,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, source_kernel
 
 HEAD = """
+#include <algorithm>
 #include <type_traits>
 #include <cuComplex.h>
 #include <cuda_fp8.h>
@@ -158,6 +159,13 @@ def test_other_assembly_is_refused(text):
 def test_states_of_random_numbers_are_not_made():
     with pytest.raises(UnsupportedKernelError, match="'curand_init' is not defined here"):
         counted("curandStatePhilox4_32_10_t s; curand_init(1, i, 0, &s); y[i] = curand_uniform(&s);")
+
+
+def test_functions_of_the_program_with_names_of_libraries_are_its_own():
+    own = "template <typename T> __device__ T {}(T a, T b, T c) {{ return a * b * c; }}"
+    head = "#include <iostream>\nusing namespace std;\n" + own.format("clamp") + own.format("bit_cast")
+    found, _ = counted("y[i] = clamp(x[i], 3.0f, x[i + 64]) + bit_cast(x[i], x[i], x[i]);", head)
+    assert found["mul float32"] == 4
 
 
 def test_macros_that_are_given_do_not_change_headers():
