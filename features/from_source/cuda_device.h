@@ -54,6 +54,11 @@ extern __device__ const __cuda_index threadIdx;
 extern __device__ const __cuda_index blockIdx;
 extern __device__ const dim3 blockDim;
 extern __device__ const dim3 gridDim;
+#ifdef __CUDA_ARCH__
+constexpr int __arch_of_device = __CUDA_ARCH__;
+#else
+constexpr int __arch_of_device = 0;
+#endif
 #ifdef __AMDGCN_WAVEFRONT_SIZE
 constexpr int warpSize = __AMDGCN_WAVEFRONT_SIZE;
 #else
@@ -340,6 +345,8 @@ __cuda_surface(surf1DLayered) __cuda_surface(surf2DLayered) __cuda_surface(surfC
 // Host calls that stand beside kernels in the same file
 typedef void *cudaStream_t;
 typedef int cudaError_t;
+typedef unsigned long long cudaGraphConditionalHandle;
+__cuda_builtin void cudaGraphSetConditional(cudaGraphConditionalHandle, unsigned);
 typedef long clock_t;
 struct cudaExtent { size_t width, height, depth; };
 struct cudaDeviceProp;

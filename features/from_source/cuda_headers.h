@@ -7,10 +7,12 @@
 #define __builtin_nan(text) (0.0 / 0.0)
 #define __builtin_nanf(text) (0.0f / 0.0f)
 #define __cuda_first(N) (thread_block().thread_rank() % 32 / N * N)
+#define __cuda_arch __CUDA_ARCH__
 #define __cuda_lanes(N) ((0xffffffffu >> (32 - N)) << __cuda_first(N))
 #else
 #define __cuda_body(...) ;
 #define __cuda_lanes(N) 0
+#define __cuda_arch __arch_of_device
 #define __cuda_not_rtc(...) __VA_ARGS__  // What the run-time compiler has of its own.
 #define __cuda_first(N) 0  // Which of the warp's items a tile has costs nothing that is counted.
 #endif
@@ -255,8 +257,24 @@ template <unsigned N, unsigned M, typename G, typename T, typename F> static __d
     return x;
   }
 }
+// From compute capability 8.0 on one instruction reduces integers.
+template <typename T, typename F> struct __redux { static constexpr char with = 0; };
+#define __cuda_redux(F, S) \
+  template <> struct __redux<int, F<int>> { static constexpr char with = S; }; \
+  template <> struct __redux<unsigned, F<unsigned>> { static constexpr char with = S; };
+__cuda_redux(plus, '+') __cuda_redux(less, '<') __cuda_redux(greater, '>')
+__cuda_redux(bit_and, '&') __cuda_redux(bit_or, '|') __cuda_redux(bit_xor, '^')
 template <unsigned N, typename G, typename T, typename F>
-static __device__ T reduce(const thread_block_tile<N, G> &group, T x, F combine) { return __reduce_by<N / 2>(group, x, combine); }
+static __device__ T reduce(const thread_block_tile<N, G> &group, T x, F combine) {
+  constexpr char with = __cuda_arch >= 800 ? __redux<T, F>::with : 0;
+  if constexpr (with == '+') return __reduce_add_sync(__cuda_lanes(N), x);
+  else if constexpr (with == '<') return __reduce_min_sync(__cuda_lanes(N), x);
+  else if constexpr (with == '>') return __reduce_max_sync(__cuda_lanes(N), x);
+  else if constexpr (with == '&') return __reduce_and_sync(__cuda_lanes(N), x);
+  else if constexpr (with == '|') return __reduce_or_sync(__cuda_lanes(N), x);
+  else if constexpr (with == '^') return __reduce_xor_sync(__cuda_lanes(N), x);
+  else return __reduce_by<N / 2>(group, x, combine);
+}
 template <unsigned N, typename G, typename T, typename F>
 static __device__ T inclusive_scan(const thread_block_tile<N, G> &group, T x, F combine) {
   return __scan_by<1, N>(group, x, combine);

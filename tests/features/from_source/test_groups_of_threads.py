@@ -54,6 +54,17 @@ def test_groups_of_threads_in_cuda(body, counts):
     assert not kernel.unstated(SIZES)
 
 
+@pytest.mark.parametrize(("arch", "counts"), [
+    (750, {"f_op_int32_min": 80, "f_op_uint32_shuffle": 80}), (800, {"f_op_uint32_call:__reduce_min_sync": 16}),
+])  # fmt: skip
+def test_new_devices_reduce_integers_at_once(arch, counts):
+    body = "int least = cg::reduce(warp, (int)x, cg::less<int>()); if (i == 0) a[i] = least; }\n"
+    kernel = source_kernel(HEAD + body, "k", local=64, groups="n / 8", defines={"__CUDA_ARCH__": arch})
+    found = count_features(kernel, SIZES, sub_group_size=32)
+    named = {each.identifier: each.value for each in found if "int32" in each.identifier}
+    assert {name: value for name, value in named.items() if "vote" not in name} == counts
+
+
 def test_statements_in_expressions_are_read():
     least = "({ __typeof__(n) one = (n); int two = 10; one < two ? one : two; })"
     text = f"__global__ void k(float *a, int n) {{ for (int i = 0; i < {least}; i++) a[i] += 1.0f; }}\n"
