@@ -104,6 +104,10 @@ class Statements:
         while parts[0].kind in {"DECL_STMT", "VAR_DECL"}:
             self._declarations(parts[0])
             parts = parts[1:]
+        # ``if (i = n; i < 4)``
+        if len(parts) > 2 and parts[0].is_expression and parts[1].is_expression and _is_two_in_head(cursor.words):
+            self.expressions.discarded(parts[0])
+            parts = parts[1:]
         return parts
 
     def _declared(self, cursor: Node) -> Value:
@@ -203,3 +207,13 @@ class Statements:
         if len(numbers) < len(ends) or numbers[-1] - numbers[0] >= _MOST_LABELS:
             raise self._walk.refuse("the numbers of this case are not known, or too many; write conditions")
         return range(numbers[0], numbers[-1] + 1)
+
+
+def _is_two_in_head(words: list[str]) -> bool:
+    """Return whether a statement has a semicolon between the parentheses at its beginning."""
+    depth = 0
+    for word in words:
+        depth += (word == "(") - (word == ")")
+        if (word == ";" and depth == 1) or (word == ")" and not depth):
+            return word == ";"
+    return False

@@ -64,6 +64,7 @@ CASES = {
     "int c = 1, b = 1; (c = 5) -= 2, ++(++b); int &r = ++c; r += 3; if (c == 7 && b == 3)": lambda *_: True,
     "int q = i - 3 ?: 7; if (q == 7)": lambda i, _: i in {3, 10},
     "if (int q = i / 100; q > 1) if (int r = q - 2)": lambda i, _: i >= 300,
+    "int q = 0; if (q = i / 100; q > 1)": lambda i, _: i >= 200,
     # Cases may be ranges, or the only statement.
     "bool q = false; switch (i) { case 1 ... 5: q = true; break; case 7: q = true; } if (q)": (
         lambda i, _: i in {1, 2, 3, 4, 5, 7}
