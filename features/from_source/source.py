@@ -249,6 +249,7 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
     sizes = {name for group in groups for name in group.names}
     stated = dict(numbers), dict(contents), kernel.trips, StandIns(kernel.stand_ins)
     walk = Walk(parsed, TypeReader(), sizes, kernel.local, groups, active, *stated)
+    walk.types.refuse = walk.refuse
     for name, parameter, kind in kernel.parameters():
         walk.variables[parameter.key] = given(walk, name, parameter, kind)
     for name in sorted(walk.sizes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -28,7 +28,8 @@ _DTYPES = {
     "unsigned long": "uint64", "ulong": "uint64", "long long": "int64", "longlong": "int64",
     "unsigned long long": "uint64", "ulonglong": "uint64", "size_t": "uint64", "short": "int16",
     "unsigned short": "uint16", "ushort": "uint16", "char": "int8", "signed char": "int8", "unsigned char": "uint8",
-    "uchar": "uint8", "bool": "bool", "_Bool": "bool",
+    "uchar": "uint8", "bool": "bool", "_Bool": "bool", "wchar_t": "int32", "char16_t": "uint16", "char32_t": "uint32",
+    "long double": "float64",  # on devices
 }  # fmt: skip
 _POINTER_BYTES = 8
 # The denominator of the finest constants that are known beside integers.
@@ -44,6 +45,10 @@ _LEADING: Mapping[str, Kind] = {
     "CONSTANTARRAY": "array", "INCOMPLETEARRAY": "array",
     "DEPENDENTSIZEDARRAY": "array", "VARIABLEARRAY": "array",
 }  # fmt: skip
+
+
+# Numbers that nothing is known of, by clang's names.
+_UNREAD = {"INT128", "UINT128", "FLOAT128", "IBM128", "COMPLEX"}
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,10 @@ def plain_name(name: str) -> str:
 
 
 class TypeReader:
-    """Reads clang's types."""
+    """Reads clang's types; `refuse` makes the error of one that is not read, where that stops anything."""
 
     def __init__(self) -> None:
+        self.refuse: Callable[[str], Exception] | None = None
         # By what clang knows a type by as long as the file's unit is there, which a type that was read keeps.
         self._known: dict[tuple[Any, ...], tuple[Any, CType]] = {}
         # The fields of a struct that are pointers or hold some: name, place in bytes, type.
@@ -130,6 +136,8 @@ class TypeReader:
             element = getattr(canonical, inside)()
             extent = canonical.element_count if kind == "CONSTANTARRAY" else None
             return CType(word, element=self.read(element), extent=extent, declared=canonical)
+        if kind in _UNREAD and self.refuse is not None:
+            raise self.refuse(f"numbers of type {plain!r} are not read; use numbers of other types")
         if kind in {"EXTVECTOR", "VECTOR"}:
             return CType("vector", self.read(canonical.element_type).dtype, canonical.element_count)
         if kind == "RECORD":

@@ -156,6 +156,16 @@ def test_other_assembly_is_refused(text):
         counted(f'int j; asm("{text}" : "=r"(j) : "r"(i)); y[j] = 1;')
 
 
+@pytest.mark.parametrize("line", [
+    "__int128 *p = (__int128 *)m; p[i] = 1;", "m[i] = (int)((unsigned __int128)m[i] * m[i] >> 64);",
+    "struct { __int128 a; } s, *p = (decltype(s) *)m; p[i] = s;", "_Complex float z = x[i]; y[i] = 1;",
+])  # fmt: skip
+def test_numbers_of_unusual_types_are_refused(line):
+    with pytest.raises(UnsupportedKernelError, match=r"kernel\.cu:.* are not read"):
+        counted(line)
+    assert counted("long double d = x[i]; y[i] = d * 2;")[0]["mul float64"] == 1
+
+
 def test_states_of_random_numbers_are_not_made():
     with pytest.raises(UnsupportedKernelError, match="'curand_init' is not defined here"):
         counted("curandStatePhilox4_32_10_t s; curand_init(1, i, 0, &s); y[i] = curand_uniform(&s);")
