@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.inlining import Inlining
 from perflex.features.from_source.integers import Integer
-from perflex.features.from_source.kernel_function import declared_functions
+from perflex.features.from_source.kernel_function import declared_functions, is_ours
 from perflex.features.from_source.mathematics import (
     CONSTANTS,
     CONVERSIONS,
@@ -27,7 +26,7 @@ from perflex.features.from_source.mathematics import (
     packed,
 )
 from perflex.features.from_source.mathematics import plain_name as plain_function
-from perflex.features.from_source.parsing import CUDA_HEADERS, Node
+from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.values import (
     BarrierKind,
     Closure,
@@ -39,6 +38,7 @@ from perflex.features.from_source.values import (
     held,
     rational,
     result_of,
+    rounded,
     unknown_of,
     vector_of,
 )
@@ -65,6 +65,7 @@ _BARRIERS: Mapping[str, BarrierKind] = {
 }
 # They cost time that no feature counts, and change no value.
 _IGNORED = {
+    "atomic_work_item_fence",
     "mem_fence", "read_mem_fence", "write_mem_fence", "__threadfence", "__threadfence_block", "__threadfence_system",
     "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep",
     "__builtin_assume", "__builtin_unreachable",
@@ -343,7 +344,7 @@ class Calls:
         known = self.expressions.converted(values[0], CType("scalar", kind.dtype or "float32")) if values else None
         if len(values) != 1 or not isinstance(known, Unknown):
             return None, False
-        return folded(base, known.constant), known.literal
+        return rounded(folded(base, known.constant), kind.dtype), known.literal
 
     def _chosen(self, name: str, values: list[Value]) -> Value | None:
         """Return which of its operands a function gives, if it computes nothing else."""
@@ -384,9 +385,10 @@ class Calls:
     def _is_declared(self, function: Node) -> bool:
         """Return whether the source declares a function; others are built in."""
         first = function.canonical
-        return first.location.file is not None and first.key in self._declared
+        if first.location.file is None or is_ours(first.location.file.name):
+            return False
+        return first.key in self._declared or first.kind in {"CXX_METHOD", "CONVERSION_FUNCTION"}
 
     @cached_property
     def _declared(self) -> set[Hashable]:
-        found, own = declared_functions(self._walk.kernel.root), CUDA_HEADERS.parent
-        return {each.canonical.key for each in found if own not in Path(each.location.file.name).parents}
+        return {each.canonical.key for each in declared_functions(self._walk.kernel.root)}

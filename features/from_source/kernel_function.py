@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_source.parsing import CUDA_HEADERS, Language, Node, declares, language_of, parsed
+from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Language, Node, declares, language_of, parsed
 
 # What refers to a declaration.
 _REFERRING = {"DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR", "TYPE_REF", "TEMPLATE_REF", "MEMBER_REF"}
@@ -24,6 +24,14 @@ _CUT_SHORT = {"VAR_DECL", "FIELD_DECL", "TYPEDEF_DECL", "TYPE_ALIAS_DECL"}
 _CLASSES = {"STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE", "ENUM_DECL"}
 # Headers that declare nothing for devices, or what perflex declares.
 _OF_HOSTS = re.compile(r"(std\w+|math|float|string|assert|time|limits|errno|cuda(_runtime(_api)?)?|sys/\w+)\.h|\w+")
+_REMEDY = (
+    "state macros that the host program sets with -D NAME=VALUE (defines=...), and folders of headers with -I FOLDER "
+    "(folders=...)"
+)
+# Directives that leave out text, without comments, and definitions of macros.
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:(?!/[/*]).)*)", re.MULTILINE)
+_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _MISSING = re.compile(r"'(.*)' file not found")
 # A function of the host that names an instance of a template, behind the source's last line.
 _USER = "__perflex_user"
@@ -225,18 +233,50 @@ def _require_sound(kernel: ParsedKernel) -> None:
     for declared in _used(kernel.function, ours=any(map(is_ours, places))) if places else ():
         if (wrong := _first_within(kernel, declared, places)) is not None:
             raise _misunderstood(kernel, wrong)
+    _require_known_macros(kernel)
+
+
+def _missing_headers(kernel: ParsedKernel) -> list[str]:
+    """Return the headers that are not found."""
+    return [found[1] for each in kernel.unit.diagnostics if (found := _MISSING.match(each.spelling))]
+
+
+def _require_known_macros(kernel: ParsedKernel) -> None:
+    """Stop where a header that is missing may say what is left out of what the kernel uses."""
+    missing = list(filter(is_of_program, _missing_headers(kernel)))
+    texts = [kernel.source.encode(), *(_read(name) for name in kernel.included() if missing and Path(name).is_file())]
+    # In angle brackets stand those of systems.
+    quoted = {name.decode() for text in texts for name in _QUOTED.findall(text)} if missing else set()
+    missing = [name for name in missing if name in quoted]
+    if not missing:
+        return
+    known = {name.decode() for text in texts for name in _DEFINED.findall(text)} | set(kernel.defines)
+    for declared in _used(kernel.function, ours=False):
+        extent = declared.extent
+        text = kernel.content(extent.start.file.name)[extent.start.offset : extent.end.offset].decode(
+            "utf-8", "replace"
+        )
+        for found in _CONDITION.finditer(text):
+            unknown = [name for name in re.findall(r"(?<!\w)[A-Za-z]\w*", found[1]) if name not in {*known, "defined"}]
+            if unknown:
+                line = extent.start.line + text.count("\n", 0, found.start(1))
+                cause = f"whether macro {unknown[0]!r} is defined is not known ({', '.join(missing[:3])}: not found)"
+                msg = f"{Path(extent.start.file.name).name}:{line}: {cause}; {_REMEDY}"
+                raise UnsupportedKernelError(msg, kernel=kernel.name, line=line)
+
+
+def is_of_program(header: str) -> bool:
+    """Return whether a header is neither one of the host's nor one of CUDA's toolkit."""
+    return not _OF_HOSTS.fullmatch(header) and not any(map(header.startswith, TOOLKIT))
 
 
 def _misunderstood(kernel: ParsedKernel, wrong: Any) -> UnsupportedKernelError:
-    headers = [found[1] for other in kernel.unit.diagnostics if (found := _MISSING.match(other.spelling))]
+    headers = _missing_headers(kernel)
     named = [name for name in headers if declares(name, re.findall(r"\w+", wrong.spelling))]
     missing = named or [name for name in headers if not _OF_HOSTS.fullmatch(name)][:3]
     cause = wrong.spelling + (f" ({', '.join(missing)}: not found)" if missing else "")
     line = wrong.location.line
-    msg = (
-        f"{Path(wrong.location.file.name).name}:{line}: {cause}; state macros that the host program "
-        "sets with -D NAME=VALUE (defines=...), and folders of headers with -I FOLDER (folders=...)"
-    )
+    msg = f"{Path(wrong.location.file.name).name}:{line}: {cause}; {_REMEDY}"
     return UnsupportedKernelError(msg, kernel=kernel.name, line=line)
 
 

@@ -40,7 +40,7 @@ _CUDA = (
 )  # fmt: skip
 _OPTIONS = {
     "opencl": ("-x", "cl", "-cl-std=CL2.0", "-Dcl_khr_fp64=1", "-nostdlibinc"),
-    "cuda": (*_CUDA, "-D__CUDA_ARCH__=700"),
+    "cuda": (*_CUDA, "-D__CUDA_ARCH__=700", "-D__NVCC__=1", "-U__clang__"),
     # HIP as for AMD's GPUs, where a sub-group has 64 work-items unless this macro says another number.
     "hip": (*_CUDA, "-U__CUDA_ARCH__", "-D__AMDGCN_WAVEFRONT_SIZE=64", "-include", str(_HERE / "hip_device.h")),
 }

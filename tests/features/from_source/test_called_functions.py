@@ -160,6 +160,8 @@ def test_why_template_arguments_do_not_fit_is_told(tmp_path):
 
 @pytest.mark.parametrize(("head", "body", "cause"), [
     ("__device__ float far(float);", "y[i] = far(x[i]);", "'far' is declared, but its body is not in this file"),
+    ("struct B { __device__ virtual float get() = 0; };", "B *b = (B *)x; y[i] = b->get();", "'get' is declared"),
+    ("struct B { __device__ float get() const; };", "B *b = (B *)x; y[i] = b->get();", "'get' is declared"),
     ("struct B { __device__ virtual float f() { return 1; } };", "B b; y[i] = b.f();", "it is virtual"),
     ("", "int m = 1; auto f = [m]() mutable { return ++m; }; y[i] = f();", "a lambda that changes"),
     ("__device__ float g(const float *x) { return x[LIMIT]; }", "y[i] = g(x);", "undeclared identifier 'LIMIT'"),

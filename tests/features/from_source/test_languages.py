@@ -83,3 +83,29 @@ ARCHITECTURE = "__global__ void f(float *a) { a[0] = 1; if (__CUDA_ARCH__ >= 800
 @pytest.mark.parametrize(("defines", "count"), [({}, 1), ({"__CUDA_ARCH__": 860}, 2), ({"__CUDA_ARCH__": 750}, 1)])
 def test_the_architecture_is_a_macro(defines, count):
     assert stores(source_kernel(ARCHITECTURE, "f", local=32, groups=1, defines=defines)) == [count]
+
+
+def test_macros_of_the_compilers():
+    head = "#if defined(__NVCC__) && defined(__CUDACC__) && !defined(__clang__) && !defined(__HIP__)"
+    text = f"__global__ void f(float *a) {{ a[0] = 1;\n{head}\na[1] = 2;\n#endif\n}}\n"
+    for language, count in (("cuda", 2), ("hip", 1)):
+        assert stores(source_kernel(text, "f", local=32, groups=1, language=language)) == [count]
+
+
+@pytest.mark.parametrize(("head", "cause"), [
+    ('#include "config.h"', r"kernel.cu:4: whether macro 'WIDE' is defined is not known \(config.h: not found\)"),
+    ('#include "a/b.cuh"', r"'WIDE' is defined is not known \(a/b.cuh: not found\)"),
+    ('#include "config.h"\n#define WIDE 0', None), ("#include <vector>\n#include <getopt.h>", None),
+    ('#include "cub/cub.cuh"', None), ("", None),
+])  # fmt: skip
+def test_macros_that_a_missing_header_may_define(head, cause):
+    body = "\n#if WIDE // or NARROW\na[1] = 2;\n#endif\na[0] = 1;"
+    other = "__device__ void other(float *a) {\n#ifdef NARROW\na[1] = 2;\n#endif\n}"
+    text = f"{head}\n__global__ void f(float *a) {{\n{body} }}\n{other}\n"
+    kernel = source_kernel(text, "f", local=32, groups=1)
+    if cause is None:
+        assert stores(kernel) == [1]
+        return
+    with pytest.raises(PerflexError, match=cause):
+        stores(kernel)
+    assert stores(source_kernel(text, "f", local=32, groups=1, defines={"WIDE": 1})) == [2]

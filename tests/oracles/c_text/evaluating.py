@@ -144,12 +144,16 @@ class Expressions:
     def of_assign(self, sign, target, source):
         if sign:
             operand = self.value(source)
-            return self.updated(target, sign, operand)[1]
+            return self.changed(*self.updated(target, sign, operand))
         given = self.value(source)
         place = self.evaluate(target)
         given = self.converted(given, self.taken(place))
         self.store(place, given)
-        return place if place.memory.space == "private" else given
+        return self.changed(place, None, given)
+
+    def changed(self, place, _, after):
+        """Return what an assignment is: a place, or its value where nobody assigns to that."""
+        return place if place.memory.space == "private" and self.cuda else after
 
     def taken(self, place):
         """Return the type of what a place holds."""
@@ -163,14 +167,14 @@ class Expressions:
         before = self.load(place)
         after = self.converted(self.binary(sign, before, operand), self.taken(place))
         self.store(place, after)
-        return before, after
+        return place, before, after
 
     def of_post(self, sign, target):
-        return self.updated(target, sign[0], Value(INT, 1, literal=True))[0]
+        return self.updated(target, sign[0], Value(INT, 1, literal=True))[1]
 
     def of_un(self, sign, inner):
         if sign in {"++", "--"}:
-            return self.updated(inner, sign[0], Value(INT, 1, literal=True))[1]
+            return self.changed(*self.updated(inner, sign[0], Value(INT, 1, literal=True)))
         if sign == "&":
             place = self.evaluate(inner)
             return Value(pointer(place.type), (place.memory, place.offset))
@@ -196,6 +200,9 @@ class Expressions:
         """Return what an operator gives."""
         kinds = {one.type.kind, two.type.kind}
         if "struct" in kinds or (self.cuda and "vector" in kinds):
+            if f"operator{sign}" not in self.unit.functions:
+                msg = f"no operator {sign} is defined"
+                raise UndefinedError(msg)
             return self.called(self.unit.functions[f"operator{sign}"], [one, two], None)
         if "pointer" in kinds:
             return self.of_pointers(sign, one, two)
@@ -382,7 +389,10 @@ class Expressions:
             return Value(kind, {"min": min, "max": max}[word](numbers), literal=literal)
         if name in {"abs", "clamp", "mul24"}:
             known = {"abs": abs, "clamp": lambda x, low, high: min(max(x, low), high), "mul24": lambda a, b: a * b}
-            return Value(kind, known[name](*numbers), literal=all(each.literal for each in values))
+            result = kind
+            if name == "abs" and not self.cuda and not kind.name.startswith("u"):  # as OpenCL C has it
+                result = scalar(f"u{kind.name}")
+            return Value(result, known[name](*numbers), literal=all(each.literal for each in values))
         if name in {"fma", "fmaf", "mad"}:
             self.operation("madd" if name == "mad" else "fma", kind)
             return Value(kind, numbers[0] * numbers[1] + numbers[2])

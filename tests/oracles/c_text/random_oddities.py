@@ -100,6 +100,37 @@ class Oddities:
         after = f"if ({j} < {self.pick('2', self.size())}) z[{self.at()}] = {self.number()}; else y[{j}] = a;"
         return [f"int {j} = 0;", f"for (; {j} < {self.size()}; {j}++) {{ {leave} {store} }}", after]
 
+    def draw_side_effect(self):
+        """Draw what the right side of && and || changes, or one way of a condition, and what uses it then."""
+        e, number = self.name("e"), self.number()
+        effect = self.pick(f"{e}++ < 9", f"({e} = {self.size()}) > 3", f"++{e} > {self.pick('1', '2', 'i')}")
+        test = (
+            f"{self.pick(self.condition(0), self.condition(0), self.data_condition())} {self.pick('&&', '||')} {effect}"
+        )
+        use = self.pick(
+            [f"if ({test}) y[i] = {number};"],
+            [f"int {e}b = {test};", f"if ({e}b) z[i] = {number};"],
+            [f"y[i] = ({self.condition(0)}) ? {e}++ : {e};"],
+            [f"for (int {e}j = 0; {e}j < 3 && {effect}; {e}j++) z[{e}j] = {number};"],
+        )
+        return [f"int {e} = 1;", *use, f"if ({e} == {self.pick('1', '2', self.size())}) y[{e}] = a;"]
+
+    def draw_unsigned_arithmetic(self):
+        one, number, word = self.integer(1), self.number(), "unsigned" if self.cuda else "uint"
+        return self.pick(
+            [f"y[min(({word})({one}), {self.pick('5u', '7u')})] = {number};"],
+            [f"if (max(({word})({one} - 3), 3u) > 9u) y[i] = {number};"],
+            [f"if ((({one}) {self.pick('>>', '<<')} {self.pick('1u', '2u')}) - {self.size()} < 0) z[i] = {number};"],
+            [f"if (({word})({one}) * {self.pick('3u', '7u', '2654435761u')} % 16u < 5u) z[i] = {number};"],
+            [f"unsigned char {(c := self.name('c'))} = {one};", f"if (({c} << 4u) - 99 < 0) y[{c} & 7] = {number};"],
+        )
+
+    def draw_chained(self):
+        e = self.name("e")
+        steps = [f"int {e} = {self.pick('1', 'i', self.size())}, {e}f;", f"{e}f = {e} {self.pick('+=', '=')} 2;"]
+        more = [f"({e} += 1) *= 2;", f"++(++{e});", f"{e}f = ({e} = 3, {e} + 1);"] if self.cuda else [f"{e}f = ++{e};"]
+        return [*steps, self.draw.choice(more), f"y[({e} + {e}f) & 31] = {self.number()};"]
+
     def draw_modulo_by_size(self):
         n, number = self.size(), self.number()
         return self.pick(

@@ -16,7 +16,7 @@ KINDS = {
     "comma": 1, "macro": 1, "gather": 1, "double": 1, "atomic": 1, "ternary": 2, "unsigned": 2, "table": 1,
     "bytes": 1, "shadow": 1, "rows": 1, "reference": 1, "chosen": 1, "moved counter": 2, "stride": 2, "wrap": 1,
     "unsigned test": 1, "nested struct": 1, "table of steps": 1, "fall through": 1, "while data": 1,
-    "modulo by size": 1, "same name": 1,
+    "modulo by size": 1, "same name": 1, "side effect": 2, "unsigned arithmetic": 2, "chained": 1,
 }  # fmt: skip
 
 
