@@ -39,6 +39,11 @@
 #define FLT_MAX 3.402823466e+38f
 #define FLT_MIN 1.175494351e-38f
 #define FLT_EPSILON 1.192092896e-07f
+#define FLT_RADIX 2
+#define FLT_MAX_EXP 128
+#define FLT_MIN_EXP (-125)
+#define DBL_MAX_EXP 1024
+#define DBL_MIN_EXP (-1021)
 #define FLT_DIG 6
 #define FLT_MANT_DIG 24
 #define DBL_MAX 1.7976931348623158e+308
@@ -101,6 +106,12 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+typedef long intmax_t;
+typedef unsigned long uintmax_t;
+#define __cuda_width(N, FAST) \
+  typedef int##N##_t int_least##N##_t; typedef uint##N##_t uint_least##N##_t; typedef FAST int_fast##N##_t; \
+  typedef unsigned FAST uint_fast##N##_t;
+__cuda_width(8, char) __cuda_width(16, long) __cuda_width(32, long) __cuda_width(64, long)
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -112,14 +123,17 @@ template <typename T> __host__ __device__ T min(T a, T b) __cuda_body(return b <
 template <typename T> __host__ __device__ T max(T a, T b) __cuda_body(return a < b ? b : a)
 using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t;
 using ::int64_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::size_t; using ::ptrdiff_t;
-using ::memcpy; using ::memmove; using ::memset;
+using ::memcpy; using ::memmove; using ::memset; using ::intmax_t; using ::uintmax_t;
+#define __cuda_uses(N) \
+  using ::int_least##N##_t; using ::uint_least##N##_t; using ::int_fast##N##_t; using ::uint_fast##N##_t;
+__cuda_uses(8) __cuda_uses(16) __cuda_uses(32) __cuda_uses(64)
 #define __cuda_limit(T, N, V) static constexpr __host__ __device__ T N() { return V; }
 template <typename T> struct numeric_limits;
 #define __cuda_limits(T, LOWEST, MIN, MAX, DIGITS, INTEGER, SIGNED, MORE) \
   template <> struct numeric_limits<T> { \
     __cuda_limit(T, lowest, LOWEST) __cuda_limit(T, min, MIN) __cuda_limit(T, max, MAX) MORE \
     static constexpr bool is_specialized = true, is_integer = INTEGER, is_exact = INTEGER, is_signed = SIGNED; \
-    static constexpr int digits = DIGITS; \
+    static constexpr int digits = DIGITS, digits10 = (DIGITS - !INTEGER) * 30103 / 100000; \
   };
 #define __cuda_integer(T, MIN, MAX, DIGITS) __cuda_limits(T, MIN, MIN, MAX, DIGITS, true, (T)-1 < (T)1, )
 __cuda_integer(bool, false, true, 1) __cuda_integer(char, CHAR_MIN, CHAR_MAX, 7) __cuda_integer(signed char, -128, 127, 7)

@@ -166,8 +166,9 @@ class Expressions(Arithmetic):
         word = cursor.words[0] if cursor.words else ""
         try:
             number = float.fromhex(word) if word.lower().startswith("0x") else float(_SUFFIX.sub("", word))
-        except ValueError:
-            return Unknown(dtype, reason="uniform")
+        except ValueError:  # in a macro of another file
+            found = cursor.number
+            return Unknown(dtype, reason="uniform") if found is None else self.number(found, dtype)
         return self.number(number, dtype)
 
     @staticmethod

@@ -161,6 +161,22 @@ template <typename T, size_t N> struct array {
   __host__ __device__ constexpr void fill(const T &x) { for (size_t i = 0; i < N; i++) elements[i] = x; }
 };
 
+template <typename... T> struct tuple {};
+template <typename T, typename... M> struct tuple<T, M...> {
+  T first;
+  tuple<M...> others;
+  __host__ __device__ constexpr tuple() : first(), others() {}
+  __host__ __device__ constexpr tuple(T a, M... b) : first(a), others(b...) {}
+};
+template <size_t I, typename T, typename... M> __cuda_in constexpr auto &get(tuple<T, M...> &t)
+{ if constexpr (I == 0) return t.first; else return get<I - 1>(t.others); }
+template <size_t I, typename T, typename... M> __cuda_in constexpr const auto &get(const tuple<T, M...> &t)
+{ if constexpr (I == 0) return t.first; else return get<I - 1>(t.others); }
+template <size_t I, typename T, typename U> __cuda_in constexpr auto &get(pair<T, U> &p)
+{ if constexpr (I == 0) return p.first; else return p.second; }
+template <size_t I, typename T, size_t N> __cuda_in constexpr T &get(array<T, N> &a) { return a.elements[I]; }
+template <typename... T> __cuda_in constexpr tuple<decay_t<T>...> make_tuple(T... a) { return tuple<decay_t<T>...>(a...); }
+
 #define __cuda_function(N, R, ...) \
   template <typename T = void> struct N { \
     typedef T first_argument_type; \

@@ -13,6 +13,7 @@ HEAD = """
 #include <cuComplex.h>
 #include <cuda_fp8.h>
 #include <curand_kernel.h>
+#include <math_constants.h>
 struct S { float x; double y; };
 struct Sums { __device__ S operator()(const S &a, const S &b) const { return S{a.x + b.x, a.y + b.y}; } };
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
@@ -94,6 +95,12 @@ CASES = {
     "if (__builtin_expect(i < 16, 1)) y[i] = p[i];": {"load float32": 1 / 4, "store float32": 1 / 4},
     "cuda::atomic_ref<int, cuda::thread_scope_block> r(m[i]); r.fetch_max(n); atomicAdd_block(m + i, 1);":
         {"store int32": 2, "atomic int32": 2},
+    # Constants of headers are computed with.
+    "y[i] = x[i] * (CUDART_SQRT_TWO_F * 2.0f) + M_PI_F / FLT_RADIX;":
+        {"load float32": 1, "store float32": 1, "madd float32": 1},
+    "std::tuple<int_fast8_t, float> t(2, x[i]); auto u = std::make_tuple(std::get<0>(t), 3, 4.0);"
+    "thrust::get<1>(u) += std::numeric_limits<float>::digits10; if (std::get<1>(u) == 9) y[i] = std::get<1>(t);":
+        {"load float32": 1, "store float32": 1},
     # CUB: five steps in each of two warps; their first lanes store, the first thread adds the second warp's.
     "__shared__ cub::BlockReduce<float, 64>::TempStorage t; float s = cub::BlockReduce<float, 64>(t).Sum(x[i]);"
     "if (i == 0) y[0] = s;":
