@@ -108,10 +108,10 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 typedef long intmax_t;
 typedef unsigned long uintmax_t;
-#define __cuda_width(N, FAST) \
-  typedef int##N##_t int_least##N##_t; typedef uint##N##_t uint_least##N##_t; typedef FAST int_fast##N##_t; \
+#define __cuda_width(N, LEAST, FAST) \
+  typedef signed LEAST int_least##N##_t; typedef unsigned LEAST uint_least##N##_t; typedef signed FAST int_fast##N##_t; \
   typedef unsigned FAST uint_fast##N##_t;
-__cuda_width(8, char) __cuda_width(16, long) __cuda_width(32, long) __cuda_width(64, long)
+__cuda_width(8, char, char) __cuda_width(16, short, long) __cuda_width(32, int, long) __cuda_width(64, long, long)
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;

@@ -172,6 +172,7 @@ def test_messages_of_the_compiler_keep_file_and_line(tmp_path):
 
 LIBRARIES = """
 #include <algorithm>
+#include <math_constants.h>
 #include <type_traits>
 #include <cuComplex.h>
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> f(T x) { return x + 1; }
@@ -182,6 +183,8 @@ __global__ void k(float *x) {
     std::array<float, 2> v = {x[i], 3};
     std::pair<float, std::make_unsigned_t<int>> p(x[i], 2), q = std::make_pair(v[1], UINT32_C(4));
     std::swap(p, q);
+    std::tuple<std::uint_fast8_t, float> t = std::make_tuple(uint_fast8_t(2), CUDART_L2E_F);
+    x[1] = std::get<0>(t) + std::get<1>(t) * std::numeric_limits<float>::digits10 + FLT_MAX_EXP;
     if constexpr (std::is_floating_point_v<float>) memcpy(x, &p.first, sizeof(float));
     std::memset(x + 1, 0, 8);
     cuFloatComplex z = cuCmulf(make_cuFloatComplex(1, x[i]), make_cuFloatComplex(std::move(q.first), f(1.5f)));
