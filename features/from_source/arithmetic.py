@@ -7,8 +7,8 @@ import operator
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import (
     Integer,
     NotAffineError,

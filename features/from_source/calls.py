@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from functools import cached_property
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.inlining import Inlining
 from perflex.features.from_source.integers import Integer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import Integer, names_in
 from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.values import Pointer, Unknown, Way

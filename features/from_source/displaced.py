@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer, NotAffineError
 from perflex.features.from_source.loop_headers import Header

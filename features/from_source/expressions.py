@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.arithmetic import COMPARISONS, Arithmetic, negative
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.initialisers import Initialisers
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins
-from perflex.features.from_source.parsing import Node
+from perflex.features.from_source.parsing import Node, kind_of
 from perflex.features.from_source.places import Places
 from perflex.features.from_source.values import (
     Closure,
@@ -129,7 +129,7 @@ class Expressions(Arithmetic):
         if cursor.lane:
             return self._named(cursor)
         inner, kind = cursor.operands, self.walk.types.read(cursor.type)
-        if cursor.type.kind.name in {"DEPENDENT", "OVERLOAD"}:
+        if kind_of(cursor.type) in {"DEPENDENT", "OVERLOAD"}:
             raise self.walk.refuse("clang does not understand an expression here; write it out", cursor)
         if len(inner) == 1:
             whole = self.walk.types.read(inner[0].type)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.layouts import bases_of, is_union
 from perflex.features.from_source.parsing import Node, fields_of

@@ -9,11 +9,12 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from math import prod
 from typing import Any, Protocol
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.features.lowering.subscripts import Product
@@ -66,6 +67,7 @@ def shown_name(name: str) -> str:
     return name.removeprefix(_OWN)
 
 
+@lru_cache(maxsize=4096)
 def variable(name: str) -> Any:
     """Return a parameter as an expression."""
     return isl.PwAff(f"[{name}] -> {{ [] -> [({name})] }}")

@@ -6,14 +6,24 @@ import re
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_source.parsing import CUDA_HEADERS, TOOLKIT, Language, Node, declares, language_of, parsed
+from perflex.features.from_source.parsing import (
+    CUDA_HEADERS,
+    TOOLKIT,
+    Language,
+    Node,
+    declares,
+    kind_of,
+    language_of,
+    numbers_of,
+    parsed,
+)
 
 # What refers to a declaration.
 _REFERRING = {"DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR", "TYPE_REF", "TEMPLATE_REF", "MEMBER_REF"}
@@ -81,23 +91,29 @@ def parsed_kernel(
     Of a template it is the instance with the given arguments, which clang makes: nothing in it depends on parameters.
     """
     language = language or language_of(path, source)
-    unit, root = parsed(path, source, defines, folders, language)
-    named = [each for each in declared_functions(root) if each.spelling == name and each.body is not None]
-    found = [each for each in named if each.is_kernel]
+    # Where the kernel is in no namespace, this names its instance already.
+    tried = _INSTANCE.format("", name, ", ".join(arguments), "") if arguments else ""
+    unit, root = parsed(path, source + tried, defines, folders, language)
+    found = _kernels(root, name)
+    if tried and (not found or found[0].qualified != name):
+        tried = ""
+        unit, root = parsed(path, source, defines, folders, language)
+        found = _kernels(root, name)
     if not found:
-        raise _no_kernel(path, name, named, root, unit)
+        raise _no_kernel(path, name, root, unit)
     templates = [each for each in found if each.kind == "FUNCTION_TEMPLATE"]
     # Specialisations are reached through their template.
     plain = [each for each in found if each.kind == "FUNCTION_DECL" and each.template is None]
     if arguments or (templates and not plain):
-        unit, root = parsed(path, source + _instance_of((templates or found)[0], arguments), defines, folders, language)
+        if (instance := _instance_of(found[0], arguments)) != tried:
+            unit, root = parsed(path, source + instance, defines, folders, language)
         function = _instance(root)
         wrong = [each.spelling for each in _errors(unit) if _is_behind(each, path, source)]
         if function is None or wrong:
             # Of a template that clang does not understand there are no instances.
             for each in templates:
                 _require_sound(ParsedKernel(path, name, language, source, each, unit, root, defines))
-            raise _no_instance(path, (templates or found)[0], arguments, wrong)
+            raise _no_instance(path, found[0], arguments, wrong)
     elif len(plain) > 1:
         lines = ", ".join(str(each.location.line) for each in plain)
         msg = f"{path.name} has {len(plain)} kernels {name!r}, in lines {lines}; rename all but one"
@@ -109,7 +125,15 @@ def parsed_kernel(
     return kernel
 
 
-def _no_kernel(path: Path, name: str, named: Sequence[Node], root: Node, unit: Any) -> UnsupportedKernelError:
+def _kernels(root: Node, name: str) -> list[Node]:
+    """Return the kernels of a name that have bodies, templates first."""
+    named = [each for each in declared_functions(root) if each.spelling == name and each.body is not None]
+    found = [each for each in named if each.is_kernel]
+    return sorted(found, key=lambda each: each.kind != "FUNCTION_TEMPLATE")
+
+
+def _no_kernel(path: Path, name: str, root: Node, unit: Any) -> UnsupportedKernelError:
+    named = [each for each in functions(root) if each.spelling == name]
     errors = [each.spelling for each in _errors(unit) if each.location.file and not is_ours(each.location.file.name)]
     there = ", ".join(dict.fromkeys(each.spelling for each in functions(root) if each.is_kernel)) or "none"
     first = f"; its first error: {errors[0]}" if errors else ""
@@ -212,6 +236,7 @@ def _lines(content: str | bytes) -> list[str]:
     return (content if isinstance(content, str) else content.decode("utf-8", "replace")).splitlines()
 
 
+@cache
 def is_ours(file: str) -> bool:
     """Return whether a header comes with perflex."""
     return CUDA_HEADERS.parent in Path(file).parents
@@ -299,7 +324,9 @@ def _first_within(kernel: ParsedKernel, declared: Node, places: Mapping[str, lis
 
 def _used(function: Node, *, ours: bool) -> Iterator[Node]:
     """Yield a function and what it uses, directly or not: functions, types, variables; of headers of `ours`, too."""
-    pending, seen = [function], set[Hashable]()
+    pending, seen, kinds = [function], set[Hashable](), numbers_of(_TYPED | _REFERRING)
+    # What many expressions refer to is looked at once: to ask for keys takes longer than to compare bytes.
+    referred = set[bytes]()
     while pending:
         declared = pending.pop()
         if declared.key in seen:
@@ -315,20 +342,23 @@ def _used(function: Node, *, ours: bool) -> Iterator[Node]:
         pending += [around] if around is not None and around.kind in _CLASSES else []
         is_class = declared.kind in _CLASSES
         for child in declared.children:
-            for node in child.preorder() if not (is_class and child.kind in _FUNCTIONS) else ():
+            if is_class and child.kind in _FUNCTIONS:
+                continue
+            for node in [*([child] if child.kind in _TYPED | _REFERRING else []), *child.below(kinds)]:
                 if node.kind in _TYPED:
                     pending.append(_class_of(node.type))
-                elif node.kind in _REFERRING and node.referenced is not None:
-                    pending.append(node.referenced)
+                elif (found := node.referenced) is not None and bytes(found.cursor) not in referred:
+                    referred.add(bytes(found.cursor))
+                    pending.append(found)
 
 
 def _class_of(declared: Any) -> Node:
     """Return where the class or enumeration is declared that a type is or leads to."""
     found = declared.get_canonical()
-    while (
-        inner := found.get_pointee()
-        if "POINTER" in found.kind.name or "REFERENCE" in found.kind.name
-        else found.get_array_element_type()
-    ).kind.name != "INVALID":
+    while True:
+        leads = "POINTER" in (kind := kind_of(found)) or "REFERENCE" in kind
+        inner = found.get_pointee() if leads else found.get_array_element_type()
+        if kind_of(inner) == "INVALID":
+            break
         found = inner
     return Node(found.get_declaration())

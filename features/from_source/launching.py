@@ -11,12 +11,13 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.parsing import fields_of, raising
 from perflex.features.from_source.values import CType, TypeReader
 from perflex.features.lowering.arithmetic_types import scalar_bytes

@@ -83,8 +83,7 @@ def assigned(cursor: Node) -> Iterator[tuple[Hashable, bool]]:
     for each in targets:
         target, is_part = each, True
         while True:
-            is_named = target.kind in {"MEMBER_REF_EXPR", "DECL_REF_EXPR"}
-            is_pointer = is_named and target.type.get_canonical().kind.name == "POINTER"
+            is_pointer = target.kind in {"MEMBER_REF_EXPR", "DECL_REF_EXPR"} and target.form == "POINTER"
             is_part = is_part and (target is each or not is_pointer)
             if target.kind == "DECL_REF_EXPR" or not target.children:
                 break

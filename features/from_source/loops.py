@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 from perflex.features.from_source.choices import depends_on
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.displaced import counted
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import (

@@ -7,15 +7,16 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 from perflex.errors import EnvironmentSetupError, MissingExtraError, UnsupportedKernelError
+from perflex.isl import computed_once
 
 Language: TypeAlias = Literal["opencl", "cuda", "hip"]
 LANGUAGES: dict[str, Language] = {
@@ -24,10 +25,16 @@ LANGUAGES: dict[str, Language] = {
 
 # Unary operators by libclang's numbers; those above 2 of the increments stand before their operand.
 _UNARY = {1: "x++", 2: "x--", 3: "++x", 4: "--x", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
+# Types of numbers, some of them.
+_SCALARS = {"INT", "UINT", "LONG", "ULONG", "FLOAT", "DOUBLE", "BOOL"}
 # What clang evaluates to, by its numbers.
 _INTEGER, _FLOAT = 1, 2
 # That of OpenCL's kernels, which libclang has no name for.
 _OTHER_CONVENTION = 200
+# The kind of no cursor, by its number.
+_NONE = 70
+# What clang is to visit behind a cursor: the next one, or those below it.
+_NEXT, _BELOW = 1, 2
 _HERE = Path(__file__).parent
 CUDA_HEADERS = _HERE / "cuda_headers.h"
 # Headers that programs include, for those that have none of their own.
@@ -114,6 +121,49 @@ def fields_of(struct: Any) -> list[Any]:
         return list(struct.get_fields())
 
 
+def _collect(child: Any, _: Any, found: list[Any]) -> int:
+    found.append(child)
+    return _NEXT
+
+
+def _select(child: Any, _: Any, found: tuple[list[Any], Container[int]]) -> int:
+    if child._kind_id in found[1]:  # noqa: SLF001 - clang's interface asks its library first
+        found[0].append(child)
+    return _BELOW
+
+
+@cache
+def _visitor(function: Callable[[Any, Any, Any], int]) -> Any:
+    """Return a function that clang calls with cursors; clang's interface makes one anew for each cursor."""
+    cursor = clang().Cursor
+    return ctypes.CFUNCTYPE(ctypes.c_int, cursor, cursor, ctypes.py_object)(function)
+
+
+def numbers_of(kinds: Iterable[str]) -> frozenset[int]:
+    """Return clang's numbers of kinds of cursors."""
+    return frozenset(clang().CursorKind[kind].value for kind in kinds)
+
+
+@cache
+def _kind_name(number: int) -> str:
+    return str(clang().CursorKind.from_id(number).name)
+
+
+@cache
+def _type_kind(number: int) -> str:
+    return str(clang().TypeKind.from_id(number).name)
+
+
+def kind_of(kind: Any) -> str:
+    """Return what a type of clang is, by clang's name."""
+    return _type_kind(kind._kind_id)  # noqa: SLF001 - clang's interface makes an object of it first
+
+
+@cache
+def _is_expression(number: int) -> bool:
+    return _kind_name(number) == "UNEXPOSED_EXPR" or bool(clang().CursorKind.from_id(number).is_expression())
+
+
 class Node:
     """A cursor of clang, of which everything is asked once: loops that are walked through ask for it many times."""
 
@@ -125,26 +175,38 @@ class Node:
         found = self.__dict__[name] = Node(found) if isinstance(found, clang().Cursor) else found
         return found
 
-    @cached_property
+    @computed_once
     def kind(self) -> str:
         """What it is, by clang's name."""
-        return str(self.cursor.kind.name)
+        return _kind_name(self.cursor._kind_id)  # noqa: SLF001 - clang's interface asks its library first
 
-    @cached_property
+    @computed_once
     def key(self) -> Hashable:
         """By what a declared variable is known."""
         return (self.spelling, self.hash)
 
-    @cached_property
+    @computed_once
     def is_expression(self) -> bool:
         """Whether it is an expression; libclang hides some."""
-        return self.kind == "UNEXPOSED_EXPR" or bool(self.cursor.kind.is_expression())
+        return _is_expression(self.cursor._kind_id)  # noqa: SLF001
 
-    @cached_property
+    @computed_once
     def children(self) -> list[Node]:
         """The cursors below."""
+        found: list[Any] = []
+        return self._visited(_collect, found, found)
+
+    def below(self, kinds: Container[int]) -> list[Node]:
+        """Return the cursors below it of some kinds, by clang's numbers; much faster than to look at all."""
+        found: list[Any] = []
+        return self._visited(_select, (found, kinds), found)
+
+    def _visited(self, visitor: Callable[[Any, Any, Any], int], given: Any, found: list[Any]) -> list[Node]:
         with raising():
-            return list(map(Node, self.cursor.get_children()))
+            clang().conf.lib.clang_visitChildren(self.cursor, _visitor(visitor), given)
+        for each in found:
+            each._tu = self.cursor._tu  # noqa: SLF001 - the binding does so, too
+        return list(map(Node, found))
 
     def preorder(self) -> Iterator[Node]:
         """Yield the cursor and all below it, in the order of the source."""
@@ -154,28 +216,28 @@ class Node:
             yield node
             waiting += reversed(node.children)
 
-    @cached_property
+    @computed_once
     def operands(self) -> list[Node]:
         """The children that are expressions."""
         return [child for child in self.children if child.is_expression]
 
-    @cached_property
+    @computed_once
     def arguments(self) -> list[Node]:
         """The arguments of a call."""
         return [Node(each) for each in self.cursor.get_arguments() if each is not None]
 
-    @cached_property
+    @computed_once
     def parameters(self) -> list[Node]:
         """The parameters of a function."""
         return [child for child in self.children if child.kind == "PARM_DECL"]
 
-    @cached_property
+    @computed_once
     def template_parameters(self) -> list[str]:
         """The names of a template's parameters."""
         wanted = {"TEMPLATE_TYPE_PARAMETER", "TEMPLATE_NON_TYPE_PARAMETER"}
         return [child.spelling for child in self.children if child.kind in wanted]
 
-    @cached_property
+    @computed_once
     def is_kernel(self) -> bool:
         """Whether a function can be launched."""
         attributes = {child.kind for child in self.children}
@@ -185,7 +247,7 @@ class Node:
         # Macros of the command line are no words of the file.
         return bool(clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION)
 
-    @cached_property
+    @computed_once
     def qualified(self) -> str:
         """A function's name with the namespaces around it; some have no name, nor has linkage."""
         names, owner = [str(self.spelling)], self.semantic_parent
@@ -194,12 +256,12 @@ class Node:
             owner = owner.semantic_parent
         return "::".join(names)
 
-    @cached_property
+    @computed_once
     def body(self) -> Any:
         """A function's body; None if it is not there."""
         return next((child for child in reversed(self.children) if child.kind == "COMPOUND_STMT"), None)
 
-    @cached_property
+    @computed_once
     def words(self) -> list[str]:
         """The words of the source."""
         unit, extent, cindex = self.cursor.translation_unit, self.cursor.extent, clang()
@@ -213,37 +275,51 @@ class Node:
         found = [cindex.SourceLocation.from_offset(unit, extent.start.file, end) for end in ends]
         return [token.spelling for token in unit.get_tokens(extent=cindex.SourceRange.from_locations(*found))]
 
-    @cached_property
+    @computed_once
     def _end(self) -> int:
         return _offset(self.cursor.extent.end)
 
-    @cached_property
-    def definition(self) -> Node | None:
-        """Where a declared function is defined."""
-        found = self.cursor.get_definition()
-        return None if found is None else Node(found)
-
-    @cached_property
-    def template(self) -> Node | None:
-        """The template that a function is an instance of."""
-        library = clang().conf.lib
-        found = library.clang_getSpecializedCursorTemplate(self.cursor)
-        if found is None or found == library.clang_getNullCursor():
+    def _other(self, function: str) -> Node | None:
+        """Return the cursor that a function of clang's library gives of this one; None if there is none."""
+        found = getattr(clang().conf.lib, function)(self.cursor)
+        if found is None or found._kind_id == _NONE:  # noqa: SLF001 - asking the library takes longer
             return None
-        found._tu = self.cursor._tu  # noqa: SLF001 - the binding forgets it here
+        found._tu = self.cursor._tu  # noqa: SLF001 - the binding does so, too
         return Node(found)
 
-    @cached_property
+    @computed_once
+    def definition(self) -> Node | None:
+        """Where a declared function is defined."""
+        return self._other("clang_getCursorDefinition")
+
+    @computed_once
+    def referenced(self) -> Any:
+        """What a reference refers to; None if clang does not know it."""
+        return self._other("clang_getCursorReferenced")
+
+    @computed_once
+    def template(self) -> Node | None:
+        """The template that a function is an instance of."""
+        return self._other("clang_getSpecializedCursorTemplate")
+
+    @computed_once
+    def type(self) -> Any:
+        """Its type, as clang's interface has it."""
+        found = clang().conf.lib.clang_getCursorType(self.cursor)
+        found._tu = self.cursor._tu  # noqa: SLF001 - the binding does so, too
+        return found
+
+    @computed_once
     def sign(self) -> str:
         """A unary operator's sign; increments are ``++x`` and ``x++``."""
         return _UNARY.get(clang().conf.lib.clang_getCursorUnaryOperatorKind(self.cursor), "?")
 
-    @cached_property
+    @computed_once
     def value(self) -> int | None:
         """The value of an integer constant expression; None if it is none."""
         return self.number if isinstance(self.number, int) else None
 
-    @cached_property
+    @computed_once
     def number(self) -> int | float | None:
         """The value of a constant expression; None if it is none."""
         library = clang().conf.lib
@@ -261,14 +337,27 @@ class Node:
         library.clang_EvalResult_dispose(result)
         return found
 
-    @cached_property
+    @computed_once
+    def form(self) -> str:
+        """What its type is without other names for it, by clang's name."""
+        return kind_of(self.type.get_canonical())
+
+    @computed_once
+    def place(self) -> tuple[str, int]:
+        """The file that it is in and the line; no file for what clang adds."""
+        found = self.location
+        return ("" if found.file is None else str(found.file.name)), found.line
+
+    @computed_once
     def lane(self) -> str:
         """Which elements of a vector a hidden expression names: it ends behind its operand; empty for others."""
-        if len(self.operands) != 1 or self._end <= self.operands[0]._end:  # noqa: SLF001 - another node
+        if len(self.operands) != 1 or self.operands[0].form in _SCALARS:
+            return ""
+        if self._end <= self.operands[0]._end:  # noqa: SLF001 - another node
             return ""
         return self.words[-1] if len(self.words) > 1 and self.words[-2] in {".", "->"} else ""
 
-    @cached_property
+    @computed_once
     def stripped(self) -> Node:
         """The expression without parentheses and conversions that change no value."""
         if self.kind not in {"PAREN_EXPR", "UNEXPOSED_EXPR"} or len(self.children) != 1:

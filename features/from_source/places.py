@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Protocol
 
 from perflex.features.from_source.arguments import given, holds_pointers
 from perflex.features.from_source.choices import with_element
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import Integer, NotAffineError, own_name, signed, variable
 from perflex.features.from_source.iterations import overlap
 from perflex.features.from_source.layouts import base_begins, bytes_before, is_union, moved_parts
@@ -99,7 +99,7 @@ class Places:
             return self._component(cursor)
         if kind == "PAREN_EXPR" or (kind == "UNEXPOSED_EXPR" and len(cursor.operands) == 1):
             place = self.place(cursor.operands[0])
-            if place.memory is None or cursor.type.get_canonical().kind.name != "RECORD":
+            if place.memory is None or cursor.form != "RECORD":
                 return place
             within = base_begins(cursor.operands[0].type, cursor.type)
             base = self._walk.types.read(cursor.type)
@@ -449,8 +449,7 @@ def _is_of_place(cast: Node) -> bool:
 def space_of(declared: Node) -> Space:
     """Return where a variable lies."""
     attributes = {child.kind for child in declared.children}
-    canonical = declared.type.get_canonical()
-    written = "" if canonical.kind.name == "POINTER" else canonical.spelling
+    written = "" if declared.form == "POINTER" else declared.type.get_canonical().spelling
     if "CUDASHARED_ATTR" in attributes or "__local" in written:
         return "local"
     if "CUDACONSTANT_ATTR" in attributes or "__constant" in written:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.arguments import given, integers_of, pointed_space
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
@@ -180,7 +182,7 @@ class SourceKernel:
     def describing(self, *, numbers: bool = True) -> Iterator[None]:
         """Say in the block that the kernel cannot be described where that is not affine or takes too long."""
         try:
-            with limited(_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS):
+            with limited(_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS), _uncollected():
                 yield
         except NotAffineError as error:
             msg = f"{self.path.name}: {error}"
@@ -232,11 +234,28 @@ class SourceKernel:
 
     def parsed(self) -> ParsedKernel:
         """Return the kernel's function as clang reads it."""
-        given = self.template_arguments, self.defines, self.folders, self.language
-        return parsed_kernel(self.path, self.source, self.name, *given)
+        return _parsed(self)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let Python not look for garbage in the block: what clang parsed is many objects, of which none is garbage."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
 
 
 # What clang parsed stays with it, so few are kept, and none goes to other processes with its kernel.
+@lru_cache(maxsize=4)
+def _parsed(kernel: SourceKernel) -> ParsedKernel:
+    given = kernel.template_arguments, kernel.defines, kernel.folders, kernel.language
+    return parsed_kernel(kernel.path, kernel.source, kernel.name, *given)
+
+
 @lru_cache(maxsize=4)
 def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents: tuple[tuple[str, int], ...]) -> Walk:
     parsed, values = kernel.parsed(), {**kernel.defines, **dict(numbers)}
@@ -259,7 +278,8 @@ def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents
     return walk
 
 
-# See parsing.py: walks hold what clang parsed.
+# See parsing.py: both hold what clang parsed.
+atexit.register(_parsed.cache_clear)
 atexit.register(_walked.cache_clear)
 
 

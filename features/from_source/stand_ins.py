@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.annotation import ANYWHERE
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.parsing import Node

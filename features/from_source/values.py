@@ -7,14 +7,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import Integer, NotAffineError, Where, signed
-from perflex.features.from_source.parsing import fields_of
+from perflex.features.from_source.parsing import fields_of, kind_of
 from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
 from perflex.isl import isl
@@ -113,13 +114,13 @@ class TypeReader:
     def __init__(self) -> None:
         self.refuse: Callable[[str], Exception] | None = None
         # By what clang knows a type by as long as the file's unit is there, which a type that was read keeps.
-        self._known: dict[tuple[Any, ...], tuple[Any, CType]] = {}
+        self._known: dict[bytes, tuple[Any, CType]] = {}
         # The fields of a struct that are pointers or hold some: name, place in bytes, type.
         self.pointers: dict[tuple[Any, ...], list[tuple[str, int, CType]]] = {}
 
     def read(self, declared: Any) -> CType:
         """Return the type that clang names."""
-        key = tuple(declared.data)
+        key = bytes(declared)
         if key not in self._known:
             self._known[key] = declared, self._read(declared)
         return self._known[key][1]
@@ -127,7 +128,7 @@ class TypeReader:
     def _read(self, declared: Any) -> CType:
         canonical = declared.get_canonical()
         plain = plain_name(canonical.spelling)
-        found, kind = NAMED_TYPES.get(plain), canonical.kind.name
+        found, kind = NAMED_TYPES.get(plain), kind_of(canonical)
         if found is not None and (kind != "RECORD" or self._is_vector(canonical, found)):
             size = max(canonical.get_size(), 0) if kind == "RECORD" else 0
             return replace(found, struct_bytes=size, declared=canonical) if size else found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.choices import chosen
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import (
     Integer,
     Limit,
@@ -220,15 +220,14 @@ class Walk:
 
     def go_to(self, cursor: Node) -> None:
         """Take the line where a statement stands as the place."""
-        location = cursor.location
-        if location.line and location.file is not None:
-            self.line = location.line
-            self.file = "" if location.file.name == str(self.kernel.path) else location.file.name
+        file, line = cursor.place
+        if file and line:
+            self.line, self.file = line, "" if file == str(self.kernel.path) else file
 
     @property
     def label(self) -> str:
         """The place in words: a line of the kernel's file, or ``header.h:12``."""
-        return f"{Path(self.file).name}:{self.line}" if self.file else str(self.line)
+        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else str(self.line)
 
     @property
     def text(self) -> str:
@@ -383,7 +382,11 @@ class Walk:
         self, first: Mapping[_Key, Value], second: Mapping[_Key, Value], split: Condition
     ) -> dict[_Key, Value]:
         """Return the joined values of what both ways know."""
-        return {key: self.joined(value, second[key], split) for key, value in first.items() if key in second}
+        return {
+            key: value if value is (other := second[key]) else self.joined(value, other, split)
+            for key, value in first.items()
+            if key in second
+        }
 
     def _joined_integers(self, one: Integer, two: Integer, split: Condition) -> Value:
         dtype = common_type(one.dtype, two.dtype) if one.dtype != two.dtype else one.dtype

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 # Bytes of real scalars; of two the later one is the type in which C computes.
 _BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -22,6 +24,7 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+@cache
 def common_type(*dtypes: str) -> str:
     """Return the type in which C computes with operands of these types (C11, 6.3.1.8); other types have no rank.
 
