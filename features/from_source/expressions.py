@@ -163,7 +163,7 @@ class Expressions(Arithmetic):
 
     def _float_literal(self, cursor: Node) -> Value:
         dtype = self.walk.types.read(cursor.type).dtype or "float32"
-        word = cursor.words[0] if cursor.words else ""
+        word = cursor.word
         try:
             number = float.fromhex(word) if word.lower().startswith("0x") else float(_SUFFIX.sub("", word))
         except ValueError:  # in a macro of another file

@@ -183,11 +183,9 @@ class LoopWalk:
         known = any(isinstance(each, Integer) and each.value is not None for each in irregular)
         if not known or contains(self._header.body, _EXITS):
             return False
-        tried = self._walk.recorder.dry > 0
-        with self._walk.trial() as trial:
-            known = self._goes_one_by_one()
-            trial.is_kept = known and tried
-        return known and (tried or self._goes_one_by_one())
+        with self._walk.trial(dry=False) as trial:
+            trial.is_kept = self._goes_one_by_one()
+        return trial.is_kept
 
     def _goes_one_by_one(self) -> bool:
         """Walk through the iterations one by one; return whether their condition was known each time."""

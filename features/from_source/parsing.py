@@ -240,9 +240,10 @@ class Node:
     @computed_once
     def is_kernel(self) -> bool:
         """Whether a function can be launched."""
-        attributes = {child.kind for child in self.children}
-        head = set(takewhile(lambda word: word != "{", self.words))
-        if "CUDAGLOBAL_ATTR" in attributes or head & {"__kernel", "kernel", "__global__"}:
+        if any(child.kind == "CUDAGLOBAL_ATTR" for child in self.children):
+            return True
+        head = takewhile(lambda word: word != "{", (token.spelling for token in self._tokens()))
+        if not {"__kernel", "kernel", "__global__"}.isdisjoint(head):
             return True
         # Macros of the command line are no words of the file.
         return bool(clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION)
@@ -264,16 +265,24 @@ class Node:
     @computed_once
     def words(self) -> list[str]:
         """The words of the source."""
+        return [token.spelling for token in self._tokens()]
+
+    @computed_once
+    def word(self) -> str:
+        """The first word of the source, where macros may have many."""
+        return next((str(token.spelling) for token in self._tokens()), "")
+
+    def _tokens(self) -> list[Any]:
         unit, extent, cindex = self.cursor.translation_unit, self.cursor.extent, clang()
         if extent.start.file is None:  # of what clang adds by itself
             return []
-        written = [token.spelling for token in self.cursor.get_tokens()] if extent.start != extent.end else []
+        written = list(self.cursor.get_tokens()) if extent.start != extent.end else []
         if written:
             return written
         # In a macro's argument, or begun by a macro: where it stands in its file.
         ends = (_offset(each) for each in (extent.start, extent.end))
         found = [cindex.SourceLocation.from_offset(unit, extent.start.file, end) for end in ends]
-        return [token.spelling for token in unit.get_tokens(extent=cindex.SourceRange.from_locations(*found))]
+        return list(unit.get_tokens(extent=cindex.SourceRange.from_locations(*found)))
 
     @computed_once
     def _end(self) -> int:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import Integer, Limit
+from perflex.features.from_source.pending import Counted, undo
 from perflex.features.from_source.values import CType, Executed, Pointer
 
 Space: TypeAlias = Literal["global", "local", "constant", "private"]
@@ -73,6 +75,29 @@ class Recorder:
     loops: set[str] = field(default_factory=set)  # Lines in which loops begin
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
     steps: int = 0  # Expressions that were evaluated, loops that were tried out included
+    counted: list[Counted] | None = None  # Of what may be dropped, the operations that it counted
+
+    def part(self, *, dry: bool) -> Recorder:
+        """Return a recorder of what may be dropped or taken; one that is `dry` records nothing."""
+        if dry or self.dry:
+            return replace(self, dry=self.dry + 1)
+        return replace(self, executed=[], averages={}, unstated={}, limits={}, counted=[])
+
+    def finish(self, part: Recorder, *, is_kept: bool) -> None:
+        """Take or drop what a part recorded."""
+        self.steps = part.steps
+        if part.dry:
+            return
+        if not is_kept:
+            undo(reversed(part.counted or ()))
+            return
+        self.executed += part.executed
+        self.averages |= part.averages
+        for key, each in part.unstated.items():
+            self.unstated.setdefault(key, each)
+        self.limits |= part.limits
+        if self.counted is not None:
+            self.counted += part.counted or ()
 
     def close(self) -> None:
         """Let what comes next be a statement of its own."""

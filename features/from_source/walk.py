@@ -125,7 +125,7 @@ class Condition:
 
 @dataclass
 class Trial:
-    """What is walked without being recorded."""
+    """What is walked and may be dropped."""
 
     is_kept: bool = False  # Whether what it found out stays
 
@@ -291,7 +291,7 @@ class Walk:
         """Count the integer arithmetic that made values, which become data here."""
         for value in () if self.recorder.dry else values:
             if isinstance(value, Integer) and value.pending is not None:
-                value.pending.count()
+                value.pending.count(self.recorder.counted)
             elif isinstance(value, Unknown):
                 self.settle(*value.parts)
             elif isinstance(value, Aggregate):
@@ -460,15 +460,16 @@ class Walk:
             self.active = self.active.union(each.active).coalesce()
 
     @contextmanager
-    def trial(self) -> Iterator[Trial]:
-        """Record nothing meanwhile; afterwards everything is as before, unless what was tried is kept."""
-        frame = self.frames[-1]
+    def trial(self, *, dry: bool = True) -> Iterator[Trial]:
+        """Afterwards everything is as before, unless what was tried is kept; if it is `dry`, nothing is recorded."""
+        frame, recorder = self.frames[-1], self.recorder
         kept, kept_frame = dict(vars(self)), dict(vars(frame))
         self.variables, self.loops, self.cursor = dict(self.variables), list(self.loops), self.cursor.copy()
-        self.recorder.dry += 1
+        self.recorder = recorder.part(dry=dry)
         trial = Trial()
         yield trial
-        self.recorder.dry -= 1
+        recorder.finish(self.recorder, is_kept=trial.is_kept)
+        self.recorder = recorder
         if trial.is_kept:
             return
         vars(self).update(kept)
