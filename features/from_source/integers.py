@@ -14,7 +14,7 @@ from functools import lru_cache, reduce
 from math import prod
 from typing import Any, Protocol
 
-from perflex.features.from_source.copies import replace
+from perflex.features.from_source.copies import answered_once, replace
 from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, scalar_bytes
 from perflex.features.lowering.subscripts import Product
@@ -238,13 +238,26 @@ def wrapped(value: Integer, where: Where) -> Any:
     is_checked = values < _BEYOND or _MANY_DIGITS.search(str(expression)) is not None
     if is_checked:
         where.require_below(value, values)
-    negative = expression.lt_set(constant(0))
-    if negative.intersect(where.active).is_empty():
+    if is_within(expression, 0, "", where.active):
         return expression
+    negative = expression.lt_set(constant(0))
     if is_checked:
         where.require_below(value.scaled(-1), values + 1)
     above = expression.add(constant(values)).intersect_domain(negative)
     return tidy(expression.intersect_domain(expression.ge_set(constant(0))).union_add(above))
+
+
+@answered_once
+def is_within(expression: Any, low: int | str, high: int | str, active: Any) -> bool:
+    """Return whether an expression is never below one number nor above another on a set; "" is no number."""
+    number = constant_of(expression)
+    if number is not None and (low == "" or number >= int(low)) and (high == "" or number <= int(high)):
+        return True
+    return all(
+        beyond(constant(int(limit))).intersect(active).is_empty()
+        for beyond, limit in ((expression.lt_set, low), (expression.gt_set, high))
+        if limit != ""
+    )
 
 
 def holds(dtype: str, other: str) -> bool:
@@ -349,7 +362,7 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
 
 def _quotient(expression: Any, divisor: int, active: Any) -> Any:
     """Return the quotient by a constant, rounded towards zero as C does."""
-    if divisor > 0 and expression.lt_set(constant(0)).intersect(active).is_empty():
+    if divisor > 0 and is_within(expression, 0, "", active):
         return expression.div(constant(divisor)).floor()
     return tidy(expression.tdiv_q(constant(divisor)))
 

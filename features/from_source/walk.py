@@ -17,6 +17,7 @@ from perflex.features.from_source.integers import (
     NotAffineError,
     constant,
     is_size_name,
+    is_within,
     names_in,
     tidy,
     variable,
@@ -189,9 +190,9 @@ class Walk:
             self.limits.append((value, limit))
             return
         if set(value.terms) <= {()}:
-            above = value.affine.ge_set(constant(limit)).intersect(self.active)
-            if above.is_empty():
+            if is_within(value.affine, "", limit - 1, self.active):
                 return
+            above = value.affine.ge_set(constant(limit)).intersect(self.active)
             if not self.sizes & names_in(above):
                 msg = "it wraps around"
                 raise NotAffineError(msg)
