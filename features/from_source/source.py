@@ -39,6 +39,9 @@ from perflex.isl import ISL_LOCK, isl
 # isl's operations until a kernel is given up, some ten seconds; without numbers for its sizes fewer, as they follow.
 _MOST_OPERATIONS = 16_000_000
 _MOST_WITHOUT_NUMBERS = 6_000_000
+# Where there are numbers, a description without them saves time only if it is quickly made, or many are asked for.
+_MOST_BESIDE_NUMBERS = 1_500_000
+_MANY = 8
 # Descriptions for values of sizes that a kernel keeps.
 _MOST_KEPT = 256
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:<(.*)>)?\s*")
@@ -139,7 +142,7 @@ class SourceKernel:
         key = tuple(sorted(numbers.items()))
         if key in known:
             return known[key]
-        found = self._described_at({}) if numbers else None
+        found = self._without_numbers(known) if numbers else None
         # A size is not negative, unlike an argument that says no extent.
         below = {name for name, value in numbers.items() if value < 0} - self._formula_names
         if not isinstance(found, _Description) or below or not found.holds(numbers):
@@ -151,6 +154,16 @@ class SourceKernel:
         if len(known) >= _MOST_KEPT:
             known.pop(next(iter(known)))
         known[key] = found
+        return found
+
+    def _without_numbers(self, known: dict[Any, _Description | PerflexError]) -> _Description | PerflexError:
+        """Return the description for all sizes, or why there is none that is worth its time."""
+        most = min(_MOST_BESIDE_NUMBERS if len(known) < _MANY else _MOST_WITHOUT_NUMBERS, _MOST_WITHOUT_NUMBERS)
+        for key in ((), most):
+            if key in known:
+                return known[key]
+        found = self._described({}, most)
+        known[() if isinstance(found, _Description) else most] = found
         return found
 
     @property
@@ -179,10 +192,10 @@ class SourceKernel:
         return tuple(self.walked(sizes or {}).recorder.unstated.values())
 
     @contextmanager
-    def describing(self, *, numbers: bool = True) -> Iterator[None]:
+    def describing(self, most: int = 0) -> Iterator[None]:
         """Say in the block that the kernel cannot be described where that is not affine or takes too long."""
         try:
-            with limited(_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS), _uncollected():
+            with limited(most or _MOST_OPERATIONS), _uncollected():
                 yield
         except NotAffineError as error:
             msg = f"{self.path.name}: {error}"
@@ -194,9 +207,10 @@ class SourceKernel:
             msg = f"{self.path.name}: kernel {self.name!r} is nested too deep; split its expressions and branches"
             raise UnsupportedKernelError(msg, kernel=self.name) from None
 
-    def _described(self, numbers: Mapping[str, int]) -> _Description | PerflexError:
+    def _described(self, numbers: Mapping[str, int], most: int = 0) -> _Description | PerflexError:
+        most = most or (_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS)
         try:
-            walk = self.walked(numbers)
+            walk = self.walked(numbers, most=most)
             if unfit := without_a_fit(walk, self.trips, self.shapes) or walk.stand_ins.unmet:
                 msg = f"{self.path.name}: {unfit}"
                 return UnsupportedKernelError(msg, kernel=self.name)
@@ -205,7 +219,7 @@ class SourceKernel:
                 hint = "" if numbers or not walk.sizes else f", or give numbers for {', '.join(sorted(walk.sizes))}"
                 msg = f"{self.path.name}, {missing[0]}{more}{hint}"
                 return UnsupportedKernelError(msg, kernel=self.name, unstated=tuple(map(str, missing)))
-            with self.describing(numbers=bool(numbers)), walk.timed():
+            with self.describing(most), walk.timed():
                 values = {**self.defines, **numbers}
                 shapes = {name: read_formula(shape, values) for name, shape in self.shapes.items()}
                 walk.sizes |= {name for shape in shapes.values() for name in shape.names}
@@ -218,9 +232,12 @@ class SourceKernel:
 
     # The walk
 
-    def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None) -> Walk:
-        """Return a walk with values of sizes, and of what integer arrays hold where that is known."""
-        with self.describing(numbers=bool(numbers)):
+    def walked(self, numbers: Mapping[str, Any], contents: Mapping[str, int] | None = None, *, most: int = 0) -> Walk:
+        """Return a walk with values of sizes, and of what integer arrays hold where that is known.
+
+        `most` are the operations that isl may do for it.
+        """
+        with self.describing(most or (_MOST_OPERATIONS if numbers else _MOST_WITHOUT_NUMBERS)):
             return _walked(self, tuple(sorted(numbers.items())), tuple(sorted((contents or {}).items())))
 
     def parameters(self) -> list[tuple[str, Node, CType]]:
