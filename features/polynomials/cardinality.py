@@ -123,7 +123,12 @@ def limited(operations: int) -> Iterator[None]:
 
 
 def is_exhausted(error: Exception) -> bool:
-    """Return whether an error of isl says that its limit is reached."""
+    """Return whether an error of isl says that its limit is reached, while the limit holds."""
+    try:
+        isl.Val.zero(isl.DEFAULT_CONTEXT)
+    except isl.Error as again:
+        # Where it ends isl's parser, that calls it a syntax error.
+        error = again
     # islpy has one class for all errors of isl: only the text tells this one.
     return "maximal number of operations" in str(error)
 

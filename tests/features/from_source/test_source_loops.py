@@ -5,7 +5,10 @@ import pytest
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, source_kernel
 from perflex.features.from_source import loops
+from perflex.features.from_source.pending import Pending
 from perflex.features.from_source.places import Places
+from perflex.features.from_source.recording import Recorder
+from perflex.features.from_source.values import Executed
 
 TEXT = """kernel void f(global int *a, global const int *m, int n) {{ int i = get_global_id(0);
 {body}
@@ -89,3 +92,29 @@ def test_loops_that_are_walked_one_by_one_are_no_longer_than_some_hundred_iterat
     )
     assert stores(body.format(8), {"a": 64}) == (4 * 64, "exact")
     assert stores(body.format(12), {"a": 64}) == (4 * 12**2, "as stated")
+
+
+def test_iterations_that_are_walked_one_by_one_are_walked_once():
+    body = "int z = 1; for (int j = 0; j < {}; ++j) {{ z = (z * 7 + j) % 64; a[z] = 1; }}"
+    kernels = [source_kernel(TEXT.format(body=body.format(trips)), "f", local=1, groups=4) for trips in (40, 41, 90)]
+    steps = [kernel.walked({}).recorder.steps for kernel in kernels]
+    assert steps[2] - steps[0] == 50 * (steps[1] - steps[0])
+    # That of an iteration: 10 expressions, and j, 100 and the test.
+    assert steps[1] - steps[0] < 30
+
+
+def test_what_was_counted_in_iterations_that_are_dropped_is_taken_back():
+    place = Executed(None, (), (), guarded=False, line="1")
+    before = Pending(place, "int32", "mul")
+    sums = [Pending(place, "int32", "add", (before,)) for _ in range(2)]
+    recorder = Recorder()
+    part = recorder.part(dry=False)
+    sums[0].count(part.counted)
+    assert place.operations == {("int32", "mul"): 1, ("int32", "add"): 1}
+    recorder.finish(part, is_kept=False)
+    assert not any(place.operations.values())
+    sums[1].count()
+    assert {kind: count for kind, count in place.operations.items() if count} == {
+        ("int32", "mul"): 1,
+        ("int32", "add"): 1,
+    }

@@ -8,6 +8,7 @@ import pytest
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, kernel_feature_values, scop_from_yaml, scop_to_yaml, source_kernel
 from perflex.features.families.registry import parse_feature
+from perflex.features.from_source import parsing
 from perflex.features.from_source.kernel_function import kernels_in
 from perflex.features.target import Target
 
@@ -399,3 +400,13 @@ def test_a_condition_beyond_all_integers_is_a_bound():
     assert [each.matter for each in kernel.unstated()] == ["guard"]
     [count] = count_features(kernel, {}, identifiers=["f_mem_access_global_float32_store"])
     assert count.value == 16
+
+
+def test_an_instance_of_a_template_is_parsed_with_its_file():
+    text = "template <int N> __global__ void k(float *x) { x[threadIdx.x] = N; }\n"
+    misses = parsing._unit.cache_info().misses
+    kernel = source_kernel(text, "k<5>", local=64, groups=1)
+    assert kernel.parsed() is kernel.parsed()
+    assert parsing._unit.cache_info().misses == misses + 1
+    inside = source_kernel(f"namespace a {{ {text} }}\n", "k<5>", local=64, groups=1)
+    assert inside.parsed().function.qualified == "a::k"

@@ -14,7 +14,14 @@ from oracles.points import rows_of
 from perflex.errors import UnsupportedKernelError
 from perflex.features import QuasiPolynomial
 from perflex.features.polynomials import cardinality as _cardinality
-from perflex.features.polynomials.cardinality import CardProcess, TooManyOperationsError, card, card_at, card_process
+from perflex.features.polynomials.cardinality import (
+    CardProcess,
+    TooManyOperationsError,
+    card,
+    card_at,
+    card_process,
+    limited,
+)
 
 EVERYWHERE = isl.Set("[n, m] -> { : n >= 1 and m >= 1 }").params()
 BOX = "0 <= a < n and 0 <= b < m and 0 <= c < 5"
@@ -80,6 +87,13 @@ def test_endless_counts_are_seen_by_their_structure(condition):
         card(domain, everywhere)
     sizes = {"n": 5, "m": 4, "k": 6}
     assert QuasiPolynomial.points(domain, everywhere).evaluate(sizes) == len(rows_of(domain, sizes))
+
+
+def test_the_limit_is_told_from_errors_of_texts_that_it_ends():
+    with pytest.raises(TooManyOperationsError), limited(9):
+        isl.Set("[n] -> { [i] : 0 <= i < n }")
+    with pytest.raises(isl.Error, match="syntax error"), limited(1000):
+        isl.Set("[n] -> { [i] : 0 <= }")
 
 
 def test_operations_decide_whatever_was_counted_before():
