@@ -77,7 +77,8 @@ def assigned(cursor: Node) -> Iterator[tuple[Hashable, bool]]:
     """Yield the variables of which a loop may change a part, or what one points to, in the order of the source."""
     targets: list[Node] = []
     if cursor.kind == "CALL_EXPR":
-        targets = cursor.children[1:]
+        # The first of an operator of a class is its left operand.
+        targets = cursor.children[0 if cursor.spelling.startswith("operator") else 1 :]
     elif cursor.children and (_assigns(cursor) or (cursor.kind == "UNARY_OPERATOR" and cursor.sign == "&")):
         targets = cursor.children[:1]
     for each in targets:

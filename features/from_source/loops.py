@@ -115,6 +115,8 @@ class LoopWalk:
             known = {key: old for key, value in self._before.items() if (old := counted_by(value)) is not None}
             self._names = {f"{self._counter}_{place}": key for place, key in enumerate(known)}
             after, final, declared = self._tried(known)
+            # So did loops inside, which are inside those around.
+            self._walk.declared |= declared
             # The text does not show what methods and lambdas change.
             unseen = self._walk.variables.keys() - self._before.keys() - declared
             missed = {key for key in unseen if after.get(key) is not self._walk.variables[key]}
