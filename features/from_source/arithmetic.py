@@ -16,10 +16,12 @@ from perflex.features.from_source.integers import (
     fitted,
     holds,
     integer_operation,
+    number_of,
     outside,
     within_type,
     wrapped,
 )
+from perflex.features.from_source.iterations import NOWHERE
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.places import Places, seen_as
 from perflex.features.from_source.values import (
@@ -39,12 +41,17 @@ from perflex.features.from_source.values import (
 )
 from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
+from perflex.isl import isl
 
 # isl's functions of where comparisons hold and fail.
 COMPARISONS = {
     "LT": ("lt_set", "ge_set"), "GT": ("gt_set", "le_set"), "LE": ("le_set", "gt_set"), "GE": ("ge_set", "lt_set"),
     "EQ": ("eq_set", "ne_set"), "NE": ("ne_set", "eq_set"),
 }  # fmt: skip
+_HOLDS = {
+    "LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "EQ": operator.eq, "NE": operator.ne,
+}  # fmt: skip
+_EVERYWHERE = isl.Set("{ [] }")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 # Operations by clang's names, if they are others.
 _KINDS = {"Sub": "add", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bit", "Or": "bit", "Xor": "bit"}
@@ -202,6 +209,8 @@ class Arithmetic:
         if dtype.startswith("u"):
             one, two = (Integer.of(wrapped(each.typed(dtype), self.walk), dtype) for each in (one, two))
         difference = one.plus(two, -1).affine
+        if (number := number_of(difference)) is not None:
+            return Condition(_EVERYWHERE, NOWHERE) if _HOLDS[name](number, 0) else Condition(NOWHERE, _EVERYWHERE)
         return Condition(*(getattr(difference, function)(constant(0)) for function in COMPARISONS[name]))
 
     def as_number(self, condition: Condition) -> Value:

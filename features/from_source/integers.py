@@ -26,12 +26,14 @@ _MOST_PIECES = 40
 _PARAMETER = isl.dim_type.param
 # Of the widest integer. Beyond the width of its type C says nothing of a shift.
 _SHIFTS = range(64)
+_MOST_CONSTANTS = 1 << 14
 # No type holds it.
 _BEYOND = 1 << 64
 _BITS = {"And": operator.and_, "Or": operator.or_, "Xor": operator.xor}
 _OWN = "__perflex_"
 _LARGE, _LARGEST = 1 << 20, 1 << 30
 _MANY_DIGITS = re.compile(r"\d{10}")
+_ALONE = {()}  # The product of no sizes
 _TRUTHS = (range(1), range(2), range(1, 2))
 
 
@@ -46,10 +48,27 @@ _ISL_WORDS = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+# Constant expressions by their values, and the values by the addresses of the expressions: where loops are walked
+# through one by one, most integers are constants, with which Python computes faster.
+_CONSTANTS: dict[int, Any] = {}
+_NUMBERS: dict[int, int] = {}
+
+
 def constant(value: int) -> Any:
     """Return a constant expression."""
-    return isl.PwAff(f"{{ [] -> [({value})] }}")
+    found = _CONSTANTS.get(value)
+    if found is None:
+        if len(_CONSTANTS) >= _MOST_CONSTANTS:
+            _NUMBERS.clear()
+            _CONSTANTS.clear()
+        found = _CONSTANTS[value] = isl.PwAff(f"{{ [] -> [({value})] }}")
+        _NUMBERS[id(found)] = value
+    return found
+
+
+def number_of(expression: Any) -> int | None:
+    """Return the value of an expression that `constant` made; None for others."""
+    return _NUMBERS.get(id(expression))
 
 
 def is_size_name(name: str) -> bool:
@@ -84,6 +103,8 @@ def tidy(expression: Any) -> Any:
 
 def constant_of(expression: Any) -> int | None:
     """Return the value of a constant expression, or None."""
+    if (number := _NUMBERS.get(id(expression))) is not None:
+        return number
     cases = _cases(expression)
     return cases[0][1] if len(cases) == 1 else None
 
@@ -123,6 +144,11 @@ class Integer:
         return None if any(self.terms) else constant_of(self.affine)
 
     @property
+    def number(self) -> int | None:
+        """Its value, if it was made of constants alone."""
+        return _NUMBERS.get(id(self.terms[()])) if self.terms.keys() == _ALONE else None
+
+    @property
     def names(self) -> set[str]:
         """The variables that it depends on."""
         return {name for product, term in self.terms.items() for name in (*product, *names_in(term))}
@@ -137,6 +163,11 @@ class Integer:
 
     def plus(self, other: Integer, sign: int = 1) -> Integer:
         """Return the sum with another, or the difference."""
+        one, two = self.number, other.number
+        if one is not None and two is not None:
+            return Integer(
+                {(): constant(one + sign * two)}, common_type(self.dtype, other.dtype), cut=self.cut or other.cut
+            )
         terms = dict(self.terms)
         for key, term in other.terms.items():
             signed = term if sign > 0 else term.neg()
@@ -146,6 +177,8 @@ class Integer:
 
     def scaled(self, factor: int) -> Integer:
         """Return a multiple."""
+        if (number := self.number) is not None:
+            return replace(self, terms={(): constant(number * factor)})
         return replace(self, terms={key: tidy(term.mul(constant(factor))) for key, term in self.terms.items()})
 
     def floor(self) -> Integer:
@@ -280,6 +313,9 @@ def fitted(value: Integer, dtype: str, where: Where) -> Integer:
     Those that begin as indices and sizes fit 32 bits. NotAffineError where it is not known.
     """
     bits, is_signed = 8 * scalar_bytes(dtype), not dtype.startswith("u")
+    number = -1 if value.number is None else value.number
+    if 0 <= number < 1 << bits - is_signed:
+        return value.typed(dtype)
     if bits >= 32 and (not is_signed or any(value.terms) or not _is_large(value.affine)):
         return value.typed(dtype)
     beyond = outside(value.affine, dtype).intersect(where.active)
@@ -347,6 +383,9 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
     first, second = one.value, two.value
     if name in {"Div", "Rem"} and second:
         dividend = wrapped(one, where)
+        number = _NUMBERS.get(id(dividend), -1)
+        if number >= 0 and second > 0:
+            return Integer.of(number // second if name == "Div" else number % second)
         quotient = _quotient(dividend, second, where.active)
         return Integer.of(quotient if name == "Div" else tidy(dividend.sub(quotient.mul(constant(second)))))
     if name == "Shr" and second is not None and second in _SHIFTS:
