@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from perflex.features.from_source.copies import replace
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.layouts import bytes_before, is_union
 from perflex.features.from_source.parsing import fields_of

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from perflex.features.from_source.calls import Calls
-from perflex.features.from_source.copies import replace
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.loop_headers import Header
