@@ -29,11 +29,12 @@ def answered_once(function: Callable[..., _Object]) -> Callable[..., _Object]:
     @wraps(function)
     def answered(*given: Any) -> _Object:
         key = tuple([each if isinstance(each, (int, str)) else id(each) for each in given])
-        if key not in answers:
+        kept = answers.get(key)
+        if kept is None:
             if len(answers) >= _MOST_ANSWERS:
                 answers.clear()
             # What was asked of is kept as well, so that nothing else has its address.
-            answers[key] = given, function(*given)
-        return answers[key][1]
+            kept = answers[key] = given, function(*given)
+        return kept[1]
 
     return answered

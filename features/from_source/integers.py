@@ -48,10 +48,10 @@ _ISL_WORDS = {
 }  # fmt: skip
 
 
-# Constant expressions by their values, and the values by the addresses of the expressions: where loops are walked
-# through one by one, most integers are constants, with which Python computes faster.
+# Constant expressions by their values, and both by the addresses of the expressions, which these keep: where loops are
+# walked through one by one, most integers are constants, with which Python computes faster.
 _CONSTANTS: dict[int, Any] = {}
-_NUMBERS: dict[int, int] = {}
+_NUMBERS: dict[int, tuple[Any, int]] = {}
 
 
 def constant(value: int) -> Any:
@@ -62,13 +62,14 @@ def constant(value: int) -> Any:
             _NUMBERS.clear()
             _CONSTANTS.clear()
         found = _CONSTANTS[value] = isl.PwAff(f"{{ [] -> [({value})] }}")
-        _NUMBERS[id(found)] = value
+        _NUMBERS[id(found)] = found, value
     return found
 
 
 def number_of(expression: Any) -> int | None:
     """Return the value of an expression that `constant` made; None for others."""
-    return _NUMBERS.get(id(expression))
+    found = _NUMBERS.get(id(expression))
+    return None if found is None else found[1]
 
 
 def is_size_name(name: str) -> bool:
@@ -103,7 +104,7 @@ def tidy(expression: Any) -> Any:
 
 def constant_of(expression: Any) -> int | None:
     """Return the value of a constant expression, or None."""
-    if (number := _NUMBERS.get(id(expression))) is not None:
+    if (number := number_of(expression)) is not None:
         return number
     cases = _cases(expression)
     return cases[0][1] if len(cases) == 1 else None
@@ -146,7 +147,7 @@ class Integer:
     @property
     def number(self) -> int | None:
         """Its value, if it was made of constants alone."""
-        return _NUMBERS.get(id(self.terms[()])) if self.terms.keys() == _ALONE else None
+        return number_of(self.terms[()]) if self.terms.keys() == _ALONE else None
 
     @property
     def names(self) -> set[str]:
@@ -383,8 +384,8 @@ def integer_operation(name: str, one: Integer, two: Integer, where: Where) -> In
     first, second = one.value, two.value
     if name in {"Div", "Rem"} and second:
         dividend = wrapped(one, where)
-        number = _NUMBERS.get(id(dividend), -1)
-        if number >= 0 and second > 0:
+        number = number_of(dividend)
+        if number is not None and number >= 0 and second > 0:
             return Integer.of(number // second if name == "Div" else number % second)
         quotient = _quotient(dividend, second, where.active)
         return Integer.of(quotient if name == "Div" else tidy(dividend.sub(quotient.mul(constant(second)))))

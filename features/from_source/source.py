@@ -151,7 +151,7 @@ class SourceKernel:
             # With numbers more may be known: whether a loop runs once, say.
             at = self._described(numbers)
             found = at if isinstance(at, _Description) and at.unstated < found.unstated else found
-        if len(known) >= _MOST_KEPT:
+        while len(known) >= _MOST_KEPT:
             known.pop(next(iter(known)))
         known[key] = found
         return found
