@@ -151,11 +151,9 @@ template <bool B> struct __cuda_if {};
 template <> struct __cuda_if<true> { typedef double type; };
 template <typename A, typename B> constexpr bool __cuda_in_double =
   (__is_integral(A) && __is_integral(B)) || (__is_same(A, float) && __is_same(B, double)) || (__is_same(A, double) && __is_same(B, float));
-#define __cuda_math1(N) __cuda_builtin float N##f(float); __cuda_builtin float N(float); __cuda_builtin double N(double); \
-  template <typename A> __cuda_builtin typename __cuda_if<__is_integral(A)>::type N(A);
+#define __cuda_math1(N) __cuda_builtin float N##f(float); __cuda_builtin float N(float); __cuda_builtin double N(double);
 #define __cuda_math2(N) \
-  __cuda_builtin float N##f(float, float); __cuda_builtin float N(float, float); __cuda_builtin double N(double, double); \
-  template <typename A, typename B> __cuda_builtin typename __cuda_if<__cuda_in_double<A, B>>::type N(A, B);
+  __cuda_builtin float N##f(float, float); __cuda_builtin float N(float, float); __cuda_builtin double N(double, double);
 #define __cuda_math3(N) \
   __cuda_builtin float N##f(float, float, float); __cuda_builtin float N(float, float, float); \
   __cuda_builtin double N(double, double, double);
@@ -169,6 +167,13 @@ __cuda_math1(rcbrt) __cuda_math1(normcdf) __cuda_math1(normcdfinv) __cuda_math1(
 __cuda_math1(erfcinv) __cuda_math1(logb) __cuda_math1(j0) __cuda_math1(j1) __cuda_math1(y0) __cuda_math1(y1)
 __cuda_math2(pow) __cuda_math2(fmod) __cuda_math2(fmin) __cuda_math2(fmax) __cuda_math2(atan2) __cuda_math2(hypot)
 __cuda_math2(copysign) __cuda_math2(fdim) __cuda_math2(remainder) __cuda_math2(rhypot) __cuda_math2(nextafter)
+#define __cuda_integers1(N) template <typename A> __cuda_builtin typename __cuda_if<__is_integral(A)>::type N(A);
+#define __cuda_integers2(N) \
+  template <typename A, typename B> __cuda_builtin typename __cuda_if<__cuda_in_double<A, B>>::type N(A, B);
+__cuda_integers1(sqrt) __cuda_integers1(exp) __cuda_integers1(exp2) __cuda_integers1(log) __cuda_integers1(log2)
+__cuda_integers1(log10) __cuda_integers1(sin) __cuda_integers1(cos) __cuda_integers1(tan) __cuda_integers1(floor)
+__cuda_integers1(ceil) __cuda_integers1(round) __cuda_integers1(fabs) __cuda_integers1(cbrt)
+__cuda_integers2(pow) __cuda_integers2(fmod) __cuda_integers2(fmin) __cuda_integers2(fmax) __cuda_integers2(atan2)
 __cuda_math3(fma) __cuda_math3(norm3d) __cuda_math3(rnorm3d)
 #define __cuda_math_to(N, T) __cuda_builtin T N##f(float); __cuda_builtin T N(float); __cuda_builtin T N(double);
 __cuda_math_to(lround, long) __cuda_math_to(lrint, long) __cuda_math_to(llround, long long)
@@ -314,8 +319,6 @@ using ::abs; using ::pow; using ::fmod; using ::fmin; using ::fmax; using ::hypo
 using ::remainder; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf; using ::isfinite; using ::signbit;
 }  // namespace std
 #include "thrust_device.h"
-#include "cub_device.h"
-#include "async_device.h"
 
 // Textures and surfaces: kernels that use one are refused by the function's name
 typedef struct __cuda_image *cudaTextureObject_t, *cudaSurfaceObject_t, *CUtexObject, *CUsurfObject;

@@ -9,6 +9,8 @@ from perflex.features import count_features, source_kernel
 
 HEAD = """
 #include <algorithm>
+#include <cub/block/block_reduce.cuh>
+#include <cuda/barrier>
 #include <type_traits>
 #include <cuComplex.h>
 #include <cuda_fp8.h>

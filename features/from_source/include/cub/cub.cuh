@@ -172,4 +172,3 @@ __cub_block(Load, BLOCK_LOAD_DIRECT, LoadDirectBlocked) __cub_block(Store, BLOCK
 __cub_block(Load, BLOCK_LOAD_STRIPED, LoadDirectStriped<X * Y * Z>)
 __cub_block(Store, BLOCK_STORE_STRIPED, StoreDirectStriped<X * Y * Z>)
 }  // namespace cub
-namespace hipcub { using namespace ::cub; }
