@@ -411,10 +411,13 @@ class Places:
     def declared(self, cursor: Node, array: MemoryArray) -> Pointer:
         """Make an array known by its name, or one like it where another has that; return its beginning."""
         walk, arrays = self._walk, self._walk.recorder.arrays
-        name = walk.named.get(cursor.key, array.name)
-        while cursor.key not in walk.named and name in arrays:
+        # Instances of a template declare arrays of several extents.
+        key = (cursor.key, array.extents, array.element.bytes)
+        name = walk.named.get(key, array.name)
+        while key not in walk.named and (name in arrays or name in walk.given):
             name += "_"
-        walk.named[cursor.key] = name
+        walk.named[key] = name
+        walk.given.setdefault(name, (name, cursor.hash))
         arrays[name] = replace(array, name=name)
         return arrays[name].start
 

@@ -89,3 +89,15 @@ def test_the_work_group_that_a_kernel_requires(before, local):
             source_kernel(text, "f", groups=4)
     else:
         assert source_kernel(text, "f", groups=4).local == local
+
+
+def test_arrays_behind_pointers_are_not_shared_ones_of_their_names():
+    text = """template <int N> __device__ float f(float v) { __shared__ float s[N]; s[threadIdx.x % N] = v; return s[0]; }
+    __global__ void k(float **rows) { __shared__ float rows_1[8]; rows_1[threadIdx.x] = f<2>(1.f) + f<4>(2.f);
+      rows[0][1] = rows_1[1]; }"""
+    assert moved(text) == {
+        "load rows global": 64, "store rows_0 global": 32, "load rows_1 local": 32, "store rows_1 local": 32,
+        "load s local": 32, "store s local": 32, "load s_ local": 32, "store s_ local": 32,
+    }  # fmt: skip
+    with pytest.raises(UnsupportedKernelError, match="which array"):
+        moved(text.replace("rows[0]", "rows[1]"))
