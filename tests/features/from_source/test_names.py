@@ -92,7 +92,8 @@ def test_the_work_group_that_a_kernel_requires(before, local):
 
 
 def test_arrays_behind_pointers_are_not_shared_ones_of_their_names():
-    text = """template <int N> __device__ float f(float v) { __shared__ float s[N]; s[threadIdx.x % N] = v; return s[0]; }
+    text = """template <int N> __device__ float f(float v) {
+      __shared__ float s[N]; s[threadIdx.x % N] = v; return s[0]; }
     __global__ void k(float **rows) { __shared__ float rows_1[8]; rows_1[threadIdx.x] = f<2>(1.f) + f<4>(2.f);
       rows[0][1] = rows_1[1]; }"""
     assert moved(text) == {
