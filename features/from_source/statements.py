@@ -113,12 +113,14 @@ class Statements:
     def _declared(self, cursor: Node) -> Value:
         """Return what a variable is when it is declared."""
         kind, space = self._walk.types.read(cursor.type), space_of(cursor)
+        if space == "private" and cursor.storage_class.name == "STATIC" and not _is_constant(cursor):
+            space = "global"
         places, initial = self.expressions.places, cursor.operands
         self._calls.require_plain_end(kind.inner[0])
         if kind.kind == "array":
             return self._declared_array(cursor, space, initial)
-        if space == "local":
-            return Place(kind, places.declared(cursor, MemoryArray(cursor.spelling, "local", kind, (1,))))
+        if space in {"local", "global"}:
+            return Place(kind, places.declared(cursor, MemoryArray(cursor.spelling, space, kind, (1,))))
         if not initial:
             return unknown_of(kind, "undefined")
         if kind.kind == "reference":
@@ -166,7 +168,7 @@ class Statements:
             self._case(value, own, labels, [*following[:end], *ends])
 
     def _case(self, value: Value, own: list[int | None], labels: list[int], statements: list[Node]) -> None:
-        others = labels if None in own else own
+        others = [each for each in labels if each not in own] if None in own else own
         equal = [self.expressions.comparison("EQ", value, Integer.of(label or 0)) for label in others]
         if not equal:
             self._one_case(statements)
@@ -217,3 +219,11 @@ def _is_two_in_head(words: list[str]) -> bool:
         if (word == ";" and depth == 1) or (word == ")" and not depth):
             return word == ";"
     return False
+
+
+def _is_constant(declared: Node) -> bool:
+    """Return whether nothing assigns to a variable."""
+    kind = declared.type.get_canonical()
+    while "ARRAY" in kind.kind.name:
+        kind = kind.get_array_element_type()
+    return bool(kind.is_const_qualified())

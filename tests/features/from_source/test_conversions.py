@@ -70,6 +70,9 @@ CASES = {
         lambda i, _: i in {1, 2, 3, 4, 5, 7}
     ),
     "switch (i) case 3:": lambda i, _: i == 3,
+    "int q = 0; switch (i) { case 0 ... 3: break; case 5: default: case 7: q = 2; break; case 9:; } if (q)": (
+        lambda i, _: i not in {0, 1, 2, 3, 9}
+    ),
 }  # fmt: skip
 
 

@@ -43,12 +43,14 @@ def test_shared_variables_are_not_arguments_of_their_names():
 def test_variables_of_the_device_are_memory():
     text = """__device__ float total; __device__ int count = 2; struct P { float a, b; }; __device__ P p;
     __device__ const int WIDTH = 3; __shared__ float s;
-    __global__ void k(float *x) { total = x[threadIdx.x]; count++; p.b = p.a; atomicAdd(&count, 1); s = total;
+    __device__ int calls() {
+      static int n = 0; static const int step = 2; static int t[2] = {1, 2}; t[0] = step; return n; }
+    __global__ void k(float *x) { total = x[threadIdx.x]; count++; p.b = p.a; atomicAdd(&count, 1); s = total; calls();
       if (count == 2) for (int j = 0; j < WIDTH; j++) x[j] = s; }"""
     assert moved(text) == {
         "load x global": 32, "store total global": 32, "load total global": 32, "load count global": 64,
         "store count global": 64, "load p global": 32, "store p global": 32, "store s local": 32, "load s local": 96,
-        "store x global": 96,
+        "store x global": 96, "load n global": 32, "store t global": 32,
     }  # fmt: skip
     [entry] = count_features(
         source_kernel(text, "k", local=8, groups=1), {}, identifiers=["f_mem_access_array:x_store"]
