@@ -25,6 +25,7 @@ __device__ float tagged(float x, std::false_type) { return x * 2.0f; }
 template <class F, class... A> __device__ float call(F &&f, A &&...x) { return f(std::forward<A>(x)...); }
 __device__ float changes(float &x, int &n) { n += 1; x = 3; return n; }
 template <typename T> constexpr T ratio = T(3.5);
+template <typename T> __constant__ T weights[4];
 """
 ARGUMENTS = "const float *__restrict__ x, float *__restrict__ y, int *__restrict__ m, int n"
 # Of one of 64 work-items: bytes loaded and stored, in accesses by type; and operations.
@@ -38,6 +39,7 @@ CASES = {
     "memset(m + 2 * i, 0, 8); std::memset((S *)y + i, 0, sizeof(S));": {"store int32": 2, "store uint64": 2},
     "if (i < 32) memcpy(y + n * i, x + n * i, n * sizeof(float));": {"load float32": 3.5, "store float32": 3.5},
     "float r[2]; memset(r, 0, 8); y[i] = r[1] + x[i];": {"load float32": 1, "store float32": 1, "add float32": 1},
+    "y[i] = weights<float>[2];": {"store float32": 1},  # of constant memory
     # C++'s standard library
     "y[i] = f(x[i]); m[i] = f(m[i]);":
         {"load float32": 1, "load int32": 1, "store float32": 1, "store int32": 1, "mul float32": 1, "add int32": 1},
