@@ -387,8 +387,8 @@ class Places:
         if declared.kind == "UNEXPOSED_DECL" and kind.is_number and declared.number is not None:
             return self._expressions.number(declared.number, kind.dtype)  # an instance of a template of variables
         around = declared.semantic_parent
-        is_array = declared.kind == "UNEXPOSED_DECL" and kind.kind == "array" and space_of(declared) != "private"
-        if (declared.kind != "VAR_DECL" and not is_array) or (around is not None and around.kind not in _SCOPES):
+        is_instance = declared.kind == "UNEXPOSED_DECL" and space_of(declared) != "private"
+        if (declared.kind != "VAR_DECL" and not is_instance) or (around is not None and around.kind not in _SCOPES):
             raise walk.refuse(f"the value of {name!r} is not known here")
         if kind.kind == "array":
             element, extents = kind.inner

@@ -58,6 +58,16 @@ def test_variables_of_the_device_are_memory():
     assert not entry.exact
 
 
+def test_variables_that_are_templates_are_memory():
+    text = """template <class T> __constant__ T mask[10]; template <class T> __device__ T total;
+    template <class T> __global__ void k(T *x) { x[threadIdx.x] = mask<T>[threadIdx.x & 3]; total<T> = mask<T>[1]; }"""
+    kernel = source_kernel(text, "k<double>", local=8, groups=1)
+    found = {
+        (each.array.name, each.access.direction): each.array.itemsize for each in counts_of(kernel.scop({})).accesses
+    }
+    assert found == {("mask", "load"): 8, ("x", "store"): 8, ("total", "store"): 8}
+
+
 def test_a_constant_and_an_argument_of_one_name():
     text = "__constant__ int n; __device__ int f() { return n; } __global__ void k(float *x, int n) { x[n + f()] = 1; }"
     with pytest.raises(UnsupportedKernelError, match="'n' and 'n' would both be called 'n'"):
