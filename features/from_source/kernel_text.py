@@ -28,6 +28,11 @@ _TYPES = {
     *_CLASSES, "UNION_DECL", "ENUM_DECL", "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION", "TYPEDEF_DECL", "TYPE_ALIAS_DECL",
     "TYPE_ALIAS_TEMPLATE_DECL", "NAMESPACE_ALIAS", "USING_DECLARATION",
 }  # fmt: skip
+# Words of types that no operator is for.
+_PLAIN = {
+    "const", "volatile", "struct", "class", "unsigned", "signed", "bool", "char", "short", "int", "long", "float",
+    "double",
+}  # fmt: skip
 _ON_DEVICE = {"CUDADEVICE_ATTR", "CUDAGLOBAL_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR"}
 
 
@@ -253,5 +258,6 @@ def _names(node: Node, head: set[str]) -> set[str]:
     if node.semantic_parent.kind in _CLASSES:
         names.add(str(node.semantic_parent.spelling))
     if node.spelling.startswith("operator"):
-        names |= {word for each in node.parameters for word in _WORD.findall(each.type.spelling)}
+        words = {word for each in node.parameters for word in _WORD.findall(each.type.spelling)}
+        names |= words - set(node.template_parameters) - _PLAIN
     return names

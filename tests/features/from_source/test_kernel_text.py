@@ -207,6 +207,12 @@ def test_headers_of_the_toolkit_are_named_where_they_are_missing(tmp_path):
         kernel_text(taken(file))
 
 
+def test_no_operator_goes_with_a_kernel_for_its_words_alone():
+    code = "template <typename T, int U> __global__ void k(const T *x, T *y, unsigned n) { y[n] = x[U]; }"
+    text = kernel_text(source_kernel(code, "k<double, 4>", local=32, groups=1))
+    assert [line for line in text.splitlines() if line and not line.startswith("#")] == [code]
+
+
 DEVICE = (
     "#define N 4\n__constant__ float c[N];\ntemplate <int M> __global__ void k(float *x) { x[M] = scaled(c[1]); }\n"
 )
