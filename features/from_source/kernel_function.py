@@ -122,7 +122,19 @@ def parsed_kernel(
         function = plain[0]
     kernel = ParsedKernel(path, name, language, source, function, unit, root, defines)
     _require_sound(kernel)
+    _require_for_this_gpu(kernel)
     return kernel
+
+
+def _require_for_this_gpu(kernel: ParsedKernel) -> None:
+    """Stop where nothing of a kernel is for the compute capability that is taken where none is named."""
+    extent = kernel.function.body.extent
+    text = kernel.content(extent.start.file.name)[extent.start.offset : extent.end.offset]
+    if not kernel.function.body.children and b"__CUDA_ARCH__" in text and "__CUDA_ARCH__" not in kernel.defines:
+        cause = "does nothing on compute capability 7.0, which is taken where no GPU is named"
+        remedy = "name the GPU with --machine, or its capability with -D __CUDA_ARCH__=900 (defines=...)"
+        msg = f"{kernel.path.name}: kernel {kernel.name!r} {cause}; {remedy}"
+        raise UnsupportedKernelError(msg, kernel=kernel.name)
 
 
 def _kernels(root: Node, name: str) -> list[Node]:

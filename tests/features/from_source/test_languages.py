@@ -77,6 +77,16 @@ def test_hip_is_cuda_with_other_names(dtype, defines, each):
         source_launch(kernel, {}, "f")
 
 
+def test_a_kernel_for_other_gpus_alone_is_not_taken_for_one_that_does_nothing():
+    text = "__global__ void f(float *a) {\n#if __CUDA_ARCH__ >= 800\n  a[0] = 1;\n#endif\n}\n"
+    with pytest.raises(PerflexError, match=r"does nothing on compute capability 7.0, .* with --machine"):
+        source_kernel(text, "f", local=1, groups=1).scop()
+    for capability, count in ((750, 0), (800, 1)):
+        kernel = source_kernel(text, "f", local=1, groups=1, defines={"__CUDA_ARCH__": capability})
+        assert len(kernel.scop().statements) == count
+    assert not source_kernel("__global__ void f() {}", "f", local=1, groups=1).scop().statements
+
+
 ARCHITECTURE = "__global__ void f(float *a) { a[0] = 1; if (__CUDA_ARCH__ >= 800) a[0] = 1; }"
 
 
