@@ -163,7 +163,7 @@ class Arithmetic:
             value = Integer.of(1)
         if isinstance(value, Integer):
             return self.comparison("NE", value, Integer.of(0))
-        return Condition(reason=result_of(value).reason)
+        return Condition(reason="data" if isinstance(value, Pointer) else result_of(value).reason)
 
     def comparison(self, name: str, left: Value, right: Value) -> Condition:
         """Return where two values compare."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, is_size_name, variable
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, is_size_name, own_name, variable
 
 
 def read_formula(formula: str | int, values: Mapping[str, object]) -> Integer:
@@ -60,7 +60,7 @@ def _operation(sign: ast.operator, one: Integer, two: Integer) -> Integer:
         case ((ast.Add() | ast.Sub()), _, _):
             return one.plus(two, 1 if isinstance(sign, ast.Add) else -1)
         case ast.Mult(), _, _:
-            return one.times(two, one.names | two.names)
+            return one.times(two, {name for name in one.names | two.names if not name.startswith(own_name(""))})
         case ast.Pow(), int(first), int(second) if second >= 0:
             return Integer.of(first**second)
         case ast.LShift(), int(first), int(second):

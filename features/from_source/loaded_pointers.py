@@ -30,7 +30,7 @@ def loaded(walk: Walk, memory: Pointer, kind: CType) -> Value:
     if array.space in {"local", "private"} or array.name in walk.private.values() or deep >= _DEEPEST:
         return unknown_of(kind)
     walk.pointers_of.add(array.name)
-    if kind.element.kind == "struct" and kind.element == array.element:
+    if kind.element.kind == "struct" and _is_same(kind.element, array.element):
         return Pointer(array.name, Unknown("int64"), kind.element, nullable=True)
     at = memory.offset.value if isinstance(memory.offset, Integer) else None
     element = "any" if at is None else str(at // max(array.element.bytes, 1))
@@ -41,6 +41,12 @@ def loaded(walk: Walk, memory: Pointer, kind: CType) -> Value:
     walk.pointed[name] = deep + 1
     walk.recorder.arrays.setdefault(name, MemoryArray(name, "global", kind.element, restrict=False))
     return Pointer(name, Unknown("int64") if at is None else Integer.of(0, "int64"), kind.element, nullable=True)
+
+
+def _is_same(one: CType, two: CType) -> bool:
+    """Return whether two types are the same struct, constant or not."""
+    declared = [each.declared.get_declaration() for each in (one, two) if each.declared is not None]
+    return len(declared) == 2 and bool(declared[0] == declared[1])
 
 
 def require_kept(walk: Walk, memory: Pointer, kind: CType) -> None:

@@ -127,8 +127,10 @@ class LoopWalk:
             # What these were at the start of the trial they are in the first iteration only.
             changing = bool(missed) or any(_says_something(others[key]) for key in new)
         self._found = after
-        pointers = {key: old.array for key, old in self._before.items() if isinstance(old, Pointer)}
-        self._swapped = any(getattr(after.get(key), "array", None) != array for key, array in pointers.items())
+        pointers = {key: old for key, old in self._before.items() if isinstance(old, Pointer)}
+        self._swapped = any(getattr(after.get(key), "array", None) != old.array for key, old in pointers.items())
+        null = {key for key in pointers if getattr(after.get(key), "nullable", False)}
+        self._before |= {key: replace(pointers[key], nullable=True) for key in null}
         unknowns = {*self._names, self._counter}
         for name, key in self._names.items():
             if (step := _step(self._before[key], after.get(key), name, unknowns, final)) is not None:

@@ -63,3 +63,31 @@ def test_addresses_are_in_bytes():
 def test_what_is_left_of_an_address_may_be_zero():
     body = "if (((size_t)a & 15) == 0) y[i] = a[i]; else y[i] = ((float *)(((size_t)a + 15) & ~(size_t)15))[i];"
     assert counted(body, "f_mem_access_array:a_load") == ([128], {"upper bound as stated"})
+
+
+TREE = """
+struct Node { int key; Node *left, *right; };
+__global__ void f(const Node *root, const int *keys, float *out) { int i = threadIdx.x; const Node *p = root; BODY }
+"""
+
+
+@pytest.mark.parametrize(("body", "loads"), [
+    # In words: a key and, as data choose, both pointers, of two words each; twice, and then a key.
+    ("for (int d = 0; d < 2; ++d) p = keys[i] < p->key ? p->left : p->right; if (p) out[i] = p->key;", 2 * 5 + 1),
+    ("for (int d = 0; p && d < 2; ++d) { out[i] = p->key; p = p->left; }", None),
+])  # fmt: skip
+def test_trees_lie_in_one_array_and_may_end(body, loads):
+    kernel = source_kernel(TREE.replace("BODY", body), "f", local=64, groups=1)
+    if loads is None:
+        with pytest.raises(UnsupportedKernelError, match=r"trip count of .* is not known \(data decide\)"):
+            kernel.scop()
+        return
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_array:root_load"])
+    assert (found.value, str(found.certainty)) == (64 * loads, "upper bound as stated")
+
+
+def test_what_stands_for_an_element_may_multiply_sizes_by_indices():
+    stated = {"p[i / 32][i % 32]": "(gid0*n + i/32)*n + i%32"}
+    kernel = source_kernel(HEAD.format("y[i] = p[i / 32][i % 32];"), "f", local=64, groups=3, stated=stated)
+    (found,) = count_features(kernel, {"n": 40}, identifiers=["f_mem_footprint_array:p_any"])
+    assert found.value == 3 * 64
