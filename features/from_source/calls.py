@@ -225,7 +225,7 @@ class Calls:
     def _memory(self, name: str, arguments: list[Node]) -> Value | None:
         places, value = self.expressions.places, self.expressions.value
         if name in _IGNORED:
-            for argument in arguments if name == "printf" else ():
+            for argument in arguments if name == "printf" or (name == "assert" and self._asserts) else ():
                 value(argument)
             return Integer.of(0)
         if name in _BARRIERS:
@@ -388,6 +388,14 @@ class Calls:
         if first.location.file is None or is_ours(first.location.file.name):
             return False
         return first.key in self._declared or first.kind in {"CXX_METHOD", "CONVERSION_FUNCTION"}
+
+    @cached_property
+    def _asserts(self) -> bool:
+        """Whether assertions are evaluated."""
+        kernel = self._walk.kernel
+        return "NDEBUG" not in kernel.defines and not re.search(
+            r"^\s*#\s*define\s+NDEBUG\b", kernel.source, re.MULTILINE
+        )
 
     @cached_property
     def _declared(self) -> set[Hashable]:

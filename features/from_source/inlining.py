@@ -127,7 +127,8 @@ class Inlining:
         for before, initial in pairwise([None, *children]):
             if initial is not None and initial.is_expression and (before is None or before.kind != "MEMBER_REF"):
                 if initial.kind != "CALL_EXPR" or initial.referenced is None:
-                    raise walk.refuse(f"how {owner.type.declared.spelling!r} begins is not read; write a constructor")
+                    name = owner.type.declared.spelling
+                    raise walk.refuse(f"how a base of {name!r} is initialised is not read; give it a constructor")
                 place = replace(owner, type=walk.types.read(initial.type))
                 self._construct(initial.referenced, initial.arguments, place)
                 if place.type == owner.type:  # Another constructor of the class does all.
@@ -164,7 +165,8 @@ class Inlining:
             written = [each for each in members if each.kind == "CONSTRUCTOR"]
             default = [each for each in written if each.is_default_constructor()]
             if default and owner.template is not None:
-                raise self._walk.refuse(f"how a {owner.spelling!r} begins is not known; construct it in the list")
+                cause = f"which constructor of {owner.spelling!r} runs is not known"
+                raise self._walk.refuse(f"{cause}; call it in the list of the constructor around it")
             if default:
                 self._construct(default[0], (), place)
             elif not written:

@@ -130,7 +130,8 @@ def _require_for_this_gpu(kernel: ParsedKernel) -> None:
     """Stop where nothing of a kernel is for the compute capability that is taken where none is named."""
     extent = kernel.function.body.extent
     text = kernel.content(extent.start.file.name)[extent.start.offset : extent.end.offset]
-    if not kernel.function.body.children and b"__CUDA_ARCH__" in text and "__CUDA_ARCH__" not in kernel.defines:
+    is_taken = kernel.language == "cuda" and "__CUDA_ARCH__" not in kernel.defines
+    if is_taken and not kernel.function.body.children and b"__CUDA_ARCH__" in text:
         cause = "does nothing on compute capability 7.0, which is taken where no GPU is named"
         remedy = "name the GPU with --machine, or its capability with -D __CUDA_ARCH__=900 (defines=...)"
         msg = f"{kernel.path.name}: kernel {kernel.name!r} {cause}; {remedy}"
@@ -183,7 +184,11 @@ def _is_behind(wrong: Any, path: Path, source: str) -> bool:
 
 def _no_instance(path: Path, kernel: Node, arguments: Sequence[str], wrong: Sequence[str]) -> UnsupportedKernelError:
     name, parameters = kernel.spelling, ", ".join(kernel.template_parameters)
-    why = wrong[0] if wrong and "overloaded function" not in wrong[0] else "its declaration means nothing with them"
+    why = (
+        wrong[0]
+        if wrong and "overloaded function" not in wrong[0]
+        else "the kernel's declaration is not valid with them"
+    )
     given = f"its arguments <{', '.join(arguments)}> do not fit ({why})"
     if kernel.kind == "FUNCTION_TEMPLATE":
         remedy = f"write {name}<{parameters}> with types and numbers that the file knows"

@@ -51,10 +51,15 @@ def _is_same(one: CType, two: CType) -> bool:
 
 def require_kept(walk: Walk, memory: Pointer, kind: CType) -> None:
     """Stop where a value is stored that changes pointers that are loaded elsewhere."""
-    if memory.array is not None and (kind.kind == "pointer" or (kind.kind == "struct" and _pointers_in(walk, kind))):
-        walk.repointed.add(memory.array)
-        if memory.array in walk.pointers_of:
-            raise walk.refuse(f"pointers in {memory.array!r} are stored and loaded, and where they point is not known")
+    if kind.kind != "pointer" and not (kind.kind == "struct" and _pointers_in(walk, kind)):
+        return
+    for array in (way.pointer.array for way in memory.ways) if memory.ways else (memory.array,):
+        walk.repointed |= {array} if array is not None else set()
+        if array in walk.pointers_of:
+            cause = (
+                f"the kernel stores pointers in {array!r} and loads pointers from it, so where these point is not known"
+            )
+            raise walk.refuse(f"{cause}; pass the pointers as arguments")
 
 
 def _field(struct: Pointer, name: str, at: int) -> Pointer:

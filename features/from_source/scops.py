@@ -292,7 +292,10 @@ class ScopMaker:
                 elements = elements.compute_divs().coalesce()  # isl sees no end behind some divisions
             if not all(elements.dim_has_upper_bound(_SET, axis) for axis in axes):
                 self._walk.described = access.line
-                raise self._walk.refuse(f"where accesses of {access.array!r} end is not known")
+                raise self._walk.refuse(
+                    f"how far accesses of {access.array!r} reach is not known; state its number of elements with "
+                    f"--state {access.array}=N"
+                )
             most = [elements.dim_max(axis) for axis in axes]
             most[-1] = most[-1].add_constant_val(isl.Val(access.bytes // self._bytes[access.array] - 1))
             key = tuple(map(str, strides))

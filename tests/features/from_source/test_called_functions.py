@@ -153,7 +153,7 @@ def test_why_template_arguments_do_not_fit_is_told(tmp_path):
     (tmp_path / "deep.h").write_text('template <typename T> __device__ T end(T a) {\n\n  asm(""); return a; }\n')
     text = '#include "deep.h"\ntemplate <typename T> __global__ void k(typename T::lane *y) { y[0] = end(y[1]); }\n'
     (tmp_path / "k.cu").write_text(text + "struct V { using lane = float; };\n")
-    for argument, cause in (("float", "its declaration means nothing"), ("V", "^deep.h:3: assembly")):
+    for argument, cause in (("float", "declaration is not valid with them"), ("V", "^deep.h:3: assembly")):
         with pytest.raises(UnsupportedKernelError, match=cause):
             source_kernel(tmp_path / "k.cu", f"k<{argument}>", local=32, groups=1).scop()
 

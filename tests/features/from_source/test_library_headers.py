@@ -192,3 +192,13 @@ def test_functions_of_the_program_with_names_of_libraries_are_its_own():
 def test_macros_that_are_given_do_not_change_headers():
     body = "std::array<float, 2> v = {x[i], 3}; y[i] = v[N - 1] + v.size();"
     assert counted(body, "", defines={"N": 1, "T": 2})[0] == {"load float32": 1, "store float32": 1, "add float32": 1}
+
+
+@pytest.mark.parametrize(("head", "defines", "loads"), [
+    ("", {}, 32), ("", {"NDEBUG": 1}, 0), ("#define NDEBUG\n#include <cassert>\n", {}, 0),
+])  # fmt: skip
+def test_what_assert_tests_is_evaluated(head, defines, loads):
+    text = head + "__global__ void k(const float *x, float *y) { assert(x[threadIdx.x] > 0); y[threadIdx.x] = 1; }"
+    kernel = source_kernel(text, "k", local=32, groups=1, defines=defines)
+    (found,) = count_features(kernel, {}, identifiers=["f_mem_access_array:x_load"])
+    assert (found.value, found.exact) == (loads, True)

@@ -116,7 +116,28 @@ class Expressions:
         return self.value(second)
 
     def of_cond(self, test, then, other):
-        return replace(self.value(then if self.holds(test) else other), product=False, literal=False)
+        found = replace(self.value(then if self.holds(test) else other), product=False, literal=False)
+        kinds = [self.kind_of(each) for each in (then, other)]
+        is_known = all(kind is not None and kind.kind == "scalar" for kind in kinds)
+        return self.converted(found, common(*kinds)) if is_known else found
+
+    def kind_of(self, expression):
+        """Return the type of an expression that is not evaluated; None of those that are left aside here."""
+        match expression:
+            case "num", kind, _:
+                return scalar(kind)
+            case "name", name, _:
+                return next(
+                    (getattr(scope[name], "type", None) for scope in reversed(self.scopes) if name in scope), None
+                )
+            case ("bin", _, one, two) | ("cond", _, one, two):
+                kinds = [self.kind_of(each) for each in (one, two)]
+                if None in kinds or any(kind.kind != "scalar" for kind in kinds):
+                    return None
+                sign = expression[1] if expression[0] == "bin" else ""
+                is_truth = sign in {"&&", "||", *_COMPARED}
+                return INT if is_truth else common(kinds[0], INT) if sign in {"<<", ">>"} else common(*kinds)
+        return None
 
     def of_sizeof(self, what):
         kind = self.resolve(what) if what[0] in {"base", "ptr", "arr"} else self.evaluate(what).type
