@@ -13,7 +13,7 @@ import numpy as np
 from perflex.errors import MachineError, PerflexWarning
 from perflex.features.families.feature import Cost, Family, Sizes, any_of, kept, touches_memory
 from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
-from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions
+from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions, require_gpu
 from perflex.features.gpu.waves import wave_values
 from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
@@ -62,6 +62,7 @@ def _value(compute: _Compute, scop: Scop, sizes: Mapping[str, int], target: Targ
         )
         warnings.warn(msg, PerflexWarning, stacklevel=3)
     machine, registers = target.need_machine(), target.registers_per_item
+    require_gpu(machine)
     key = (compute, machine, registers)
     value = float(kept(scop, "on machines", sizes, key, lambda: compute(scop, sizes, machine, registers))[name])
     if isnan(value):

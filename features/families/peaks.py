@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import Cost, Family, any_of, kept
-from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles
+from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles, require_gpu
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.waves import Filling, fillings
 from perflex.features.instructions.instruction_counts import (
@@ -45,7 +45,9 @@ class _Run:
 
     @property
     def machine(self) -> Machine:
-        return self.target.need_machine()
+        machine = self.target.need_machine()
+        require_gpu(machine)
+        return machine
 
     def need(self, fact: str) -> float:
         return self.machine.need(fact)
@@ -269,7 +271,7 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "fp64": lambda run: run.piped("fp64", 2),
     "int32": lambda run: run.piped("int32") + run.piped("int32_mul"),
     "special": lambda run: run.piped("special"),
-    "issue": lambda run: run.unit_seconds(run.slots()["all"] / (run.machine.schedulers_per_unit or 1), "on_schedulers"),
+    "issue": lambda run: run.unit_seconds(run.over(run.slots()["all"], "schedulers_per_unit"), "on_schedulers"),
     "atomic": _atomic,
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
     "group": _group,

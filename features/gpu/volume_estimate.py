@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructi
 from perflex.features.gpu.resolved_launch import ResolvedLaunch, accessing_launches
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.volume_rules import current_layout, current_volumes
-from perflex.features.gpu.waves import launch_residency
+from perflex.features.gpu.waves import launch_residency, launched
 from perflex.features.gpu.work_group_kinds import launch_instances, representatives, whole_grid
 from perflex.features.scop.register_reuse import remaining_loads
 from perflex.features.scop.scop import Scop
@@ -51,8 +51,9 @@ def estimate_volumes(
     caches
         What a run of the kernel finds in the L2 cache. ``"warm"``, the default: what of its own data the same run just
         before has left, as where a kernel is timed again and again; data that fit are then neither loaded from DRAM nor
-        written back. ``"cold"``: nothing, as where a profiler empties caches; DRAM loads are then at least the distinct
-        bytes that a launch loads, and stores count as written back.
+        written back. ``"cold"``: each launch finds nothing, not even what the launch before it in the run has left, as
+        where Nsight Compute empties caches before each; DRAM loads are then at least the distinct bytes that a launch
+        loads, and stores count as written back.
 
     Returns
     -------
@@ -86,13 +87,14 @@ def estimate_volumes(
         msg = f"data volumes have no caches {caches!r}; give {' or '.join(CACHES)}"
         raise FeatureError(msg, caches=caches)
     scop, machine = extract_scop(kernel, sizes), load_machine(machine)
+    require_gpu(machine)
     scop.check_sizes(sizes)
     # Where nothing is kept, the registers are not full of what is loaded.
     if registers is not None and remaining_loads(scop):
         _warn_of_spills(scop.name, machine, registers)
     given = dict(offsets or {})
-    # Guards may leave nothing of a launch that has accesses.
-    launches = [(n, launch) for n, launch in accessing_launches(scop, sizes) if launch_instances(launch)]
+    # Guards may leave nothing of a launch that has accesses, and loops of the host may not come to it.
+    launches = [(n, one) for n, one in accessing_launches(scop, sizes) if launch_instances(one) and one.repeats]
     resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
     layout = current_layout(machine, given)
     before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
@@ -109,16 +111,19 @@ def estimate_volumes(
 
 def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Volumes:
     """Return the volumes of a kernel that accesses no memory."""
-    number = len(scop.launches) - 1
-    held = launch_residency(scop, number, sizes, machine, registers)
-    groups = prod(int(extent.evaluate(sizes)) for extent in scop.launches[number].groups)
+    waves = [
+        (repeats * groups / held.wave_groups, held)
+        for _, repeats, groups, held in launched(scop, sizes, machine, registers)
+    ]
+    last = launch_residency(scop, len(scop.launches) - 1, sizes, machine, registers)
+    _, longest = max(waves, key=itemgetter(0), default=(0.0, last))
     return Volumes(
         kernel=scop.name,
         machine="",
         arrays={},
         total=ArrayVolumes(),
-        resident_groups=held.groups_per_unit,
-        waves=groups / held.wave_groups,
+        resident_groups=longest.groups_per_unit,
+        waves=sum(weight for weight, _ in waves),
         wave_items=0,
         l1_alloc=0.0,
         oversub_l1=0.0,
@@ -150,8 +155,11 @@ def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Vo
 
 
 def _summed(results: Sequence[tuple[int, Volumes]]) -> Volumes:
-    """Return the volumes of all launches; what is no volume is the last one's."""
-    last = results[-1][1]
+    """Return the volumes of all launches; what is no volume is a mean, with the launches' waves as weights."""
+    waves = [repeats * one.waves for repeats, one in results]
+    longest = results[waves.index(max(waves))][1]
+    # Part of a wave waits as long as a whole one.
+    loading = sum(repeats * max(1.0, one.waves) for repeats, one in results if one.total.dram_load > 0)
     names = dict.fromkeys(name for _, result in results for name in result.arrays)
     arrays = {
         name: ArrayVolumes.total(
@@ -159,7 +167,12 @@ def _summed(results: Sequence[tuple[int, Volumes]]) -> Volumes:
         )
         for name in names
     }
-    return replace(last, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
+    means = {
+        name: sum(weight * getattr(one, name) for weight, (_, one) in zip(waves, results, strict=True)) / sum(waves)
+        for name in ("wave_items", "l1_alloc", "oversub_l1", "oversub_l2_y", "oversub_l2_z", "oversub_l2")
+    }
+    total = ArrayVolumes.total(arrays.values())
+    return replace(longest, arrays=arrays, total=total, waves=sum(waves), loading_waves=loading, **means)
 
 
 def l1_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[str, float]:
@@ -245,10 +258,10 @@ def local_factor(machine: Machine) -> float:
 
 
 def require_gpu(machine: Machine) -> None:
-    """Stop if a machine has no sub-groups and memory transactions of their own, being no GPU."""
+    """Stop if a machine is no GPU."""
     if machine.kind != "gpu":
         msg = (
-            f"machine {machine.name} is a {machine.kind.upper()}: transactions of sub-groups and the instruction "
-            "roofline are for GPUs; name one of 'perflex machine list'"
+            f"machine {machine.name} is a {machine.kind.upper()}: waves and volumes of work-groups, transactions of "
+            "sub-groups and the instruction roofline are for GPUs; name one of 'perflex machine list'"
         )
         raise MachineError(msg, machine=machine.name)

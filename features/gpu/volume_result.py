@@ -69,9 +69,9 @@ class Volumes:
     machine: str
     arrays: Mapping[str, ArrayVolumes]
     total: ArrayVolumes
-    # Work-groups that a compute unit holds at once; of the last launch, as all that follow.
+    # Work-groups that a compute unit holds at once; of several launches, in the one that takes most waves.
     resident_groups: int
-    # Waves that the launch takes; of work-groups in which anything runs.
+    # Waves of all launches, of work-groups in which anything runs. Of several launches, the rest are means over waves.
     waves: float
     # Statement instances of a wave, on average.
     wave_items: float
@@ -82,8 +82,10 @@ class Volumes:
     oversub_l2_y: float
     oversub_l2_z: float
     oversub_l2: float
-    # ``"warm"`` if the L2 cache holds what the same run, just before, has left; ``"cold"`` if nothing.
+    # ``"warm"`` if the L2 cache holds what the same run, just before, has left; ``"cold"`` if launches find nothing.
     caches: str = ""
+    # Waves that load from DRAM one after the other: of each launch that does so, at least one.
+    loading_waves: float = 0.0
 
     _repr_html_ = shown_by("volumes.html")
 
@@ -102,6 +104,4 @@ class Volumes:
             "f_vol_dram_store": total.dram_store,
             "f_oversub_l1": self.oversub_l1,
             "f_oversub_l2": self.oversub_l2,
-            "f_resident_groups": float(self.resident_groups),
-            "f_waves": self.waves,
         }

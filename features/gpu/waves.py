@@ -271,7 +271,7 @@ def wave_values(
     highest occupancy is that of any work-group size with the same registers.
     """
     waves = rounded = occupancy = imbalance = 0.0
-    for _, repeats, groups, held in _launched(scop, sizes, machine, registers):
+    for _, repeats, groups, held in launched(scop, sizes, machine, registers):
         # Su's number of groups is rounded up (Eq. 10), and Eq. 18 divides by it.
         share, whole = groups / held.wave_groups, ceil(groups / held.wave_groups)
         waves += repeats * share
@@ -289,7 +289,7 @@ def wave_values(
     }
 
 
-def _launched(
+def launched(
     scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
 ) -> Iterator[tuple[int, float, int, Residency]]:
     """Yield number, repeats, work-groups and residency of each launch that has work-groups."""
@@ -333,7 +333,7 @@ def fillings(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: 
     units, lanes = (int(machine.need(name)) for name in ("compute_units", "sub_group_size"))
     schedulers = machine.parts_per_unit
     found = []
-    for number, repeats, groups, held in _launched(scop, sizes, machine, registers):
+    for number, repeats, groups, held in launched(scop, sizes, machine, registers):
         per_unit, sub_groups = ceil(groups / units), ceil(scop.launches[number].group_size / lanes)
         share = per_unit * units / groups
         mine = per_unit * sub_groups

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.features import Scop
+    from perflex.features.gpu.volume_result import Volumes
     from perflex.machines.machine import Machine
 
 LIMIT_NAMES = {
@@ -70,20 +71,20 @@ class Limits:
         return max(self.seconds.values(), default=0.0)
 
 
-def limits_of(volumes: Mapping[str, float], scop: Scop, sizes: Mapping[str, Any], machine: Machine) -> Limits:
-    """Return what limits a kernel, from its volumes per launch by identifier (`Volumes.features`).
+def limits_of(volumes: Volumes, scop: Scop, sizes: Mapping[str, Any], machine: Machine) -> Limits:
+    """Return what limits a kernel, from its volumes.
 
     Additions, multiplications and multiply-adds are counted. A compute unit completes one wavefront of L1 and one of
     local memory per cycle.
     """
     operations, uncounted = _arithmetic(scop, sizes)
-    waves = loading_waves(volumes["f_waves"], scop, sizes) if volumes["f_vol_dram_load"] > 0 else 0.0
+    total, waves = volumes.total, volumes.loading_waves
     # Amounts, each with the facts whose product is how much of it is done in a second.
     work: dict[str, list[_Amount]] = {
-        "dram": [(volumes["f_vol_dram_load"] + volumes["f_vol_dram_store"], ("dram_bandwidth",))],
-        "l2": [(volumes["f_vol_l2_l1_load"] + volumes["f_vol_l2_l1_store"], ("l2_bandwidth",))],
-        "l1": [(volumes["f_l1_wavefronts"], _CYCLES)],
-        "local": [(volumes["f_lmem_wavefronts"], _CYCLES)],
+        "dram": [(total.dram_load + total.dram_store, ("dram_bandwidth",))],
+        "l2": [(total.l2_l1_load + total.l2_l1_store, ("l2_bandwidth",))],
+        "l1": [(total.l1_wavefronts, _CYCLES)],
+        "local": [(total.local_wavefronts_load + total.local_wavefronts_store, _CYCLES)],
         "arithmetic": operations,
         "groups": [(started_groups(scop, sizes), ("group_start_rate",))],
     }
@@ -136,26 +137,6 @@ def _seconds(parts: Sequence[_Amount], machine: Machine) -> float:
 def started_groups(scop: Scop, sizes: Mapping[str, Any]) -> float:
     """Return how many work-groups the launches of a run start."""
     return sum(float(launch.group_count.evaluate(sizes)) for launch in scop.launches)
-
-
-def loading_waves(waves: float, scop: Scop, sizes: Mapping[str, Any]) -> float:
-    """Return how many waves load from global memory one after the other.
-
-    Each waits for one load at least, and so does a part of a wave. `waves` are those of the last launch that accesses
-    memory; of launches before it one wave counts.
-    """
-    accesses = [
-        (statement.launch, access.direction)
-        for statement in scop.statements
-        for access in statement.accesses
-        if scop.array(access.array).memory == "global"
-    ]
-    last = max((launch for launch, _ in accesses), default=0)
-    loading = sorted({launch for launch, direction in accesses if direction == "load"})
-    return sum(
-        float(scop.launches[number].repeats.evaluate(sizes)) * (max(1.0, waves) if number == last else 1.0)
-        for number in loading
-    )
 
 
 # Levels that all instructions are compared with, and the feature that counts each one's transactions.
@@ -416,6 +397,8 @@ def place_of(
         absent = dict.fromkeys(("f_txn_l2", "f_txn_dram"), error.message)
     target = Target(lanes, machine)
     operations, _ = _arithmetic(scop, given)
+    if lacking := _lacking(operations, machine):
+        absent["arithmetic"] = f"machine {machine.name} has no fact {', '.join(lacking)}"
     return RooflinePlace(
         name or scop.name,
         dict(given),
@@ -425,5 +408,5 @@ def place_of(
         max(widths, key=widths.count, default=_ITEMSIZE),
         ceilings,
         absent=absent,
-        arithmetic_s=0.0 if _lacking(operations, machine) else _seconds(operations, machine),
+        arithmetic_s=0.0 if lacking else _seconds(operations, machine),
     )

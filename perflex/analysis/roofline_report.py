@@ -41,12 +41,11 @@ def place_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
 
 def absent_lines(places: Sequence[RooflinePlace]) -> list[str]:
     """Return a line per level for which kernels have no transactions, with the reason."""
-    absent = (item for place in places for item in place.absent.items())
-    return list(
-        dict.fromkeys(
-            f"no transactions of {MEMORY_NAMES.get(name.removeprefix('f_txn_'), name)}: {why}" for name, why in absent
-        )
-    )
+    lines = []
+    for name, why in (item for place in places for item in place.absent.items()):
+        what = "time" if name == "arithmetic" else "transactions"
+        lines.append(f"no {what} of {MEMORY_NAMES.get(name.removeprefix('f_txn_'), name)}: {why}")
+    return list(dict.fromkeys(lines))
 
 
 def transaction_unit(place: RooflinePlace, level: str) -> str:

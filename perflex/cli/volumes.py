@@ -38,7 +38,7 @@ def volumes(
     caches: Annotated[
         Literal["warm", "cold"] | None,
         typer.Option(
-            help="L2 at the start of a run: what the same run before has left (warm, the default), or empty (cold)."
+            help="What launches find in L2: what the same run before has left (warm, the default), or nothing (cold)."
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -59,32 +59,25 @@ def volumes(
     terminal = terminal_of(context)
     terminal.warn_of_unknown_sizes(given, [scop], [loaded])
     found = estimate_volumes(scop, scop.checked(given), where, registers=registers, caches=caches)
-    values = feature_values(found)
-    limits = limits_of({**values, "f_waves": found.waves}, scop, given, where)
+    values = found.features()
+    limits = limits_of(found, scop, given, where)
     if as_json:
         asked = {"kernel": scop.name, "machine": where.name, "caches": found.caches or None}
         limited = picked(limits, "limiter", "seconds", "missing", "uncounted")
         print_json({**asked, **values, **limited, **picked(found, "arrays", "total")})
         return
     at = sizes_text(given)
-    terminal.show(f"kernel {scop.name} at {at} on {where.name}", *_CACHES_LINES[found.caches])
+    unlimited = ["registers: not given (--registers), so that they limit no work-groups"] if registers is None else []
+    terminal.show(f"kernel {scop.name} at {at} on {where.name}", *_CACHES_LINES[found.caches], *unlimited)
     _show_components(terminal, found)
     terminal.show(*_value_lines(values), *_limit_lines(limits))
 
 
 _CACHES_LINES = {
     "warm": ["caches: warm, L2 holds what the same run just before has left there (--caches cold: nothing)"],
-    "cold": ["caches: cold, L2 holds nothing when the run begins, and stores are written back at its end"],
+    "cold": ["caches: cold, L2 holds nothing when a launch begins, and stores are written back at its end"],
     "": [],
 }
-
-
-def feature_values(estimate: Any) -> dict[str, float]:
-    """Return the features that an estimate gives, by identifier."""
-    from perflex.features.families.on_machine import VOLUME_FEATURES
-
-    values = estimate.features()
-    return {name: float(values[name]) for name in VOLUME_FEATURES}
 
 
 def _parts(volumes: Any) -> dict[str, float]:

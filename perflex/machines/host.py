@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from perflex.errors import MachineError
+from perflex.errors import MachineError, PerflexWarning
 from perflex.machines.machine import CacheLevel, Machine, Source
 from perflex.yaml_file import Fields
 
@@ -82,7 +83,7 @@ class ReportedCpu(Fields, frozen=True, omit_defaults=True):
 
 
 def reported_cpu(root: Path | str = "/") -> ReportedCpu:
-    """Return what Linux reports of the CPU."""
+    """Return what Linux reports of the CPU, with a warning where its cores have different caches."""
     root = Path(root)
     cpus = root / "sys/devices/system/cpu"
     missing: list[str] = []
@@ -93,6 +94,15 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
     core_of = {cpu: _core(cpus / f"cpu{cpu}/topology", cpu) for cpu in online}
     caches, lacking = _caches(cpus / f"cpu{online[0]}/cache", core_of)
     missing += lacking
+    # Cores for speed and for economy, or an L3 on top of some of the others.
+    sizes = {cpu: _sizes(cpus / f"cpu{cpu}/cache") for cpu in online}
+    if others := [cpu for cpu, found in sizes.items() if found and found != sizes[online[0]]]:
+        text = (
+            f"one size of caches for all cores (CPU {others[0]} and {len(others) - 1} more have others than CPU "
+            f"{online[0]}, whose caches stand for all)"
+        )
+        missing.append(text)
+        warnings.warn(f"the CPU has no {text}; keep kernels on cores of one kind", PerflexWarning, stacklevel=2)
     if not caches or caches[0].level != 1:
         what = ", ".join(lacking) or f"no first level in {cpus}/cpu{online[0]}/cache"
         msg = f"the operating system does not report the caches ({what}); write the machine file by hand"
@@ -124,13 +134,15 @@ def _core(topology: Path, cpu: int) -> tuple[str, str]:
     return (package, core) if core else ("", f"cpu{cpu}")
 
 
+def _data_caches(folder: Path) -> list[Path]:
+    # Caches of instructions hold no data.
+    return [one for one in sorted(folder.glob("index[0-9]*")) if read_text(one / "type") in {"Data", "Unified"}]
+
+
 def _caches(folder: Path, core_of: Mapping[int, object]) -> tuple[tuple[ReportedCache, ...], list[str]]:
     found: dict[int, ReportedCache] = {}
     missing: list[str] = []
-    for entry in sorted(folder.glob("index[0-9]*")):
-        # Caches of instructions hold no data.
-        if read_text(entry / "type") not in {"Data", "Unified"}:
-            continue
+    for entry in _data_caches(folder):
         level, line = _number(entry / "level"), _number(entry / "coherency_line_size")
         size = _SIZE.fullmatch(read_text(entry / "size"))
         sharing = {core_of[cpu] for cpu in read_list(entry / "shared_cpu_list") if cpu in core_of}
@@ -150,6 +162,10 @@ def _caches(folder: Path, core_of: Mapping[int, object]) -> tuple[tuple[Reported
             missing.append(f"L{level}: ways_of_associativity ({entry})")
         found[level] = ReportedCache(level, int(size[1]) * _UNITS[size[2]], line, len(sharing), ways)
     return tuple(found[level] for level in sorted(found)), missing
+
+
+def _sizes(folder: Path) -> set[tuple[str, str]]:
+    return {(read_text(one / "level"), read_text(one / "size")) for one in _data_caches(folder)}
 
 
 def _first_processor(path: Path) -> dict[str, str]:

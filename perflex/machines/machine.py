@@ -313,8 +313,8 @@ class Machine:
 
     @property
     def parts_per_unit(self) -> int:
-        """Parts of a compute unit, to which its sub-groups are dealt out; 1 where they are not known."""
-        return self.register_files_per_unit or self.schedulers_per_unit or 1
+        """Parts of a compute unit, to which its sub-groups are dealt out."""
+        return self.register_files_per_unit or int(self.need("schedulers_per_unit"))
 
     def need_l1_rules(self) -> str:
         """Return whose rules the first cache follows, which must be known."""

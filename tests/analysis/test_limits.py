@@ -13,20 +13,19 @@ from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
 
 A100 = load_machine("A100-40GB")
-VOLUMES = {
-    "f_l1_wavefronts": 1e6, "f_lmem_wavefronts": 3e5, "f_vol_l2_l1_load": 4e9, "f_vol_l2_l1_store": 1e9,
-    "f_vol_dram_load": 1e9, "f_vol_dram_store": 4e8, "f_waves": 0.5,
-}  # fmt: skip
+(LAUNCH,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
+EMPTY = estimate_volumes(LAUNCH.kernel, {"ngroups": 16}, A100)
+TOTAL = replace(
+    EMPTY.total, l1_wavefronts=1e6, local_wavefronts_load=2e5, local_wavefronts_store=1e5, l2_l1_load=4e9,
+    l2_l1_store=1e9, dram_load=1e9, dram_store=4e8,
+)  # fmt: skip
+VOLUMES = replace(EMPTY, total=TOTAL, loading_waves=1.0)
 
 
 def test_an_empty_launch_moves_nothing_and_starts_its_groups():
-    (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "lsize_0:16", "lsize_1:16", "ngroups:16"])
-    scop, sizes = extract_scop(kernel.kernel), {"ngroups": 16}
-    found = estimate_volumes(scop, sizes, A100)
-    values = found.features()
-    assert (values.pop("f_resident_groups"), values.pop("f_waves")) == (8, pytest.approx(16 / (8 * 108)))
-    assert set(values.values()) == {0.0}
-    limits = limits_of(values, scop, sizes, A100)
+    assert (EMPTY.resident_groups, EMPTY.waves) == (8, pytest.approx(16 / (8 * 108)))
+    assert set(EMPTY.features().values()) == {0.0}
+    limits = limits_of(EMPTY, extract_scop(LAUNCH.kernel), {"ngroups": 16}, A100)
     assert A100.group_start_rate is not None
     assert (limits.limiter, limits.predicted_s) == ("group start", pytest.approx(16 / A100.group_start_rate))
 
@@ -36,7 +35,6 @@ def test_limits_are_volumes_by_rates():
     limits = limits_of(VOLUMES, scop, {"n": 1024}, A100)
     assert tuple(limits.seconds) == LIMITERS
     cycles = 108 * 1.41e9
-    # A part of a wave waits as long as a whole one.
     assert limits.seconds["latency"] == A100.dram_latency == pytest.approx(574.6 / 1.41e9, rel=1e-3)
     assert limits.seconds["DRAM"] == pytest.approx(1.4e9 / 1400e9)
     assert limits.seconds["L2"] == pytest.approx(5e9 / 5000e9)
@@ -48,25 +46,24 @@ def test_limits_are_volumes_by_rates():
 
 
 def test_each_of_several_launches_waits_for_memory():
-    once = extract_scop(matmul(prefetch=False))
+    once, sizes = extract_scop(matmul(prefetch=False)), {"n": 4096}
     host = QuasiPolynomial.constant(7)
     again = msgspec.structs.replace(once, launches=(msgspec.structs.replace(once.launches[0], repeats=host),))
-    waits = [limits_of({**VOLUMES, "f_waves": 3.0}, scop, {"n": 1024}, A100).seconds for scop in (once, again)]
-    assert waits[0]["latency"] == pytest.approx(3 * A100.dram_latency)
-    assert waits[1]["latency"] == pytest.approx(7 * 3 * A100.dram_latency)
+    waits = [limits_of(estimate_volumes(scop, sizes, A100), scop, sizes, A100).seconds for scop in (once, again)]
+    # 256 x 256 work-groups of 256 work-items, of which a unit has 2048.
+    assert waits[0]["latency"] == pytest.approx(256 * 256 / (8 * 108) * A100.dram_latency)
+    assert waits[1]["latency"] == pytest.approx(7 * waits[0]["latency"])
 
 
 @pytest.mark.parametrize(
-    ("identifier", "limiter"),
+    ("part", "limiter"),
     [
-        ("f_vol_dram_store", "DRAM"), ("f_vol_l2_l1_load", "L2"), ("f_l1_wavefronts", "L1"),
-        ("f_lmem_wavefronts", "local memory"), ("", "arithmetic"),
+        ("dram_store", "DRAM"), ("l2_l1_load", "L2"), ("l1_wavefronts", "L1"),
+        ("local_wavefronts_load", "local memory"), ("", "arithmetic"),
     ],
 )  # fmt: skip
-def test_each_part_can_be_the_limiter(identifier, limiter):
-    volumes = dict.fromkeys(VOLUMES, 0.0)
-    if identifier:
-        volumes[identifier] = 1e13
+def test_each_part_can_be_the_limiter(part, limiter):
+    volumes = replace(EMPTY, total=replace(EMPTY.total, **{part: 1e13} if part else {}))
     assert limits_of(volumes, extract_scop(matmul(prefetch=False)), {"n": 512}, A100).limiter == limiter
 
 
@@ -89,7 +86,9 @@ def test_limits_name_the_fact_they_lack(fact, lacking):
 
 
 def test_cycles_of_an_unknown_first_cache_are_no_limit():
-    found = limits_of({**VOLUMES, "f_l1_wavefronts": nan}, extract_scop(matmul(prefetch=False)), {"n": 64}, A100)
+    found = limits_of(
+        replace(VOLUMES, total=replace(TOTAL, l1_wavefronts=nan)), extract_scop(matmul(prefetch=False)), {"n": 64}, A100
+    )
     assert found.missing == {"L1": ("l1_rules",)}
     assert set(found.seconds) == set(LIMITERS) - {"L1"}
 
@@ -121,7 +120,7 @@ def test_machines_start_the_multiply_adds_that_they_execute(name):
 def test_roofline_and_volumes_say_the_same_of_arithmetic_and_which_limits_are_known(name):
     machine, scop, sizes = load_machine(name), extract_scop(matmul(prefetch=False)), {"n": 256}
     place = place_of(scop, sizes, machine, ceilings_of(machine))
-    limits = limits_of(estimate_volumes(scop, sizes, machine).features(), scop, sizes, machine)
+    limits = limits_of(estimate_volumes(scop, sizes, machine), scop, sizes, machine)
     assert place.limits["arithmetic"] == limits.seconds["arithmetic"] > 0
     assert place.bound_s >= limits.seconds["arithmetic"]
     # What has no source yet is named, and the rest is known.

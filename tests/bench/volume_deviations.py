@@ -113,7 +113,7 @@ def boxes(data: Path) -> Iterator[Compared]:
         orders: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
         for items in series:
             scop = made(reach, items)
-            limits = limits_of(estimate_volumes(scop, {}, machine, registers=32).features(), scop, {}, machine)
+            limits = limits_of(estimate_volumes(scop, {}, machine, registers=32), scop, {}, machine)
             orders["limits"][items] = limits.predicted_s
             orders["limits but of starts and latency"][items] = max(
                 limits.seconds[each] for each in ("DRAM", "L2", "L1")

@@ -6,7 +6,7 @@ import pytest
 
 from perflex import load_machine
 from perflex.__main__ import main
-from perflex.errors import DeviceError, MachineError
+from perflex.errors import DeviceError, MachineError, PerflexWarning
 from perflex.machines.host import reported_cpu
 from perflex.studies import machine_detect
 from perflex.studies.machine_detect import Bandwidths, cpu_device, detect_machine, repeated_rates
@@ -79,6 +79,18 @@ def test_what_is_missing_is_named_and_not_guessed(system, path, words, unknown):
     cpu = reported_cpu(system)
     assert any(words in entry for entry in cpu.missing)
     assert unknown(cpu)
+
+
+def test_cores_with_other_caches_are_told(system):
+    # The first two are cores for speed with two hardware threads each, the others for economy.
+    for cpu in range(8):
+        for index, level, size in ((0, 1, "32K" if cpu % 4 < 2 else "16K"), (2, 2, "512K"), (3, 3, "16M")):
+            for name, text in (("level", str(level)), ("size", size), ("type", "Unified")):
+                put(system, f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}", text)
+    with pytest.warns(PerflexWarning, match="no one size of caches for all cores .CPU 2 and 3 more have others"):
+        cpu = reported_cpu(system)
+    assert cpu.caches[0].size_bytes == 32 * KiB
+    assert "CPU 2 and 3 more have others than CPU 0, whose caches stand for all" in " ".join(cpu.missing)
 
 
 def test_no_machine_without_caches(system, tmp_path):

@@ -12,7 +12,7 @@ V100 = Machine(
     line_bytes=128, sector_bytes=32, l2_bytes=6 * MIB, l2_effective_bytes=6 * MIB,
     l2_bandwidth=2500e9, dram_bandwidth=790e9, local_bytes=96 * KIB, local_bytes_per_group=96 * KIB, local_banks=32,
     local_bank_bytes=4, max_items_per_unit=2048, max_groups_per_unit=32, max_items_per_group=1024,
-    registers_per_unit=65536, registers_per_item_max=255, register_granularity=8,
+    registers_per_unit=65536, registers_per_item_max=255, register_granularity=8, register_files_per_unit=1,
 )  # fmt: skip
 A100 = replace(
     V100, name="a100_40gb", compute_units=108, clock_hz=1.41e9, l1_bytes=192 * KIB, l2_bytes=40 * MIB,

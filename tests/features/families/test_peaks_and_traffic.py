@@ -72,10 +72,15 @@ def test_integer_products_take_longer_where_they_are_made_of_others():
 
 @pytest.mark.parametrize(
     ("feature", "fact"),
-    [("f_peak_l2", "l2_bandwidth"), ("f_peak_group", "group_start_rate"), ("f_peak_issue", "clock_hz")],
+    [
+        ("f_peak_l2", "l2_bandwidth"),
+        ("f_peak_group", "group_start_rate"),
+        ("f_peak_issue", "clock_hz"),
+        ("f_peak_issue", "schedulers_per_unit"),
+    ],
 )
 def test_a_missing_fact_is_named(feature, fact):
-    lacking = replace(load_machine("V100"), **{fact: None})
+    lacking = replace(load_machine("V100"), register_files_per_unit=4, **{fact: None})
     with pytest.raises(MachineError, match=fact):
         values(copy(1 << 20), lacking, [feature])
 

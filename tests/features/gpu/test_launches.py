@@ -48,6 +48,39 @@ def steps(number):
     return extract_scop(written(domains, text, "x, y, z: float32[n]", GRID, assume=FITS))
 
 
+FIRST, SECOND = "for i\n  y[i] = x[i]*2 {id=a}\nend", "for k\n  z[k] = w[k] + 1 {id=c%s}\nend"
+
+
+def test_waves_of_several_launches_add_up_and_weigh_what_is_no_volume():
+    """A large launch and a small one: beside the two alone, and the feature, which asks no volumes."""
+    large, small = "{[i]: 0<=i<n}", "{[k]: 0<=k<256}"
+    arrays, given = ("x, y: float32[n]", "z, w: float32[256]"), {"n": 1 << 24}
+    text = f"{FIRST}\n... gbarrier {{id=bar, dep=a}}\n{SECOND % ', dep=bar'}"
+    both = written([large, small], text, "; ".join(arrays), GRID, assume=FITS)
+    grids = GRID.split(";")
+    alone = [
+        written([large], FIRST, arrays[0], grids[0], assume=FITS),
+        written([small], SECOND % "", arrays[1], grids[1], assume="1 = 1"),
+    ]
+    first, second = (estimate_volumes(one, sizes, "V100") for one, sizes in zip(alone, (given, {}), strict=True))
+    found = estimate_volumes(both, given, "V100")
+    (feature,) = kernel_feature_values(["f_waves"], both, given, machine="V100").values()
+    assert found.waves == first.waves + second.waves == feature
+    assert second.waves < 0.01 < 0.99 * first.oversub_l2 < found.oversub_l2 < first.oversub_l2
+    assert found.loading_waves == pytest.approx(first.waves + 1)
+
+
+def test_launches_that_the_host_never_comes_to_move_nothing():
+    found = estimate_volumes(steps("m"), {"n": 1024, "m": 0}, "V100")
+    assert (found.waves, found.total.l1_load) == (0, 0)
+
+
+@pytest.mark.parametrize("feature", ["f_waves", "f_vol_dram_load", "f_txn_l1", "f_peak_dram", "f_su_v_l2"])
+def test_machines_that_are_no_gpus_are_refused(feature):
+    with pytest.raises(MachineError, match="Gold-6248 is a CPU"):
+        kernel_feature_values([feature], steps(1), {"n": 1024}, machine="Gold-6248")
+
+
 def test_loops_that_cannot_be_counted_are_refused(monkeypatch):
     """How often something is launched has to be a formula: the description holds nothing else."""
 
