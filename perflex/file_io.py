@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import stat
 import tempfile
 import zlib
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 # Far more than any file of perflex has; a larger one would fill the memory before its first line is judged.
 MOST_BYTES = 32 * 2**20
+_MOUNTS = Path("/proc/self/mountinfo")
+# File systems that one host alone uses.
+_LOCAL = frozenset((
+    "aufs", "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "jfs", "nilfs2", "overlay",
+    "ramfs", "reiserfs", "tmpfs", "vfat", "xfs", "zfs",
+))  # fmt: skip
+# Blanks and the like in names of that table.
+_UNPRINTED = re.compile(r"\\([0-7]{3})")
 
 
 def read_bytes(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
@@ -88,6 +97,26 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device, a pipe or a socket"
         msg = f"cannot read {path}: it is {what}; name a regular file"
         raise FileFormatError(msg, path=path)
+
+
+def is_on_local_disk(path: Path, mounts: Path = _MOUNTS) -> bool:
+    """Return whether no other host can use a file; False where the system does not tell.
+
+    `mounts` is Linux' table of mounted file systems, see proc_pid_mountinfo(5).
+    """
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        place = path.resolve()
+    except OSError:
+        return False
+    kind, deepest = "", -1
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mounted = Path(_UNPRINTED.sub(lambda found: chr(int(found[1], 8)), before.split()[4]))
+        # Of several at one place the last one hides the others.
+        if place.is_relative_to(mounted) and len(mounted.parts) >= deepest:
+            kind, deepest = after.split()[0], len(mounted.parts)
+    return kind in _LOCAL
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perflex.errors import FileFormatError
-from perflex.file_io import read_bytes, read_text, require_writable, writing
+from perflex.file_io import is_on_local_disk, read_bytes, read_text, require_writable, writing
 
 
 def device(path, minor):
@@ -140,3 +140,22 @@ def test_a_pipe_is_written_to_and_not_waited_for(tmp_path):
     reader.join(10)
     assert read == ["somebody reads"]
     assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("place", "local"),
+    [("/var/a", True), ("/home/who/a", False), ("/home/who/my disk/a", True), ("/scratch/a", False), ("/odd/a", False)],
+)
+def test_which_files_no_other_host_can_use(tmp_path, place, local):
+    mounts = tmp_path / "mountinfo"
+    lines = [
+        "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw",
+        "28 27 8:1 / /home rw - xfs /dev/sda1 rw",
+        "29 27 0:21 / /home rw - nfs4 server:/home rw",
+        r"30 29 8:2 / /home/who/my\040disk rw shared:3 master:2 - btrfs /dev/sdb rw",
+        "31 27 0:22 / /scratch rw - lustre mds:/scratch rw",
+        "32 27 0:23 / /odd rw - afileserver x rw",
+    ]
+    mounts.write_text("\n".join(lines))
+    assert is_on_local_disk(Path(place), mounts) is local
+    assert not is_on_local_disk(Path(place), tmp_path / "nothing")

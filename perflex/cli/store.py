@@ -59,7 +59,7 @@ def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOp
         f"{kept.path}: {numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts['text_bytes'] / 1e6:.1f} MB",
     ]
-    lines += [f"damaged and set aside: {path}; delete it when you need nothing of it" for path in aside]
+    lines += [f"set aside: {path}; delete it when you need nothing of it" for path in aside]
     terminal.show(*lines)
 
 

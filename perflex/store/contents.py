@@ -99,7 +99,7 @@ def entries(store: Store, table: str) -> Iterator[Entry]:
             found = [Entry._make((*row[:2], *keys.get(row[1], nothing), record_of(row))) for row in sound]
             return found, rows[-1][0] if rows else after
 
-        found, end = store.use(fetch)
+        found, end = store.look(fetch)
         if end == last:
             return
         yield from found
@@ -179,7 +179,7 @@ def counts_size(store: Store) -> dict[str, int]:
             "text_bytes": int(sum(size for _, size in found.values()))
         }
 
-    return store.use(fetch)
+    return store.look(fetch)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The store's file: opened when first used, set aside where it is damaged, so that a new one is begun."""
+"""The store's file: opened when first used, set aside where it cannot be used, so that a new one is begun."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from perflex.errors import PerflexWarning
+from perflex.file_io import is_on_local_disk
 from perflex.store.records import APPLICATION, CHECKED, CREATE_STATEMENTS, FORMAT, DamageError, is_sound
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ class UnusableError(Exception):
     """The file is not for this version to use; never leaves the store."""
 
 
+class OldFormatError(UnusableError):
+    """The file is of an earlier version's format."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"was written by an older perflex (format {version}, this one knows {FORMAT})")
+        self.version = version
+
+
 def is_damage(error: BaseException) -> bool:
     """Return whether an error says that the file is damaged."""
     return isinstance(error, (DamageError, UnicodeDecodeError)) or error_kind(error) in _DAMAGE
@@ -60,7 +69,8 @@ def is_database(path: Path) -> bool:
 class StoreFile:
     """One SQLite file, used by any thread.
 
-    A damaged file gets another name, and a new one is begun.
+    Where it is used, a file that is damaged or of an older format gets another name, and a new one is begun; where it
+    is only looked at, nothing changes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,12 +91,24 @@ class StoreFile:
         with self._lock:
             try:
                 return self._attempt(work, writes=writes)
-            except (*_FAULTS, DamageError) as error:
+            except (*_FAULTS, DamageError, OldFormatError) as error:
+                old = isinstance(error, OldFormatError)
                 # Once only: if the new file is damaged, too, the caller is told.
-                if not is_damage(error) or self._was_set_aside:
+                if not (old or is_damage(error)) or self._was_set_aside:
                     raise
-                self.set_aside(str(error))
+                if old:
+                    self.set_aside(str(error), f"format-{error.version}")
+                else:
+                    self.set_aside(f"is damaged ({error})", "damaged")
             return self._attempt(work, writes=writes)
+
+    def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Return what `work` reads; the file is neither made nor changed nor given another name."""
+        with closing(_connected(self.path, "ro")) as connection:
+            if not _has_tables(connection):
+                msg = "is empty"
+                raise UnusableError(msg)
+            return work(connection)
 
     def examine(self) -> Examination:
         """Check the file, which is not changed."""
@@ -101,14 +123,14 @@ class StoreFile:
                 self._connection = None
 
     def set_asides(self) -> list[Path]:
-        """Return the damaged files that were set aside and are still there."""
-        found = self.path.parent.glob(f"{self.path.name}.damaged-*")
+        """Return the files that were set aside and are still there."""
+        found = [path for kind in ("damaged", "format") for path in self.path.parent.glob(f"{self.path.name}.{kind}-*")]
         return sorted(path for path in found if not path.name.endswith(_COMPANIONS))
 
-    def set_aside(self, reason: str) -> None:
-        """Give a damaged file another name, so that a new one is begun, and say so."""
+    def set_aside(self, reason: str, kind: str) -> None:
+        """Give the file another name with its kind in it, so that a new one is begun, and say so."""
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}-{os.getpid()}")
+        aside = self.path.with_name(f"{self.path.name}.{kind}-{stamp}-{os.getpid()}")
         self.close()
         # Another process may have been faster.
         if _inode(self.path) != self._opened:
@@ -117,7 +139,7 @@ class StoreFile:
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + suffix).rename(aside.with_name(aside.name + suffix))
         self._was_set_aside = True
-        msg = f"the store {self.path} is damaged ({reason}); it is now {aside}, and a new one has been begun"
+        msg = f"the store {self.path} {reason}; it is now {aside}, and a new one has been begun"
         warnings.warn(msg, PerflexWarning, stacklevel=2)
 
     def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool) -> _Result:
@@ -169,16 +191,22 @@ def _opened_store(path: Path) -> sqlite3.Connection:
     if path.exists() and not path.is_file():
         msg = "is no regular file"
         raise UnusableError(msg)
+    # A write-ahead log needs memory that all processes share, which those of several hosts do not.
+    shared = not is_on_local_disk(path)
     deadline = time.monotonic() + BUSY_S
     while True:
         connection = _connected(path)
         try:
             # A commit is with the system when it returns: only a failing system, not a failing process, can lose it.
-            connection.execute("PRAGMA synchronous=NORMAL")
+            # Without a log such a loss might damage the file.
+            connection.execute(f"PRAGMA synchronous={'FULL' if shared else 'NORMAL'}")
             connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+            if shared:
+                connection.execute("PRAGMA journal_mode=DELETE")
             if not _has_tables(connection):
                 # Before the transaction, in which the mode cannot change; the file keeps it.
-                connection.execute("PRAGMA journal_mode=WAL")
+                if not shared:
+                    connection.execute("PRAGMA journal_mode=WAL")
                 with _transaction(connection):
                     # Another process may have been faster.
                     if not _has_tables(connection):
@@ -206,8 +234,10 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
     if version > FORMAT:
         msg = f"was written by a newer perflex (format {version}, this one knows {FORMAT}); update perflex"
         raise UnusableError(msg)
+    if found and 0 < version < FORMAT:
+        raise OldFormatError(version)
     if found and found != set(CREATE_STATEMENTS):
-        msg = f"its tables are those of format {version}" if 0 < version < FORMAT else "its tables are no store's"
+        msg = "its tables are no store's"
         raise DamageError(msg)
     return bool(found)
 

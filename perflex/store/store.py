@@ -147,6 +147,10 @@ class Store:
         """Return what `work` makes of the connection; with `writes` it is in a transaction. It may be called again."""
         return self._guarded(lambda: self._file.use(work, writes=writes))
 
+    def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        """Return what `work` makes of a connection that only reads: the file stays as it is, damaged or not."""
+        return self._guarded(lambda: self._file.look(work))
+
     def examine(self) -> Examination:
         """Check the file, which is not changed."""
         return self._guarded(self._file.examine)
@@ -156,7 +160,7 @@ class Store:
         self._file.close()
 
     def set_asides(self) -> list[Path]:
-        """Return the damaged files that were set aside and are still there."""
+        """Return the files, damaged or of older formats, that were set aside and are still there."""
         return self._file.set_asides()
 
     def _guarded(self, use: Callable[[], _Result]) -> _Result:

@@ -16,7 +16,7 @@ import pytest
 
 from perflex import using_store
 from perflex.errors import PerflexWarning, StoreError
-from perflex.store.contents import COLUMNS, all_rows, overview
+from perflex.store.contents import COLUMNS, all_rows, counts_size, overview
 from perflex.store.records import APPLICATION, FORMAT, Failure, MeasurementKey, Sample, SystemActivity, insert
 from perflex.store.store import Store, current_store, required_store, store_at
 
@@ -240,15 +240,35 @@ def test_files_of_a_newer_version_and_of_other_programs_are_left_alone(store):
     assert [path.name for path in store.path.parent.iterdir()] == [store.path.name]
 
 
-def test_a_store_of_an_earlier_format_is_set_aside(store):
+def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("CREATE TABLE samples (number INTEGER PRIMARY KEY, seconds REAL)")
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute("PRAGMA user_version=4")
-    with pytest.warns(PerflexWarning, match=r"its tables are those of format 4\); it is now .*damaged-"):
+    before = store.path.read_bytes()
+    for read in (overview, counts_size, Store.examine, lambda one: list(all_rows(one))):
+        with pytest.raises(StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); name an"):
+            read(store)
+    assert [path.read_bytes() for path in store.path.parent.iterdir()] == [before]
+    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-4-"):
         store.add(KEY, sample(0))
     assert store.earlier(KEY) == samples(1)
-    assert len(store.set_asides()) == 1
+    [aside] = store.set_asides()
+    assert aside.read_bytes() == before
+
+
+@pytest.mark.parametrize(("local", "mode"), [(True, "wal"), (False, "delete")])
+def test_hosts_that_share_a_file_need_no_shared_memory(store, monkeypatch, local, mode):
+    """A write-ahead log is for the processes of one host."""
+    monkeypatch.setattr("perflex.store.file.is_on_local_disk", lambda _: True)
+    store.add(KEY, sample(0))
+    store.close()
+    # It was copied to, or mounted from, elsewhere.
+    monkeypatch.setattr("perflex.store.file.is_on_local_disk", lambda _: local)
+    store.add(KEY, sample(1))
+    assert store.use(lambda connection: connection.execute("PRAGMA journal_mode").fetchone()) == (mode,)
+    assert store.path.with_name(f"{store.path.name}-shm").exists() is local
+    assert store.earlier(KEY) == samples(2)
 
 
 @pytest.mark.machine

@@ -75,9 +75,12 @@ def test_a_file_that_cannot_be_read_is_set_aside(path, damage):
     path.write_bytes(content)
     store = Store(path)
     assert store.examine().problems
+    # Who only looks changes nothing.
+    with pytest.raises(StoreError, match="is damaged"):
+        list(all_rows(store))
     assert path.read_bytes() == content
     with pytest.warns(PerflexWarning, match="is damaged") as caught:
-        assert list(all_rows(store)) == []
+        assert store.earlier(KEY) == ()
     [aside] = store.set_asides()
     [told] = [str(one.message) for one in caught]
     assert told.endswith(f"it is now {aside}, and a new one has been begun")
