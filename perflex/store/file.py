@@ -47,7 +47,6 @@ class OldFormatError(UnusableError):
 
     def __init__(self, version: int) -> None:
         super().__init__(f"was written by an older perflex (format {version}, this one knows {FORMAT})")
-        self.version = version
 
 
 def is_damage(error: BaseException) -> bool:
@@ -96,10 +95,7 @@ class StoreFile:
                 # Once only: if the new file is damaged, too, the caller is told.
                 if not (old or is_damage(error)) or self._was_set_aside:
                     raise
-                if old:
-                    self.set_aside(str(error), f"format-{error.version}")
-                else:
-                    self.set_aside(f"is damaged ({error})", "damaged")
+                self.set_aside(*(str(error), "format") if old else (f"is damaged ({error})", "damaged"))
             return self._attempt(work, writes=writes)
 
     def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:

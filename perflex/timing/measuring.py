@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.progress import Progress
-    from perflex.store.records import Recorder
+    from perflex.store.records import MeasurementKey, Recorder
     from perflex.timing.launch.backend import Backend, TimedDevice
     from perflex.timing.results import FailureKind
 
@@ -157,14 +157,16 @@ def measure(
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
-    entries = entries_of(jobs, device, session)
+    of_jobs = entries_of(jobs, device, session)
+    entries = list(dict.fromkeys(of_jobs))
     # A run that is resumed may have nothing left to do; then the device need not even be there.
     if any(entry.is_due(options) for entry in entries):
         with closing(open_backend(device, options)) as backend:
             time_entries(entries, backend, session, progress, executor)
     if progress is not None:
-        progress(2 * len(jobs), 2 * len(jobs), "")
-    return outcomes_of(entries, options, affinity_of(device, isolate=options.isolate).said)
+        progress(2 * len(entries), 2 * len(entries), "")
+    found = outcomes_of(of_jobs, options, affinity_of(device, isolate=options.isolate).said)
+    return found.labelled([job.label for job in jobs])
 
 
 def time_entries(
@@ -199,11 +201,15 @@ def time_entries(
 
 
 def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:
-    """Return the jobs as entries that know their samples and failures of earlier sessions."""
+    """Return the jobs as entries that know their samples and failures of earlier sessions.
+
+    Jobs that are one kernel under several labels share an entry, as their samples are trials of one measurement.
+    """
     entries = [Entry(job) for job in jobs]
+    known: dict[MeasurementKey, Entry] = {}
     for entry in entries:
         _recall(entry, device, session)
-    return entries
+    return [entry if entry.key is None else known.setdefault(entry.key, entry) for entry in entries]
 
 
 def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
@@ -241,7 +247,7 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
 
 def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str = "") -> Measured:
     """Return what is known of the entries, `affinity` as in `Measured`."""
-    timed = [entry for entry in entries if entry.failure is None]
+    timed = [entry for entry in dict.fromkeys(entries) if entry.failure is None]
     full = full_use(entry.samples for entry in timed)
     chosen = [used_samples(entry.samples, full) for entry in timed]
     timings = {
@@ -249,7 +255,7 @@ def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str 
         for entry, (used, poor) in zip(timed, chosen, strict=True)
     }
     outcomes = [entry.failure or timings[id(entry)] for entry in entries]
-    return Measured(outcomes, sum(entry.resumed for entry in entries), affinity)
+    return Measured(outcomes, sum(entry.resumed for entry in dict.fromkeys(entries)), affinity)
 
 
 def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -143,6 +143,11 @@ class Measured(list["Timing | MeasurementFailure"]):
         self.samples_resumed = samples_resumed
         self.affinity = affinity
 
+    def labelled(self, labels: Iterable[str]) -> Measured:
+        """Return the outcomes under the given labels: a kernel that has several is measured once."""
+        outcomes = (replace(outcome, label=label) for outcome, label in zip(self, labels, strict=True))
+        return Measured(outcomes, self.samples_resumed, self.affinity)
+
     @property
     def timings(self) -> list[Timing]:
         """What was measured of the kernels that did not fail."""
@@ -152,12 +157,14 @@ class Measured(list["Timing | MeasurementFailure"]):
         """Return how measuring went, all kernels together."""
         timings = self.timings
         repeated = [timing.repeatability for timing in timings if math.isfinite(timing.repeatability)]
+        # Those of one measurement under several labels share their samples.
+        measurements = {id(timing.samples): timing for timing in timings}.values()
         return TimingSummary(
-            outliers=sum(timing.outliers for timing in timings),
+            outliers=sum(timing.outliers for timing in measurements),
             kernels_precise=sum(timing.precise for timing in timings),
             samples_resumed=self.samples_resumed,
-            samples=sum(len(timing.samples) for timing in timings),
-            disturbed_samples=sum(timing.disturbed_samples for timing in timings),
+            samples=sum(len(timing.samples) for timing in measurements),
+            disturbed_samples=sum(timing.disturbed_samples for timing in measurements),
             kernels=len(timings),
             kernels_disturbed=sum(timing.disturbed for timing in timings),
             # The median: a few kernels that cannot be timed well say nothing of the machine. Nor do a few that have

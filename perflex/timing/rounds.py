@@ -204,7 +204,8 @@ def _time(entry: Entry, number: int, session: Session) -> None:
     started = time.time()
     try:
         if entry.runnable is None:
-            return
+            msg = f"{entry.label} is to be timed but was not built"
+            raise MeasurementError(msg, kernel=entry.label)
         for _ in range(session.options.warmups):
             entry.runnable.run(1)
         times = entry.runnable.run(entry.launches)

@@ -250,7 +250,7 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         with pytest.raises(StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); name an"):
             read(store)
     assert [path.read_bytes() for path in store.path.parent.iterdir()] == [before]
-    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-4-"):
+    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-"):
         store.add(KEY, sample(0))
     assert store.earlier(KEY) == samples(1)
     [aside] = store.set_asides()

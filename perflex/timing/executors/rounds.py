@@ -57,7 +57,7 @@ def measure_on(
     session = Session(options, uuid.uuid4().hex, recorder)
     entries = entries_of(jobs, device, session)
     pool = Pool(executor)
-    run = _Run(entries, device, session, pool, progress)
+    run = _Run(list(dict.fromkeys(entries)), device, session, pool, progress)
     try:
         run.generate_all()
         run.time_all()
@@ -65,7 +65,8 @@ def measure_on(
         run.abandon()
         pool.close()
     own = affinity_of(device, isolate=options.isolate).said
-    return outcomes_of(entries, options, "; ".join(run.affinities) or own)
+    found = outcomes_of(entries, options, "; ".join(run.affinities) or own)
+    return found.labelled([job.label for job in jobs])
 
 
 @runtime_checkable
