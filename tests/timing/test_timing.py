@@ -2,9 +2,9 @@
 
 import doctest
 import warnings
-from dataclasses import replace
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import loopy as lp
 import numpy as np

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import loopy as lp
@@ -13,9 +12,7 @@ from failing_kernels import good
 from perflex import TimingOptions
 from perflex.errors import MeasurementError
 from perflex.features import SizedKernel
-from perflex.store.store import Store
 from perflex.testing import FakeDevice
-from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
@@ -56,26 +53,6 @@ def test_what_is_known_is_not_measured_again():
     more = measure(jobs(100, 200), FakeDevice(law, noise=0.1), replace(options, trials=15), recorder=kept)
     assert all(isinstance(outcome, Timing) and len(outcome.samples) == 15 for outcome in more)
     assert set(kept.labels.values()) == {15}
-
-
-def measured_by_threads(*arguments, **options):
-    with ThreadPoolExecutor(1) as pool:
-        return measure_on(pool, *arguments, **options)
-
-
-@pytest.mark.parametrize("method", [measure, measured_by_threads])
-def test_a_kernel_under_two_labels_is_measured_once_and_nothing_is_lost(tmp_path, method):
-    store, device = Store(tmp_path / "store.sqlite"), FakeDevice(law, noise=0.1)
-    named = [*jobs(100, 200), replace(jobs(100)[0], label="another name")]
-    found = method(named, device, EXACT, recorder=store)
-    assert [outcome.label for outcome in found] == ["n=100", "n=200", "another name"]
-    assert found[0] == replace(found[2], label="n=100")
-    kept = store.use(lambda connection: connection.execute("SELECT count(*) FROM samples").fetchone())
-    assert kept == (found.summary().samples,) == (2 * EXACT.trials,)
-    again = method(named, closed(), EXACT, recorder=store)
-    assert again == found
-    assert again.summary().samples_resumed == 2 * EXACT.trials
-    store.close()
 
 
 def test_what_was_not_built_fails():

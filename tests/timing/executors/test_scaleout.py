@@ -173,6 +173,19 @@ def test_the_client_keeps_all_samples_once(executor, store):
     assert sample_rows(store) == rows
 
 
+@pytest.mark.parametrize("method", [measure, partial(measure_on, HereExecutor())])
+def test_a_kernel_under_two_labels_is_measured_once_and_nothing_is_lost(store, method):
+    device = FakeDevice(Law(), noise=0.1)
+    named = [*jobs(20, 30), replace(jobs(20)[0], label="another name")]
+    found = method(named, device, EXACT, recorder=store)
+    assert [outcome.label for outcome in found] == ["n=20", "n=30", "another name"]
+    assert found[0] == replace(found[2], label="n=20")
+    assert len(sample_rows(store)) == found.summary().samples == 2 * EXACT.trials
+    again = method(named, device, EXACT, recorder=store)
+    assert again == found
+    assert again.summary().samples_resumed == len(sample_rows(store)) == 2 * EXACT.trials
+
+
 def test_portions():
     assert divide([], 4) == []
     for number in (1, 7, 24, 25, 139, 500):
