@@ -48,7 +48,9 @@ def counts(store):
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, monkeypatch):
+    # Temporary folders may lie on any file system.
+    monkeypatch.setattr("perflex.store.file.is_on_local_disk", lambda _: True)
     return Store(tmp_path / "store.sqlite")
 
 
@@ -260,7 +262,6 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
 @pytest.mark.parametrize(("local", "mode"), [(True, "wal"), (False, "delete")])
 def test_hosts_that_share_a_file_need_no_shared_memory(store, monkeypatch, local, mode):
     """A write-ahead log is for the processes of one host."""
-    monkeypatch.setattr("perflex.store.file.is_on_local_disk", lambda _: True)
     store.add(KEY, sample(0))
     store.close()
     # It was copied to, or mounted from, elsewhere.
