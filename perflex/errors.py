@@ -16,6 +16,7 @@ __all__ = [
     "BlockError",
     "CalibrationError",
     "DeviceError",
+    "DoubtfulPredictionWarning",
     "EnvironmentSetupError",
     "ExecutorError",
     "FeatureError",
@@ -170,3 +171,7 @@ class MissingExtraError(PerflexError):
 
 class PerflexWarning(UserWarning):
     """Something the user should know before trusting a result; silence it by this class."""
+
+
+class DoubtfulPredictionWarning(PerflexWarning):
+    """Predictions are not to be relied on; results say why in ``doubts``."""

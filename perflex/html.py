@@ -153,8 +153,7 @@ def _in_one_unit(columns: list[Column], rows: Sequence[Sequence[Any]]) -> list[C
     timed = [i for i, column in enumerate(columns) if column.unit == "time"]
     if not timed:
         return columns
-    known = sorted(abs(cells[timed[0]] or 0) for cells in rows)
-    known = [time for time in known if 0 < time < math.inf]
+    known = sorted(time for cells in rows if 0 < (time := abs(cells[timed[0]] or 0)) < math.inf)
     middle = known[len(known) // 2] if known else 1.0
     unit, factor = next(((unit, factor) for unit, factor in _TIMES if middle * factor >= 1), _TIMES[-1])
     write: Callable[[float], str] = significant

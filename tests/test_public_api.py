@@ -43,7 +43,7 @@ def test_errors_form_one_tree_and_carry_their_subject():
     from perflex import errors
 
     for name in errors.__all__:
-        kind = errors.PerflexWarning if name == "PerflexWarning" else errors.PerflexError
+        kind = errors.PerflexWarning if name.endswith("Warning") else errors.PerflexError
         assert issubclass(getattr(errors, name), kind)
     error = errors.NoMatchError("nothing fits; add kernels", feature="f_x")
     assert error.feature == "f_x"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
-from perflex.calibration.doubts import kernel_doubts, warn_of_prediction
+from perflex.calibration.doubts import kernel_doubts, value_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
@@ -55,7 +55,7 @@ class Calibration(CalibrationRecord):
 
         Warns
         -----
-        PerflexWarning
+        DoubtfulPredictionWarning
             The calibration has no measurement kernels like it, or there is another reason not to rely on the
             prediction (`doubts`).
 
@@ -108,7 +108,7 @@ class Calibration(CalibrationRecord):
 
         Warns
         -----
-        PerflexWarning
+        DoubtfulPredictionWarning
             As `predict`.
 
         Raises
@@ -167,9 +167,7 @@ class Calibration(CalibrationRecord):
         """
         if values is None:
             values = self.feature_values(kernel, sizes, machine=machine)
-        # Few samples have no range of their own: what other devices timed is within it, too.
-        own = self.place_of(values).doubts if self.transferred is None else self.transferred.remarks
-        found = (*own, *kernel_doubts(self, kernel, sizes, self.target(machine)))
+        found = (*value_doubts(self, values), *kernel_doubts(self, kernel, sizes, self.target(machine)))
         return tuple(dict.fromkeys(found))
 
     def feature_values(

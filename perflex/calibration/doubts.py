@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import PerflexWarning
+from perflex.errors import DoubtfulPredictionWarning
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.gpu.uneven_work import uneven_doubts
@@ -30,6 +30,13 @@ _MOST_POINTS = 16
 _KNOW_SETS = ("f_ecm", "f_traffic")
 # Of a work-group, as calibrations name them.
 DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes")
+
+
+def value_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return why not to rely on predictions at feature values, as short texts."""
+    # Few samples have no range of their own: what other devices timed is within it, too.
+    known = calibration.transferred
+    return calibration.place_of(values).doubts if known is None else known.remarks
 
 
 def kernel_doubts(
@@ -95,4 +102,4 @@ def warn_of_prediction(doubts: Iterable[str]) -> None:
     if text := "; ".join(doubts):
         msg = f"this prediction is doubtful: {text}; measure the kernel, or calibrate with kernels like it"
         # The line that called `Calibration.predict` or `predict_interval`.
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=3)

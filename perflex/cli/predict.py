@@ -196,6 +196,7 @@ def rank(
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
     from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes
     from perflex.cli.kernel_files import load_kernel, load_variants
+    from perflex.search.pruning.ranking import Ranking
     from perflex.search.pruning.ranking import rank as ordered
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
@@ -214,25 +215,28 @@ def rank(
     if compiled:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
-    with terminal_of(context).warnings_shown():
+    with terminal_of(context).warnings_shown(doubts=False):
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
     if as_json:
         print_json([_row(place, timed=time) for place in places])
         return
     terminal = terminal_of(context)
-    for place in places[: _SHOWN if alone else None]:
+    shown = Ranking(places[: _SHOWN if alone else None])
+    for place in shown:
         said = f"{_time(place.predicted)} ({place.ratio:.2f} x)"
         if time:
             measured = f"measured {_time(place.measured)} ({place.ratio:.2f} x)"
             said = f"{'not measured' if math.isnan(place.measured) else measured}, predicted {_time(place.predicted)}"
-        terminal.show(f"{place.rank}. {place.name}: {said}")
+        terminal.show(f"{place.rank}. {place.name}: {said}{' (doubtful)' if place.doubts else ''}")
+    terminal.show(*(f"doubtful: {line}" for line in shown.doubt_lines))
     if alone and len(places) > _SHOWN:
         terminal.show(f"and {len(places) - _SHOWN} more; --json prints all")
 
 
 def _row(place: RankedVariant, *, timed: bool) -> dict[str, Any]:
     row = {"rank": place.rank, "name": place.name, "predicted_s": place.predicted, "ratio": place.ratio}
-    return row | {"knowledge": place.knowledge} | ({"measured_s": place.measured} if timed else {})
+    row |= {"knowledge": place.knowledge, "doubts": list(place.doubts)}
+    return row | ({"measured_s": place.measured} if timed else {})
 
 
 def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:

@@ -69,7 +69,7 @@ def prune(
     if out is not None:
         require_writable_folder(out, context)
     found = load_variants(space)
-    with terminal.warnings_shown():
+    with terminal.warnings_shown(doubts=False):
         with terminal.progress("prune:") as progress:
             given = read_sizes(sizes)
             run = RunOptions(progress=progress)
@@ -162,7 +162,7 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
         (
             str(v.rank),
             v.name,
-            _ms(v.predicted),
+            _ms(v.predicted) + (" (doubtful)" if v.doubts else ""),
             "" if math.isnan(v.low) else f"{_ms(v.low)} to {_ms(v.high)}",
             f"{v.ratio:.2f}",
             f"{v.dominating} {100 * v.share:.0f} %",
@@ -174,7 +174,8 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
     if len(pruning.kept) > _SHOWN:
         terminal.show(f"and {len(pruning.kept) - _SHOWN} more are kept; --out writes all")
     left_out = [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
-    terminal.show(pruning.decision.explanation, *left_out, *([] if check is None else [str(check)]))
+    doubtful = [f"doubtful: {line}" for line in pruning.doubt_lines]
+    terminal.show(pruning.decision.explanation, *left_out, *doubtful, *([] if check is None else [str(check)]))
 
 
 def _ms(seconds: float) -> str:
@@ -313,7 +314,7 @@ def tune(
 
     loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
     terminal, variants = terminal_of(context), load_variants(space)
-    with terminal.warnings_shown(), terminal.progress("tune:") as progress:
+    with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
         found = searched(
             variants,
             read_sizes(sizes),
@@ -341,6 +342,7 @@ def _tuning_content(found: TuningResult) -> dict[str, Any]:
         "variants": len(found.space),
         "kept_promise": found.kept_promise,
         "failures": dict(found.failures),
+        "doubts": list(found.doubts),
         "seconds": {"describing": found.extract_s, "measuring": found.cost_s},
         "history": [{"variant": step.name, "measured_s": step.seconds} for step in found.history],
     }

@@ -126,14 +126,19 @@ class Terminal:
             self.remarks.print(text, style="yellow", markup=False, soft_wrap=True)
 
     @contextmanager
-    def warnings_shown(self) -> Iterator[None]:
-        """Show perflex's warnings of the block on standard error, each once and in one line."""
+    def warnings_shown(self, *, doubts: bool = True) -> Iterator[None]:
+        """Show perflex's warnings of the block on standard error, each once and in one line.
+
+        Not `doubts` about predictions where the result has them.
+        """
         import warnings
 
-        from perflex.errors import PerflexWarning
+        from perflex.errors import DoubtfulPredictionWarning, PerflexWarning
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PerflexWarning)
+            if not doubts:
+                warnings.simplefilter("ignore", DoubtfulPredictionWarning)
             try:
                 yield
             finally:

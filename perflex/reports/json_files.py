@@ -84,6 +84,7 @@ class VariantEntry(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     measured_s: _Positive | None
     reason: str
+    doubts: list[str] = []
 
     @property
     def error(self) -> float | None:

@@ -12,6 +12,7 @@ from perflex.html import render
 from perflex.pictures import COLOURS, new_figure
 from perflex.reports.part import Part
 from perflex.search.pruning.report import times_figure
+from perflex.search.spaces.doubts import doubt_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,9 @@ def pruning_part(file: PruningFile, path: Path, picture: Picture) -> Part:
 def _notices(file: PruningFile, rms: list[float]) -> Iterator[tuple[str, str]]:
     if not file.met:
         yield "warning", f"the promise is not met: {file.explanation}"
+    kept = [variant for variant in file.table if variant.kept]
+    for line in doubt_lines([variant.variant for variant in kept], [variant.doubts for variant in kept]):
+        yield "warning", f"doubtful: {line}"
     check = file.check
     if check is None:
         yield "remark", "no variant was timed: order and choice rest on predictions alone"

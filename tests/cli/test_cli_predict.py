@@ -67,6 +67,12 @@ def test_rank(calibration, content, shown, tmp_path):
     out = shown(*words)
     assert out.startswith("1. ")
     assert "(1.00 x)" in out
+    # Each has the doubts that it has alone.
+    for place in places:
+        (alone,) = content("predict", calibration, place["name"], "n=1056")
+        assert place["doubts"] == alone["doubts"]
+    assert [line.endswith("(doubtful)") for line in out.splitlines()[:3]] == [bool(one["doubts"]) for one in places]
+    assert ": larger than all measurement kernels" in out
 
 
 def test_what_the_model_leaves_out_is_said(calibration, tmp_path, run):
@@ -211,7 +217,8 @@ def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on):
     timed_on(lambda name, sizes: 5e-4 if "naive" in name else failing(name, sizes))
     words = ["rank", calibration, PREFETCHING, NAIVE, "n=512", "--time"]
     code, out, err = run(*words)
-    first, last = out.splitlines()
+    first, last, *doubts = out.splitlines()
+    assert all(line.startswith("doubtful: ") for line in doubts)
     assert code == 0
     assert first.startswith(f"1. {NAIVE}: measured 500 us (1.00 x), predicted ")
     assert last.startswith(f"2. {PREFETCHING}: not measured, predicted ")

@@ -89,7 +89,14 @@ def test_how_many_to_keep():
 
 def test_spaces_of_sources(source, shown, content):
     assert shown("rank", "--machine", "V100", source).count("TILE=") == 3
-    assert len(content("prune", "--machine", "V100", source, "--keep", "2", "n=512")["kept"]) == 2
+    words = ("prune", "--machine", "V100", source, "--keep", "2", "n=512")
+    found = content(*words)
+    assert len(found["kept"]) == 2
+    for row in found["table"]:
+        assert row["doubts"][0].startswith("no sample of this device")
+    out = shown(*words)
+    assert out.count(" (doubtful)") == 2
+    assert out.count("doubtful: no sample of this device") == 1
 
 
 def test_tune(calibration, source, default_device, content):

@@ -25,7 +25,9 @@ from perflex import (
 )
 from perflex.calibration.interval import PredictionInterval
 from perflex.devices.device import DeviceInfo
+from perflex.errors import MeasurementError
 from perflex.features import count_features, extract_scop
+from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from support.html_structure import checked
 from support.spaces_for_tests import small_space
@@ -42,6 +44,11 @@ def shown(thing):
     text = thing._repr_html_()
     assert isinstance(text, str)
     return text
+
+
+def failing(name):
+    msg = f"{name} does not run"
+    raise MeasurementError(msg)
 
 
 def test_a_fit_and_a_calibration(calibration):
@@ -113,6 +120,13 @@ def test_pruned_and_ranked_variants(calibration):
     table = checked(shown(ranking)).tables[0]
     assert table.column("variant") == [v.name for v in ranking]
     assert table.numbers("predicted") == [v.predicted for v in ranking]
+    assert table.caption == "Variants by predicted time"
+    # One is not timed.
+    seconds = {v.name: 1e-3 * place for place, v in enumerate(ranking[1:], start=1)}
+    timed = rank(space, calibration, sizes, time=FakeDevice(lambda name, _sizes: seconds.get(name) or failing(name)))
+    table = checked(shown(timed)).table("Variants by measured time")
+    assert table.numbers("measured (µs)") == [*(pytest.approx(time) for time in seconds.values()), None]
+    assert table.numbers("predicted (µs)") == [v.predicted for v in timed]
     pruning = prune(space, calibration, sizes, keep=2)
     found = checked(shown(pruning))
     kept = next(table for table in found.tables if table.caption.startswith("Kept"))

@@ -110,6 +110,8 @@ def test_a_pruning(tmp_path):
     assert accuracy.numbers("rms (%)")[0] == pytest.approx(math.sqrt(np.mean(np.square(errors))))
     assert [text for kind, text in found.notices if kind == "warning"] == [
         f"Warning: the promise is not met: {NASTY}",
+        # Of the kept variants.
+        f"Warning: doubtful: {NASTY}=2: {NASTY}",
         "Warning: the fastest kept variant is 5 % slower than the fastest timed",
         "Warning: only 25 % of the timings lie inside the 95 % intervals",
     ]

@@ -17,7 +17,7 @@ from support.source_kernels import axpy
 from support.spaces_for_tests import scaled, small_space
 from tests.support.fitted import fitted
 
-pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful", "ignore:the calibration has no")
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 
 COUNTED = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_mul * f_op_float32_mul + p_wave * f_waves")
 CODE = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_instruction * f_code_instructions")

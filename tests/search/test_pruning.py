@@ -18,6 +18,8 @@ from perflex.search.pruning.report import check_pruning, draw_pruning
 from support.spaces_for_tests import scaled, small_space
 from tests.support.fitted import fitted
 
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
+
 MODEL = Model(
     "f_cl_wall_time",
     "p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_mul * f_op_float32_mul "
@@ -50,7 +52,6 @@ def pruning(calibration):
     return prune(small_space(), calibration, {"n": 4096}, keep=3)
 
 
-@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_the_fastest_predicted_are_kept(pruning, calibration):
     assert len(pruning.kept) == 3
     assert len(pruning.variants) == 9

@@ -10,7 +10,7 @@ from perflex import Calibration, Model, TimingOptions, calibrate, rank, time_ker
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, PerflexWarning
 from perflex.testing import FakeDevice
 
-pytestmark = pytest.mark.filterwarnings("ignore:this prediction is doubtful")
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 
 SIZES = {"n": 1 << 17}
 # What a launch takes, in seconds; by its source each variant looks the better the larger its number.

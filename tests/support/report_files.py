@@ -16,7 +16,7 @@ def pruning_content(name="wide"):
                 "rank": rank, "variant": f"{name}={rank}", "kept": rank <= 2, "predicted_s": predicted,
                 "low_s": 0.9 * predicted, "high_s": 1.02 * predicted, "ratio": float(rank), "dominating": "memory",
                 "share": 0.75, "memory_s": predicted, "on-chip_s": 0.0, "overhead_s": 0.0, "other_s": 0.0,
-                "measured_s": measured, "reason": "some",
+                "measured_s": measured, "reason": "some", "doubts": ["some"] if rank == 6 else [name][: rank - 1],
             }
         )  # fmt: skip
     return {

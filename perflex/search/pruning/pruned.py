@@ -15,9 +15,10 @@ from perflex.expression.tree import Name, Product, Sum, evaluate, walk
 from perflex.file_io import saving
 from perflex.html import shown_by
 from perflex.search.described.space import DescribedSpace
+from perflex.search.spaces.doubts import doubt_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -130,6 +131,9 @@ class PrunedVariant:
     costs: Mapping[str, float] = field(repr=False)
     # In seconds; nan where it was not.
     measured: float = math.nan
+    # Reasons not to rely on the prediction, as short texts. Of dropped variants those of the model's range alone: what
+    # kernels tell, such as conflict misses, makes them slower than predicted.
+    doubts: tuple[str, ...] = ()
     # Its settings, for variants of a space.
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # Among the candidates.
@@ -152,6 +156,8 @@ class Pruning:
     costs: Mapping[str, Array]
     # How many are kept, and what that promises.
     decision: KeepDecision
+    # Reasons not to rely on each prediction; none for a described space, which is predicted from its own times.
+    doubts: Sequence[tuple[str, ...]] = field(default=(), kw_only=True)
 
     @property
     def excluded(self) -> Mapping[str, int]:
@@ -181,6 +187,11 @@ class Pruning:
     def kernel(self, variant: PrunedVariant) -> Any:
         """Return a variant's kernel; one of a space is built anew, one that is described by formulas refused."""
         return self.candidates.kernel(variant.number)
+
+    @property
+    def doubt_lines(self) -> list[str]:
+        """Reasons not to rely on the predictions of kept variants, in a few lines."""
+        return doubt_lines([variant.name for variant in self.kept], [variant.doubts for variant in self.kept])
 
     @cached_property
     def _ranked(self) -> Indices:
@@ -218,6 +229,7 @@ class Pruning:
                 share=float(shares[number]),
                 costs={kind: float(cost[number]) for kind, cost in self.costs.items()},
                 measured=float(self.measured[number]),
+                doubts=self.doubts[number] if self.doubts else (),
                 settings=settings[number] if settings else {},
                 number=number,
             )
@@ -252,13 +264,14 @@ class Pruning:
                 **{f"{kind}_s": cost for kind, cost in variant.costs.items()},
                 "measured_s": variant.measured,
                 "reason": variant.reason,
+                "doubts": list(variant.doubts),
             }
             for variant in self.variants
         ]
 
     def _file_rows(self) -> list[dict[str, Any]]:
         """Return what `to_csv` writes."""
-        return self.table()
+        return [{**row, "doubts": "; ".join(row["doubts"])} for row in self.table()]
 
     def to_csv(self, path: Path | str) -> None:
         """Write every variant to a file; a `FileFormatError` where that cannot be written."""
@@ -279,6 +292,7 @@ class Pruning:
         if len(self.kept) > _SHOWN:
             lines.append(f"  and {len(self.kept) - _SHOWN} more")
         lines += [f"  left out: {cause} ({count})" for cause, count in self.excluded.items()]
+        lines += [f"  doubtful: {line}" for line in self.doubt_lines]
         return "\n".join(lines)
 
     _repr_html_ = shown_by("pruning.html")

@@ -18,6 +18,7 @@ from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess
 from perflex.search.pruning.promise import Promise, check_keep, decide
 from perflex.search.pruning.pruned import Pruning, feature_kind, model_costs
+from perflex.search.spaces.doubts import doubts_of, warn_of_variants
 from perflex.search.spaces.extraction import settings_text
 from perflex.search.spaces.space import candidates_of
 
@@ -215,6 +216,11 @@ def prune(
         Kept and dropped variants with predicted time, interval, dominating cost, and the reason; a `DescribedPruning`
         for a described space.
 
+    Warns
+    -----
+    DoubtfulPredictionWarning
+        There are reasons not to rely on predictions (`PrunedVariant.doubts`).
+
     Raises
     ------
     CalibrationError
@@ -246,7 +252,9 @@ def prune(
     low, high = _intervals(calibration, columns, predicted, found.known_as(calibration))
     costs = model_costs(calibration.model, calibration.params, columns, lambda name: _kind_of(name, found, columns))
     decision = decide(keep, predicted, index, seconds)
-    return Pruning(found, predicted, low, high, times, costs, decision)
+    doubts = doubts_of(calibration, found, machine, decision.kept.tolist())
+    warn_of_variants(found.names, doubts)
+    return Pruning(found, predicted, low, high, times, costs, decision, doubts=doubts)
 
 
 def random_batch(candidates: Candidates, count: int, seed: int = 0) -> list[int]:

@@ -12,6 +12,7 @@ from perflex.calibration.device_match import timing_device
 from perflex.calibration.row_predictions import resting_on
 from perflex.html import shown_by
 from perflex.search.pruning.pruning import measure_variants
+from perflex.search.spaces.doubts import doubt_lines, doubts_of, warn_of_variants
 from perflex.search.spaces.space import candidates_of
 
 if TYPE_CHECKING:
@@ -46,14 +47,27 @@ class RankedVariant:
     knowledge: Knowledge = "nothing"
     # In seconds; nan where it was not timed or could not be.
     measured: float = math.nan
+    # Reasons not to rely on the prediction, as short texts.
+    doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line: place, name, prediction, and how many times as long as the fastest it takes."""
-        return f"{self.rank}. {self.name}: {self.predicted:.4g} ({self.ratio:.2f} times the fastest)"
+        mark = " (doubtful)" if self.doubts else ""
+        return f"{self.rank}. {self.name}: {self.predicted:.4g} ({self.ratio:.2f} times the fastest){mark}"
 
 
 class Ranking(list[RankedVariant]):
     """Ranked variants: a list that notebooks show as a table."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the order is that of measured times."""
+        return not all(math.isnan(place.measured) for place in self)
+
+    @property
+    def doubt_lines(self) -> list[str]:
+        """Reasons not to rely on the predictions, in a few lines."""
+        return doubt_lines([place.name for place in self], [place.doubts for place in self])
 
     _repr_html_ = shown_by("ranking.html")
 
@@ -91,6 +105,8 @@ def rank(
 
     Warns
     -----
+    DoubtfulPredictionWarning
+        There are reasons not to rely on predictions (`RankedVariant.doubts`).
     PerflexWarning
         A variant cannot be timed.
 
@@ -122,6 +138,8 @@ def rank(
         text: np.broadcast_to(value * factor, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
     }
+    doubts = doubts_of(calibration, found, machine, range(count))
+    warn_of_variants(names, doubts)
     deciding = measured if times else predicted
     # Not a number is sorted last.
     order = np.lexsort((predicted, deciding)).tolist()
@@ -137,6 +155,7 @@ def rank(
             kernel=found.settings[number] if found.settings else found.kernel(number),
             knowledge=knowledge[number],
             measured=float(measured[number]),
+            doubts=doubts[number],
         )
         for place, number in enumerate(order, start=1)
     )

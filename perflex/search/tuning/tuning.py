@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.doubts import value_doubts
 from perflex.devices.device import Device
-from perflex.errors import CalibrationError, MeasurementError, PerflexError
+from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel
 from perflex.features.values import target_of
 from perflex.isl import ISL_LOCK
@@ -89,6 +91,8 @@ class TuningResult:
     extract_s: float
     # The variants with their features, or the described space.
     space: Candidates | DescribedSpace = field(repr=False)
+    # Reasons not to rely on what the calibration says, which the search starts from.
+    doubts: tuple[str, ...] = ()
 
     @property
     def kept_promise(self) -> bool:
@@ -109,6 +113,7 @@ class TuningResult:
             state = "kept" if self.kept_promise else f"not yet kept: {left} more variants might be better"
             lines.append(f"  promise {state}; {self.promise.explanation}")
         lines += [f"  failed: {cause} ({count})" for cause, count in self.failures.items()]
+        lines += [f"  doubtful start: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
 
@@ -152,6 +157,11 @@ def tune(
     TuningResult
         The fastest variant measured, all measurements, and what became of the promise.
 
+    Warns
+    -----
+    DoubtfulPredictionWarning
+        There are reasons not to rely on what the calibration says (`TuningResult.doubts`).
+
     Raises
     ------
     SpaceError
@@ -189,9 +199,13 @@ def tune(
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
-    prior = None
+    prior, doubts = None, tuple[str, ...]()
     if calibration is not None and isinstance(variants, Candidates):
         prior = variants.predicted(calibration)
+        doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
+        if doubts:
+            msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
+            warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=2)
     tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
     failures: Counter[str] = Counter()
     with progress_shown(run.progress, "tune:") as report:
@@ -209,7 +223,7 @@ def tune(
         msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
         raise MeasurementError(msg, device=str(chosen))
     cost = time.perf_counter() - begun
-    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), cost, spent, variants)
+    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), cost, spent, variants, doubts)
 
 
 class _MeasuredByUser:

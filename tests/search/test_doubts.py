@@ -1,0 +1,91 @@
+"""Doubts about variants' predictions: those that the calibration has of each kernel alone, told where it is ranked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perflex import FeatureTable, Model, load_calibration, prune, rank, tune
+from perflex.errors import DoubtfulPredictionWarning
+from perflex.search.spaces.doubts import doubt_lines
+from perflex.testing import FakeDevice
+from support.fitted import fitted
+from support.html_structure import checked
+from support.source_kernels import axpy
+from support.spaces_for_tests import scaled, small_space
+
+MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch + p_mul * f_op_float32_mul")
+SIZES = {"n": 4096}
+LIMITED = {"name": "some GPU", "kind": "gpu", "max_work_group_size": 32, "sub_group_size": 32}
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    """Of kernels with up to 300 products, on a device with work-groups of up to 32 work-items."""
+    rows = np.array([[1e-6 + 1e-9 * muls, 1.0, muls] for muls in (50.0, 100.0, 150.0, 200.0, 250.0, 300.0)])
+    labels = tuple(f"k{number}(n=1)" for number in range(len(rows)))
+    table = FeatureTable("f_cl_wall_time", tuple(MODEL.all_features()), labels, rows, groups=labels)
+    return replace(fitted(MODEL, table), device=LIMITED)
+
+
+def alone(calibration, kernel):
+    return calibration.doubts(kernel, SIZES)
+
+
+def test_a_ranking_has_the_doubts_of_each_kernel(calibration):
+    kernels = {f"{lsize}x{repeats}": scaled(lsize=lsize, repeats=repeats) for lsize in (32, 64) for repeats in (1, 4)}
+    with pytest.warns(DoubtfulPredictionWarning, match="^3 of 4 predictions are doubtful: .*the device cannot run it"):
+        ranking = rank(kernels, calibration, SIZES)
+    doubts = {place.name: place.doubts for place in ranking}
+    assert doubts == {name: alone(calibration, kernel) for name, kernel in kernels.items()}
+    # 128 sub-groups with 1 or 4 products each: more than 300, and of larger leverage; or too large work-groups.
+    assert [len(doubts[name]) for name in ("32x1", "32x4", "64x1", "64x4")] == [0, 2, 1, 3]
+    assert all(str(place).endswith("(doubtful)") == bool(place.doubts) for place in ranking)
+    shown = [text for _, text in checked(ranking._repr_html_()).notices]
+    assert shown == [f"Warning: doubtful: {line}" for line in ranking.doubt_lines]
+    assert len(shown) == 3
+
+
+def test_a_pruning_has_the_doubts_of_kept_variants_and_the_range_of_the_others(calibration, tmp_path):
+    with pytest.warns(DoubtfulPredictionWarning, match="of 9 predictions"):
+        found = prune(small_space(), calibration, SIZES, keep=4)
+    for variant in found.variants:
+        own = alone(calibration, scaled(**variant.settings))
+        assert variant.doubts == (own if variant.kept else tuple(text for text in own if "cannot run" not in text))
+    assert any("cannot run" in text for variant in found.kept for text in variant.doubts)
+    assert all(f"  doubtful: {line}" in repr(found) for line in found.doubt_lines)
+    assert [row["doubts"] for row in found.table()] == [list(variant.doubts) for variant in found.variants]
+    notices = [text for _, text in checked(found._repr_html_()).notices]
+    assert notices == [f"Warning: doubtful: {line}" for line in found.doubt_lines]
+
+
+def test_tuning_says_what_its_start_is_worth(calibration):
+    device = FakeDevice(lambda _label, _sizes: 1e-3)
+    with pytest.warns(DoubtfulPredictionWarning, match="starts from doubtful predictions: larger than all"):
+        found = tune(small_space(), SIZES, calibration=calibration, device=device)
+    assert "f_op_float32_mul is 3.41 times the largest" in found.doubts[0]  # 1024 of 300
+    assert f"doubtful start: {found.doubts[0]}" in repr(found)
+
+
+def test_a_device_without_samples_is_said_of_every_variant():
+    calibration = load_calibration("general_gpu")
+    kernels = {str(items): axpy(items) for items in (32, 64)}
+    with pytest.warns(DoubtfulPredictionWarning, match="^2 of 2 predictions are doubtful: no sample of this device"):
+        ranking = rank(kernels, calibration, {"n": 4096}, machine="A100-40GB")
+    for place in ranking:
+        assert place.doubts == calibration.doubts(kernels[place.name], {"n": 4096}, machine="A100-40GB")
+    assert len(ranking.doubt_lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("doubts", "lines"),
+    [
+        ([["x 1"], ["x 1"], ["x 1"]], ["x 1"]),
+        ([["x 1"], ["x 2"], ["y"]], ["a: x 1 (and 1 more alike)", "c: y"]),
+        ([[], ["y"], ["y"]], ["b: y (and 1 more alike)"]),
+        ([list("rstuvw"), [], []], ["a: r", "a: s", "a: t", "a: u", "a: v", "and 1 more"]),
+        ([[], [], []], []),
+    ],
+)
+def test_doubts_in_a_few_lines(doubts, lines):
+    assert doubt_lines(["a", "b", "c"], doubts) == lines
