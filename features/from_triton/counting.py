@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from msgspec import structs
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
 from perflex.features.from_triton.slices import Source, needed_values, operand_sources, written_arrays
-from perflex.features.from_triton.tallies import Access, Tally
+from perflex.features.from_triton.tallies import Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
 from perflex.features.tiles.sharing import NEIGHBOURS, shared_tiles
@@ -39,8 +40,8 @@ class TileCode:
     text: str
     names: tuple[str, ...] = ()
     _programs: dict[Any, TileProgram] = field(default_factory=dict, init=False, repr=False, compare=False)
-    # Bytes that one load instruction of compiled code takes.
-    _widths: dict[Access, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What compiled code has, whether it runs or not: its loops and products, and vectors and rows of its accesses.
+    _has: Tally = field(default_factory=Tally, init=False, repr=False, compare=False)
 
     @cached_property
     def parsed(self) -> tuple[Function, dict[str, Function]]:
@@ -87,16 +88,18 @@ class TileCode:
             near = min(count, order)
             first = (count - near) // 2
             neighbours = self._run(launch, range(first, first + near), Tally(sharing=True))
-            # Vectors are the same at all sizes; accesses that no earlier size came to are added.
-            if tally.accesses.keys() - self._widths.keys():
-                self._widths.update(self._compiled(launch).widths)
+            # Code is the same at all sizes; accesses that no earlier size came to are added.
+            if tally.accesses.keys() - self._has.widths.keys():
+                found = self._compiled(launch)
+                for name in ("loops", "dots", "widths", "rows"):
+                    getattr(self._has, name).update(getattr(found, name))
             if len(self._programs) >= _MOST_KEPT:
                 self._programs.clear()
             self._programs[key] = self._put_together(launch, tally, neighbours, count / len(chosen))
         return structs.replace(self._programs[key], warps=warps, stages=stages)
 
     def _compiled(self, launch: Launch) -> Tally:
-        """Return the accesses with their vectors as Triton chooses them, which knows no numbers of the launch.
+        """Return what is in the code, with vectors as Triton chooses them, which knows no numbers of the launch.
 
         It knows which arguments are multiples of 16; the others are odd here, as are numbers of programs.
         """
@@ -139,8 +142,25 @@ class TileCode:
                 in_order, size = size == 1, max(1, size // 4)
         return tally
 
+    def _with_idle_loops(self, tally: Tally) -> Tally:
+        """Return the tally with loops that never run, and what is in them, none of which is done."""
+        idle = {(*around, line) for (line, around), counts in tally.loops.items() if not counts[1]}
+
+        def within(loops: tuple[int, ...]) -> bool:
+            return any(loops[:depth] in idle for depth in range(1, len(loops) + 1))
+
+        has = self._has
+        loops = {key: (0, 0, counts[2]) for key, counts in has.loops.items() if within(key[1])}
+        accesses = {key: np.zeros(6) for key in has.widths if within(key.loops)}
+        dots = Counter({**tally.dots, **{key: 0 for key in has.dots if within(key[1])}})
+        return replace(
+            tally, loops=tally.loops | loops, accesses=tally.accesses | accesses, dots=dots,
+            widths=tally.widths | has.widths, rows=has.rows | tally.rows,
+        )  # fmt: skip
+
     def _put_together(self, launch: Launch, tally: Tally, neighbours: Tally, weight: float) -> TileProgram:
         """Return the tile program of which programs were tallied that stand for `weight` times as many."""
+        tally = self._with_idle_loops(tally)
         # Loops stand behind those around them.
         order = sorted(tally.loops.items(), key=lambda item: (len(item[0][1]), item[0]))
         numbers = {(): -1, **{(*around, line): number for number, ((line, around), _) in enumerate(order)}}
@@ -156,7 +176,7 @@ class TileCode:
             accesses.append(TileAccess(
                 array=key.array, direction=key.direction, itemsize=key.itemsize, shape=key.shape,
                 loop=numbers[key.loops], executions=executions, elements=elements, sectors=sectors, tiles=tiles,
-                again=again, axis=axis, stride=stride, vector=self._widths.get(key, tally.widths[key]),
+                again=again, axis=axis, stride=stride, vector=tally.widths[key],
                 shared=shared_tiles(np.concatenate(neighbours.first[key])) if key in neighbours.first else (),
             ))  # fmt: skip
         loads = {key.line: (place, accesses[place]) for place, key in enumerate(tally.accesses)}

@@ -177,6 +177,9 @@ class Interpreter:
         self.tally.enter(one, self.loops, (int(active.sum()), int(trips.sum())))
         if self.first_only:
             trips = np.minimum(trips, 1)
+        if self.compiled and not trips.any():
+            # Code is made for loops that never run, too.
+            trips = np.broadcast_to(active, self.batch).astype(int)
         most, now, (body,) = int(trips.max(initial=0)), self._gets(one.operands[3:]), one.regions
         moved = None if self.in_order else advances(one, self.needed)
         self.loops = (*self.loops, one.line)

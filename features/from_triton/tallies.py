@@ -64,7 +64,7 @@ class Tally:
     """All that was interpreted of a kernel; what its fields hold is replaced, never changed."""
 
     sharing: bool = False  # Tiles that programs share are told apart, and nothing else.
-    vectors: bool = False  # Vectors are all that is asked.
+    vectors: bool = False  # What the compiler knows of accesses is all that is asked.
     # By line and loops around: entries, iterations, and iterations in flight where the kernel's code says so.
     loops: dict[tuple[int, _Loops], tuple[int, int, int | None]] = field(default_factory=dict)
     # Executions by line, loops around, shape m, n, k, and types of the operands and of the sum.
@@ -121,6 +121,8 @@ class Tally:
             # What lies outside of a tensor, a descriptor does not load element by element.
             width = cases.width(masked="descriptor" not in one.name)
             self.widths[key] = min(width, self.widths.get(key, _WIDEST))
+        if not self.sharing and self.known.get(key, (-1, 0))[0] < 0:
+            self.rows[key] = cases.rows()
         if self.vectors:
             return
         numbers = cases.tiles()
@@ -137,8 +139,6 @@ class Tally:
             self.seen.setdefault(key, here)
         counts = cases.counts.sum(), *cases.counted() @ cases.counts, touched, again, len(tile.active)
         self.accesses[key] = self.accesses.get(key, 0) + np.array(counts)
-        if self.known.get(key, (-1, 0))[0] < 0:
-            self.rows[key] = cases.rows()
 
 
 class _Cases:

@@ -97,9 +97,12 @@ class _Product:
 
 
 class TileCosts:
-    """Costs of one tile program, `program`, on one machine, `machine`, with so many work-items, `items`."""
+    """Costs of one tile program, `program`, on one machine, `machine`, with so many work-items, `items`.
 
-    def __init__(self, program: TileProgram, machine: Machine) -> None:
+    The main loop, `loop`, is the one in which most is done, unless it is given.
+    """
+
+    def __init__(self, program: TileProgram, machine: Machine, loop: int | None = None) -> None:
         self.program, self.machine = program, machine
         self.cycle, self.items = 1 / machine.need("clock_hz"), _LANES * program.warps
         # What is computed and loaded in each loop, and what else is done; -1 is outside of all.
@@ -110,14 +113,15 @@ class TileCosts:
         for access in program.accesses:
             (fed if access.direction == "load" else others)[access.loop] += access.bytes
         # The main loop; one that runs less than once a program is an exception, not the rule.
-        self.loop = loop = max(fed, key=lambda loop: (fed[loop] + others[loop], loop))
-        inside = loop >= 0
+        self.loop = loop = max(fed, key=lambda one: (fed[one] + others[one], one)) if loop is None else loop
+        self.inside = inside = loop >= 0
         main = program.loops[loop] if inside else TileLoop(entries=1, iterations=program.programs)
         self.times, self.steps = max(main.iterations, 1.0), main.iterations / program.programs
         # Other loops, such as that of the blocks that a causal mask cuts, go on as this one.
         self.all_loops = (sum(fed.values()) - fed[-1]) / fed[loop] if inside and fed[loop] else 1.0
-        # Of a single step nothing can be loaded ahead.
-        self.stages = (main.stages or program.stages) if self.steps > 1 else 1
+        # Code loads ahead whatever the steps, but in innermost loops only.
+        innermost = inside and all(one.parent != loop for one in program.loops)
+        self.stages = (main.stages or program.stages) if innermost else 1
         # Accesses of a step by number; without a loop, what is stored comes behind the only one.
         within = {number: one for number, one in enumerate(program.accesses) if one.loop == loop}
         self.inner = {number: one for number, one in within.items() if inside or one.direction == "load"}
@@ -154,10 +158,20 @@ class TileCosts:
         self.scaled = work >= sum(prod(one.dot.shape[:2]) * one.count for one in self.products) > 0 and not computed
 
     @cached_property
+    def _parts(self) -> list[TileCosts]:
+        """Itself, and each other loop with products as the main one: code is made for all, whether they run or not."""
+        loops = {dot.loop for dot in self.program.dots} - {self.loop}
+        return [self, *(TileCosts(self.program, self.machine, loop) for loop in loops)]
+
+    @cached_property
     def local_bytes(self) -> int:
         """Bytes of local memory that a program needs."""
-        if self.program.resources is not None:
-            return self.program.resources.local_bytes
+        known = self.program.resources
+        return max(one.loop_bytes for one in self._parts) if known is None else known.local_bytes
+
+    @cached_property
+    def loop_bytes(self) -> int:
+        """Bytes of local memory that the main loop needs, by formulas."""
         beside = self.tiles.keys() - self.fed.keys()
         # What is computed goes through local memory where other sub-groups, or wgmma, need it; what comes of one tile
         # alone is computed in place.
@@ -208,7 +222,7 @@ class TileCosts:
             operands = max(operands, one.registers) if one.all_registers else operands + one.registers
             most = max(most, one.all_registers)
         scalar = any(not one.kind for one in self.products)
-        if self.steps <= 1 and not scalar:
+        if not self.inside and not scalar:
             pointers, operands = pointers / 2, operands / 2
         found = sums + pointers + stay / self.items + operands + _OTHER_REGISTERS
         return found, max(found - self.most_registers, 0.0) + (0.0 if scalar else max(sums + most - 300, 0.0))
@@ -217,7 +231,8 @@ class TileCosts:
     def allocated(self) -> float:
         """Registers that a work-item gets: of its compiled code, where that is known."""
         known = self.program.resources
-        return min(self.registers[0], self.most_registers) if known is None else known.registers
+        wanted = max(one.registers[0] for one in self._parts)
+        return min(wanted, self.most_registers) if known is None else known.registers
 
     @cached_property
     def resident(self) -> int:
@@ -333,7 +348,8 @@ class TileCosts:
         near = need("l2_latency") * cycle
         latency = near + missing * max(0.0, need("dram_latency") - near)
         tiles = [self.ahead[number] for number, one in self.tiles.items() if len(one.shape) > 1]
-        piped = bool(tiles) and all(tiles) and self.stages > 2
+        # Of a single step nothing is loaded ahead.
+        piped = bool(tiles) and all(tiles) and self.stages > 2 and self.steps > 1
         # Factors of rows and columns come from L2 when they are needed, beside the product.
         factors = near if self.scaled and not all(self.ahead.values()) else 0.0
         # Rounds begin while others still run.

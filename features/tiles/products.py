@@ -47,10 +47,14 @@ class ProductKernel(TileKernel):
         self.itemsize = OPERAND_BYTES.get(matrices.dtype, 1)
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
-        """Return the tile program: programs in groups of eight rows of tiles, masks where k is no multiple."""
+        """Return the tile program: programs in groups of eight rows of tiles, masks where k is no multiple.
+
+        Sizes are constants of the code: there is no loop where there is a single step.
+        """
         given, (m, n, k), size = self.matrices, self.tile, self.itemsize
         rows, columns, steps = -(-given.m // m), -(-given.n // n), -(-given.k // k)
         programs = rows * columns
+        loops = (TileLoop(entries=programs, iterations=programs * steps),) if steps > 1 else ()
         loads = [self._load(side, shared, programs, steps) for side, shared in enumerate(_shared(rows, columns))]
         store = TileAccess(
             array="c", direction="store", itemsize=size, shape=(m, n), executions=programs,
@@ -59,12 +63,12 @@ class ProductKernel(TileKernel):
         )  # fmt: skip
         first, second = (TileOperand(access=side, along_k=load.axis == 1 - side) for side, load in enumerate(loads))
         dot = TileDot(
-            shape=(m, n, k), types=(given.dtype, given.dtype, "f32"), operands=(first, second), loop=0,
+            shape=(m, n, k), types=(given.dtype, given.dtype, "f32"), operands=(first, second), loop=len(loops) - 1,
             executions=programs * steps,
         )  # fmt: skip
         return TileProgram(
             name=self.name, grid=(programs, 1, 1), warps=self.warps, stages=self.stages,
-            loops=(TileLoop(entries=programs, iterations=programs * steps),), accesses=(*loads, store), dots=(dot,),
+            loops=loops, accesses=(*loads, store), dots=(dot,),
             exact=False,
         )  # fmt: skip
 
@@ -77,7 +81,7 @@ class ProductKernel(TileKernel):
         axis = 1 if strides[1] == 1 else 0
         stride = strides[1 - axis] * size
         aligned = power_of_two(stride, _SECTOR)
-        runs, depth = programs * steps, given.k / steps
+        runs, depth, loop = programs * steps, given.k / steps, 0 if steps > 1 else -1
 
         def lines(length: int) -> float:
             # Rows begin at any multiple of their alignment.
@@ -96,7 +100,7 @@ class ProductKernel(TileKernel):
         # Where a side is shorter than a tile, its indices return to their beginning.
         sectors *= min(1.0, whole / across)
         return TileAccess(
-            array="ab"[side], direction="load", itemsize=size, shape=shape, loop=0, executions=runs,
+            array="ab"[side], direction="load", itemsize=size, shape=shape, loop=loop, executions=runs,
             elements=runs * across * depth, sectors=sectors * runs, tiles=steps, axis=axis, stride=stride,
             vector=min(power_of_two(stride, 16), power_of_two(cut, 16)), shared=shared,
         )  # fmt: skip

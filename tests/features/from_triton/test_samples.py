@@ -76,3 +76,17 @@ def test_rows_that_are_loaded_again_come_from_dram_once() -> None:
         plain = structs.replace(program, accesses=tuple(structs.replace(one, again=0) for one in program.accesses))
         saved = TileCosts(plain, machine).traffic[0] - TileCosts(program, machine).traffic[0]
         assert saved == again * loads[0].bytes
+
+
+def test_loops_that_never_run_are_in_the_code() -> None:
+    """Where k is 0, a product loads and multiplies nothing, and needs as much shared memory as ever."""
+    case = stored("matmul_even")
+    text = max(max(texts.values()) for texts in case["ttir"].values())
+    launch = launch_of(case)
+    none = Launch({**launch.arguments, "K": 0}, {}, launch.grid)
+    found, usual = (code_of(case, text).program(one, stages=4) for one in (none, launch))
+    assert [one.iterations for one in found.loops] == [0]
+    assert [one.flops for one in found.dots] == [0]
+    assert {one.array: one.bytes for one in found.accesses if one.bytes} == {"c_ptr": usual.accesses[2].bytes}
+    local_bytes = [TileCosts(one, load_machine("A100-80GB")).local_bytes for one in (found, usual)]
+    assert local_bytes[0] == local_bytes[1] > 0

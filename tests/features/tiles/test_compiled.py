@@ -101,6 +101,31 @@ def test_shared_memory_is_that_of_the_compiler(tiles: TileProgram, machine: str,
 
 
 @pytest.mark.parametrize(
+    ("m", "n", "k", "warps", "stages", "machine", "local_bytes"),
+    [
+        (128, 128, 64, 4, 4, "A100-80GB", 98304),
+        (256, 128, 128, 8, 3, "A100-80GB", 196608),
+        (128, 128, 64, 4, 4, "H100-SXM", 131072),
+        (256, 128, 128, 8, 3, "H100-SXM", 294912),
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 1, 64])
+def test_loops_need_their_memory_however_often_they_run(
+    m: int, n: int, k: int, warps: int, stages: int, machine: str, local_bytes: int, steps: int
+) -> None:
+    """K is an argument of the compiled kernel: 4096, 48, and, with a rest behind the loop, none within."""
+    loads = [load("a", 2, m, k, axis=1), load("b", 2, k, n, axis=1)]
+    found = dot(m, n, k, "f16", TileOperand(access=0), TileOperand(access=1, along_k=False))
+    loop = TileLoop(entries=1, iterations=steps)
+    tiles = structs.replace(program(loads, [found], warps, stages), loops=(loop,))
+    rest = [load(one.array, 2, *one.shape, loop=-1, axis=1) for one in loads]
+    behind = structs.replace(found, loop=-1, operands=(TileOperand(access=2), TileOperand(access=3, along_k=False)))
+    whole = structs.replace(tiles, accesses=(*tiles.accesses, *rest), dots=(found, behind))
+    for one in (tiles, whole):
+        assert TileCosts(one, load_machine(machine)).local_bytes == local_bytes
+
+
+@pytest.mark.parametrize(
     ("tiles", "machine", "registers", "spilt"),
     [
         (attention(64, 32, 128, 4, 2), "A100-80GB", 172, False),
