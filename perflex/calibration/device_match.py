@@ -77,14 +77,15 @@ def timing_device(
     except DeviceError:
         if machine is None:
             raise
-        found = _device_of_machine(load_machine(machine))
+        found = device_of_machine(load_machine(machine))
     # What is written in HIP is refused where it is launched.
     written = [each.language for each in kernels if isinstance(each, SourceKernel)]
     languages: set[Api] = {"opencl" if language == "opencl" else "cuda" for language in written}
     return _reached(found, languages.pop()) if len(languages) == 1 else found
 
 
-def _device_of_machine(machine: Machine) -> Device:
+def device_of_machine(machine: Machine) -> Device:
+    """Return the device of this machine that a machine's names stand for; a DeviceError where none does."""
     infos = sorted(list_devices(), key=lambda info: not info.default)
     names = {alias.casefold() for alias in machine.aliases}
     for info in infos:

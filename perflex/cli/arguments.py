@@ -52,9 +52,7 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
     from perflex.machines.files import load_machine
 
     shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
-    if machine is None and (
-        is_space(words[0]) or is_source(words[0]) or (":" in words[0] and not os.path.exists(words[0]))  # noqa: PTH110
-    ):
+    if machine is None and names_kernel(words[0]):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
         raise ArgumentError(msg, word=words[0])
     if machine is None or shipped or _is_calibration(words[0]):
@@ -157,6 +155,11 @@ def series_sizes(series: str, given: Mapping[str, int], parameters: Sequence[str
         msg = f"size {', '.join(left)} has no value; give it"
         raise ArgumentError(msg, word=series)
     return [{**given, **dict.fromkeys(names, value)} for value in range(first, last + 1, step)]
+
+
+def names_kernel(word: str) -> bool:
+    """Return whether a word names a kernel or variants, and so no calibration."""
+    return is_space(word) or is_source(word) or (":" in word and not os.path.exists(word))  # noqa: PTH110
 
 
 def is_source(word: str) -> bool:

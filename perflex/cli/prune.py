@@ -304,15 +304,19 @@ def tune(
 ) -> None:
     """Search a kernel's variants for the fastest: time some, learn, time the most promising, and so on.
 
-    The calibration says what to expect of each variant; what is timed corrects it.
+    The calibration says what to expect of each variant; what is timed corrects it. Without one, counts and settings are
+    learned from. Variants are timed on --device, else on the device of the calibration or of --machine.
     """
-    from perflex.cli.arguments import read_calibration, read_sizes
+    from perflex.cli.arguments import names_kernel, read_calibration, read_sizes
     from perflex.cli.kernel_files import load_variants
     from perflex.progress import RunOptions
     from perflex.search.tuning.tuner import SearchOptions
     from perflex.search.tuning.tuning import tune as searched
 
-    loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
+    loaded = None
+    if machine is not None or not names_kernel(words[0]):
+        loaded, words = read_calibration(words, machine, SPACE_FILES)
+    space, *sizes = words
     terminal, variants = terminal_of(context), load_variants(space)
     with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
         found = searched(
@@ -328,21 +332,24 @@ def tune(
         print_json(_tuning_content(found))
         return
     timed = sorted((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
+    first = {step.number: step.seconds for step in timed}
     rows = [
-        (str(place), step.name, f"{1e3 * step.seconds:.4g} ms", f"{step.seconds / timed[0].seconds:.2f}")
-        for place, step in enumerate(timed[:_SHOWN_TIMED], start=1)
+        (str(place), step.name, _ms(first[step.number]), _ms(step.seconds), f"{step.seconds / found.best.seconds:.2f}")
+        for place, step in enumerate((found.again or timed)[:_SHOWN_TIMED], start=1)
     ]
-    terminal.show_table(("", "variant", "measured", "ratio"), rows)
+    terminal.show_table(("", "variant", "measured", "timed again", "ratio"), rows)
     terminal.show(str(found))
 
 
 def _tuning_content(found: TuningResult) -> dict[str, Any]:
     return {
         "best": {"variant": found.best.name, "settings": dict(found.best.settings), "measured_s": found.best.seconds},
+        "device": found.device,
         "variants": len(found.space),
         "kept_promise": found.kept_promise,
         "failures": dict(found.failures),
         "doubts": list(found.doubts),
         "seconds": {"describing": found.extract_s, "measuring": found.cost_s},
         "history": [{"variant": step.name, "measured_s": step.seconds} for step in found.history],
+        "again": [{"variant": step.name, "measured_s": step.seconds} for step in found.again],
     }

@@ -9,6 +9,7 @@ import pytest
 
 from perflex import Promise
 from perflex.cli.prune import read_keep
+from perflex.testing import FakeDevice
 from support import small_description
 from support.described_data import convolution_space, times_of
 from support.html_structure import checked
@@ -97,6 +98,33 @@ def test_spaces_of_sources(source, shown, content):
     out = shown(*words)
     assert out.count(" (doubtful)") == 2
     assert out.count("doubtful: no sample of this device") == 1
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    device = FakeDevice(lambda label, _sizes: 1e-3 * int(label.removeprefix("TILE=")), name="fake device")
+    for place in ("timing.measuring", "devices.listing"):
+        monkeypatch.setattr(f"perflex.{place}.find_device", lambda _=None: device)
+    return str(device)
+
+
+def test_tune_says_where_and_what_was_timed_again(fake, source, content, shown):
+    words = ("tune", source, "n=64", "--budget", "3")
+    found = content(*words)
+    assert (found["device"], found["doubts"]) == (fake, [])
+    assert [step["variant"] for step in found["again"]] == ["TILE=4", "TILE=8", "TILE=16"]
+    assert found["best"]["measured_s"] == found["again"][0]["measured_s"]
+    heading, row, *_ = shown(*words).splitlines()
+    assert heading.split() == ["variant", "measured", "timed", "again", "ratio"]
+    assert row.split() == ["1", "TILE=4", "4", "ms", "4", "ms", "1.00"]
+    doubts = content(*words, "--machine", "V100", "-D", "fake")["doubts"]
+    assert doubts[0].startswith("no sample of this device")
+
+
+def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, refused, monkeypatch):
+    monkeypatch.setattr("perflex.calibration.device_match.list_devices", lambda: ())
+    error = refused("tune", "--machine", "A100-40GB", source, "n=64")
+    assert "no device that works here is a A100-40GB" in error
 
 
 def test_tune(calibration, source, default_device, content):

@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future
 import numpy as np
 import pytest
 
-from perflex import Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, tune
-from perflex.errors import CalibrationError, MeasurementError
+from perflex import Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, load_calibration, tune
+from perflex.errors import CalibrationError, DeviceError, MeasurementError
 from perflex.search.tuning.search import first_batch
 from perflex.search.tuning.tuning import TuningResult
 from perflex.testing import FakeDevice
@@ -185,7 +185,16 @@ def test_tuning_on_a_device():
     assert found.best.seconds == pytest.approx(1e-3)
     assert sum(found.failures.values()) == sum(math.isnan(step.seconds) for step in found.history) > 0
     assert "scaled" in found.kernel().entrypoints
-    assert "best: lsize=32, repeats=1: 1 ms" in repr(found)
+    assert f"best: lsize=32, repeats=1: 1 ms, timed again beside the next fastest, on {found.device}" in repr(found)
+
+
+@pytest.mark.parametrize("given", [{"machine": "V100"}, {"calibration": load_calibration("general_gpu_h100_cuda")}])
+def test_no_other_device_stands_in_for_that_of_the_machine_or_calibration(given, monkeypatch):
+    monkeypatch.setattr("perflex.calibration.device_match.list_devices", lambda: ())
+    monkeypatch.setattr("perflex.timing.measuring.find_device", lambda _: FakeDevice(fake_seconds))
+    with pytest.raises(DeviceError, match=r"no device that works here is a V100|based on times of NVIDIA H100"):
+        tune(small_space(), {"n": 1024}, **given)
+    assert tune(small_space(), {"n": 1024}, options=SearchOptions(3)).device == str(FakeDevice(fake_seconds))
 
 
 def reasonless(*_):
@@ -255,3 +264,6 @@ def test_fastest_few_are_timed_again():
     assert lucky.name == "lsize=64, repeats=1"
     assert found.best.name == "lsize=32, repeats=1"
     assert found.best.seconds == pytest.approx(1e-3)
+    assert found.again[0] == found.best
+    law = {step.name: fake_seconds(step.name, {}) for step in found.again}
+    assert {step.name: step.seconds for step in found.again} == pytest.approx(law)

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.calibration.device_match import device_of_machine, timing_device
 from perflex.calibration.doubts import value_doubts
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError
-from perflex.features.sized_kernel import SizedKernel
+from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.features.values import target_of
 from perflex.isl import ISL_LOCK
+from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.extraction import Candidates, NotBuiltError, Work, built, extract_space
@@ -93,6 +95,10 @@ class TuningResult:
     space: Candidates | DescribedSpace = field(repr=False)
     # Reasons not to rely on what the calibration says, which the search starts from.
     doubts: tuple[str, ...] = ()
+    # Where variants were timed; empty where your own function did that.
+    device: str = ""
+    # The fastest few, timed again side by side, fastest first; empty where your own function timed them.
+    again: tuple[TunerStep, ...] = field(default=(), repr=False)
 
     @property
     def kept_promise(self) -> bool:
@@ -106,7 +112,8 @@ class TuningResult:
     def __repr__(self) -> str:
         tried, failed = len(self.history), sum(self.failures.values())
         tally = f"  {tried} of {len(self.space)} variants measured ({failed} failed) in {self.cost_s:.3g} s, "
-        lines = [f"best: {self.best.name}: {1e3 * self.best.seconds:.4g} ms"]
+        more = f", timed again beside the next fastest, on {self.device}" if self.again else ""
+        lines = [f"best: {self.best.name}: {1e3 * self.best.seconds:.4g} ms{more}"]
         lines.append(tally + f"after {self.extract_s:.3g} s of describing them")
         if self.promise is not None:
             left = len(self.promise.kept) - 1
@@ -137,9 +144,10 @@ def tune(
     sizes
         Value of each size parameter.
     device
-        Where variants are timed: a device, or parts of its name; by default the preferred one. Or your own function
-        that times one, which a described kernel needs: it is called with a `Proposal` (its ``settings``, ``name`` and
-        ``number``) and returns seconds, nan if it failed.
+        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
+        `machine`, else, without both, the preferred one. Or your own function that times one, which a described kernel
+        needs: it is called with a `Proposal` (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it
+        failed.
     calibration
         What is expected of each variant; what is measured corrects it. Without one, a few plain counts and the settings
         alone are learned from.
@@ -174,7 +182,6 @@ def tune(
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
-    from perflex.timing.measuring import chosen_device
     from perflex.timing.options import TimingOptions
 
     options, run = options or SearchOptions(), run or RunOptions()
@@ -187,7 +194,8 @@ def tune(
         )
         raise CalibrationError(msg, description=space.description.name)
     begun = time.perf_counter()
-    chosen = None if callable(device) else chosen_device(device)
+    # Before minutes of counting, on which a device that is not there does not depend.
+    chosen = None if callable(device) else _device(device, calibration, machine)
     variants: Candidates | DescribedSpace
     if isinstance(space, (Candidates, DescribedSpace)):
         variants = space
@@ -196,6 +204,8 @@ def tune(
     else:
         target = target_of(PLAIN_FEATURES, int(getattr(chosen, "sub_group_size", 32)), machine)
         variants = extract_space(space.enumerated(), Work(space.build, PLAIN_FEATURES, target), sizes, run)
+    if chosen is not None and isinstance(variants, Candidates):
+        chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
@@ -208,22 +218,51 @@ def tune(
             warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=2)
     tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
     failures: Counter[str] = Counter()
+    again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
         if callable(device):
             _drive(tuner, _MeasuredByUser(device), failures, report)
-            best = tuner.best
         elif chosen is not None and isinstance(variants, Candidates):
             how = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, how) as timer:
                 coder = run.executor if isinstance(chosen, Device) else None
                 _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
-                best = _winner(tuner, timer, how)
+                again = _finals(tuner, timer, how)
+    # Where none runs again, the earlier measurement stands.
+    best = again[0] if again else tuner.best
     if best is None:
         causes = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
         msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
         raise MeasurementError(msg, device=str(chosen))
     cost = time.perf_counter() - begun
-    return TuningResult(best, tuner.history, tuner.promise, dict(failures.most_common()), cost, spent, variants, doubts)
+    return TuningResult(
+        best,
+        tuner.history,
+        tuner.promise,
+        dict(failures.most_common()),
+        cost,
+        spent,
+        variants,
+        doubts,
+        device="" if chosen is None else str(chosen),
+        again=again,
+    )
+
+
+def _device(
+    device: str | TimedDevice | None,
+    calibration: Calibration | None,
+    machine: str | Path | Machine | None,
+    kernels: Sequence[Any] = (),
+) -> TimedDevice:
+    """Return where variants are timed: what is named, else of the calibration, else of the machine, else preferred."""
+    from perflex.timing.measuring import chosen_device
+
+    if calibration is not None:
+        return timing_device(calibration, device, machine=machine, kernels=kernels)
+    if device is None and machine is not None:
+        return device_of_machine(load_machine(machine))
+    return chosen_device(device)
 
 
 class _MeasuredByUser:
@@ -317,11 +356,11 @@ def _cause(label: str, kind: str, reason: str) -> str:
     return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
-def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerStep | None:
-    """Time the fastest few again, all in the same rounds, and return the fastest of them; None if nothing was timed."""
+def _finals(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> tuple[TunerStep, ...]:
+    """Time the fastest few again, all in the same rounds, and return them, fastest first; none of fewer than two."""
     few = tuner.fastest(_FINALISTS)
     if len(few) < 2:
-        return tuner.best
+        return ()
     longer = replace(
         options,
         trials=_FINAL_TRIALS * options.trials,
@@ -333,8 +372,7 @@ def _winner(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> TunerS
     again = [
         replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
-    # Where none runs again, the earlier measurement stands.
-    return min(again, key=lambda each: each.seconds, default=tuner.best)
+    return tuple(sorted(again, key=lambda each: each.seconds))
 
 
 # Several, because one may have been lucky in the beginning.
