@@ -37,6 +37,7 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
         msg = f"{reference} is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune' predict them"
         raise ArgumentError(msg, word=reference)
     if reference.endswith(SCOP_SUFFIXES):
+        _refuse_stated(reference)
         return _described(reference)
     if is_source(reference):
         return _from_source(reference)
@@ -60,7 +61,14 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
         elif type(made).__module__.startswith("triton."):
             msg = f"{reference} is a kernel of Triton; name a function that launches it, kernel[grid](...)"
         raise ArgumentError(msg, word=reference)
+    _refuse_stated(reference)
     return kernel
+
+
+def _refuse_stated(reference: str) -> None:
+    if launch_given().state:
+        msg = f"--state is for loopy kernels and for source code named itself, not for {reference}; leave it out"
+        raise ArgumentError(msg, word=reference)
 
 
 def load_work_items(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
@@ -120,6 +128,8 @@ def _from_source(reference: str) -> SourceKernel:
     except ValueError:
         msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
         raise ArgumentError(msg, word=given.local) from None
+    for word in given.define or ():
+        _refuse_device(word, Path(place))
     defined = read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4")
     return source_kernel(
         Path(place),
@@ -132,6 +142,18 @@ def _from_source(reference: str) -> SourceKernel:
         language=_language(),
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
+
+
+def _refuse_device(word: str, path: Path) -> None:
+    """Refuse a macro that the source does not have where the word names a device, as -D does for other commands."""
+    if "=" in word or not path.is_file() or word in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    from perflex.devices.device import matching
+    from perflex.devices.listing import list_devices
+
+    if matching(word, [info.device for info in list_devices()]):
+        msg = f"-D {word}: -D defines a macro here, and {word} names a device; write -D {word}=1 if the macro is meant"
+        raise ArgumentError(msg, word=word)
 
 
 def _macros_of_machine(path: Path) -> dict[str, int]:
@@ -189,6 +211,7 @@ def load_variants(word: str) -> VariantSpace:
     """Return the variants of a file of a kernel's source with tunables, or of what a Python file has by a name."""
     from perflex.search.spaces.space import VariantSpace
 
+    _refuse_stated(word)
     if is_space(word):
         from perflex.search.scripts.load import load_space
 

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from perflex.cli.completion import complete_device, complete_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 KERNEL_FILES = "KERNEL.cl:name, KERNEL.cu:name, KERNEL.py:function (a loopy kernel), or SCOP.yaml"
 KernelArgument = Annotated[str, typer.Argument(help=f"{KERNEL_FILES}.")]
@@ -93,6 +93,11 @@ class SourceOptions:
 
 
 LAUNCH = tuple(field.name for field in fields(SourceOptions))
+# Those that other kernels have no use for.
+_FLAGS = {
+    "local": "--local", "groups": "--groups", "extent": "--global", "define": "-D", "language": "--language",
+    "include": "-I",
+}  # fmt: skip
 _given: ContextVar[SourceOptions | None] = ContextVar("source options", default=None)
 _machine: ContextVar[str | None] = ContextVar("machine", default=None)
 
@@ -121,13 +126,25 @@ def machine_given() -> str | None:
     return _machine.get()
 
 
+def _require_source(given: SourceOptions, words: Sequence[str]) -> None:
+    """Refuse options of a launch where no word names source code, to which they would apply."""
+    from perflex.cli.arguments import ArgumentError, is_source
+
+    unused = [flag for name, flag in _FLAGS.items() if getattr(given, name)]
+    if unused and not any(map(is_source, words)):
+        msg = f"{', '.join(unused)}: only for kernels in files of OpenCL C or CUDA C, and none is named; leave out"
+        raise ArgumentError(msg, word=unused[0])
+
+
 def takes_source(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the options of `SourceOptions`, too."""
     signature = inspect.signature(command, eval_str=True)
     hints = inspect.get_annotations(SourceOptions, eval_str=True)
 
     def run(*arguments: Any, **options: Any) -> None:
-        token = _given.set(SourceOptions(**{name: options.pop(name) for name in LAUNCH}))
+        given = SourceOptions(**{name: options.pop(name) for name in LAUNCH})
+        _require_source(given, [options["kernel"]] if "kernel" in options else options["words"])
+        token = _given.set(given)
         named = _machine.set(options.get("machine"))
         try:
             command(*arguments, **options)

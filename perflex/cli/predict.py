@@ -72,6 +72,7 @@ def predict(
             found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
         else:
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
+            terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
         for entry in found:
             if source is not None:
                 entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
@@ -217,6 +218,11 @@ def rank(
         raise ArgumentError(msg)
     with terminal_of(context).warnings_shown(doubts=False):
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
+    if isinstance(variants, dict):
+        terminal_of(context).warn_of_sizes(sizes, variants.values(), sizes)
+    else:
+        first = variants.kernel(places[0].kernel)
+        terminal_of(context).warn_of_sizes(sizes, [first], {**variants.sizes, **sizes})
     if as_json:
         print_json([_row(place, timed=time) for place in places])
         return

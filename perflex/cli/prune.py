@@ -74,6 +74,7 @@ def prune(
             given = read_sizes(sizes)
             run = RunOptions(progress=progress)
             candidates = candidates_of(found, loaded, given, machine=machine, run=run)
+        terminal.warn_of_sizes(given, [candidates.kernel(0)], candidates.sizes[0])
         batch = [] if measure is None else random_batch(candidates, measure, seed)
         pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device=device or None, machine=machine)
     check = check_pruning(pruning, times) if times else None
@@ -317,17 +318,18 @@ def tune(
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
-    terminal, variants = terminal_of(context), load_variants(space)
+    terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
     with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
         found = searched(
             variants,
-            read_sizes(sizes),
+            given,
             device=device or None,
             calibration=loaded,
             machine=machine,
             options=SearchOptions(budget=budget, seed=seed),
             run=RunOptions(progress=progress),
         )
+    terminal.warn_of_sizes(given, [found.kernel()], {**variants.sizes, **given})
     if as_json:
         print_json(_tuning_content(found))
         return

@@ -109,6 +109,13 @@ class Terminal:
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
 
+    def warn_of_sizes(self, given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
+        """Remark on given sizes that none of the kernels, described at `sizes`, has."""
+        from perflex.features import extract_scop
+
+        kernels = list(kernels)
+        self.warn_of_unknown_sizes(given, [extract_scop(kernel, sizes) for kernel in kernels], kernels)
+
     def warn_of_unknown_sizes(self, given: Iterable[str], scops: Iterable[Scop], kernels: Iterable[Any]) -> None:
         """Remark on sizes that no kernel has, which are of no effect."""
         kernels = list(kernels)

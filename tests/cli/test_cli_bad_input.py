@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perflex import Device
 from perflex.__main__ import main
+from perflex.devices.device import DeviceInfo
 from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
 from support.small_description import DESCRIPTION, SPACE
@@ -115,6 +117,20 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         (f"predict {MATMUL} {MATMUL}:naive n=16", "matmul.py"),
         (f"predict tag.yaml {MATMUL}:naive n=16", "tag.yaml, line 1"),
         ("rank c.yaml n=16", "there is no kernel"),
+        # Options that would be of no effect
+        *(
+            (f"{command} {option}", f"{option.split()[0]}: only for kernels in files of OpenCL C or CUDA C")
+            for command, option in (
+                (f"predict c.yaml {MATMUL}:naive n=16", "--local 7,7"),
+                (f"predict c.yaml {MATMUL}:naive n=16", "--groups 7"),
+                (f"rank c.yaml {MATMUL}:naive n=16", "--global n"),
+                (f"features {MATMUL}:naive n=16", "-D TILE=4"),
+                (f"{JACOBI} --machine rome M=100 N=200", "-I nowhere"),
+                (f"roofline {MATMUL}:naive n=16 --machine V100", "--language cuda"),
+                ("rank --machine V100 space.yaml", "--local 4"),
+            )
+        ),
+        ("rank --machine V100 space.yaml --state 3=4", "--state is for loopy kernels and for source code"),
         ("predict my.cl:saxpy n=4", "my.cl:saxpy is no calibration; name a calibration's file before the kernel"),
         ("rank my.cl my.cu n=4", "my.cl is no calibration; name a calibration's file before the kernel"),
         ("prune my.cl n=4", "my.cl is no calibration; name a calibration's file before the kernel"),
@@ -244,3 +260,12 @@ def test_what_a_file_imports_is_not_called(folder, refused):
 def test_with_debug_errors_are_raised(folder):
     with pytest.raises(Exception, match="matmull"):
         main(["--debug", "catalog", "matmull"])
+
+
+def test_a_macro_that_names_a_device_is_refused(folder, refused, run, monkeypatch):
+    here = DeviceInfo(Device("PoCL", "pocl", "cpu-8", "1"), usable=True, reason="", found_by="a test")
+    monkeypatch.setattr("perflex.devices.listing.list_devices", lambda: (here,))
+    words = ("features", "my.cl:saxpy", "n=4", "--local", "4", "--global", "n", "-D")
+    assert "-D pocl: -D defines a macro here, and pocl names a device" in refused(*words, "pocl")
+    for word in ("FAST", "pocl=1"):
+        assert run(*words, word, "-f", "f_thread_groups")[0] == 0

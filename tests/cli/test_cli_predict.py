@@ -11,6 +11,7 @@ from perflex.cli.kernel_files import load_kernel
 from perflex.errors import MeasurementError
 from perflex.features import extract_scop, scop_to_yaml
 from perflex.testing import FakeDevice
+from support import small_description
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, PREFETCHING = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'matmul.py'}:prefetching"
@@ -52,6 +53,18 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
     assert [entry["extrapolated"] for entry in entries] == [False, True]
     assert entries[0]["doubts"] == []
     assert "times the largest" in entries[1]["doubts"][0]
+
+
+def test_sizes_that_no_kernel_has_are_told(calibration, run, tmp_path):
+    (tmp_path / "tiled.yaml").write_text(small_description.SPACE, encoding="utf-8")
+    for words in (
+        ("predict", calibration, NAIVE, "n=512", "m=3"),
+        ("rank", calibration, NAIVE, PREFETCHING, "n=512", "m=3"),
+        ("rank", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
+        ("prune", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
+    ):
+        code, _, err = run(*words)
+        assert (code, err) == (0, "warning: the kernel has no size m; its sizes are n\n")
 
 
 def test_rank(calibration, content, shown, tmp_path):
