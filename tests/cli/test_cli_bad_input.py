@@ -3,12 +3,12 @@
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perflex import Device
 from perflex.__main__ import main
-from perflex.devices.device import DeviceInfo
 from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
 from support.small_description import DESCRIPTION, SPACE
@@ -263,7 +263,7 @@ def test_with_debug_errors_are_raised(folder):
 
 
 def test_a_macro_that_names_a_device_is_refused(folder, refused, run, monkeypatch):
-    here = DeviceInfo(Device("PoCL", "pocl", "cpu-8", "1"), usable=True, reason="", found_by="a test")
+    here = SimpleNamespace(device=Device("PoCL", "pocl", "cpu-8", "1"))
     monkeypatch.setattr("perflex.devices.listing.list_devices", lambda: (here,))
     words = ("features", "my.cl:saxpy", "n=4", "--local", "4", "--global", "n", "-D")
     assert "-D pocl: -D defines a macro here, and pocl names a device" in refused(*words, "pocl")

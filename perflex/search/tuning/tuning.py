@@ -202,8 +202,7 @@ def tune(
     elif calibration is not None:
         variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
     else:
-        target = target_of(PLAIN_FEATURES, int(getattr(chosen, "sub_group_size", 32)), machine)
-        variants = extract_space(space.enumerated(), Work(space.build, PLAIN_FEATURES, target), sizes, run)
+        variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
     if chosen is not None and isinstance(variants, Candidates):
         chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
     spent = time.perf_counter() - begun
@@ -211,11 +210,7 @@ def tune(
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
     prior, doubts = None, tuple[str, ...]()
     if calibration is not None and isinstance(variants, Candidates):
-        prior = variants.predicted(calibration)
-        doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
-        if doubts:
-            msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
-            warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=2)
+        prior, doubts = variants.predicted(calibration), _doubts(calibration, variants)
     tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
     failures: Counter[str] = Counter()
     again: tuple[TunerStep, ...] = ()
@@ -231,22 +226,34 @@ def tune(
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
     if best is None:
-        causes = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
-        msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {causes}"
+        told = "; ".join(f"{cause} ({count})" for cause, count in failures.most_common(3))
+        msg = f"none of the {len(tuner.history)} variants that were tried could be timed: {told}"
         raise MeasurementError(msg, device=str(chosen))
     cost = time.perf_counter() - begun
-    return TuningResult(
-        best,
-        tuner.history,
-        tuner.promise,
-        dict(failures.most_common()),
-        cost,
-        spent,
-        variants,
-        doubts,
-        device="" if chosen is None else str(chosen),
-        again=again,
-    )
+    causes, place = dict(failures.most_common()), "" if chosen is None else str(chosen)
+    return TuningResult(best, tuner.history, tuner.promise, causes, cost, spent, variants, doubts, place, again)
+
+
+def _counted(
+    space: VariantSpace,
+    sizes: Mapping[str, Any] | None,
+    sub_group_size: int,
+    machine: str | Path | Machine | None,
+    run: RunOptions,
+) -> Candidates:
+    """Return the variants of a space with plain features."""
+    work = Work(space.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, sub_group_size, machine))
+    return extract_space(space.enumerated(), work, sizes, run)
+
+
+def _doubts(calibration: Calibration, variants: Candidates) -> tuple[str, ...]:
+    """Return reasons not to rely on what the search starts from, and warn of them."""
+    doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
+    if doubts:
+        msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
+        # The line that called `tune`.
+        warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=3)
+    return doubts
 
 
 def _device(
