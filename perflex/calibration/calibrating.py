@@ -251,10 +251,10 @@ def _noise_floor(table: FeatureTable) -> float | None:
 def _facts(device: Any) -> dict[str, Any]:
     names = (
         "name", "platform", "vendor", "driver", "api", "kind", "compute_units", "sub_group_size", "local_memory_bytes",
-        "max_work_group_size", "compute_capability",
+        "most_local_memory_bytes", "max_work_group_size", "compute_capability",
     )  # fmt: skip
     # OpenCL and CUDA know different facts of a device; those that it lacks are left out.
-    return {name: value for name in names if (value := getattr(device, name, "")) != ""}
+    return {name: value for name in names if (value := getattr(device, name, "")) not in ("", 0)}
 
 
 def software_versions() -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 from perflex.errors import DoubtfulPredictionWarning
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
+from perflex.features.from_source.source import SourceKernel
 from perflex.features.gpu.uneven_work import uneven_doubts
 from perflex.features.gpu.waves import local_bytes
 from perflex.features.sized_kernel import with_own_sizes
@@ -29,7 +30,7 @@ _MOST_POINTS = 16
 # Features that count conflict misses themselves.
 _KNOW_SETS = ("f_ecm", "f_traffic")
 # Of a work-group, as calibrations name them.
-DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes")
+DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes", "most_local_memory_bytes")
 
 
 def value_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -56,8 +57,9 @@ def kernel_doubts(
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
     points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
     chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    limits = _limits(calibration, kernel)
     found: list[Iterable[str]] = [
-        _beyond_the_device(calibration, scop, dict(zip(scop.parameters, point, strict=True))) for point in chosen
+        _beyond_the_device(limits, scop, dict(zip(scop.parameters, point, strict=True))) for point in chosen
     ]
     if not on_cpu:
         size = target.sub_group_size
@@ -81,9 +83,16 @@ def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for some in texts for text in some))
 
 
-def _beyond_the_device(calibration: CalibrationRecord, scop: Scop, sizes: Mapping[str, int]) -> list[str]:
+def _limits(calibration: CalibrationRecord, kernel: Any) -> tuple[int | None, int | None]:
+    """Return the most work-items and bytes of local memory of a work-group, as far as the calibration knows them."""
+    items, memory, asked = (calibration.device.get(limit) for limit in DEVICE_LIMITS)
+    # Launches ask for local memory of kernels from source code only; generated ones declare all of it.
+    return items, asked if asked and isinstance(kernel, SourceKernel) else memory
+
+
+def _beyond_the_device(limits: tuple[int | None, int | None], scop: Scop, sizes: Mapping[str, int]) -> list[str]:
     """Return why the device cannot run a kernel at all; a model gives a time of it all the same."""
-    items, memory = (calibration.device.get(limit) for limit in DEVICE_LIMITS)
+    items, memory = limits
     found = []
     for number, launch in enumerate(scop.launches):
         if items is not None and launch.group_size > items:

@@ -183,6 +183,7 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
         "sub_group_size": int(facts["warpSize"]),
         "compute_units": int(facts["multiProcessorCount"]),
         "local_memory_bytes": int(facts["sharedMemPerBlock"]),
+        "most_local_memory_bytes": int(facts["sharedMemPerBlockOptin"]),
         "global_memory_bytes": int(facts["totalGlobalMem"]),
         # CUDA limits a single buffer by the device's memory only.
         "max_allocation_bytes": int(facts["totalGlobalMem"]),

@@ -36,6 +36,9 @@ class Device:
         Number of compute units.
     local_memory_bytes, global_memory_bytes, max_allocation_bytes
         Local memory of one work-group, device memory, and the largest single buffer, in bytes.
+    most_local_memory_bytes
+        Local memory of one work-group where the launch asks for it, as CUDA's dynamic shared memory, in bytes; 0 where
+        there is no other limit for that.
     max_work_group_size, max_work_item_sizes
         Limits on the number of work-items of a work-group, in all and by axis.
     timer_resolution_ns
@@ -68,6 +71,7 @@ class Device:
     api: Api = "opencl"
     max_groups: tuple[int, ...] = ()
     compute_capability: str = ""
+    most_local_memory_bytes: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"

@@ -12,6 +12,7 @@ from perflex.calibration import doubts
 from perflex.calibration.interval import PredictionInterval, interval_at
 from perflex.calibration.prediction_variance import without_bound
 from perflex.errors import CalibrationError, PerflexWarning
+from perflex.features import source_kernel
 from perflex.machines.host import ReportedCache, ReportedCpu
 from sample_kernels import matmul
 from tests.support.fitted import fitted
@@ -351,6 +352,7 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
     assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
 
 
+@pytest.mark.filterwarnings("ignore:k. the model has no feature")
 def test_a_kernel_that_the_device_cannot_run_is_flagged():
     kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD", "b": "bLD"})
     shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
@@ -362,3 +364,12 @@ def test_a_kernel_that_the_device_cannot_run_is_flagged():
     assert "the device cannot run it: a work-group needs 2048 B of local memory, the device has 2047 B" in found
     exact = replace(shipped, device={**shipped.device, "max_work_group_size": 256, "local_memory_bytes": 2048})
     assert not any("cannot run" in text for text in exact.doubts(kernel, {"n": 480}))
+    # What a launch asks for may be more than what a kernel declares, but generated kernels declare all.
+    small = replace(small, device={**small.device, "kind": "gpu", "most_local_memory_bytes": 4096})
+    assert any("needs 2048 B of local memory" in text for text in small.doubts(kernel, {"n": 480}))
+    source = "__global__ void k(float *y, int n) { extern __shared__ float t[]; t[n - 1] = y[0]; y[0] = t[n - 1]; }"
+    asking = source_kernel(source, "k", local=[1], groups=[1])
+    assert not any("local memory" in text for text in small.doubts(asking, {"n": 1024}))
+    assert any(
+        "needs 4100 B of local memory, the device has 4096 B" in text for text in small.doubts(asking, {"n": 1025})
+    )

@@ -47,8 +47,10 @@ class CudaBackend:
         try:
             functions = [module.get_function(name) for name, _ in request.programs]
             # What a launch may add to a kernel's own shared memory; without it, drivers stop at 48 KiB.
+            # It belongs to the function, which launches of other sizes share.
             for function in functions if request.launch.local_arguments else ():
-                function.max_dynamic_shared_size_bytes = _dynamic_bytes(request)
+                wanted = max(_dynamic_bytes(request), function.max_dynamic_shared_size_bytes)
+                function.max_dynamic_shared_size_bytes = wanted
             facts = [dict(function.attributes) for function in functions]
         except RuntimeError as error:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error

@@ -414,8 +414,10 @@ def _check_assumptions(plan: LaunchPlan, values: Mapping[str, int], label: str) 
 def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: Device, label: str) -> None:
     """Refuse a launch that the device cannot hold, with both numbers."""
     _check_grids(launch, device, label)
-    if launch.local_bytes > device.local_memory_bytes:
-        _refuse(label, f"{launch.local_bytes} B of local memory", device.local_memory_bytes, "B", device)
+    # What a kernel declares itself may be less than what a launch may ask for.
+    most = max(device.local_memory_bytes, device.most_local_memory_bytes if launch.local_arguments else 0)
+    if launch.local_bytes > most:
+        _refuse(label, f"{launch.local_bytes} B of local memory", most, "B", device)
     for name, size in buffer_bytes.items():
         if size > device.max_allocation_bytes:
             _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)

@@ -79,6 +79,7 @@ class RawModule:
         # Without them only functions without C++ names are found.
         self._expressions = name_expressions
         self._library: ctypes.CDLL | None = None
+        self._limits: dict[str, int] = {}
 
     def compile(self, log_stream=None):
         if "perflex_hold" in self.code:
@@ -98,8 +99,8 @@ class RawModule:
             f'extern "C" void launch_{plain}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
             for plain, name in names.items()
         ]
-        # As large as the driver lets it be without being asked for more.
-        code = _DYNAMIC.sub(r"static \1 \2[49152 / sizeof(\1)];", self.code)
+        # As large as the driver ever lets it be.
+        code = _DYNAMIC.sub(r"static \1 \2[232448 / sizeof(\1)];", self.code)
         text = "\n".join([_SHIM, '#line 1 "kernel.cu"', code, *launches])
         with tempfile.TemporaryDirectory(prefix="fake-cuda-") as folder:
             source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
@@ -114,7 +115,7 @@ class RawModule:
         if self._library is None and "perflex_hold" not in self.code:
             self.compile()
         function = None if self._library is None else getattr(self._library, f"launch_{_plain(name)}")
-        return RawKernel(name, function, _shared_bytes(self.code))
+        return RawKernel(name, function, _shared_bytes(self.code), self._limits)
 
 
 def _plain(expression):
@@ -130,11 +131,22 @@ def _shared_bytes(code):
 
 
 class RawKernel:
-    def __init__(self, name, function, shared_bytes):
+    def __init__(self, name, function, shared_bytes, limits):
         self.name = name
         self._function = function
         self._shared_bytes = shared_bytes
-        self.max_dynamic_shared_size_bytes = 0
+        # By function: all objects for it share the driver's function.
+        self._limits = limits
+
+    @property
+    def max_dynamic_shared_size_bytes(self):
+        return self._limits.get(self.name, 0)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size):
+        if self._shared_bytes + size > 232448:
+            raise CUDARuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        self._limits[self.name] = size
 
     @property
     def attributes(self):

@@ -78,6 +78,7 @@ class Runtime:
             "warpSize": 32,
             "multiProcessorCount": 132,
             "sharedMemPerBlock": 49152,
+            "sharedMemPerBlockOptin": 232448,
             "totalGlobalMem": setting("MEMORY", 1 << 32),
             "maxThreadsPerBlock": 1024,
             "maxThreadsDim": (1024, 1024, 64),

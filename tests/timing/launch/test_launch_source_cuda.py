@@ -77,6 +77,28 @@ def test_dynamic_shared_memory(cuda):
     assert set(state().dynamic_bytes) == {runnable._request.launch.local_bytes} == {16 * 4}
 
 
+REVERSED = """
+__global__ void reversed(const float *x, float *y, int tile)
+{
+  extern __shared__ float t[];
+  for (int i = threadIdx.x; i < tile; i += 64) t[i] = x[i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < tile; i += 64) y[i] = t[tile - 1 - i];
+}
+"""
+
+
+def test_dynamic_shared_memory_beyond_what_a_kernel_may_declare(cuda, fake_gpu):
+    kernel = source_kernel(REVERSED, "reversed", local=[64], groups=[1])
+    # An H100 lets launches ask for 227 KiB; the limit set last is that of the smaller tile.
+    large, small = (built(cuda, kernel, {"tile": tile}, "x") for tile in (16384, 256))
+    for runnable in (large, small, large):
+        runnable.run(1)
+        np.testing.assert_array_equal(runnable.read("y"), runnable.read("x")[::-1])
+    with pytest.raises(MeasurementError, match=r"x: needs 262144 B of local memory, .* allows 232448 B"):
+        built(cuda, kernel, {"tile": 65536}, "x")
+
+
 @pytest.mark.parametrize(
     ("source", "arguments", "reason"),
     [
