@@ -17,6 +17,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -264,18 +265,26 @@ def process_pool(workers: int | None = None) -> Iterator[ProcessPoolExecutor]:
     None is a worker for each processor.
     """
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import active_children, get_context
+
+    started: list[SpawnProcess] = []
+
+    class Context(SpawnContext):
+        """Knows which processes are the pool's: others in this process may have children of their own."""
+
+        @staticmethod
+        def Process(*arguments: Any, **named: Any) -> SpawnProcess:  # noqa: N802 - the name that it has
+            started.append(SpawnProcess(*arguments, **named))
+            return started[-1]
 
     # Python's tracker, a process, removes the semaphores that killed processes leave, and warns of them.
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
-    with ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_end_worker_with_parent, initargs=(os.getpid(),)
-    ) as pool:
+    with ProcessPoolExecutor(workers, Context(), initializer=_end_worker_with_parent, initargs=(os.getpid(),)) as pool:
         try:
             yield pool
         except BaseException:  # an interrupt, say; the pool would wait for what is at work
-            for worker in active_children():
-                worker.kill()
+            for worker in started:
+                if worker.is_alive():
+                    worker.kill()
             raise
 
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from multiprocessing import get_context
 
 import pytest
 
@@ -135,6 +137,21 @@ def test_an_interrupt_does_not_wait_for_a_pool():
     with pytest.raises(KeyboardInterrupt), process_pool(2) as pool:
         pool.submit(time.sleep, 60).result()
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.machine
+def test_an_interrupt_ends_no_children_of_others():
+    other = get_context("spawn").Process(target=time.sleep, args=(60,))
+    other.start()
+    try:
+        with suppress(KeyboardInterrupt), process_pool(1) as pool:
+            worker = pool.submit(os.getpid).result()
+            raise KeyboardInterrupt
+        assert gone(worker)
+        assert other.is_alive()
+    finally:
+        other.kill()
+        other.join()
 
 
 POOL = """

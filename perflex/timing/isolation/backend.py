@@ -80,6 +80,10 @@ class WorkerProcess:
             self.end()
         if happened == "failed":
             raise result
+        if happened == "broken":
+            # An error of perflex: it ends all, as it would here, and says where it comes from.
+            msg = f"the process that runs kernels on {self.device} failed, which is an error of perflex:\n{result}"
+            raise RuntimeError(msg)
         return result
 
     def _not_started(self, reason: str) -> DeviceError:
@@ -189,17 +193,17 @@ class IsolatedRunnable:
         return self._place.resources
 
     def run(self, launches: int) -> tuple[float, ...]:
-        """Run back to back and return the device time of each launch in seconds, taken in the other process."""
-        start = time.monotonic()
-        times = self._times(launches)
-        each = (time.monotonic() - start) / launches
-        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
-        return times
+        """Run back to back and return the device time of each launch in seconds, taken in the other process.
 
-    def _times(self, launches: int) -> tuple[float, ...]:
-        """Return the times of launches in the other process, which is built in anew if another began since."""
+        It is built anew if another process began since.
+        """
         if self._place.worker is not self._backend.worker():
             self._build()
+            self._asked(1)  # what only a first launch does is no part of a time
+        return self._asked(launches)
+
+    def _asked(self, launches: int) -> tuple[float, ...]:
+        start = time.monotonic()
         try:
             times: tuple[float, ...] = self._place.worker.ask(
                 "run", self._place.number, launches, self._limit(launches)
@@ -210,6 +214,8 @@ class IsolatedRunnable:
                 doing = "does not end; TimingOptions(limit_s=...) allows more if the kernel is only slow"
                 self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
+        each = (time.monotonic() - start) / launches
+        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
         return times
 
     def _limit(self, launches: int) -> float:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from perflex.child_process import end_with_parent
-from perflex.errors import MeasurementError, PerflexError
+from perflex.errors import PerflexError
 from perflex.timing.launch.backend import backend_of
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))
-        except MeasurementError as error:
+        except PerflexError as error:
             connection.send(("failed", error, backend.responds()))
+        except Exception:  # noqa: BLE001 - an error of perflex is no crash of a driver
+            connection.send(("broken", traceback.format_exc(), False))
 
 
 if __name__ == "__main__":

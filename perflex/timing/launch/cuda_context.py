@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,20 +54,34 @@ class CudaContext:
         self.cupy = load_cupy()
         self._lost = ""
         try:
-            number = _number_of(self.cupy, device)
-            self.cupy.cuda.runtime.setDevice(number)
-            self.stream = self.cupy.cuda.Stream(non_blocking=True)
-            self.hold = Hold(self.cupy)
+            self._number = _number_of(self.cupy, device)
+            with self.current():
+                self.stream = self.cupy.cuda.Stream(non_blocking=True)
+                self.hold = Hold(self.cupy)
         except (RuntimeError, OSError) as error:
             msg = f"cannot open {device}: {first_line(error)}"
             raise DeviceError(msg, device=device) from error
         self.memory = CudaMemory(self.cupy, self.stream)
         self.pool = BufferPool(self.memory, int(POOL_SHARE * device.global_memory_bytes))
-        self.watch = clock_watch(_bus_ids(self.cupy, number))
+        self.watch = clock_watch(_bus_ids(self.cupy, self._number))
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make it the thread's current device in the block, which elsewhere may be another; RuntimeError if lost."""
+        runtime = self.cupy.cuda.runtime
+        before = runtime.getDevice()
+        runtime.setDevice(self._number)
+        try:
+            yield
+        finally:
+            with suppress(RuntimeError):  # of a lost device; what is said of that counts
+                runtime.setDevice(before)
 
     def close(self) -> None:
-        """Give device memory back, and what watches the clock."""
-        self.pool.free_all()
+        """Give device memory back, which a lost device has no more, and what watches the clock."""
+        if not self._lost:
+            with self.current():
+                self.pool.free_all()
         if self.watch is not None:
             self.watch.close()
             self.watch = None
@@ -83,7 +97,9 @@ class CudaContext:
 
     def responds(self) -> bool:
         """Return whether the device still works."""
-        return returns_what_was_written(self.memory)
+        with suppress(RuntimeError), self.current():
+            return returns_what_was_written(self.memory)
+        return False
 
     def failure(self, label: str, what: str, error: Exception, kind: str) -> MeasurementError:
         """Return what happened to a kernel as an error; remember it where it lost the device."""
@@ -117,11 +133,11 @@ def _bus_ids(cupy: Any, number: int) -> tuple[str, ...]:
         return ()
 
 
-# Should the host have to wait for the stream while it holds it, it goes on by itself; that run's times are too long.
+# Should the host have to wait for the stream while it holds it, the stream goes on by itself and says so.
 _LIMIT_NS = 200_000_000
 _HOLD_NAME = "perflex_hold"
 _SOURCE = f"""
-extern "C" __global__ void {_HOLD_NAME}(volatile int const *go, unsigned long long limit_ns)
+extern "C" __global__ void {_HOLD_NAME}(volatile int *state, unsigned long long limit_ns)
 {{
   unsigned long long start, now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
@@ -129,7 +145,9 @@ extern "C" __global__ void {_HOLD_NAME}(volatile int const *go, unsigned long lo
   {{
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   }}
-  while (*go == 0 && now - start < limit_ns);
+  while (state[0] == 0 && now - start < limit_ns);
+  if (state[0] == 0)
+    state[1] = 1;
 }}
 """
 
@@ -145,20 +163,25 @@ class Hold:
 
     def __init__(self, cupy: Any) -> None:
         self._kernel = cupy.RawModule(code=_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function(_HOLD_NAME)
-        # Page-locked memory has the same address on the device.
-        self._memory = cupy.cuda.alloc_pinned_memory(np.dtype(np.int32).itemsize)
-        self._go = np.frombuffer(self._memory, np.int32, 1)
+        # Page-locked memory has the same address on the device. Whether to go on, and whether the stream did not wait.
+        self._memory = cupy.cuda.alloc_pinned_memory(2 * np.dtype(np.int32).itemsize)
+        self._state = np.frombuffer(self._memory, np.int32, 2)
         self._address = np.uintp(self._memory.ptr)
         with self.held():  # loads the kernel, which may not happen while a stream is held
             pass
         cupy.cuda.runtime.deviceSynchronize()
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether the last held stream, whose commands are done, went on before the host let it."""
+        return bool(self._state[1])
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the current stream: what is enqueued in the block runs after it."""
-        self._go[0] = 0
+        self._state[:] = 0
         try:
             self._kernel((1,), (1,), (self._address, np.uint64(_LIMIT_NS)))
             yield
         finally:
-            self._go[0] = 1
+            self._state[0] = 1

@@ -85,10 +85,13 @@ class OpenCLBackend:
         """Build what was generated and checked before; see `KernelBackend`."""
         program = self._built(request.code, request.label)
         try:
-            kernels = [cl.Kernel(program, name) for name, _ in request.programs]
+            return self._checked(program, request)
         except cl.Error as error:
-            msg = f"{request.label}: {self.device} lost a kernel of its own program ({error})"
+            msg = f"{request.label}: {self.device} does not tell what it built ({error})"
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
+
+    def _checked(self, program: Any, request: LaunchRequest) -> OpenCLRunnable:
+        kernels = [cl.Kernel(program, name) for name, _ in request.programs]
         logged = self._logged_resources(program)
         used = [
             self._resources(kernel, logged.get(name, Resources()))
@@ -100,7 +103,12 @@ class OpenCLBackend:
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Return the machine code of a kernel; see `KernelBackend`."""
-        return programs_in(self._built(request.code, request.label), self.device, request)
+        program = self._built(request.code, request.label)
+        try:
+            return programs_in(program, self.device, request)
+        except cl.Error as error:
+            msg = f"{request.label}: {self.device} does not give the code that it built ({error})"
+            raise MeasurementError(msg, kernel=request.label, device=self.device) from error
 
     def responds(self) -> bool:
         """Return whether the device still works."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
-from io import StringIO
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,10 +168,27 @@ def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     return replace(plan, programs=tuple(replace(program, name=program_name(program.name, api)) for program in programs))
 
 
+class _OthersOnly:
+    """A stream without what the thread writes that made this object."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if get_ident() == self._thread else int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 @contextmanager
 def _silenced() -> Iterator[None]:
     """Keep loopy's prints of a failing kernel and its remarks (on its own cache, on nesting) to itself."""
-    with redirect_stdout(StringIO()), warnings.catch_warnings():
+    from perflex.isl import ISL_LOCK
+
+    # One thread at a time: each puts back what it found.
+    with ISL_LOCK, redirect_stdout(_OthersOnly(sys.stdout)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

@@ -130,6 +130,13 @@ def _shared_bytes(code):
     return total
 
 
+def _hold(address):
+    State.go = address
+    if State.impatient:
+        State.impatient -= 1
+        ctypes.c_int.from_address(address + 4).value = 1
+
+
 class RawKernel:
     def __init__(self, name, function, shared_bytes, limits):
         self.name = name
@@ -174,8 +181,9 @@ class RawKernel:
         if not all(isinstance(argument, np.generic) for argument in args):
             raise TypeError("Unsupported type")
         State.launches.append(self.name)
+        State.used.add(State.device)
         if self.name == "perflex_hold":
-            State.go = int(args[0])
+            _hold(int(args[0]))
             return
         if self.name == "greedy":
             raise CUDARuntimeError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch")

@@ -19,6 +19,11 @@ class State:
     """What the process's only device remembers."""
 
     lost = False
+    # The current device, and those that kernels were launched on and memory allocated.
+    device = 0
+    used: set[int] = set()  # noqa: RUF012
+    # How many of the next held streams do not wait for the host.
+    impatient = 0
     go: int | None = None
     enqueued_while_held = 0
     allocated: dict[int, Sized] = {}  # noqa: RUF012
@@ -96,6 +101,11 @@ class Runtime:
         require_device()
         if not 0 <= number < Runtime.getDeviceCount():
             raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+        State.device = number
+
+    @staticmethod
+    def getDevice():
+        return State.device
 
     @staticmethod
     def deviceSynchronize():
@@ -104,6 +114,7 @@ class Runtime:
     @staticmethod
     def malloc(size):
         host_waits()
+        State.used.add(State.device)
         if sum(len(block) for block in State.allocated.values()) + size > setting("ROOM", setting("MEMORY", 1 << 32)):
             raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
         if idle() and size > SMALL:
@@ -162,12 +173,12 @@ def get_elapsed_time(first, last):
     return (last.at - first.at) * 1e-6
 
 
-class _Pinned(ctypes.c_int * 1):
+class _Pinned(ctypes.c_int * 2):
     @property
     def ptr(self):
         return ctypes.addressof(self)
 
 
 def alloc_pinned_memory(size):
-    assert size == 4
+    assert size == 8
     return _Pinned()

@@ -1,5 +1,8 @@
+import sys
 import tempfile
 from dataclasses import replace
+from threading import Thread
+from unittest.mock import Mock
 
 import loopy as lp
 import numpy as np
@@ -9,7 +12,7 @@ from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
 from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, Slot, assign_slots, sample_data
 from perflex.timing.launch.opencl import OpenCLBackend
-from perflex.timing.launch.plan import check_limits, plan_launch, size_launch
+from perflex.timing.launch.plan import _silenced, check_limits, plan_launch, size_launch
 from perflex.timing.launch.request import launch_request
 from sample_kernels import matmul
 from support.building import built
@@ -140,6 +143,15 @@ def test_what_loopy_does_not_translate_is_a_measurement_error(monkeypatch):
         plan_launch(vector("b[i] = a[i]", a=np.float32, b=np.float32))
 
 
+def test_prints_of_other_threads_are_not_swallowed(capsys):
+    with _silenced():
+        sys.stdout.write("loopy's")
+        other = Thread(target=sys.stdout.write, args=["another's"])
+        other.start()
+        other.join()
+    assert capsys.readouterr().out == "another's"
+
+
 def test_limits_of_the_device_are_checked_with_numbers(default_device):
     tags = ["matmul_sq", "dtype:float32", "prefetch:True", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:64"]
     (tiled,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
@@ -174,6 +186,15 @@ def test_double_precision_needs_a_device_that_has_it(default_device):
         launch_request(SizedKernel(kernel, {"n": 64}, "x"), without)
     single = vector("b[i] = 2*a[i]", a=np.float32, b=np.float32)
     assert launch_request(SizedKernel(single, {"n": 64}, "x"), without).label == "x"
+
+
+def test_a_driver_that_does_not_tell_what_it_built_fails_for_one_kernel(backend, monkeypatch):
+    import pyopencl
+
+    error = pyopencl.RuntimeError("get_work_group_info failed: OUT_OF_RESOURCES")
+    monkeypatch.setattr(OpenCLBackend, "_most_items", Mock(side_effect=error))
+    with pytest.raises(MeasurementError, match=r"^x: .* does not tell what it built \(.*OUT_OF_RESOURCES"):
+        built(backend, matmul(prefetch=False), {"n": 16}, "x")
 
 
 def test_one_source_is_built_once(backend):

@@ -122,6 +122,33 @@ def test_launches_wait_for_one_another_while_the_stream_is_held(cuda):
     assert max(np.diff([*held, len(state().launches)])) == 401
 
 
+def test_launches_that_did_not_wait_for_the_host_are_taken_again(cuda, monkeypatch):
+    runnable = built(cuda, good(), {"n": 64}, "x")
+    runnable.run(1)
+    state().launches.clear()
+    monkeypatch.setattr(state(), "impatient", 2)
+    assert len(runnable.run(3)) == 3
+    assert state().launches == ["perflex_hold", "good", "good", "good"] * 3
+    monkeypatch.setattr(state(), "impatient", 5)
+    with pytest.raises(MeasurementError, match="x: the host took too long to enqueue 3 launches, 5 times"):
+        runnable.run(3)
+    assert len(runnable.run(3)) == 3
+
+
+def test_the_current_device_stays_the_users(fake_gpu, monkeypatch):
+    monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
+    monkeypatch.setattr(state(), "device", 0)
+    state().used.clear()
+    backend = CudaBackend(replace(fake_gpu, ordinal=1))
+    runnable = built(backend, good(), {"n": 64}, "x")
+    runnable.run(1)
+    runnable.run(3)
+    assert backend.responds()
+    backend.close()
+    assert state().device == 0
+    assert state().used == {1}
+
+
 def unknown_function(_):
     yield "10_unknown", "inline __device__ float twice(float x) { return absent(x); }"
 
