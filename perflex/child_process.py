@@ -272,7 +272,7 @@ def process_pool(workers: int | None = None) -> Iterator[ProcessPoolExecutor]:
         """Knows which processes are the pool's: others in this process may have children of their own."""
 
         @staticmethod
-        def Process(*arguments: Any, **named: Any) -> SpawnProcess:  # noqa: N802 - the name that it has
+        def Process(*arguments: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
             started.append(SpawnProcess(*arguments, **named))
             return started[-1]
 

@@ -66,6 +66,7 @@ class SourceLaunch:
     # Bytes of local memory whose extent the host decides: OpenCL's arguments, CUDA's dynamic shared memory.
     local_arguments: Mapping[str, int]
     local_bytes: int  # Of the other local memory
+    by_data: str  # What depends on the values in arrays, by line; empty where nothing does
 
 
 def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceLaunch:
@@ -105,7 +106,7 @@ class _Launching:
         if self._kernel.language == "hip":
             raise self._refuse("it is written in HIP, which is only counted and predicted")
         arguments = tuple(self._argument(name, kind) for name, kind in self._declared.items())
-        walk = self._known_walk()
+        walk, by_data = self._known_walk()
         self._require_own(walk)
         with self._kernel.describing():
             reached = self._reached(walk)
@@ -124,6 +125,7 @@ class _Launching:
                 name: reached.get(name, Reach(16)).bytes for name, size in sorted(local.items()) if size is None
             },
             local_bytes=sum(size or 0 for size in local.values()),
+            by_data=by_data,
         )
 
     def _refuse(self, cause: str) -> UnsupportedKernelError:
@@ -161,8 +163,11 @@ class _Launching:
 
     # Reach
 
-    def _known_walk(self) -> Walk:
-        """Return a walk in which all subscripts are known: with sizes as names, as numbers, or with the data, too."""
+    def _known_walk(self) -> tuple[Walk, str]:
+        """Return a walk in which all subscripts are known: with sizes as names, as numbers, or with the data, too.
+
+        Beside it, what only the data tell.
+        """
         if self._kernel.trips:
             line, count = next(iter(self._kernel.trips.items()))
             cause = (
@@ -175,11 +180,12 @@ class _Launching:
             walk = self._kernel.walked({})
         if walk is None or _unknown(walk):
             walk = self._kernel.walked(self._numbers)
-        if _unknown(walk):
+        by_data = _unknown(walk)
+        if by_data:
             walk = self._kernel.walked(self._numbers, _contents(walk))
         if unknown := _unknown(walk):
             raise self._refuse(f"line {unknown}, and with made-up data it might reach anything; give its times instead")
-        return walk
+        return walk, f"line {by_data}" if by_data else ""
 
     def _require_own(self, walk: Walk) -> None:
         """Stop where the host program decides more than arguments and launch."""

@@ -110,12 +110,15 @@ def time_kernel(
 ) -> Timing:
     """Time a kernel as `calibrate` times measurement kernels; it needs no calibration.
 
+    The data are made up: floating-point numbers between 0.5 and 1.5, integers of one, and 0.75 for floating-point
+    arguments that `sizes` does not name. Which side of a condition on data is taken, these decide.
+
     Parameters
     ----------
     kernel
         A loopy translation unit, what `annotate` returned for one, or one of `source_kernel`.
     sizes
-        Value of each size parameter.
+        Value of each size parameter, and of other scalar arguments that are to have one.
     device
         Where to run: a device, or parts of its name; by default the default one.
     timing
@@ -131,7 +134,7 @@ def time_kernel(
     DeviceError
         No working device fits, several do, or it is lost.
     MeasurementError
-        The kernel does not build or run.
+        The kernel does not build or run, or data decide its subscripts or trip counts.
     MissingSizeError
         A size parameter has no value.
     """

@@ -23,7 +23,8 @@ class TimingOptions:
         launches leave, whichever kernel ran before.
     precision
         A kernel is timed no further when half the width of its interval is at most this fraction of its time;
-        0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 and 60 undisturbed timings.
+        0 for as many timings as the limits allow. It is looked at after 8, 12, 18, 27, 41 ... undisturbed timings, half
+        as many more each time, and after `trials`.
     budget_s
         Device time for one kernel in seconds, warm-ups included; long kernels get fewer trials. Timings that others
         disturbed are taken again within it; up to twice that time while fewer than `min_trials` are undisturbed.

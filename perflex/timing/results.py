@@ -31,7 +31,8 @@ class Timing:
     samples
         Every timing in seconds per launch, in the order taken, outliers and disturbed ones included.
     launches
-        Launches averaged in one sample: 1 unless the kernel is too short for the device's timer.
+        Launches averaged in one sample (the middle half of them): on CPUs as many as take 1 ms, 200 at most; elsewhere
+        1 unless the kernel is too short for the device's timer, 1000 at most.
     interval
         Confidence interval of `seconds`, in seconds; nan where there are too few samples for one. It holds the true
         value for at least 95 % of the kernels though timing ends when it is narrow (`perflex.timing.statistics`), if

@@ -14,7 +14,7 @@ from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.store.records import Failure, Sample
 from perflex.timing.disturbance import disturbed
 from perflex.timing.launch.launch_times import LaunchTimes
-from perflex.timing.launch.request import request_for
+from perflex.timing.launch.request import LaunchRequest, request_for
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.statistics import is_known_to, level_of_look, looks
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
     from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
-    from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
@@ -145,7 +144,9 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
     """Build a kernel, run it for a first time, and decide how many launches make a sample."""
     stage = "prepare"
     try:
-        entry.runnable = backend.build(request_for(entry.job, backend.device))
+        request = request_for(entry.job, backend.device)
+        _require_no_data(request)
+        entry.runnable = backend.build(request)
         stage = "run"
         seconds = entry.runnable.run(1)[0]
         if seconds > session.options.limit_s:
@@ -160,6 +161,16 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
         entry.give_up(error, stage, session)
         return
     entry.launches = _launches(entry.seconds, backend)
+
+
+def _require_no_data(job: SizedKernel | LaunchRequest) -> None:
+    """Refuse a kernel whose time depends on the values in its arrays: those are made up."""
+    if isinstance(job, LaunchRequest) and job.by_data:
+        msg = (
+            f"{job.label}: cannot be timed with made-up data, which decide its time ({job.by_data}); "
+            "give times of your own (calibrate --times), or let the kernel compute what decides it"
+        )
+        raise MeasurementError(msg, kernel=job.label)
 
 
 def shortest_sample_s(device: TimedDevice) -> float:

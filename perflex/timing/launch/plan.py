@@ -103,6 +103,8 @@ class LaunchPlan:
         Of the compiler, for this kernel only.
     written
         Whether somebody wrote the source, and did not have it generated.
+    by_data
+        What the values in arrays decide of a launch, so that made-up ones would give another time; empty for nothing.
     """
 
     name: str
@@ -117,6 +119,7 @@ class LaunchPlan:
     local_arguments: Mapping[str, int] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     written: bool = False
+    by_data: str = ""
 
     @property
     def code(self) -> Code:
@@ -160,12 +163,14 @@ def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     import loopy as lp
 
     from perflex.timing.launch.code import device_code, program_name, retargeted
+    from perflex.timing.launch.decided_by_data import decided_by_data
 
     unit = lp.preprocess_program(retargeted(kernel, api))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
     programs = _programs(unit, name)  # refuses what no code can be made for before that is tried
     plan = _from_linearized(unit, name, programs, device_code(unit, api))
-    return replace(plan, programs=tuple(replace(program, name=program_name(program.name, api)) for program in programs))
+    called = tuple(replace(program, name=program_name(program.name, api)) for program in programs)
+    return replace(plan, programs=called, by_data=decided_by_data(unit.default_entrypoint))
 
 
 class _OthersOnly:

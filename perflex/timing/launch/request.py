@@ -45,6 +45,8 @@ class LaunchRequest:
         Place of every array in the buffer pool, and of what it is restored from.
     dtypes
         Element type of every array.
+    by_data
+        As of `LaunchPlan`.
     """
 
     label: str
@@ -54,6 +56,7 @@ class LaunchRequest:
     launch: SizedLaunch
     slots: Mapping[str, tuple[Slot, Slot | None]]
     dtypes: Mapping[str, np.dtype[Any]]
+    by_data: str = ""
 
     @property
     def buffer_bytes(self) -> dict[str, int]:
@@ -95,6 +98,7 @@ def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
         launch=size_launch(plan, sizes, label),
         slots=assign_slots(list(plan.arrays.values())),
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
+        by_data=plan.by_data,
     )
     sizes_held = request.buffer_bytes
     # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.

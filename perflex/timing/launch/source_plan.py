@@ -79,4 +79,5 @@ def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
         local_arguments=launch.local_arguments,
         options=() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{folder}" for folder in kernel.folders)),
         written=True,
+        by_data=launch.by_data,
     )
