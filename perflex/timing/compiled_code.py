@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from perflex.caches import own_cache
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 # Part of every key: counts what changes in how code is read or kept.
 _SCHEME = 2
 _MOST_WORKERS = 8
+_KEPT_S = 30 * 86400
 # Kernels whose builds take as long as a process to begin.
 _WORTH_A_PROCESS = 4
 
@@ -73,12 +76,16 @@ def compiled_code(
     workers = max(1, min(os.cpu_count() or 1, _MOST_WORKERS))
     parts = [part for group in groups.values() for part in _divided(group, workers)]
     with ThreadPoolExecutor(workers) as pool:
-        # The first error ends all: without the device no other kernel would build either.
-        for built in pool.map(shared.build, parts):
-            for number, outcome in built:
-                found[number] = outcome
-                if not isinstance(outcome, MeasurementFailure):
-                    _keep(jobs[number], device, options, outcome)
+        try:
+            # The first error ends all: without the device no other kernel would build either.
+            for built in pool.map(shared.build, parts):
+                for number, outcome in built:
+                    found[number] = outcome
+                    if not isinstance(outcome, MeasurementFailure):
+                        _keep(jobs[number], device, options, outcome)
+        except BaseException:  # an interrupt, say; the pool waits for its threads, and these for their processes
+            shared.give_up()
+            raise
     return found
 
 
@@ -93,12 +100,20 @@ class _Builds:
     done: int
     lock: threading.Lock = field(default_factory=threading.Lock)
     broken: bool = False
+    backends: list[IsolatedBackend] = field(default_factory=list)
+
+    def give_up(self) -> None:
+        """End all processes, from any thread."""
+        self.broken = True
+        for backend in self.backends:
+            backend.kill()
 
     def build(self, part: Sequence[tuple[int, LaunchRequest]]) -> list[tuple[int, Any]]:
         """Build kernels that one process can build; return what came of each by its number."""
         found: list[tuple[int, Any]] = []
         limits = RunLimits(self.options.limit_s, self.options.build_limit_s)
         with closing(IsolatedBackend(self.device, limits)) as backend:
+            self.backends.append(backend)
             for number, request in part:
                 if self.broken:
                     break
@@ -155,6 +170,8 @@ def _kept(job: SizedKernel, device: Device, options: TimingOptions) -> tuple[Com
     path = _place(job, device, options)
     if path is None or not path.is_file():
         return None
+    with suppress(OSError):  # a folder that is only read
+        os.utime(path)
     # What cannot be read, or is of another scheme, is made again.
     with suppress(FileFormatError, OSError, ValueError, KeyError, TypeError):
         return tuple(_program(entry) for entry in json.loads(read_bytes(path))) or None
@@ -183,6 +200,17 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
         path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path) as stream:
             json.dump(content, stream)
+        _remove_unused(path.parents[1])
+
+
+@cache
+def _remove_unused(folder: Path) -> None:
+    """Remove code that nobody has asked for since a month; once in a process."""
+    latest = time.time() - _KEPT_S
+    for path in folder.glob("*/*.json"):
+        with suppress(OSError):  # another process has removed it
+            if path.stat().st_mtime < latest:
+                path.unlink()
 
 
 def _program(entry: dict[str, Any]) -> CompiledProgram:

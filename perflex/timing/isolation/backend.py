@@ -64,6 +64,10 @@ class WorkerProcess:
         """End the process: one that is idle is given the time to end by itself, one that still starts is not."""
         self._child.end(at_once=not self._ready)
 
+    def kill(self) -> None:
+        """Kill the process, from any thread; who waits for its answer learns of it, and ends what is left."""
+        self._child.kill()
+
     def _start(self) -> None:
         """Have the process open the device; it has been starting since this object was made."""
         if self._ready:
@@ -136,6 +140,11 @@ class IsolatedBackend:
         if self._worker is not None:
             self._worker.end()
             self._worker = None
+
+    def kill(self) -> None:
+        """Kill the process at work, from any thread; who waits for its answer learns of it."""
+        if self._worker is not None:
+            self._worker.kill()
 
     def worker(self) -> WorkerProcess:
         """Return the process at work, a new one if there is none."""
