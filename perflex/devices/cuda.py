@@ -69,11 +69,15 @@ def _in_folder(folder: Path, name: str) -> str | None:
         exact = folder / name
         if exact.is_file():
             return str(exact)
-        # A mounted driver may lack the links: libcuda.so.580.82 without libcuda.so.1.
-        others = sorted(folder.glob(f"{name.partition('.so')[0]}.so.*"))
+        # A mounted driver may lack the links: libcuda.so.580.82 without libcuda.so.1. Of several the newest.
+        others = sorted(folder.glob(f"{name.partition('.so')[0]}.so.*"), key=_version_of, reverse=True)
     except OSError:
         return None
     return next((str(path) for path in others if path.is_file()), None)
+
+
+def _version_of(library: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", library.name)]
 
 
 @lru_cache(maxsize=1)

@@ -372,7 +372,7 @@ def _doubts(cpu: ReportedCpu, rates: Bandwidths) -> list[str]:
     name = f"L{last.level}"
     if _SHOWS * rates.times(name).load > rates.times("memory").load:
         remarks.append(
-            f"{name}: a working set of half its {last.size_bytes // 2**20} MiB is loaded no faster than from memory; "
-            "a virtual machine may report a cache that it shares; set size_bytes to its own part"
+            f"{name}: a working set that fits into its {last.size_bytes / 2**20:g} MiB is loaded no faster than from "
+            "memory; a virtual machine may report a cache that it shares; set size_bytes to its own part"
         )
     return remarks

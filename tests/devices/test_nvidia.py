@@ -41,7 +41,8 @@ def test_opencl_without_a_vendor_file_is_used(machine):
 
 
 def test_a_driver_without_the_short_names_is_found_by_its_version(machine):
-    (machine / "libcuda.so.580.82.07").touch()
+    for version in ("580.82.07", "580.9", "535.183.06", "78"):
+        (machine / f"libcuda.so.{version}").touch()
     found = find_library(CUDA_LIBRARY, {})
     assert found is not None
     assert (found.path, found.on_path) == (str(machine / "libcuda.so.580.82.07"), False)

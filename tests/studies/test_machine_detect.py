@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from perflex import load_machine
 from perflex.__main__ import main
@@ -165,7 +166,7 @@ def test_every_number_has_a_source_and_assumptions_are_called_so(system, tmp_pat
     [
         (
             lambda label, sizes: law(label.replace("L3 1", "memory 1"), sizes),
-            "L3: a working set of half its 16 MiB is loaded no faster than from memory",
+            "L3: a working set that fits into its 16 MiB is loaded no faster than from memory",
         ),
         (lambda label, sizes: law(label, sizes) * (20 if " L1 " in label else 1), "makes no vectors"),
     ],
@@ -173,6 +174,13 @@ def test_every_number_has_a_source_and_assumptions_are_called_so(system, tmp_pat
 def test_what_does_not_show_is_reported(system, changed, words):
     remarks = detect_machine(FakeDevice(changed), reported_cpu(system), quick=True).remarks
     assert any(words in remark for remark in remarks)
+
+
+def test_a_small_last_cache_is_told_in_its_size(system):
+    cpu = reported_cpu(system)
+    small = structs.replace(cpu, caches=cpu.caches[:2])
+    changed = FakeDevice(lambda label, sizes: law(label.replace("L2 1", "memory 1"), sizes))
+    assert any("into its 0.5 MiB" in remark for remark in detect_machine(changed, small, quick=True).remarks)
 
 
 def test_times_that_make_no_sense_are_errors(system):
