@@ -352,11 +352,15 @@ def detect_machine(
         lambda: measure_rates(cpu.caches, cpu.cores, device, quick=quick, progress=progress),
         limit_s=_QUICK_LIMIT_S if quick else _LIMIT_S,
     )
-    note = f"two runs agree within {100 * _AGREEMENT:.0f} %" if not doubts else f"DOUBTFUL: {'; '.join(doubts)}"
+    units = getattr(device, "compute_units", cpu.cores)
+    few = [f"the device has {units} of the CPU's {cpu.cores} cores"] if units < cpu.cores else []
+    doubtful = "; ".join([*doubts, *few])
+    note = f"DOUBTFUL: {doubtful}" if doubtful else f"two runs agree within {100 * _AGREEMENT:.0f} %"
     today = datetime.now(UTC).date().isoformat()
     document = machine_document(cpu, rates, f"{device}, {today}; {note}", today, overlap)
     missing = [f"not reported: {what}" for what in cpu.missing]
     doubts = [f"{doubt}: bandwidths may be too low; run the command again on an idle machine" for doubt in doubts]
+    doubts += [f"{what}: rates of all cores are too low; run it where all processors may be used" for what in few]
     return Detected(document, cpu, rates, (*missing, *doubts, *_doubts(cpu, rates)))
 
 

@@ -181,14 +181,10 @@ def time_entries(
 ) -> None:
     """Start all kernels, then time them; each half of that counts one step for each kernel; see `measure`."""
     count = len(entries)
-    steps = 0
 
     def report(done: int, label: str) -> None:
-        nonlocal steps
-        # More samples of a reference kernel may show that its time is not known yet after all; a bar must not go back.
-        steps = max(steps, done)
         if progress is not None:
-            progress(steps, 2 * count, label)
+            progress(done, 2 * count, label)
 
     wanted = [entry for entry in entries if entry.is_due(session.options)]
     ahead = GeneratedAhead(wanted, backend.device, executor)
@@ -237,9 +233,6 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
         return
     entry.samples = list(session.recorder.earlier(entry.key))
     entry.resumed = len(entry.samples)
-    if entry.samples:
-        # By it a kernel can be chosen as a reference though it is known already and not built.
-        entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
     failure = session.recorder.failure(entry.key)
     if failure is None or failure.kind not in _NOT_AGAIN or session.options.retry_failures:
         return

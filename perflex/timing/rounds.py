@@ -81,7 +81,7 @@ class Entry:
     launches
         Launches in one sample.
     seconds
-        Time of one launch, about.
+        Time of one launch, about; nan before it is started.
     """
 
     job: SizedKernel | LaunchRequest

@@ -183,6 +183,15 @@ def test_a_small_last_cache_is_told_in_its_size(system):
     assert any("into its 0.5 MiB" in remark for remark in detect_machine(changed, small, quick=True).remarks)
 
 
+def test_a_device_with_a_share_of_the_cores_is_told(system):
+    class Part(FakeDevice):
+        compute_units = 3
+
+    found = detect_machine(Part(law), reported_cpu(system), quick=True)
+    assert any("3 of the CPU's 4 cores" in remark for remark in found.remarks)
+    assert "DOUBTFUL" in str(found.document["sources"])
+
+
 def test_times_that_make_no_sense_are_errors(system):
     with pytest.raises(MachineError, match=r"took no longer .* does nothing else"):
         detect_machine(FakeDevice(lambda *_: 1e-3), reported_cpu(system), quick=True)

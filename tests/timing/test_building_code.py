@@ -6,13 +6,11 @@ from threading import Event
 
 import pytest
 
-from perflex.compiled.elf import Function
-from perflex.compiled.program import CompiledProgram
 from perflex.features import SizedKernel
 from perflex.timing import compiled_code as building
 from sample_kernels import matmul
 
-CODE = (CompiledProgram("matmul", "intel", (Function("matmul", 0, b"\xc3", ()),), (), None),)
+CODE = (building.CompiledProgram("matmul", "intel", (building.Function("matmul", 0, b"\xc3", ()),), (), None),)
 
 
 class Instant:

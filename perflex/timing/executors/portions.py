@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from perflex.devices.device import Device
 from perflex.errors import DeviceError, ExecutorError, PerflexError
 from perflex.timing.isolation.affinity import Affinity, affinity_of
@@ -117,7 +115,7 @@ class Item:
     request
         What the device's backend builds it from, see `request_for`.
     samples
-        What is known of it; enough of it and the kernel is a reference only.
+        What is known of it.
     """
 
     request: SizedKernel | LaunchRequest
@@ -256,8 +254,7 @@ def device_here(wanted: Device) -> Device:
 
 
 def _entry(item: Item) -> Entry:
-    seconds = float(np.median([sample.seconds for sample in item.samples])) if item.samples else math.nan
-    return Entry(item.request, samples=list(item.samples), seconds=seconds)
+    return Entry(item.request, samples=list(item.samples))
 
 
 def _result(entry: Entry, session: str) -> ItemResult:

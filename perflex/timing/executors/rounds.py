@@ -7,8 +7,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import numpy as np
-
 from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
@@ -180,8 +178,6 @@ class _Run:
             self.affinities[result.affinity.said] = None
         for entry, outcome in zip(submitted.group.entries, result.items, strict=True):
             entry.samples += outcome.samples
-            if entry.samples:
-                entry.seconds = float(np.median([sample.seconds for sample in entry.samples]))
             if outcome.failure is not None:
                 kind, error = outcome.failure
                 entry.give_up(error, kind, submitted.session)

@@ -380,8 +380,10 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
 
 def _scalar(name: str, dtype: Any, value: Any, label: str) -> Any:
     try:
-        return np.dtype(dtype).type(value)
-    except OverflowError as error:
+        # Floating-point numbers that are too large become infinite, integers an OverflowError.
+        with np.errstate(over="raise"):
+            return np.dtype(dtype).type(value)
+    except (OverflowError, FloatingPointError) as error:
         msg = f"{label}: {name} = {value} does not fit the kernel's argument of type {np.dtype(dtype)}"
         raise MeasurementError(msg, kernel=label) from error
 

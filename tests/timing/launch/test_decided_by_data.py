@@ -42,7 +42,7 @@ def test_what_data_decide_of_a_kernel_from_source_code():
     decided = {name: plan.by_data for name, plan in plans.items() if plan.by_data}
     assert decided.keys() == {"gather", "rows of given lengths", "stated extent"}
     assert "line 2: data decide what" in decided["stated extent"]
-    assert "trip count of 'j < rows[i] + 2'" in decided["rows of given lengths"]
+    assert "line 2: trip count of" in decided["rows of given lengths"]
 
 
 @pytest.mark.parametrize(

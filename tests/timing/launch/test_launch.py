@@ -58,6 +58,13 @@ def test_scalars_have_their_type_and_updated_arrays_are_restored(backend):
     runnable = built(backend, kernel, {"n": 50, "m": 7, "alpha": 3}, "scalars")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("b"), 3 * runnable.read("a") + 7)
+    with pytest.raises(MeasurementError, match=r"alpha = 1e\+300 does not fit .* float32"):
+        built(
+            backend,
+            vector("b[i] = alpha*a[i]", a=np.float32, b=np.float32, alpha=np.float32),
+            {"n": 8, "alpha": 1e300},
+            "x",
+        )
     runnable = built(backend, vector("a[i] = 2*a[i] + b[i]", a=np.float32, b=np.float32), {"n": 100}, "update")
     runnable.run(5)
     start = (runnable.read("a") - runnable.read("b")) / 2
