@@ -22,6 +22,10 @@ _RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64"
 _OLD_INSTRUCTIONS = 0.625
 # Registers beside those for tiles: counters, sizes, addresses of what is stored; and those for addresses of loads.
 _OTHER_REGISTERS, _POINTER_REGISTERS = 32, 64
+# Multiply-adds of scalar units along k that code gathers before it goes on to the next sum (Triton 3.9, ptxas).
+_SCALAR_PASS = 8
+# Sums of tensor memory that registers hold at once (Triton 3.9, code for a B200).
+_AT_ONCE = 192
 # Instructions of a sub-group in each step beside those for tiles: the loop, addresses, waits. No source: what times of
 # matrix products on an A100 and an H100 say, as the next three.
 _LOOP = 100
@@ -34,6 +38,15 @@ _ALONE, _ALONE_SLICES, _SHORT_SLICES = 15, 3, 32
 _CHAIN = 240
 _ROW = 3.2  # Cycles for a row of a tile that lies in another page of memory
 _START = 1000  # Cycles that starting a program takes
+
+
+def _together(machine: Machine) -> tuple[int, bool]:
+    """Return the rows of products that four sub-groups compute together, 0 of none; whether sums are in tensor memory.
+
+    Hopper's wgmma, and tcgen05 of Blackwell for data centers.
+    """
+    capability = machine.compute_capability or 0.0
+    return (64, False) if 9 <= capability < 10 else (128, True) if 10 <= capability < 12 else (0, False)
 
 
 def _size(access: TileAccess) -> int:
@@ -49,10 +62,12 @@ class _Product:
         kind = "fp8" if dot.types[0].startswith("f8") else _RATES.get(dot.types[0], "")
         if not kind or getattr(machine, f"tensor_{kind}_per_cycle") is None:
             kind = "fp16" if kind in {"fp8", "int8"} else ""
-        hopper = bool(kind) and machine.compute_capability == 9
-        # Whether four sub-groups compute it together (wgmma); otherwise Hopper takes the instructions of Ampere.
-        self.groups = hopper and warps % 4 == 0 and m >= 64
-        self.old = hopper and not self.groups
+        together, in_memory = _together(machine)
+        # Whether four sub-groups compute it together (wgmma, tcgen05); otherwise those take the instructions of Ampere.
+        self.groups = bool(kind) and bool(together) and warps % 4 == 0 and m >= 64
+        self.old = bool(kind) and bool(together) and not self.groups
+        # Whether sums stand in tensor memory.
+        self.in_memory = self.groups and in_memory
         # Of the rate of tensor cores, empty where they have none; Ampere's instructions know no fp8: it is converted.
         self.kind = "fp16" if self.old and kind == "fp8" else kind
         # Sub-groups along m and n.
@@ -68,11 +83,12 @@ class _Product:
         self.bytes = first, second
         along = [one.along_k for one in dot.operands]
         # wgmma takes operands not of 2 bytes along k only; others must be turned in registers.
-        self.turned = [self.groups and itemsize != 2 and not one for one in along]
+        self.turned = [self.groups and not in_memory and itemsize != 2 and not one for one in along]
         # What is computed, or stays, is in registers and not read.
         read = [one.access >= 0 if self.groups else one.access in costs.inner for one in dot.operands]
-        # Instructions of a sub-group, cycles of local memory, registers for operands, and those for all of k.
-        self.all_registers = 0.0
+        # Instructions of a sub-group, cycles of local memory, registers for operands, and those for all of k; how often
+        # a step goes through all sums, and how many a work-item has of one instruction.
+        self.all_registers, self.passes, self.block = 0.0, 1.0, 1.0
         if not self.kind:
             # Each work-item holds a block of rows and columns.
             each = m * n / costs.items
@@ -82,18 +98,18 @@ class _Product:
             high, wide = max(side, m / (_LANES // lanes * (warps // along_n))), max(side, n / (lanes * along_n))
             self.instructions = k * (each + high * (1 if along[0] else 0.25) + wide / 4)
             self.local = k * warps * (high * (1 if along[0] else 0.5) + wide * (8 if along[1] else 1))
-            self.registers = high + wide - 8
+            self.registers, self.passes = high + wide - 8, max(1.0, k / _SCALAR_PASS)
         elif self.groups:
             self.instructions = m / 64 * max(1, n / 256) * k * itemsize / 32
-            self.local = (read[0] * first + second * max(1, m / 64)) / 128
-            self.registers = 0 if dot.operands[0].direct else first / 4 / costs.items
+            self.local = (read[0] * first + second * max(1, m / together)) / 128
+            self.registers, self.block = 0 if dot.operands[0].direct else first / 4 / costs.items, min(n, 256) / 2
         else:
             high, wide = m / rows / 16, n / columns / 16
             parts = [4 if self.kind == "tf32" and not one else 1 for one in along]
             self.instructions = (2 * high * wide + high * parts[0] + wide * parts[1]) * k * itemsize / 32
             self.local = (read[0] * first * columns + read[1] * second * rows) / 128
             self.registers = 8 * (high + wide)
-            self.all_registers = (high + wide) * k * itemsize / 8
+            self.all_registers, self.passes = (high + wide) * k * itemsize / 8, k * itemsize / 32
 
 
 class TileCosts:
@@ -197,8 +213,9 @@ class TileCosts:
                 total += size
             elif direct:
                 passing[product] += size
-        # Buffers of one step pass from a product to the next.
-        return total + max(passing.values(), default=0) + scratch
+        # Buffers of one step pass from a product to the next; two barriers say when tensor memory is ready.
+        barriers = 16 if any(one.in_memory for one in self.products) else 0
+        return total + max(passing.values(), default=0) + scratch + barriers
 
     @cached_property
     def most_registers(self) -> float:
@@ -224,8 +241,29 @@ class TileCosts:
         scalar = any(not one.kind for one in self.products)
         if not self.inside and not scalar:
             pointers, operands = pointers / 2, operands / 2
+        if self.products and all(one.in_memory for one in self.products):
+            # Behind the loop sums come to registers, a part at a time where there are many.
+            return max(min(sums, _AT_ONCE), pointers + stay / self.items + operands) + _OTHER_REGISTERS, 0.0
         found = sums + pointers + stay / self.items + operands + _OTHER_REGISTERS
         return found, max(found - self.most_registers, 0.0) + (0.0 if scalar else max(sums + most - 300, 0.0))
+
+    @cached_property
+    def moved_registers(self) -> float:
+        """Registers that a work-item loads and stores in a step since it has none for them; compiled code says it.
+
+        Each that compiled code spills is loaded and stored once. By formulas, sums that registers do not hold are
+        whenever a step goes through all of them; those of wgmma move by whole instructions, one of which makes room.
+        """
+        if self.program.resources is not None:
+            return self.program.resources.spilt_bytes / 2
+        parts = [(one, prod(one.dot.shape[:2]) / self.items) for one in self.products if not one.in_memory]
+        beside = max((one.registers for one in self.products), default=0.0) + _OTHER_REGISTERS
+        sums, moved = sum(each for _, each in parts), 0.0
+        lacking = max(sums + beside - self.most_registers, 0.0)
+        for one, each in parts if lacking else ():
+            spilt = (ceil(lacking / one.block) + 1) * one.block if one.groups else lacking
+            moved += one.count * one.passes * 2 * spilt * each / sums
+        return moved
 
     @cached_property
     def allocated(self) -> float:
@@ -354,7 +392,9 @@ class TileCosts:
         factors = near if self.scaled and not all(self.ahead.values()) else 0.0
         # Rounds begin while others still run.
         begun = 1 + (full + (last > 0) - 1) / resident
-        ends = sum(_size(one) * one.executions * (4 if one.vector < 4 else 1) for one in self.ends) / program.programs
+        # Stores across rows take whole sectors of L2; of rows that no tile ends within, these are all bytes.
+        sectors = sum(one.sectors for one in self.ends) * _SECTOR / program.programs
+        narrow = sum(_size(one) * one.executions * (4 if one.vector < 4 else 1) for one in self.ends) / program.programs
         # Parts of a step that one program alone does not hide, but wgmma does.
         short = min(max(self.registers[0] - (self.most_registers - 15), 0.0), _SHORT_SLICES)
         slices = _ALONE_SLICES + short if self.products and not self.groups else 0.0
@@ -372,6 +412,8 @@ class TileCosts:
         for name, count, active in (("full", resident, units * resident), ("last", max(last, 1), rest)):
             slots = count * (step["instructions"] + _LOOP) * warps / 4
             port = count * step["moved"] / need("l2_bytes_per_cycle")
+            # L1 has little room beside shared memory: what is spilt comes from L2.
+            spilt = self.registers[1] / 128 + self.moved_registers / need("l2_bytes_per_cycle")
             cycles = {
                 "tensor": max(count * step["tensor"], step["alone"]),
                 "shared": count * step["local"],
@@ -379,8 +421,8 @@ class TileCosts:
                 "issue": max(slots, step["instructions"] * max(1.0, warps / 4) + _LOOP),
                 "special": count * step["special"],
                 "rows": count * step["rows"] * _ROW,
-                "added": _ALONE * slices / count**2 + count * self.registers[1] * warps * _LANES * 4 / 128,
-                "ends": count * ends / 32,
+                "added": _ALONE * slices / count**2 + count * spilt * warps * _LANES * 4,
+                "ends": max(count * max(narrow, sectors) / 32, active * sectors / need("l2_bandwidth") / cycle),
             }
             found |= {f"{name}_{what}": number * cycle for what, number in cycles.items()}
         return found

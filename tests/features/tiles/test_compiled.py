@@ -8,7 +8,16 @@ import pytest
 from msgspec import structs
 
 from perflex.features.tiles.costs import TileCosts
-from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileOperations, TileProgram
+from perflex.features.tiles.tile_program import (
+    OPERAND_BYTES,
+    TileAccess,
+    TileDot,
+    TileLoop,
+    TileOperand,
+    TileOperations,
+    TileProgram,
+    TileResources,
+)
 from perflex.machines.files import load_machine
 
 STEPS = 32
@@ -32,6 +41,13 @@ def program(loads: list[TileAccess], dots: list[TileDot], warps: int, stages: in
 
 def dot(m: int, n: int, k: int, kind: str, first: TileOperand, second: TileOperand) -> TileDot:
     return TileDot(shape=(m, n, k), types=(kind, kind, "f32"), loop=0, executions=STEPS, operands=(first, second))
+
+
+def plain(m: int, n: int, k: int, warps: int, stages: int, kind: str = "f16") -> TileProgram:
+    """Return a product of two matrices that lie along their rows."""
+    loads = [load("a", OPERAND_BYTES[kind], m, k, axis=1), load("b", OPERAND_BYTES[kind], k, n, axis=1)]
+    found = dot(m, n, k, kind, TileOperand(access=0), TileOperand(access=1, along_k=False))
+    return program(loads, [found], warps, stages)
 
 
 def attention(m: int, n: int, d: int, warps: int, stages: int) -> TileProgram:
@@ -114,15 +130,39 @@ def test_loops_need_their_memory_however_often_they_run(
     m: int, n: int, k: int, warps: int, stages: int, machine: str, local_bytes: int, steps: int
 ) -> None:
     """K is an argument of the compiled kernel: 4096, 48, and, with a rest behind the loop, none within."""
-    loads = [load("a", 2, m, k, axis=1), load("b", 2, k, n, axis=1)]
-    found = dot(m, n, k, "f16", TileOperand(access=0), TileOperand(access=1, along_k=False))
     loop = TileLoop(entries=1, iterations=steps)
-    tiles = structs.replace(program(loads, [found], warps, stages), loops=(loop,))
-    rest = [load(one.array, 2, *one.shape, loop=-1, axis=1) for one in loads]
+    tiles = structs.replace(plain(m, n, k, warps, stages), loops=(loop,))
+    (found,) = tiles.dots
+    rest = [structs.replace(one, loop=-1) for one in tiles.accesses]
     behind = structs.replace(found, loop=-1, operands=(TileOperand(access=2), TileOperand(access=3, along_k=False)))
     whole = structs.replace(tiles, accesses=(*tiles.accesses, *rest), dots=(found, behind))
     for one in (tiles, whole):
         assert TileCosts(one, load_machine(machine)).local_bytes == local_bytes
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "warps", "stages", "local_bytes", "registers"),
+    [
+        (128, 128, 64, 4, 3, 98320, 146),
+        (128, 256, 64, 4, 3, 147472, 230),
+        (256, 128, 64, 8, 3, 147472, 162),
+        (64, 128, 64, 4, 4, 98320, 86),
+        (256, 256, 64, 8, 2, 131088, 222),
+        (32, 128, 64, 4, 3, 40960, 96),  # by Ampere's instructions
+    ],
+)
+def test_products_of_a_b200_are_those_of_its_compiler(
+    m: int, n: int, k: int, warps: int, stages: int, local_bytes: int, registers: int
+) -> None:
+    """Sums stand in tensor memory, and all stages in shared memory; TF32 needs no turning there."""
+    machine = load_machine("B200")
+    costs = TileCosts(plain(m, n, k, warps, stages), machine)
+    assert costs.local_bytes == local_bytes
+    assert costs.registers == (pytest.approx(registers, rel=0.25), 0)
+    if m >= 128:
+        wide = TileCosts(plain(m, n, k, warps, stages, "tf32"), machine)
+        assert wide.local_bytes == 2 * local_bytes - 16
+        assert costs.step["tensor"] == 2 * m * n * k / 8192
 
 
 @pytest.mark.parametrize(
@@ -176,3 +216,46 @@ def test_all_loops_are_paid_for() -> None:
     machine = load_machine("A100-80GB")
     steps = [TileCosts(one, machine).features()["steps"] for one in (whole, both)]
     assert steps == pytest.approx([STEPS, STEPS + 8])
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "machine", "words"),
+    [
+        # (m, n, k, warps, stages); words of 4 bytes that Triton 3.9's code loads and stores in a step, by its SASS
+        ((256, 128, 32, 4, 3), "f16", "A100-80GB", 489),
+        ((256, 128, 64, 4, 3), "f16", "A100-80GB", 874),
+        ((256, 128, 128, 4, 2), "f16", "A100-80GB", 1653),
+        ((64, 256, 64, 2, 2), "f16", "A100-80GB", 978),
+        ((256, 256, 32, 4, 2), "f16", "A100-80GB", 2056),
+        ((128, 128, 32, 2, 3), "tf32", "A100-80GB", 813),
+        ((256, 256, 32, 4, 2), "tf32", "A100-80GB", 3850),
+        ((128, 128, 32, 2, 3), "f32", "A100-80GB", 742),
+        ((256, 128, 64, 4, 3), "f16", "H100-SXM", 268),
+        ((128, 256, 64, 4, 2), "f16", "H100-SXM", 512),
+        ((256, 256, 32, 4, 2), "f16", "H100-SXM", 1280),
+        ((128, 128, 64, 4, 3), "f16", "A100-80GB", 0),
+        ((256, 128, 64, 8, 3), "f16", "H100-SXM", 0),
+    ],
+)
+def test_sums_that_registers_do_not_hold_are_moved(
+    shape: tuple[int, int, int, int, int], kind: str, machine: str, words: int
+) -> None:
+    assert TileCosts(plain(*shape, kind), load_machine(machine)).moved_registers == pytest.approx(words, rel=0.35)
+
+
+@pytest.mark.parametrize("machine", ["A100-80GB", "H100-SXM"])
+def test_spilt_registers_cost_time(machine: str) -> None:
+    """A tile of 256 x 128 in four sub-groups has 256 sums a work-item, and takes longer than in eight."""
+    facts = load_machine(machine)
+    few, many = (TileCosts(plain(256, 128, 64, warps, 3), facts).features() for warps in (4, 8))
+    assert few["full_added"] > 2 * few["full_tensor"]
+    assert many["full_added"] < 0.1 * many["full_tensor"]
+
+
+def test_what_compiled_code_spills_costs_time() -> None:
+    machine, tiles = load_machine("A100-80GB"), plain(64, 64, 64, 4, 3)
+    known = [TileResources(registers=255, local_bytes=65536, spilt_bytes=spilt) for spilt in (0, 4584)]
+    one, other = (TileCosts(structs.replace(tiles, resources=found), machine) for found in known)
+    # 1,146 registers of 128 work-items are stored and loaded, 64 bytes in a cycle.
+    cycles = (other.features()["full_added"] - one.features()["full_added"]) * machine.need("clock_hz")
+    assert cycles == pytest.approx(other.resident * 2 * 1146 * 128 * 4 / 64)

@@ -93,6 +93,20 @@ def test_dram_gives_each_matrix_once_where_programs_share() -> None:
     assert 0 < missing <= 1
 
 
+def test_stores_across_rows_take_whole_sectors() -> None:
+    """Of columns of a matrix each element has a sector of its own in L2; of rows, eight elements share one."""
+    machine, common = load_machine("A100-80GB"), {"array": "y", "direction": "store", "itemsize": 4, "shape": (1024,)}
+    count = 1 << 24
+
+    def seconds(sectors: int) -> float:
+        stores = TileAccess(executions=count >> 10, elements=count, sectors=sectors, **common)
+        found = TileCosts(TileProgram(name="columns", grid=(count >> 10, 1, 1), accesses=(stores,)), machine).features()
+        return found["full_rounds"] * found["full_ends"] + found["last_rounds"] * found["last_ends"]
+
+    assert seconds(count) == pytest.approx(count * 32 / machine.need("l2_bandwidth"))
+    assert seconds(count) == pytest.approx(8 * seconds(count // 8))
+
+
 class Described(TileKernel):
     """A launch of a tile program; its sizes decide nothing."""
 
