@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perflex.errors import FeatureError, PerflexWarning, UnsupportedKernelError
+from perflex.errors import FeatureError, UnsupportedKernelError, warn
 from perflex.features.counting.scop_counts import AccessCounts, counts_of, keep_counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Feature
@@ -141,7 +140,7 @@ def _of_code(scop: Scop, sizes: Mapping[str, Any], target: Target) -> list[str]:
         except FeatureError as error:
             refused.append(error.message)
     if refused:
-        warnings.warn(refused[0], PerflexWarning, stacklevel=4)
+        warn(refused[0])
     return found
 
 
@@ -207,4 +206,4 @@ def warn_uncounted(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any
     if missed := uncounted(features, kernel, sizes):
         name = extract_scop(kernel, sizes).name
         msg = f"{name}: the model has no feature for {missed_text(missed)}; the prediction leaves it out"
-        warnings.warn(msg, PerflexWarning, stacklevel=4)
+        warn(msg)

@@ -195,7 +195,12 @@ def load_model(path_or_name: Path | str) -> ModelDescription:
     FileFormatError
         There is no such file or model, or a field is missing, unknown or wrong; it is named with its line.
     """
-    path = Path(path_or_name)
+    return _load(path_or_name, ())
+
+
+def _load(path_or_name: Path | str, above: tuple[Path, ...]) -> ModelDescription:
+    """Return the model of a file or name; it is what the models of the files above are like."""
+    path = above[-1].parent / path_or_name if above else Path(path_or_name)
     if path.suffix not in _SUFFIXES:
         name, known = str(path_or_name), model_names()
         if name not in known:
@@ -204,10 +209,11 @@ def load_model(path_or_name: Path | str) -> ModelDescription:
             msg = f"no model is called {name!r}; {hint}(known: {', '.join(known)}; files end in .yaml)"
             raise FileFormatError(msg, path=path)
         path = Path(str(files(__name__) / f"{name}{_SUFFIXES[0]}"))
-    return _read(read_yaml(path, _FORMAT))
+    return _read(read_yaml(path, _FORMAT), (*above, path.resolve()))
 
 
-def _read(top: Section) -> ModelDescription:
+def _read(top: Section, places: tuple[Path, ...]) -> ModelDescription:
+    """Return the model of a file, the last of the places."""
     found = top.read(ModelDescription)
     try:
         params = found.model().params()
@@ -219,7 +225,10 @@ def _read(top: Section) -> ModelDescription:
             raise top.error(msg, "measurement_kernels", number, "scale")
     described, own = {**found.parameters}, found.parameters.keys()
     if found.like is not None:
-        like = load_model(found.like)
+        if places[-1] in places[:-1]:
+            msg = f"the model is like itself: {' is like '.join(place.name for place in places)}; leave it out"
+            raise top.error(msg, "like")
+        like = _load(found.like, places)
         described = {**like.parameters, **described}
         inherited = {name: getattr(like, name) for name in ("fixed_sizes", "timing") if name not in top.entries}
         kernels = like.measurement_kernels + found.measurement_kernels

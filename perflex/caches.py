@@ -12,13 +12,12 @@ import atexit
 import os
 import stat
 import sys
-import warnings
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import EnvironmentSetupError, PerflexWarning
+from perflex.errors import EnvironmentSetupError, warn
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -82,7 +81,7 @@ def tell() -> None:
         raise EnvironmentSetupError(_refusal)
     if _notice:
         text, _notice = _notice, ""
-        warnings.warn(text, PerflexWarning, stacklevel=2)
+        warn(text)
 
 
 def own_cache() -> Path:

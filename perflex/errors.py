@@ -6,6 +6,8 @@ available as an attribute.
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -175,3 +177,11 @@ class PerflexWarning(UserWarning):
 
 class DoubtfulPredictionWarning(PerflexWarning):
     """Predictions are not to be relied on; results say why in ``doubts``."""
+
+
+def warn(text: str, kind: type[PerflexWarning] = PerflexWarning) -> None:
+    """Warn with a `PerflexWarning` that points at the line of the user's that called perflex."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in {"perflex", "uipick"}:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, kind, stacklevel=level)

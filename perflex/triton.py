@@ -11,7 +11,6 @@ One line above what is there already::
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.times.tuning_files import record
-from perflex.errors import CalibrationError, MachineError, PerflexError, PerflexWarning, UnsupportedKernelError
+from perflex.errors import CalibrationError, MachineError, PerflexError, UnsupportedKernelError, warn
 from perflex.features.from_triton.launches import (
     Configuration,
     LaunchedKernel,
@@ -357,4 +356,4 @@ class _Pruner:
         name = getattr(self.tuner.base_fn, "__name__", "kernel")
         if what not in self.told:
             self.told.add(what)
-            warnings.warn(f"kernel {name!r}: {what}", PerflexWarning, stacklevel=4)
+            warn(f"kernel {name!r}: {what}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isnan
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perflex.errors import MachineError, PerflexWarning
+from perflex.errors import MachineError, warn
 from perflex.features.families.feature import Cost, Family, Sizes, any_of, kept, touches_memory
 from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
 from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions, require_gpu
@@ -60,7 +59,7 @@ def _value(compute: _Compute, scop: Scop, sizes: Mapping[str, int], target: Targ
             f"kernel {scop.name!r} spills {spilt} B of each work-item, and {name} does not count what "
             "that loads and stores; fewer outputs per work-item avoid it"
         )
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warn(msg)
     machine, registers = target.need_machine(), target.registers_per_item
     require_gpu(machine)
     key = (compute, machine, registers)

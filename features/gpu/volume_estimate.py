@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from perflex.errors import FeatureError, MachineError, PerflexWarning
+from perflex.errors import FeatureError, MachineError, warn
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.gpu.launch_footprints import CACHES, beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
@@ -140,7 +139,7 @@ def _warn_of_spills(kernel: str, machine: Machine, registers: int) -> None:
             f"kernel {kernel!r} takes all {registers} registers of a work-item on {machine.name}: compilers spill "
             "values that do not fit, whose loads and stores are not counted; fewer outputs per work-item avoid it"
         )
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warn(msg)
 
 
 def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +106,7 @@ def kernels_timed(calibration: CalibrationRecord) -> int:
 def warn_of_doubts(calibration: CalibrationRecord) -> None:
     """Give a `PerflexWarning` for each reason to doubt the times behind a calibration."""
     for text in doubts(calibration):
-        warnings.warn(text, PerflexWarning, stacklevel=3)
+        warn(text)
 
 
 def require_acceptable(calibration: CalibrationRecord, what: str = "the calibration") -> None:
@@ -125,7 +124,7 @@ def save_if_acceptable(calibration: Calibration, path: Path, *, accept_noise: bo
         calibration.save(path)
         return True
     there = "; the file that is there is of an earlier run" if path.exists() else ""
-    warnings.warn(f"{refusal(calibration, str(path))}{there}", PerflexWarning, stacklevel=2)
+    warn(f"{refusal(calibration, str(path))}{there}")
     return False
 
 

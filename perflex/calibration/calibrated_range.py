@@ -27,6 +27,8 @@ _MATTERS = 0.01
 _ROUNDING = 1e-9
 # Leverages that differ by less are of the same mixture of costs at another size.
 _SAME_MIXTURE = 0.1
+# Undetermined costs in proportions that differ by less are like those that were measured.
+_PROPORTION = 1e-3
 _LISTED = 3
 
 
@@ -39,7 +41,8 @@ class Extrapolation:
     outside: NDArray[np.bool_]
     extrapolated_log: NDArray[np.float64]
     doubts: tuple[str, ...]
-    # Edges that the measurement kernels do not determine, where they decide more than of any of these kernels.
+    # What the measurement kernels do not determine: edges where they decide more than of any of these kernels, and
+    # costs that no combination of the kernels has as these predictions have them.
     depends_on: tuple[str, ...] = ()
 
 
@@ -69,6 +72,13 @@ class CalibratedRange:
         self._leverage = float(self._leverages(rows).max(initial=0.0))
         edges = [name for name in fit.undetermined if roles.of[name].kind == "edge"]
         self._decided = {name: float(self._decided_by(name, problem.inputs).max()) for name in edges}
+        # Of costs that rows do not tell apart, the fit may have put some at their bound.
+        held = {*fit.undetermined, *fit.at_bound} if fit.undetermined else ()
+        self._unknown = [name for name in roles.costs if name in held]
+        amounts = self._amounts(problem.inputs, len(problem.kernels))
+        self._unit = np.linalg.norm(amounts, axis=0)
+        self._unit[self._unit == 0] = 1.0
+        self._seen = amounts / self._unit
 
     def _decided_by(self, edge: str, values: Mapping[str, Any]) -> Array:
         """Return the share of predictions by which those without an overlap differ, shape ``(r,)``."""
@@ -78,6 +88,22 @@ class CalibratedRange:
         )
         share: Array = np.divide(np.abs(added - found), np.abs(found), out=np.zeros_like(found), where=found != 0)
         return share
+
+    def _amounts(self, values: Mapping[str, Any], count: int) -> Array:
+        """Return what each cost in `_unknown` multiplies where costs are side by side, shape ``(r, k)``."""
+        once, twice = (
+            [self._additive({**values, name: value}, count) for name in self._unknown] for value in (1.0, 2.0)
+        )
+        return np.array(twice).reshape(-1, count).T - np.array(once).reshape(-1, count).T
+
+    def _unlike_seen(self, values: Mapping[str, Any], count: int) -> list[str]:
+        """Return the costs in `_unknown` that predictions have in no proportions of the measurement kernels."""
+        if not self._unknown:
+            return []
+        amounts = self._amounts(values, count) / self._unit
+        rest = amounts - amounts @ np.linalg.pinv(self._seen, rcond=_ROUNDING) @ self._seen
+        unlike = np.abs(rest) > _PROPORTION * np.abs(amounts).max(axis=1, keepdims=True)
+        return [name for name, any_unlike in zip(self._unknown, unlike.any(axis=0), strict=True) if any_unlike]
 
     def _rows(self, gradient: Array, predicted: Array) -> Array:
         rows = gradient[:, self._columns]
@@ -135,11 +161,14 @@ class CalibratedRange:
                 doubts.append(
                     f"{name} is not determined, and its share is larger than in any measurement kernel: {text}"
                 )
+        if missing := self._unlike_seen(values, count):
+            depends_on += missing
+            doubts.append(f"it depends on {', '.join(missing)}, which the measurement kernels do not determine")
         return Extrapolation(outside, extrapolated_log, tuple(doubts), tuple(depends_on))
 
     def _additive(self, values: Mapping[str, Any], count: int) -> Array:
         """Return the predictions of the model with overlaps replaced by sums, shape ``(r,)``."""
-        return as_column(evaluate(self._side_by_side, {**values, **self._fit}), count)
+        return as_column(evaluate(self._side_by_side, {**self._fit, **values}), count)
 
 
 def _log_ratio(predicted: Array, other: Array) -> Array:

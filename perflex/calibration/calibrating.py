@@ -26,6 +26,7 @@ from perflex.fit.options import FitOptions
 from perflex.fit.problem import require_fittable, require_informed
 from perflex.machines.host import host_machine
 from perflex.progress import RunOptions, progress_shown
+from perflex.store.resume import recording
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
@@ -63,8 +64,8 @@ def calibrate(
     Parameters
     ----------
     model
-        A model whose output is a wall time; or the name or file of a ready one, of which ``"general"`` is that for any
-        kernel on the device's kind.
+        A model whose output is a wall time, or its string; or the name or file of a ready one, of which ``"general"``
+        is that for any kernel on the device's kind.
     kernels
         Measurement kernels, or pairs ``(kernel, sizes)``; by default a ready model's own.
     device
@@ -108,16 +109,19 @@ def calibrate(
             kernels=kernels, device=device, timing=timing, budget_s=budget_s, measure_executor=run.measure_executor
         )
         return _of_times(model, times, fit, run)
-    options = timing or TimingOptions()
     if isinstance(model, str):
         ready = ready_model(model, device)
-        model, device, options = ready.model, ready.device, timing or ready.timing
-        fit = fit or usual_fit(ready.description)
-        kernels = ready.kernels() if kernels is None else kernels
-    fit = fit or FitOptions()
+        timing, fit = timing or ready.timing, fit or usual_fit(ready.description)
+        # Sizes come from a measurement, too: going on, a run has to find the same kernels.
+        with recording(str(ready.device), [ready.description.name, ready.model.expression]):
+            kernels = ready.kernels() if kernels is None else kernels
+            return calibrate(
+                ready.model, kernels, device=ready.device, budget_s=budget_s, timing=timing, fit=fit, run=run
+            )
+    options, fit = timing or TimingOptions(), fit or FitOptions()
     _require_measurable(model)
-    if kernels is None:
-        msg = "there are no measurement kernels; pass some, or the name of a ready model, which has its own"
+    if not kernels:
+        msg = "there are no measurement kernels; pass some, times of kernels, or a ready model that has its own"
         raise CalibrationError(msg)
     if budget_s is not None and run.measure_executor is not None:
         msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"

@@ -150,8 +150,8 @@ def between_generators(fit: FitResult, owners: Sequence[str]) -> BetweenGenerato
         except CalibrationError:  # the fit passes through all of its rows, or is not finite for those left out
             continue
         left_out.append(found)
-        slopes += found.slope()
-    slope = float(np.sqrt(np.mean(np.square(slopes)))) if slopes else 0.0
+        slopes += found.squared_slope()
+    slope = math.sqrt(max(float(np.mean(slopes)), 0.0)) if slopes else 0.0
     return BetweenGenerators(_ratio(left_out), len(left_out), slope, len(slopes))
 
 
@@ -205,14 +205,21 @@ class _LeftOut:
         found: Array = (low + high) / 2
         return found
 
-    def slope(self) -> list[float]:
-        """Return the slope of log(measured / predicted) by log(measured); none where times are too alike."""
+    def squared_slope(self) -> list[float]:
+        """Return the square of the slope of log(measured / predicted) by log(predicted), less what noise makes of it.
+
+        None where times are too alike. By predicted times, because noise is in the measured ones: of those a slope
+        remains where there is none.
+        """
         if not self.variances.noise.relative:
             return []
-        x = np.log(self.measured) - np.log(self.measured).mean()
+        logs = np.log(self.variances.predicted)
+        x = logs - logs.mean()
         if len(x) < _FEWEST_FOR_SLOPE or float(np.sqrt(np.mean(x**2))) < _LEAST_RANGE:
             return []
-        return [float(x @ np.log(self.measured / self.variances.predicted) / (x @ x))]
+        weights = x / (x @ x)
+        slope = weights @ np.log(self.measured / self.variances.predicted)
+        return [float(slope**2 - weights**2 @ self.variances.noise.deviation(self.measured) ** 2)]
 
 
 def _ratio(left_out: list[_LeftOut]) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import DoubtfulPredictionWarning
+from perflex.calibration.interval import carried_by
+from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.from_source.source import SourceKernel
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
 _MOST_POINTS = 16
 # Features that count conflict misses themselves.
 _KNOW_SETS = ("f_ecm", "f_traffic")
+# Features that count idle compute units themselves.
+_KNOW_UNITS = ("f_peak", "f_tile")
 # Of a work-group, as calibrations name them.
 DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes", "most_local_memory_bytes")
 
 
 def value_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why not to rely on predictions at feature values, as short texts."""
-    # Few samples have no range of their own: what other devices timed is within it, too.
-    known = calibration.transferred
+    # Few samples have no range of their own: what a prior says of is within it, too.
+    known = carried_by(calibration)
     return calibration.place_of(values).doubts if known is None else known.remarks
 
 
@@ -45,30 +48,31 @@ def kernel_doubts(
 ) -> tuple[str, ...]:
     """Return what of a kernel a model does not see, as short texts.
 
-    That the device cannot run it, or that few sub-groups do most of its work; on CPUs conflict misses, or, for models
+    That the device cannot run it, that some of its compute units are idle, or that few sub-groups do most of its work;
+    on CPUs conflict misses, or, for models
     with cache volumes, what these follow only approximately.
     """
     names, device = calibration.model.input_features(), calibration.device
     on_cpu = device.get("kind") == "cpu"
-    if not on_cpu and all(device.get(limit) is None for limit in DEVICE_LIMITS):
+    if not on_cpu and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
         return ()
     kernel, sizes = with_own_sizes(kernel, sizes)
     scop = extract_scop(kernel, sizes)
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
     points = list(zip(*(column.ravel().tolist() for column in columns), strict=True)) if columns else [()]
-    chosen = [points[number] for number in np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    places = np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))
+    chosen = [dict(zip(scop.parameters, points[number], strict=True)) for number in places]
     limits = _limits(calibration, kernel)
-    found: list[Iterable[str]] = [
-        _beyond_the_device(limits, scop, dict(zip(scop.parameters, point, strict=True))) for point in chosen
-    ]
+    found: list[Iterable[str]] = [_beyond_the_device(limits, scop, point) for point in chosen]
+    found += [_idle_units(calibration, scop, point) for point in chosen]
     if not on_cpu:
         size = target.sub_group_size
-        found += [uneven_doubts(scop, dict(zip(scop.parameters, point, strict=True)), size) for point in chosen]
+        found += [uneven_doubts(scop, point, size) for point in chosen]
         return _each_once(found)
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
     doubts_of = volume_doubts if any(name.startswith(_KNOW_SETS) for name in names) else conflict_doubts
     machine = target.machine or _calibrated_machine(calibration)
-    found += [doubts_of(scop, dict(zip(scop.parameters, point, strict=True)), machine) for point in chosen]
+    found += [doubts_of(scop, point, machine) for point in chosen]
     return _each_once(found)
 
 
@@ -81,6 +85,16 @@ def _calibrated_machine(calibration: CalibrationRecord) -> Machine | None:
 
 def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for some in texts for text in some))
+
+
+def _idle_units(calibration: CalibrationRecord, scop: Scop, sizes: Mapping[str, int]) -> list[str]:
+    """Return that compute units are idle where no launch has a work-group for each: costs are those of all units."""
+    units = calibration.device.get("compute_units") or 0
+    groups = max(prod(int(extent.evaluate(sizes)) for extent in launch.groups) for launch in scop.launches)
+    if groups >= units or any(name.startswith(_KNOW_UNITS) for name in calibration.model.input_features()):
+        return []
+    idle = f"{units - groups} of {units} compute units are idle"
+    return [f"with {groups} work-groups {idle}, which the model does not see"]
 
 
 def _limits(calibration: CalibrationRecord, kernel: Any) -> tuple[int | None, int | None]:
@@ -110,5 +124,4 @@ def warn_of_prediction(doubts: Iterable[str]) -> None:
     """Give one `PerflexWarning` with all doubts about a prediction, if there are any."""
     if text := "; ".join(doubts):
         msg = f"this prediction is doubtful: {text}; measure the kernel, or calibrate with kernels like it"
-        # The line that called `Calibration.predict` or `predict_interval`.
-        warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=3)
+        warn(msg, DoubtfulPredictionWarning)

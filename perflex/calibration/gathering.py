@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from perflex.calibration.times.table import KnownTimes, RowTimes
 from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times
 from perflex.devices.listing import is_wall_time
-from perflex.errors import CalibrationError, NoMatchError, PerflexWarning
+from perflex.errors import CalibrationError, NoMatchError, warn
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.features.values import count_rows, target_of
@@ -342,7 +341,7 @@ def _no_match(feature: Feature, rows: Sequence[SizedKernel]) -> NoMatchError:
 def _warn_dropped(dropped: Sequence[tuple[str, str]]) -> None:
     for label, reason in dropped:
         # The line of who called `calibrate` or `gather_feature_values`.
-        warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)
+        warn(f"{label} is left out: {reason}")
 
 
 def measured_times(
@@ -378,6 +377,13 @@ def measured_times(
             found.seconds[index], found.spread[index] = outcome.seconds, outcome.spread
             found.repeatability[index] = outcome.repeatability
     return found, failures, outcomes.summary()
+
+
+def info_of(features: Iterable[str]) -> dict[str, FeatureInfo]:
+    """Return the units of features of which nothing was counted."""
+    from perflex.features import parse_feature
+
+    return {name: FeatureInfo(parse_feature(name).unit) for name in features}
 
 
 def table_of_times(

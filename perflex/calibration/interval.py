@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.calibration.cross_validation import log_half_width
 from perflex.calibration.prediction_variance import flattened, require_spare, student_quantile
-from perflex.calibration.transfer_prior import transferred_predictions
+from perflex.calibration.transfer_prior import NORMAL, TransferPrior, transferred_predictions
 from perflex.errors import CalibrationError
 from perflex.html import shown_by
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from perflex.calibration.cross_validation import BetweenGenerators
     from perflex.calibration.prediction_variance import Variances
     from perflex.calibration.record import CalibrationRecord
-    from perflex.calibration.transfer_prior import TransferPrior
 
     Array = NDArray[np.float64]
 
@@ -72,6 +71,17 @@ class PredictionInterval:
     _repr_html_ = shown_by("interval.html", prediction_rows="perflex.calibration.row_predictions:prediction_rows")
 
 
+def carried_by(calibration: CalibrationRecord) -> TransferPrior | None:
+    """Return what predictions rest on beside a fit; of a prior alone that a residual is as large as it says.
+
+    None for a fit to rows alone.
+    """
+    prior = calibration.fit.prior
+    if calibration.transferred is not None or prior is None:
+        return calibration.transferred
+    return TransferPrior(prior.sources, len(calibration.table), unknown=prior.noise, limits=NORMAL)
+
+
 def interval_at(
     calibration: CalibrationRecord,
     values: Mapping[str, Any],
@@ -90,14 +100,15 @@ def interval_at(
     grow by with the time. A parameter at its bound is known to be small, not to be zero: it counts with the mean square
     that the measurements leave it above zero.
 
-    Of a transferred calibration both prediction and limits follow from the posterior and from what other devices say
-    (`perflex.calibration.transfer_prior`).
+    Of a fit with a prior, such as of a transferred calibration, both prediction and limits follow from the posterior,
+    and from what other devices say (`perflex.calibration.transfer_prior`).
     """
     if not 0 < confidence < 1:
         msg = f"the confidence must lie between 0 and 1, not {confidence!r}"
         raise ValueError(msg)
-    if calibration.transferred is not None:
-        return _from_other_devices(calibration, calibration.transferred, values, confidence, kernels)
+    known = carried_by(calibration)
+    if known is not None:
+        return _from_other_devices(calibration, known, values, confidence, kernels)
     fit, model = calibration.fit, calibration.model
     own = require_spare(fit)
     variances, place = calibration.prediction_variance.at(values), calibration.place_of(values)
@@ -237,7 +248,8 @@ def _require_determined(calibration: CalibrationRecord, variances: Variances, de
         # The value of a cost that nothing determined says nothing, so that any dependence on it matters.
         unknown = parameter.kind == "cost" or parameter.value == 0
         matters = gradient[:, index] != 0 if unknown else change > _MATTERS * np.abs(predicted)
-        # Where costs are added or the larger one counts, derivatives by an edge vanish, whichever is right.
+        # Derivatives by an edge vanish where costs are added or the larger one counts, whichever is right; those by a
+        # cost of zero vanish beside a larger one.
         if matters.any() or parameter.name in depends_on:
             cause = f"the prediction depends on {parameter.name}, which the measurement kernels do not determine"
             msg = f"{cause}, so it has no interval; calibrate with kernels that determine it"

@@ -5,19 +5,22 @@ How fast a device is, from one short kernel, says which sizes of measurement ker
 
 from __future__ import annotations
 
-import warnings
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from perflex.calibration.gathering import info_of
 from perflex.devices.device import Device
 from perflex.devices.listing import device_of, is_device_specific, is_wall_time, wall_time_identifier
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, warn
+from perflex.expression.roles import roles_with_costs_for_rates
 from perflex.features.sized_kernel import SizedKernel
 from perflex.features.target import machine_in_use
 from perflex.fit.options import FitOptions
+from perflex.fit.result import parameter_units
 from perflex.machines.files import machine_of_device
 from perflex.machines.host import reported_cpu
-from perflex.models import GENERAL, load_model, measurement_kernels
+from perflex.models import GENERAL, ModelDescription, load_model, measurement_kernels
 from perflex.store.resume import current_recorder
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
 
     from perflex.expression.model import Model
     from perflex.machines.host import ReportedCpu
-    from perflex.models import ModelDescription
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import Timing
     from uipick import MeasurementKernel
@@ -43,6 +45,8 @@ _PILOT_ELEMENTS = (32768, 1048576, 16777216)
 # A simulator of a device does not end with them: it gets one work-group.
 _SHORTEST_PILOT, _LEAST_ELEMENTS = (*_PILOT, "lid_stride_1:16"), 256
 _LONG_ENOUGH_S = 2e-4
+# What may be a model's name or its file; else it is a model string.
+_WORD = re.compile(r"(?!p_)[\w./\\:~-]+")
 _TOO_SLOW = ("hang", "limit")
 
 
@@ -64,7 +68,7 @@ def multiply_add_rate(device: TimedDevice) -> float | None:
                 raise outcome.error
             if rate is None:
                 msg = f"{outcome.reason}; so the device's speed is not known, and kernels keep the model file's sizes"
-                warnings.warn(msg, PerflexWarning, stacklevel=2)
+                warn(msg)
             break
         rate = elements * _PER_ELEMENT / outcome.seconds
         if outcome.seconds >= _LONG_ENOUGH_S:
@@ -128,15 +132,35 @@ class ReadyModel:
         return measurement_kernels(self.description, self.scale() if scale is None else scale)
 
 
+def _checked(description: ModelDescription) -> ModelDescription:
+    """Return a description, if its units of costs are those of the expression, and more words where it has some."""
+    model = description.model()
+    if not is_wall_time(model.output_feature):
+        return description
+    units = parameter_units(model, roles_with_costs_for_rates(model.tree), info_of(model.input_features()))
+    for name, found in units.items():
+        # Of products of features there are better words.
+        stated, named = description.parameters[name].unit, found.unit and not set("*^") & set(found.unit)
+        if named and stated != found.unit and not stated.startswith(f"{found.unit} "):
+            msg = (
+                f"the model {description.name} states {stated!r} as the unit of {name}, which is {found.unit!r} by its "
+                "expression; correct it"
+            )
+            raise CalibrationError(msg, parameter=name)
+    return description
+
+
 def usual_fit(description: ModelDescription) -> FitOptions:
     """Return how a ready model is fitted where nothing else is said."""
     return FitOptions(residual=description.fit.residual, on_undetermined=description.fit.on_undetermined)
 
 
 def described_model(name: str, kind: str | None) -> ModelDescription:
-    """Return the description of a ready model."""
+    """Return the description of a ready model; of a model string one without measurement kernels."""
+    if _WORD.fullmatch(name) is None and not name.endswith((".yaml", ".yml")):
+        return ModelDescription(name, "a model string", "f_cl_wall_time", name, fixed_sizes=True)
     if name != GENERAL:
-        return load_model(name)
+        return _checked(load_model(name))
     if kind is None:
         msg = (
             f"{GENERAL} is {GENERAL}_cpu or {GENERAL}_gpu, and the device is not known; name one of these, or a machine"
@@ -152,7 +176,7 @@ def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyMode
         description = described_model(name, getattr(where, "kind", ""))
         output = _output(where)
     else:
-        description = load_model(name)
+        description = described_model(name, None)
         # A device that is given comes before the one in the file; the model checks that its output is a wall time.
         stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
         where = device_of(description.output) if stated else chosen_device(device)

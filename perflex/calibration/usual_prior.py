@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.calibration import Calibration
+from perflex.calibration.gathering import info_of
 from perflex.calibration.transfer_prior import NORMAL, USUAL, TransferPrior
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 SPREAD = 0.2
 """Standard deviation of a parameter's logarithm, over devices, about its usual value."""
-# Of a row's residual.
-_NOISE = 0.15
+NOISE = 0.15
+"""Standard deviation of a row's residual, in the logarithm."""
 # So many rows of one generator say something new: a model is off by much the same in all of them.
 _INDEPENDENT = 4
 
@@ -44,11 +45,11 @@ def fit_about_usual(description: ModelDescription, table: FeatureTable) -> FitRe
     best = np.full(len(count), np.inf)
     np.minimum.at(best, place, seconds)
     weight = best[place] / seconds * np.minimum(1.0, _INDEPENDENT / count[place])
-    return fit_with_prior(model, table, prior, deviations=_NOISE / np.sqrt(weight))
+    return fit_with_prior(model, table, prior, deviations=NOISE / np.sqrt(weight))
 
 
 def _about(usual: Mapping[str, float]) -> Prior:
-    return Prior({name: ParameterPrior(log(value), SPREAD) for name, value in usual.items()}, _NOISE, (USUAL,))
+    return Prior({name: ParameterPrior(log(value), SPREAD) for name, value in usual.items()}, NOISE, (USUAL,))
 
 
 @lru_cache
@@ -65,12 +66,13 @@ def usual_calibration(description: ModelDescription, machine: str) -> Calibratio
     """
     model = description.model()
     names = tuple(model.all_features())
-    table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), machine=machine)
+    info = info_of(model.input_features())
+    table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info, machine=machine)
     return Calibration(
         model=model,
         fit=fit_with_prior(model, table, _about(description.usual)),
         table=table,
         device={"name": machine},
         machine=machine,
-        transferred=TransferPrior((USUAL,), 0, unknown=_NOISE, limits=NORMAL),
+        transferred=TransferPrior((USUAL,), 0, unknown=NOISE, limits=NORMAL),
     )

@@ -6,6 +6,7 @@ import math
 import os
 import re
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import typer
 
     from perflex.calibration.calibration import Calibration
+    from perflex.machines.machine import Machine
 
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
@@ -59,11 +61,19 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
         if len(words) == 1:
             msg = f"nothing follows the calibration; name {what}"
             raise ArgumentError(msg)
-        return (load_calibration if shipped else Calibration.load)(words[0]), list(words[1:])
+        loaded = (load_calibration if shipped else Calibration.load)(words[0])
+        if shipped and words[0] == GENERAL_GPU and machine is not None:
+            loaded = _of_machine(loaded, load_machine(machine))
+        return loaded, list(words[1:])
     if load_machine(machine).kind != "gpu":
         msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
         raise ArgumentError(msg, machine=machine)
-    return load_calibration(GENERAL_GPU), list(words)
+    return _of_machine(load_calibration(GENERAL_GPU), load_machine(machine)), list(words)
+
+
+def _of_machine(loaded: Calibration, machine: Machine) -> Calibration:
+    """Return the calibration for any GPU as one of a machine, which outputs name."""
+    return replace(loaded, device={"name": machine.name, "calibration": GENERAL_GPU})
 
 
 def _is_calibration(word: str) -> bool:

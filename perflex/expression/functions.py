@@ -68,6 +68,15 @@ class ShapeRole:
     # The value at which costs are added.
     added: float | None = None
 
+    @property
+    def range(self) -> str:
+        """The numbers that mean something, in words."""
+        return f"{self.lower:g} or more" if self.name != "hidden" else f"{self.lower:g} to {self.upper:g}"
+
+    def allows(self, value: float) -> bool:
+        """Return whether a number means something in its place; ranges of fits may end before."""
+        return self.lower <= value and (self.name != "hidden" or value <= self.upper)
+
 
 EDGE = ShapeRole("edge", 0.0, math.inf, added=0.0)
 # Below a steepness of 1 a part of each cost would be hidden behind itself.

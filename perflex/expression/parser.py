@@ -202,6 +202,11 @@ class _Reader:
         wanted, count = function.arguments, len(arguments)
         if count != wanted if wanted is not None else count < 2 + len(function.shapes):
             _refuse(self.text, name.start, f"{name.text} does not take {count} argument(s); write {function.signature}")
+        for role, argument in zip(function.shapes, arguments[count - len(function.shapes) :], strict=True):
+            if isinstance(argument, Number) and not role.allows(argument.value):
+                _refuse(
+                    self.text, argument.start, f"{role.name} {argument.value:g} is out of range; write {role.range}"
+                )
         return self.made(Call, name.start, name.text, tuple(arguments))
 
     def bracketed(self, opening: Token, *kinds: str) -> list[Node]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, warn
+from perflex.expression.tree import Call, Number, evaluate, walk
 from perflex.fit.coordinates import coordinates_of, cost_columns
 from perflex.fit.identify import Identification, ambiguous, condition_without_bounds, covariance, identify, undecided
 from perflex.fit.options import FitOptions
@@ -94,11 +94,27 @@ def _fitted(
     points = all_starts(problem, starts, max_starts)
     solutions = solve(problem, coordinates, points)
     best = refined(problem, coordinates, solutions)
+    _require_deciding_edges(problem, best.x)
     best, held, unidentified = without_needless_overlaps(problem, coordinates, points, best)
     found = _identify(problem, held, best, solutions)
     found = replace(found, without_effect=tuple(sorted({*found.without_effect, *unidentified})))
     best, found = _judge(problem, best, found, strict=options.on_undetermined == "error")
     return _result(problem, held, table, solutions, best, found, nonnegative=options.nonnegative)
+
+
+def _require_deciding_edges(problem: Problem, x: NDArray[np.float64]) -> None:
+    """Refuse numbers for edges that are too small for all rows: of these, half of the costs' sum would count."""
+    values = {**problem.inputs, **dict(zip(problem.parameters, x.tolist(), strict=True))}
+    for node in walk(problem.model.tree):
+        if isinstance(node, Call) and node.function == "overlap" and isinstance(node.arguments[-1], Number):
+            first, second, edge = (evaluate(argument, values) for argument in node.arguments)
+            apart = float(np.max(np.abs(first - second)))
+            if edge != 0 and np.abs(edge) * apart < 1:
+                msg = (
+                    f"the edge {edge:g} of overlap decides no kernel: it is in 1/s, and the costs are {apart:.2g} s "
+                    "apart at most; write a parameter such as p_edge, or a larger number"
+                )
+                raise CalibrationError(msg, model=problem.model)
 
 
 def _identify(problem: Problem, coordinates: Coordinates, best: Solution, solutions: list[Solution]) -> Identification:
@@ -238,24 +254,19 @@ def _predicts_nothing(problem: Problem, predicted: NDArray[np.float64]) -> bool:
 
 def _warn(result: FitResult) -> None:
     if not result.status.valid:
-        _say(f"the fit did not converge: {result.status.reason}; do not use its values")
+        warn(f"the fit did not converge: {result.status.reason}; do not use its values")
     if result.no_overlap:
-        _say(f"no overlap was found: all costs are added, {', '.join(result.no_overlap)} = 0 says so")
+        warn(f"no overlap was found: all costs are added, {', '.join(result.no_overlap)} = 0 says so")
     if result.negative_costs:
         cause = f"negative costs were fitted: {', '.join(result.negative_costs)}"
-        _say(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")
+        warn(f"{cause}; add kernels that isolate them, or fit with nonnegative=True")
     if result.collinear:
         number = f"condition number {result.condition_number:.3g} without bounds"
         cause = f"the measurement kernels hardly separate {', '.join(result.collinear)} ({number})"
-        _say(
+        warn(
             f"{cause}, and a bound hides that; use their confidence intervals, "
             "or add kernels that vary them independently"
         )
     if result.undetermined:
         cause = f"the measurement kernels do not determine {', '.join(result.undetermined)}"
-        _say(f"{cause}; do not use the values for kernels unlike those measured")
-
-
-def _say(message: str) -> None:
-    # The line that called `fit_model`.
-    warnings.warn(message, PerflexWarning, stacklevel=4)
+        warn(f"{cause}; do not use the values for kernels unlike those measured")

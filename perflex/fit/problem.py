@@ -119,7 +119,9 @@ def require_fittable(model: Model) -> None:
     """Make sure that a model can be fitted, whatever the measurements say."""
     if nonsmooth := model.nonsmooth_calls():
         cause = f"{nonsmooth[0]} cannot be differentiated by its parameters, so the model cannot be fitted"
-        msg = f"{cause}; write overlap(g, o, p_edge) instead of max(g, o)"
+        msg = f"{cause}; write smooth_max(x, y, ..., p_sharp) instead of max"
+        if nonsmooth[0].startswith("min"):
+            msg = f"{cause}; keep parameters out of min"
         raise CalibrationError(msg, model=model)
     if not model.params():
         msg = f"the model {model.expression!r} has no parameters to fit; add factors such as p_madd"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from perflex.errors import MachineError, PerflexWarning
+from perflex.errors import MachineError, warn
 from perflex.machines.machine import CacheLevel, Machine, Source
 from perflex.yaml_file import Fields
 
@@ -102,7 +101,7 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
             f"{online[0]}, whose caches stand for all)"
         )
         missing.append(text)
-        warnings.warn(f"the CPU has no {text}; keep kernels on cores of one kind", PerflexWarning, stacklevel=2)
+        warn(f"the CPU has no {text}; keep kernels on cores of one kind")
     if not caches or caches[0].level != 1:
         what = ", ".join(lacking) or f"no first level in {cpus}/cpu{online[0]}/cache"
         msg = f"the operating system does not report the caches ({what}); write the machine file by hand"

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import threading
 import time
-import warnings
 import weakref
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from perflex.errors import PerflexWarning
+from perflex.errors import warn
 from perflex.file_io import is_on_local_disk
 from perflex.store.records import APPLICATION, CHECKED, CREATE_STATEMENTS, FORMAT, DamageError, is_sound
 
@@ -136,7 +135,7 @@ class StoreFile:
                 self.path.with_name(self.path.name + suffix).rename(aside.with_name(aside.name + suffix))
         self._was_set_aside = True
         msg = f"the store {self.path} {reason}; it is now {aside}, and a new one has been begun"
-        warnings.warn(msg, PerflexWarning, stacklevel=2)
+        warn(msg)
 
     def _attempt(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool) -> _Result:
         if self._connection is not None and _inode(self.path) != self._opened:

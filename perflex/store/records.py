@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, get_args, get_type_hints
 
-from perflex.errors import PerflexWarning
+from perflex.errors import warn
 
 if TYPE_CHECKING:
     import sqlite3
@@ -191,7 +190,7 @@ def sound_rows(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[
             f"the store {place} is damaged: rows of {table} are not what was written, and are left out; "
             "'perflex store verify' names them"
         )
-        warnings.warn(msg, PerflexWarning, stacklevel=2)
+        warn(msg)
     return sound
 
 

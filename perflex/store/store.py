@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from perflex.caches import own_cache, tell
-from perflex.errors import PerflexWarning, StoreError
+from perflex.errors import StoreError, warn
 from perflex.store.file import BUSY_S, StoreFile, UnusableError, error_kind, is_damage
 from perflex.store.records import (
     DamageError,
@@ -187,7 +186,7 @@ class Store:
             use()
         except StoreError as error:
             self._given_up = True
-            warnings.warn(f"{error.message}; this process keeps no counts", PerflexWarning, stacklevel=2)
+            warn(f"{error.message}; this process keeps no counts")
 
     def first_time(self, what: str) -> bool:
         """Return whether this is asked for the first time, of this store in this process."""

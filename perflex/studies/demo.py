@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import math
-import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.acceptance import save_if_acceptable
-from perflex.errors import FileFormatError, MeasurementError, PerflexWarning
+from perflex.errors import FileFormatError, MeasurementError, warn
 from perflex.studies.evaluation.files import draw_study
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
@@ -86,7 +85,7 @@ def run_demo(
         raise MeasurementError(msg, kernel=label)
     if missing:
         for label, reason in failed:
-            warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=2)
+            warn(f"{label} is left out: {reason}")
     return evaluation
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from perflex.calibration.acceptance import DISTURBED_LIMIT, MANY_DISTURBED, REPEATABILITY_LIMIT
-from perflex.errors import PerflexError, PerflexWarning
+from perflex.errors import PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.machines.host import read_list, read_number, read_text
 from perflex.timing.measuring import measure
@@ -497,4 +496,4 @@ def warn_before_measuring(device: TimedDevice | None) -> None:
         # A governor does not disturb more at one time than at another.
         if finding.check != "clock" and finding.state in {"poor", "bad"}:
             text = f"{finding.found}: {finding.advice} (see 'perflex doctor')"
-            warnings.warn(text, PerflexWarning, stacklevel=2)
+            warn(text)

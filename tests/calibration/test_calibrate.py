@@ -101,7 +101,9 @@ def test_parameters_that_lack_kernels_that_a_device_does_not_run_are_named(kerne
 
 
 def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels, tmp_path):
-    costs = "\n".join(f"  {name}: {{meaning: m, unit: s}}" for name in [*TRUE, "p_none"])
+    units = ("launch", "work-group", "sub-group operation", "access", "access", "barrier per work-item")
+    named = zip([*TRUE, "p_none"], units, strict=True)
+    costs = "\n".join(f"  {name}: {{meaning: m, unit: s per {unit}}}" for name, unit in named)
     (tmp_path / "mine.yaml").write_text(
         "schema: perflex-model/1\nname: mine\ndescription: Mine.\noutput: f_cl_wall_time\n"
         f"expression: {EXPRESSION} + p_none * f_sync_barrier_local\nparameters:\n{costs}\n"
@@ -110,8 +112,10 @@ def test_a_ready_model_may_have_costs_that_the_device_lacks(kernels, tmp_path):
     )
     untiled = [kernel for kernel in kernels if not kernel.name.startswith("matmul")]
     device = device_with_law(untiled)
-    with pytest.warns(PerflexWarning, match="do not determine p_none"):
+    with pytest.warns(PerflexWarning, match="do not determine p_none") as caught:
         calibration = calibrate(str(tmp_path / "mine.yaml"), untiled, device=device)
+    # However deep it is found, a warning is of the user's line.
+    assert {warning.filename for warning in caught} == {__file__}
     assert calibration.fit.residual == "logarithmic"
     assert calibration.fit.undetermined == ("p_none",)
     calibration.save(tmp_path / "mine-fake.yaml")

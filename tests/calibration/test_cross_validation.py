@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perflex import FeatureTable, Model, fit_model
-from perflex.calibration.cross_validation import cross_validation
+from perflex.calibration.cross_validation import between_generators, cross_validation
 from tests.support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
@@ -42,6 +42,21 @@ def test_folds_are_as_full_refits(residual):
         rest = fitted(MODEL, table.take(np.flatnonzero(~own)), residual=residual).fit
         predicted = table.values[own, 1:] @ list(rest.values())
         np.testing.assert_allclose(folds[number].errors, predicted / table.values[own, 0] - 1, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_slopes_within_generators_are_not_those_of_noise(slope):
+    found = []
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        counts = 10 ** random.uniform(5, 6, (64, 3)) * [1.0, 3.0, 0.05]
+        logs = np.log(counts @ TRUTH).reshape(8, 8)
+        errors = slope * random.standard_normal((8, 1)) * (logs - logs.mean(axis=1, keepdims=True))
+        seconds = np.exp(logs + errors + 0.2 * random.standard_normal((8, 8))).ravel()
+        table = replace(table_of(2).take(range(64)), groups=tuple(f"make{i // 8}" for i in range(64)))
+        table = replace(table, values=np.column_stack([seconds, counts]))
+        found.append(between_generators(fitted(MODEL, table, residual="logarithmic").fit, table.groups).slope)
+    assert abs(np.sqrt(np.mean(np.square(found))) - slope) < 0.1
 
 
 def test_what_only_one_generator_determines_is_named():

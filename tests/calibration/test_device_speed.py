@@ -2,7 +2,7 @@
 
 import pytest
 
-from perflex import calibrate
+from perflex import calibrate, using_store
 from perflex.calibration.ready import multiply_add_rate, scale_of
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.testing import FakeDevice
@@ -46,6 +46,25 @@ def test_a_device_that_does_not_run_the_kernel_for_its_speed_is_calibrated_all_t
     assert "speed is not known" in pilot
     assert [label for label, _ in found.dropped] == [text.partition(" is left out: ")[0] for text in left_out]
     assert len(left_out) == len(found.fit.kernels) / 3 > 0
+
+
+def test_a_run_that_goes_on_has_the_speed_that_it_had(tmp_path):
+    timed = []
+
+    def law(label, sizes):
+        timed.append(label)
+        if len(set(timed)) > 3 and "m=64)" not in label:
+            raise KeyboardInterrupt
+        return madds(label, sizes)
+
+    with using_store(tmp_path / "store.sqlite"):
+        with pytest.raises(KeyboardInterrupt):
+            calibrate("madd_only", device=FakeDevice(law))
+        pilots = [label for label in dict.fromkeys(timed) if "m=64)" in label]
+        timed.clear()
+        calibrate("madd_only", device=FakeDevice(lambda label, sizes: timed.append(label) or madds(label, sizes)))
+    assert pilots
+    assert not set(pilots) & set(timed)
 
 
 def test_without_kernels_that_determine_the_parameters_there_is_no_calibration():

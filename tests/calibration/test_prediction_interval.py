@@ -196,7 +196,9 @@ def test_no_interval_of_what_depends_on_an_undetermined_parameter():
     seconds = (counts @ list(TRUTH.values())) * (1 + 0.05 * random.normal(size=12))
     with pytest.warns(PerflexWarning, match="p_b"):
         calibration = calibrated(LINEAR, counts, seconds, on_undetermined="warn")
-    interval_at(calibration, at(1e4, 0.0, 1e4))
+    assert interval_at(calibration, at(1e4, 0.0, 1e4)).doubts == ()
+    doubt = "it depends on p_b, which the measurement kernels do not determine"
+    assert calibration.place_of(at(1e4, 1.0, 1e4)).doubts == (doubt,)
     with pytest.raises(CalibrationError, match="depends on p_b, which the measurement kernels do not determine"):
         interval_at(calibration, at(1e4, 1.0, 1e4))
     few = calibrated(LINEAR, counts[:3] + np.eye(3) * 1e4, (counts[:3] + np.eye(3) * 1e4) @ list(TRUTH.values()))
@@ -207,6 +209,23 @@ def test_no_interval_of_what_depends_on_an_undetermined_parameter():
     problem = replace(calibration.fit.problem, model=Model(OUTPUT, text))
     with pytest.raises(CalibrationError, match="no finite slopes"):
         replace(calibration, fit=replace(calibration.fit, problem=problem)).place_of(at(1e5, 1e4, 1e3))
+
+
+def test_an_undetermined_cost_is_doubted_where_a_larger_one_hides_it_and_in_other_proportions():
+    counts = draw(np.random.default_rng(5), 12)
+    counts[:, 1] = 2 * counts[:, 0]
+    together = [at(1.0, 2.0, 0.0), at(1.0, 2.1, 0.0), at(0.0, 1.0, 1.0)]
+    with pytest.warns(PerflexWarning, match="p_b"):
+        calibration = calibrated(LINEAR, counts, counts @ list(TRUTH.values()), on_undetermined="warn")
+    found = [calibration.place_of(values).depends_on for values in together]
+    assert found == [(), ("p_a", "p_b"), ("p_a", "p_b")]
+    counts[:, 1] = 0.0
+    hidden = Model(OUTPUT, "smooth_max(p_a * f_op_float32_add, p_b * f_op_float32_mul, 5) + p_c * f_op_float32_div")
+    with pytest.warns(PerflexWarning, match="p_b"):
+        calibration = calibrated(hidden, counts, counts @ list(TRUTH.values()), on_undetermined="warn")
+    assert calibration.place_of(at(1e4, 1e9, 1e4)).depends_on == ("p_b",)
+    with pytest.raises(CalibrationError, match="depends on p_b"):
+        interval_at(calibration, at(1e4, 1e9, 1e4))
 
 
 @pytest.mark.filterwarnings("ignore:flops_madd_pattern. the model has no feature for f_op_float32_add")
@@ -350,6 +369,17 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
     assert not any("conflict" in text for text in made.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
     counted = replace(made, model=Model(OUTPUT, "p_line * f_op_float32_madd"))
     assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_idle_compute_units_are_told(kind):
+    shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    here = replace(shipped, device={**shipped.device, "kind": kind})
+    for n, groups in ((16, 1), (32, 4)):
+        idle = [text for text in here.doubts(TAGGED, {"n": n}) if "idle" in text]
+        assert idle == ["with 1 work-groups 3 of 4 compute units are idle, which the model does not see"][: groups < 4]
+    aware = replace(here, model=Model(OUTPUT, "p_core * f_peak_issue"))
+    assert not any("idle" in text for text in doubts.kernel_doubts(aware, TAGGED, {"n": 16}, aware.target("V100")))
 
 
 @pytest.mark.filterwarnings("ignore:k. the model has no feature")

@@ -8,7 +8,7 @@ import pytest
 
 from perflex import Calibration, FeatureTable, Model, TimingOptions, calibrate, using_machine
 from perflex.calibration.ready import own_cpu, ready_model
-from perflex.errors import CalibrationError, FileFormatError
+from perflex.errors import CalibrationError, FileFormatError, ModelSyntaxError
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
 from tests.support.fitted import fitted
@@ -43,7 +43,7 @@ description: Groups.
 output: f_cl_wall_time
 expression: p_group * f_thread_groups
 parameters:
-  p_group: {meaning: starting a group, unit: s}
+  p_group: {meaning: starting a group, unit: s per work-group}
 measurement_kernels:
   - tags: [empty, "ngroups:16,64"]
 general: true
@@ -53,8 +53,23 @@ timing: {trials: 3}
     assert ready_model(str(path), fake()).scale() == 1.0
     calibration = calibrate(str(path), device=fake())
     assert calibration.options["trials"] == calibration.options["min_trials"] == 3
+    path.write_text(path.read_text().replace("work-group}", "banana}"))
+    with pytest.raises(CalibrationError, match="'s per banana' as the unit of p_group, which is 's per work-group' by"):
+        calibrate(str(path), device=fake())
     with pytest.raises(CalibrationError, match="no measurement kernels; pass some"):
         calibrate(Model("f_cl_wall_time_fake", "p_group * f_thread_groups"), device=fake())
+
+
+def test_a_model_string_is_used_as_one():
+    found = ready_model("p_group * f_thread_groups", fake())
+    assert (found.model.expression, found.scale(), found.kernels()) == ("p_group * f_thread_groups", 1.0, [])
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
+    found = calibrate("p_group * f_thread_groups", kernels, device=fake())
+    assert dict(found.params) == pytest.approx({"p_group": 1e-6})
+    with pytest.raises(CalibrationError, match="no measurement kernels; pass some, times of kernels, or"):
+        calibrate("p_group * f_thread_groups", device=fake())
+    with pytest.raises(ModelSyntaxError, match="did you mean"):
+        calibrate("p_group * thread_groups", device=fake())
 
 
 def test_a_cpu_is_asked_about_only_where_a_feature_needs_it(default_device):

@@ -2,6 +2,7 @@ import pytest
 
 from perflex import load_calibration
 from perflex.calibration.calibration import calibration_names
+from perflex.calibration.gathering import info_of
 from perflex.errors import FileFormatError
 from perflex.models import load_model
 from sample_kernels import matmul
@@ -18,6 +19,14 @@ def test_calibrations_load_and_predict(name):
     kernel = tag_accesses(matmul(prefetch=False), loads={"a": "aLD", "b": "bLD"})
     small, large = (calibration.predict(kernel, {"n": n}) for n in (960, 2880))
     assert 10 < large / small < 60
+
+
+@pytest.mark.parametrize("name", calibration_names())
+def test_units_are_those_of_the_features(name):
+    calibration = load_calibration(name)
+    info = info_of(calibration.model.input_features())
+    assert {name: calibration.table.info[name].unit for name in info} == {name: one.unit for name, one in info.items()}
+    assert not [one.name for one in calibration.fit.parameters if "f_" in one.unit]
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")

@@ -19,7 +19,7 @@ output: {output}
 expression: {expression}
 fixed_sizes: true
 parameters:
-  p_a: {{meaning: a cost, unit: s}}
+  p_a: {{meaning: a cost, unit: s per sub-group operation}}
 measurement_kernels:
   - tags: [flops_madd_pattern, "dtype:float32", "groups_fit:True", "nelements:32768,65536", "m:64,128"]
 """

@@ -106,14 +106,19 @@ def test_quiet_may_stand_anywhere(place, calibration, run):
     assert len(out.splitlines()) == 1
 
 
-def test_a_gpu_needs_no_calibration(run, content):
+def test_a_gpu_needs_no_calibration(run, content, refused):
     kernel = (f"{EXAMPLES / 'matmul.cl'}:naive", "--local", "16,16", "--global", "n,n", "n=1024")
     code, out, err = run("predict", "--machine", "A100-40GB", *kernel, "--confidence", "0.95")
     assert (code, err) == (0, "")
     assert "no sample of this device" in out
-    old, new = (content("predict", "--machine", name, *kernel)[0]["predicted_s"] for name in ("T4", "H100-SXM"))
+    choices = ("--machine=T4",), ("--machine=H100-SXM", "general_gpu")
+    found = [content("predict", *words, *kernel)[0] for words in choices]
+    devices = [{"name": name, "calibration": "general_gpu"} for name in ("T4", "H100-SXM")]
+    assert [each["device"] for each in found] == devices
+    old, new = (each["predicted_s"] for each in found)
     # Peaks differ by about eight times.
     assert 3 < old / new < 30
+    assert "machine" in refused("predict", "general_gpu", *kernel)
 
 
 def test_a_description_that_begins_with_a_comment_is_no_calibration(tmp_path, run):

@@ -84,6 +84,8 @@ def test_feature_identifiers_stay_whole(identifier, frame):
     ("overlp(p_a, p_b, p_c)", 0, "did you mean 'overlap'"), ("p_a(3)", 3, "put * here"),
     ("exp * p_a", 0, "write exp(x)"), ("overlap(p_a, p_b)", 0, "write overlap(g, o, p_edge)"),
     ("max(p_a)", 0, "does not take 1"), ("smooth_max(p_a, p_b)", 0, "does not take 2"),
+    ("smooth_max(p_a, p_b, -0.5)", 21, "sharpness -0.5 is out of range; write 0 or more"),
+    ("partial_overlap(p_a, p_b, 3, 80)", 29, "hidden 80 is out of range; write 0 to 1"),
     ("p_a, p_b", 3, "only separates arguments"), ("(p_a, p_b)", 4, "only separates arguments"),
     ("f_", 0, "name after f_ is missing"), ("p_ * f_x", 0, "name after p_ is missing"),
     ("p_a * f_mem_access_tag:", 22, "tag: must be followed by"),

@@ -233,11 +233,13 @@ def test_bad_tables_and_options_are_refused():
         (model.expression, table_of(model, spoilt, seconds), "f_mem is not a finite number for kernel 7"),
         (model.expression, zero, f"relative to {OUTPUT}, which is not positive for kernel 3"),
         ("p_op * f_other", table, "no column 'f_other'"),
-        ("max(p_op * f_op, p_mem * f_mem)", table, "write overlap(g, o, p_edge) instead of max(g, o)"),
+        ("max(p_op * f_op, p_mem * f_mem)", table, "write smooth_max(x, y, ..., p_sharp) instead of max"),
+        ("min(p_op * f_op, p_mem * f_mem)", table, "fitted; keep parameters out of min"),
         ("f_op", table, "no parameters"),
         ("p_op * log(-1 - f_op) * f_op", table, "cannot begin"),
         # One cost is hidden in all kernels.
         ("overlap(p_op * f_op, p_mem * f_mem, 1e9)", hidden, "no effect"),
+        ("overlap(p_op * f_op, p_mem * f_mem, 3)", table, "the edge 3 of overlap decides no kernel"),
     ):
         assert words in refused(expression, given).message
     with pytest.raises(CalibrationError, match="p_c, which is not a parameter"):

@@ -56,10 +56,26 @@ def test_how_a_model_is_measured_and_fitted_stands_in_its_file(tmp_path, more, g
     assert (found.general, found.fixed_sizes, found.timing, found.fit) == (general, fixed, timing, fit)
 
 
+def test_like_names_a_file_beside_it_and_no_circle(tmp_path, monkeypatch):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "base.yaml").write_text(TEXT.replace("mine", "base"), encoding="utf-8")
+    path = written(folder, f"{TEXT.partition('parameters:')[0]}like: base.yaml\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_model("models/mine.yaml").parameters == load_model(folder / "base.yaml").parameters
+    for name, circle in (("mine", "mine.yaml is like mine.yaml"), ("base", "mine.yaml is like base.yaml is like mine")):
+        (folder / f"{name}.yaml").write_text(f"{TEXT}like: mine.yaml\n", encoding="utf-8")
+        with pytest.raises(FileFormatError, match=f"field like: the model is like itself: {circle}"):
+            load_model(path)
+        written(folder, f"{TEXT}like: base.yaml\n")
+
+
 @pytest.mark.parametrize("name", ["general_cpu", "general_cpu_code", "general_gpu"])
 def test_general_models_say_how_they_are_measured(name):
     found = load_model(name)
     assert (found.general, found.timing, found.fixed_sizes) == (True, SHIPPED, name != "general_gpu")
+    # Not every device has all that the models cost, such as arithmetic in double precision.
+    assert found.fit.on_undetermined == "warn"
 
 
 @pytest.mark.parametrize(("line", "says"), [

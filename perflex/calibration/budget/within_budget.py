@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ import numpy as np
 from perflex.calibration.budget.choose import cheapest_basis, choose, elasticities, rough_parameters, undetermined
 from perflex.calibration.gathering import gather
 from perflex.devices.device import Device
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, warn
 from perflex.expression.roles import find_roles
 from perflex.features.sized_kernel import sized_kernels
 from perflex.fit.options import ParameterPrior, Prior
@@ -185,7 +184,7 @@ class KernelPool:
     def warn_of_failures(self) -> None:
         """Warn of each kernel that could not be timed, at the line of who called `calibrate`."""
         for label, reason in self.failures():
-            warnings.warn(f"{label} is left out: {reason}", PerflexWarning, stacklevel=4)
+            warn(f"{label} is left out: {reason}")
 
 
 # Kernels that are timed to tell what all of them take: cheap ones first, then some drawn by chance.

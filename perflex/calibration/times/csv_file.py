@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from perflex.calibration.times.named_kernels import NamedKernels, read_value
 from perflex.calibration.times.profilers import described, profiler_rows, refuse_json, refuse_unreadable
 from perflex.calibration.times.table import TimedKernel, TimesTable
 from perflex.calibration.times.tuning_files import tuned_rows
-from perflex.errors import FileFormatError, PerflexError, PerflexWarning
+from perflex.errors import FileFormatError, PerflexError, warn
 from perflex.file_io import csv_rows, read_bytes, saving, unpacked_text
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def _warn_of_unused(names: Sequence[str], path: Path) -> None:
         shown = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
         msg = f"{path}: no kernel has a size or argument called {shown}; these columns are not used"
         # The line that called `load_times`.
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warn(msg)
 
 
 _COLUMNS = ("kernel", "seconds", "spread", "repeatability", "device")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import TYPE_CHECKING
 
-from perflex.errors import FileFormatError, PerflexWarning
+from perflex.errors import FileFormatError, warn
 from perflex.file_io import csv_rows
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ def described(rows: Sequence[_Row], known: Collection[str], path: Path) -> list[
     if others:
         msg = f"{path}: launches of {shown} are left out; no function of these names is given"
         # The line that called `load_times`.
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warn(msg)
     return found
 
 

@@ -119,7 +119,11 @@ class Carried:
 
 
 def components_of(residuals: Residuals, distance: Array) -> Components:
-    """Return the variances that make the residuals likeliest; of one device there is nothing in common to tell."""
+    """Return the variances that make the residuals likeliest.
+
+    One device cannot tell what is common to all devices from what is its own: half of each variance is then taken for
+    common.
+    """
     from scipy.optimize import minimize
 
     blocks = list(_blocks(residuals))
@@ -127,18 +131,19 @@ def components_of(residuals: Residuals, distance: Array) -> Components:
     if not blocks:
         return Components(overall / 2, overall / 2, overall / 2, overall / 2, overall / 10)
     several = len(np.unique(residuals.device)) > 1
-    start = np.log(np.full(5, overall / 2))
-    start[4] = np.log(overall / 5)
-    best, least = _components(start, 0.0), np.inf
+    # Of one device common and own parts are the same unknowns.
+    place = [0, 1, 2, 3, 4] if several else [0, 1, 0, 1, 2]
+    start = np.log([*np.full(max(place), overall / 2), overall / 5])
+    best, least = _components(start[place], 0.0), np.inf
     finite = distance[np.isfinite(distance) & (distance > 0)]
     for length_scale in (0.0, *_LENGTH_SCALES) if several and finite.size else (0.0,):
 
         def lacking(logs: Array, length_scale: float = length_scale) -> float:
-            return _lacking(_components(logs, length_scale), blocks, distance)
+            return _lacking(_components(logs[place], length_scale), blocks, distance)
 
         found = minimize(lacking, start, method="Nelder-Mead", options={"maxfev": _EVALUATIONS, "xatol": 0.03})
         if found.fun < least:
-            best, least = _components(found.x, length_scale), float(found.fun)
+            best, least = _components(found.x[place], length_scale), float(found.fun)
     return best
 
 

@@ -7,7 +7,6 @@ model, or other devices' times with one factor, predicts kernels better that the
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -32,7 +31,7 @@ from perflex.calibration.transfer.priors import require_one_model, shared_prior
 from perflex.calibration.transfer.residuals import components_of
 from perflex.calibration.transfer_prior import LEVELS, NORMAL, transferred_predictions
 from perflex.calibration.usual_prior import usual_values
-from perflex.errors import CalibrationError, MachineError, PerflexWarning
+from perflex.errors import CalibrationError, MachineError, warn
 from perflex.machines.files import load_machine
 from perflex.machines.machine import Machine
 
@@ -116,7 +115,7 @@ def transfer(
     )
     found = _made(model, rows, fitted, carried, "" if target is None else target.name)
     for remark in carried.remarks:
-        warnings.warn(remark, PerflexWarning, stacklevel=2)
+        warn(remark)
     return found
 
 
@@ -202,7 +201,6 @@ _DRAWS = 4
 _MOST_ROWS = 240
 _FEWEST_SOURCES = 2
 _WEIGHTS = np.linspace(0.0, 1.0, 11)
-_LEAST_LIMIT = 0.2
 
 
 @dataclass(frozen=True)
@@ -245,11 +243,10 @@ def device_folds(sources: Sources, samples: int, seed: int) -> DeviceErrors:
     sizes = np.concatenate(errors)
     order = np.argsort(sizes)
     share = np.cumsum(mass[order]) / mass.sum()
-    limits = [max(float(np.interp(level, share, sizes[order])), _LEAST_LIMIT * level) for level in LEVELS]
-    if not samples:
-        # What is not known of the device moves all its rows alike, and few devices were left out: never nearer than
-        # deviations of a normal distribution.
-        limits = [max(pair) for pair in zip(limits, NORMAL, strict=True)]
+    limits = [float(np.interp(level, share, sizes[order])) for level in LEVELS]
+    # What is not known of the device moves all its rows alike, few devices were left out, and of these the spreads
+    # know: never nearer than deviations of a normal distribution.
+    limits = [max(pair) for pair in zip(limits, NORMAL, strict=True)]
     surprise = float(np.median([draw.surprise for draw in draws])) if samples else 1.0
     return DeviceErrors(weight, tuple(np.maximum.accumulate(limits).tolist()), surprise)
 

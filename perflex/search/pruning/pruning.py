@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
+from perflex.errors import CalibrationError, MeasurementError, warn
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.fit.result import geometric_mean_error
 from perflex.search.described.space import DescribedSpace
@@ -291,7 +290,7 @@ def measure_variants(
     for outcome in measure(jobs, found, timing, progress):
         if isinstance(outcome, MeasurementFailure):
             reason = outcome.reason
-            warnings.warn(f"{reason}; the variant is not timed", PerflexWarning, stacklevel=2)
+            warn(f"{reason}; the variant is not timed")
         else:
             times[outcome.label] = outcome.seconds
     if not times:

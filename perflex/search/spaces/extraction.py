@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,14 +19,7 @@ import numpy as np
 from perflex.calibration.built_target import built_targets, needing_code
 from perflex.calibration.interval import interval_at
 from perflex.calibration.row_predictions import known_as
-from perflex.errors import (
-    CalibrationError,
-    FeatureError,
-    PerflexError,
-    PerflexWarning,
-    SpaceError,
-    UnsupportedKernelError,
-)
+from perflex.errors import CalibrationError, FeatureError, PerflexError, SpaceError, UnsupportedKernelError, warn
 from perflex.features.values import in_workers
 from perflex.progress import RunOptions, progress_shown
 from perflex.store.store import using_store
@@ -209,8 +201,7 @@ def extract_space(
 
         shown = missed_text([f"{text} ({count} variants)" for text, count in missed.most_common()])
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
-        # stacklevel 3: the line that called `VariantSpace.extract`.
-        warnings.warn(msg, PerflexWarning, stacklevel=3)
+        warn(msg)
     own = tuple(settings[number] for number in kept)
     return Candidates(
         tuple(map(settings_text, own)),

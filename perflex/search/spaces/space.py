@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import CalibrationError, ModelSyntaxError, PerflexWarning, SpaceError, UnsupportedKernelError
+from perflex.errors import CalibrationError, ModelSyntaxError, SpaceError, UnsupportedKernelError, warn
 from perflex.features.sized_kernel import kernel_of
 from perflex.features.values import target_of
 from perflex.html import shown_by
@@ -386,7 +385,6 @@ def candidates_of(
     items = [(kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
     rows = counted_rows(work, items, run, "count:", [name for name, _ in named])
     kept = []
-    # stacklevel 3: the line that called `prune` or `rank`.
     for number, row in enumerate(rows):
         if row.refusal is None:
             kept.append(number)
@@ -394,13 +392,13 @@ def candidates_of(
             raise row.refusal
         else:
             msg = f"{named[number][0]} is left out: {row.refusal.message}"
-            warnings.warn(msg, PerflexWarning, stacklevel=3)
+            warn(msg)
         if row.missed:
             from perflex.features.report import missed_text
 
             shown = missed_text(row.missed)
             msg = f"{named[number][0]}: the model has no feature for {shown}; the prediction leaves it out"
-            warnings.warn(msg, PerflexWarning, stacklevel=3)
+            warn(msg)
     refusals = [row.refusal.message for row in rows if row.refusal is not None]
     if not kept:
         msg = f"none of the {len(named)} variants can be described; the first: {refusals[0]}"

@@ -15,7 +15,7 @@ from perflex.calibration.calibrating import calibration_from_table, fitted
 from perflex.calibration.gathering import gather_feature_values
 from perflex.calibration.ready import cpu_here, multiply_add_rate, scale_of
 from perflex.devices.listing import wall_time_identifier
-from perflex.errors import CalibrationError, MachineError, PerflexWarning
+from perflex.errors import CalibrationError, MachineError, PerflexWarning, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.progress import RunOptions
 from perflex.store.resume import RecordOnly, recording
@@ -192,7 +192,7 @@ def _warn_of_doubts(plan: Plan, used: str, calibration: Calibration) -> None:
     doubtful = [doubts for doubts in found if doubts]
     if doubtful:
         share = f"{len(doubtful)} of {len(found)} predictions of {used} are doubtful"
-        warnings.warn(f"{plan.study.name}: {share}, the first because {doubtful[0][0]}", PerflexWarning, stacklevel=3)
+        warn(f"{plan.study.name}: {share}, the first because {doubtful[0][0]}")
 
 
 def _with_predictions(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-import warnings
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
+from perflex.errors import ExecutorError, MissingExtraError, warn
 from perflex.timing.executors.pool import WorkersDiedError
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class DaskExecutor(Executor):
                     f"no worker of {self._address} says how many devices it has, so one worker of each host measures "
                     f"at a time; start one per device with --resources {DEVICE_RESOURCE}=1"
                 )
-                warnings.warn(msg, PerflexWarning, stacklevel=2)
+                warn(msg)
         now = time.monotonic()
         if self._declared:
             slots = int(sum(worker["resources"].get(DEVICE_RESOURCE, 0) for worker in workers.values()))

@@ -25,6 +25,7 @@ from perflex import (
     load_model,
     transfer,
 )
+from perflex.calibration.gathering import info_of
 
 from .counting import peaks_of
 
@@ -84,6 +85,7 @@ class DataSet:
             tuple(row.label for row in rows),
             values,
             groups=tuple(row.program for row in rows),
+            info=info_of(self.model.input_features()),
             sub_group_size=rows[0].sub_group_size,
             device=rows[0].gpu,
             machine=rows[0].machine,
@@ -148,7 +150,9 @@ def general_calibration(data: DataSet) -> Calibration:
     """Return what the GPUs' times say of other kernels on other GPUs."""
     made = transfer([calibrated(data, data.of(gpu)) for gpu in data.gpus])
     assert made.transferred is not None
-    return replace(made, transferred=structs.replace(made.transferred, kernels={}, programs={}))
+    carried = structs.replace(made.transferred, kernels={}, programs={})
+    # It is of no machine: whoever predicts names one.
+    return replace(made, device={"name": f"{len(data.gpus)} GPUs"}, machine="", transferred=carried)
 
 
 def _fitted(data: DataSet, question: Question) -> Answer:

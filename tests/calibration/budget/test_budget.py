@@ -233,9 +233,9 @@ description: Launches, groups, and what no kernel here does.
 output: f_cl_wall_time
 expression: p_launch * f_sync_kernel_launch + p_group * f_thread_groups + p_div * f_op_float64_div
 parameters:
-  p_launch: {meaning: launching, unit: s}
-  p_group: {meaning: starting a group, unit: s}
-  p_div: {meaning: a division, unit: s}
+  p_launch: {meaning: launching, unit: s per launch}
+  p_group: {meaning: starting a group, unit: s per work-group}
+  p_div: {meaning: a division, unit: s per sub-group operation}
 measurement_kernels:
   - tags: [empty, "ngroups:16,64,256,1024"]
 general: true

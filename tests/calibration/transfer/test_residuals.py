@@ -58,6 +58,16 @@ def test_the_parts_come_back():
     assert math.hypot(found.kernel_on_device, found.noise) == pytest.approx(0.05, rel=0.1)
 
 
+def test_one_device_does_not_tell_what_is_common():
+    random = np.random.default_rng(3)
+    programs = 0.3 * random.normal(size=12)
+    values = np.repeat(programs, 5)[None, :] + 0.1 * random.normal(size=(1, 60))
+    found = components_of(_residuals(values, 5, 12), APART)
+    assert found.program == found.program_on_device
+    assert found.kernel == found.kernel_on_device
+    assert math.hypot(found.program, found.program_on_device) == pytest.approx(np.sqrt(np.mean(programs**2)), rel=0.1)
+
+
 def test_similar_devices_count_more():
     machines = [load_machine(name) for name in ("A100-40GB", "K20", "A100-80GB")]
     distance = distances(machines)

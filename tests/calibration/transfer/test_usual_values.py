@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, PerflexWarning, calibrate, load_times, transfer
+from perflex import Calibration, FeatureTable, PerflexWarning, transfer
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.interval import interval_at
+from perflex.calibration.usual_prior import NOISE as RESIDUAL
 from perflex.calibration.usual_prior import SPREAD, fit_about_usual, usual_calibration, usual_values
 from perflex.models import load_model
+from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GENERAL = load_model("general_tile")
-MODEL = GENERAL.model()
-Device = Callable[[str, int], FeatureTable]
-TILES = ((128, 128, 32), (64, 64, 32), (64, 128, 64), (32, 64, 32))
-SIZES = ((512, 512, 512), (4096, 4096, 1024), (1024, 8192, 2048), (64, 4096, 4096))
 NOISE = 0.1
-DEVICES = {"A100-80GB": "NVIDIA A100-SXM4-80GB", "H100-SXM": "NVIDIA H100 80GB HBM3"}
 
 
-@pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FeatureTable]:
-    """Return the features of matrix products on each machine, whose times are no matter."""
-    lines = []
-    for m, n, k in SIZES:
-        lines += [f"AUTOTUNE mm({m}x{k}, {k}x{n})", f"strides: [{k}, 1], [{n}, 1]"]
-        lines.append("dtypes: torch.float16, torch.float16")
-        for number, (rows, columns, inner) in enumerate(TILES):
-            blocks = f"BLOCK_K={inner}, BLOCK_M={rows}, BLOCK_N={columns}, num_stages=3"
-            lines += [f"  triton_mm_{number}{warps} 1.0 ms 50.0% {blocks}, num_warps={warps}" for warps in (4, 8)]
-    path = tmp_path_factory.mktemp("times") / "autotune.log"
-    path.write_text("\n".join(lines) + "\n")
-    return {
-        machine: calibrate(GENERAL.name, times=load_times(path, device=device)).table
-        for machine, device in DEVICES.items()
-    }
-
-
-@pytest.fixture
-def device(counted: dict[str, FeatureTable]) -> Device:
-    """Return what makes a device's times: its parameters differ from the usual ones as the model says; with noise."""
-
-    def made(machine: str, seed: int) -> FeatureTable:
-        random, table = np.random.default_rng(seed), counted[machine]
-        parameters = {name: value * random.lognormal(0, SPREAD) for name, value in GENERAL.usual.items()}
-        seconds = np.asarray(MODEL.evaluate(parameters, table.columns(MODEL.input_features())))
-        values = table.values.copy()
-        values[:, table.features.index(MODEL.output_feature)] = seconds * random.lognormal(0, NOISE, len(table))
-        return replace(table, values=values)
-
-    return made
+def device(machine: str, seed: int) -> FeatureTable:
+    return timed(counted(machine), np.random.default_rng(seed), SPREAD, NOISE)
 
 
 def calibrated(table: FeatureTable) -> Calibration:
@@ -65,12 +31,10 @@ def calibrated(table: FeatureTable) -> Calibration:
 
 
 def inside(calibration: Calibration, table: FeatureTable) -> float:
-    seconds = table.column(MODEL.output_feature)
-    found = interval_at(calibration, table.columns(MODEL.input_features()))
-    return float(np.mean((found.low <= seconds) & (seconds <= found.high)))
+    return in_interval(interval_at(calibration, table.columns(MODEL.input_features())), table)
 
 
-def test_usual_values_alone_predict_with_intervals(device: Device, tmp_path: Path) -> None:
+def test_usual_values_alone_predict_with_intervals(tmp_path: Path) -> None:
     calibration = usual_calibration(GENERAL, "H100-SXM")
     assert dict(calibration.fit) == pytest.approx(dict(GENERAL.usual))
     assert [one.standard_error / one.value for one in calibration.fit.parameters] == pytest.approx([SPREAD] * 6)
@@ -85,7 +49,37 @@ def test_usual_values_alone_predict_with_intervals(device: Device, tmp_path: Pat
     )
 
 
-def test_one_other_device_is_carried_over_half_way_and_intervals_hold(device: Device) -> None:
+def volume(calibration: Calibration) -> float:
+    """Return the determinant of the covariance of the parameters' logarithms."""
+    return float(np.linalg.det(calibration.fit.covariance) / np.prod(calibration.fit.vector) ** 2)
+
+
+def test_each_row_narrows_the_interval_of_another_product_and_it_holds(tmp_path: Path) -> None:
+    rows, alone = counted("H100-SXM"), usual_calibration(GENERAL, "H100-SXM")
+    own, other = list(range(8)), rows.take(range(8, len(rows)))
+    values = other.columns(MODEL.input_features())
+    without = interval_at(alone, values)
+    shares = []
+    for seed in range(5):
+        drawn = timed(rows, np.random.default_rng(seed), SPREAD, RESIDUAL)
+        known = volume(alone)
+        for count in (1, 2, 6):
+            with warnings.catch_warnings(action="error"):
+                calibration = calibrated(drawn.take(own[:count]))
+                found = interval_at(calibration, values)
+            before, known = known, volume(calibration)
+            assert known < before
+            ratio = np.log(found.high / found.low) / np.log(without.high / without.low)
+            # Where another cost prevails than at the usual values, its own uncertainty counts more.
+            assert np.median(ratio) < 1
+            assert np.max(ratio) < 1.1
+            shares.append(in_interval(found, drawn.take(range(8, len(rows)))))
+    assert 0.93 < np.mean(shares) < 0.98
+    calibration.save(tmp_path / "six.yaml")
+    assert interval_at(Calibration.load(tmp_path / "six.yaml"), values).low == pytest.approx(found.low)
+
+
+def test_one_other_device_is_carried_over_half_way_and_intervals_hold() -> None:
     shares = []
     for seed in range(5):
         source = calibrated(device("A100-80GB", seed))
@@ -97,7 +91,7 @@ def test_one_other_device_is_carried_over_half_way_and_intervals_hold(device: De
     assert 0.94 < np.mean(shares) < 1
 
 
-def test_times_of_the_device_narrow_the_interval(device: Device) -> None:
+def test_times_of_the_device_narrow_the_interval() -> None:
     source, table = calibrated(device("A100-80GB", 0)), device("H100-SXM", 7)
     with pytest.warns(PerflexWarning):
         without = transfer([source], machine="H100-SXM")
