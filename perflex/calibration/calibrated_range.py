@@ -96,14 +96,14 @@ class CalibratedRange:
         )
         return np.array(twice).reshape(-1, count).T - np.array(once).reshape(-1, count).T
 
-    def _unlike_seen(self, values: Mapping[str, Any], count: int) -> list[str]:
-        """Return the costs in `_unknown` that predictions have in no proportions of the measurement kernels."""
+    def _unlike_seen(self, values: Mapping[str, Any], count: int) -> NDArray[np.bool_]:
+        """Return which costs in `_unknown` predictions have in proportions that no kernels have, shape ``(r, k)``."""
         if not self._unknown:
-            return []
+            return np.zeros((count, 0), dtype=bool)
         amounts = self._amounts(values, count) / self._unit
         rest = amounts - amounts @ np.linalg.pinv(self._seen, rcond=_ROUNDING) @ self._seen
-        unlike = np.abs(rest) > _PROPORTION * np.abs(amounts).max(axis=1, keepdims=True)
-        return [name for name, any_unlike in zip(self._unknown, unlike.any(axis=0), strict=True) if any_unlike]
+        unlike: NDArray[np.bool_] = np.abs(rest) > _PROPORTION * np.abs(amounts).max(axis=1, keepdims=True)
+        return unlike
 
     def _rows(self, gradient: Array, predicted: Array) -> Array:
         rows = gradient[:, self._columns]
@@ -161,7 +161,10 @@ class CalibratedRange:
                 doubts.append(
                     f"{name} is not determined, and its share is larger than in any measurement kernel: {text}"
                 )
-        if missing := self._unlike_seen(values, count):
+        unseen = self._unlike_seen(values, count)
+        if unseen.any():
+            outside |= unseen.any(axis=1)
+            missing = [name for name, here in zip(self._unknown, unseen.any(axis=0), strict=True) if here]
             depends_on += missing
             doubts.append(f"it depends on {', '.join(missing)}, which the measurement kernels do not determine")
         return Extrapolation(outside, extrapolated_log, tuple(doubts), tuple(depends_on))

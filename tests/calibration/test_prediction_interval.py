@@ -219,6 +219,7 @@ def test_an_undetermined_cost_is_doubted_where_a_larger_one_hides_it_and_in_othe
         calibration = calibrated(LINEAR, counts, counts @ list(TRUTH.values()), on_undetermined="warn")
     found = [calibration.place_of(values).depends_on for values in together]
     assert found == [(), ("p_a", "p_b"), ("p_a", "p_b")]
+    assert all(calibration.place_of(values).outside for values in together[1:])
     counts[:, 1] = 0.0
     hidden = Model(OUTPUT, "smooth_max(p_a * f_op_float32_add, p_b * f_op_float32_mul, 5) + p_c * f_op_float32_div")
     with pytest.warns(PerflexWarning, match="p_b"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.calibration.doubts import kernel_doubts, value_doubts
-from perflex.errors import DoubtfulPredictionWarning
+from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features.sized_kernel import kernel_of
 from perflex.search.spaces.extraction import alike
 
@@ -62,5 +61,4 @@ def warn_of_variants(names: Sequence[str], doubts: Sequence[Sequence[str]]) -> N
     if count := sum(map(bool, doubts)):
         told = "; ".join(doubt_lines(names, doubts))
         msg = f"{count} of {len(names)} predictions are doubtful: {told}; measure them, or calibrate with such kernels"
-        # The line that called `rank` or `prune`.
-        warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=3)
+        warn(msg, DoubtfulPredictionWarning)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 import uuid
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -24,7 +23,7 @@ import numpy as np
 from perflex.calibration.device_match import device_of_machine, timing_device
 from perflex.calibration.doubts import value_doubts
 from perflex.devices.device import Device
-from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError
+from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.features.values import target_of
 from perflex.isl import ISL_LOCK
@@ -252,7 +251,7 @@ def _doubts(calibration: Calibration, variants: Candidates) -> tuple[str, ...]:
     if doubts:
         msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
         # The line that called `tune`.
-        warnings.warn(msg, DoubtfulPredictionWarning, stacklevel=3)
+        warn(msg, DoubtfulPredictionWarning)
     return doubts
 
 
