@@ -164,7 +164,7 @@ class CalibratedRange:
         unseen = self._unlike_seen(values, count)
         if unseen.any():
             outside |= unseen.any(axis=1)
-            missing = [name for name, here in zip(self._unknown, unseen.any(axis=0), strict=True) if here]
+            missing = [name for place, name in enumerate(self._unknown) if unseen[:, place].any()]
             depends_on += missing
             doubts.append(f"it depends on {', '.join(missing)}, which the measurement kernels do not determine")
         return Extrapolation(outside, extrapolated_log, tuple(doubts), tuple(depends_on))

@@ -210,16 +210,23 @@ def test_zero_in_some_sources_counts_as_small():
     assert shared_prior([zero(source) for source in free])[0]["p_0"].held_at_zero
 
 
+def test_limits_of_few_sources_are_no_nearer_than_normal_ones():
+    devices = simulated_devices(104, 3)
+    found = _transferred(devices.calibrations(2), devices.tables[2].take([5, 50, 100]))
+    assert found.transferred.limits[-1] >= 1.9599
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [0, 5])
-def test_intervals_hold(count):
+@pytest.mark.parametrize(("sources", "count"), [(6, 0), (6, 5), (2, 3)])
+def test_intervals_hold(sources, count):
     shares = []
     for seed in range(12):
-        devices = simulated_devices(100 + seed, 7)
-        order = np.random.default_rng(seed).permutation(len(devices.tables[6]))
-        samples = devices.tables[6].take(order[:count]) if count else None
-        rest = devices.tables[6].take(order[20:])
-        found = _transferred(devices.calibrations(6), samples).predict_rows(rest)
+        devices = simulated_devices(100 + seed, sources + 1)
+        target = devices.tables[sources]
+        order = np.random.default_rng(seed).permutation(len(target))
+        samples = target.take(order[:count]) if count else None
+        rest = target.take(order[20:])
+        found = _transferred(devices.calibrations(sources), samples).predict_rows(rest)
         measured = rest.column(OUTPUT)
         shares.append(np.mean((found.low <= measured) & (measured <= found.high)))
     # Rows of one device are missed together, so that the error of the mean is that of 12 devices.
