@@ -141,6 +141,7 @@ def test_predictions_for_kernels_and_sizes_never_measured(calibration):
     assert calibration.predict(matmul(prefetch=False), {"n": n}) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 def test_ranking(calibration):
     slow, fast = matmul(prefetch=False), matmul(prefetch=True)
     places = rank({"slow": slow, "fast": fast}, calibration, {"n": 512})
