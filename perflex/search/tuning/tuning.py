@@ -202,7 +202,7 @@ def tune(
         variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
     else:
         variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
-    if chosen is not None and isinstance(variants, Candidates):
+    if not callable(device) and isinstance(variants, Candidates):
         chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
@@ -250,7 +250,6 @@ def _doubts(calibration: Calibration, variants: Candidates) -> tuple[str, ...]:
     doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
     if doubts:
         msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
-        # The line that called `tune`.
         warn(msg, DoubtfulPredictionWarning)
     return doubts
 
