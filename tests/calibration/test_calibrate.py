@@ -7,7 +7,14 @@ import pytest
 
 from perflex import Calibration, FitOptions, Model, calibrate, fit_model, gather_feature_values, rank
 from perflex.devices.listing import wall_time_identifier
-from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, NoMatchError, PerflexWarning
+from perflex.errors import (
+    CalibrationError,
+    DoubtfulPredictionWarning,
+    MeasurementError,
+    MissingSizeError,
+    NoMatchError,
+    PerflexWarning,
+)
 from perflex.features import kernel_feature_values, register_feature, unregister_feature
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
@@ -144,7 +151,8 @@ def test_predictions_for_kernels_and_sizes_never_measured(calibration):
 @pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 def test_ranking(calibration):
     slow, fast = matmul(prefetch=False), matmul(prefetch=True)
-    places = rank({"slow": slow, "fast": fast}, calibration, {"n": 512})
+    with pytest.warns(DoubtfulPredictionWarning, match="2 of 2 predictions .* slow: .* 64 times the largest"):
+        places = rank({"slow": slow, "fast": fast}, calibration, {"n": 512})
     assert [(place.rank, place.name) for place in places] == [(1, "fast"), (2, "slow")]
     assert places[0].ratio == 1.0
     assert places[1].ratio == pytest.approx(places[1].predicted / places[0].predicted)
