@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
-from perflex.calibration.doubts import kernel_doubts, value_doubts, warn_of_prediction
+from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts, warn_of_prediction
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
@@ -66,7 +66,8 @@ class Calibration(CalibrationRecord):
         UnsupportedKernelError
             The kernel cannot be described exactly.
         MachineError
-            A feature needs a machine that is not known, or lacks a fact of it.
+            A feature needs a machine that is not known, or lacks a fact of it; or the machine is a GPU and the
+            calibration of a CPU, or the other way round.
         """
         values = self.feature_values(kernel, sizes, machine=machine)
         predicted = self.evaluate(values)
@@ -186,7 +187,9 @@ class Calibration(CalibrationRecord):
         otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
         features = self.model.input_features()
         platform = str(self.device.get("platform", ""))
-        return target_of(features, self.sub_group_size, machine, otherwise=otherwise, platform=platform)
+        target = target_of(features, self.sub_group_size, machine, otherwise=otherwise, platform=platform)
+        machine_doubts(self, target.machine)  # refuses machines of another kind
+        return target
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.interval import carried_by
-from perflex.errors import DoubtfulPredictionWarning, warn
+from perflex.errors import DoubtfulPredictionWarning, MachineError, warn
 from perflex.features import extract_scop
 from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.from_source.source import SourceKernel
@@ -32,6 +32,7 @@ _MOST_POINTS = 16
 _KNOW_SETS = ("f_ecm", "f_traffic")
 # Features that count idle compute units themselves.
 _KNOW_UNITS = ("f_peak", "f_tile")
+_KINDS = ("cpu", "gpu")
 # Of a work-group, as calibrations name them.
 DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes", "most_local_memory_bytes")
 
@@ -43,19 +44,56 @@ def value_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> t
     return calibration.place_of(values).doubts if known is None else known.remarks
 
 
+def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> tuple[str, ...]:
+    """Return that predictions mix one machine's parameters with another one's facts, where they do.
+
+    Raises
+    ------
+    MachineError
+        One is a CPU, and the other a GPU.
+    """
+    if machine is None:
+        return ()
+    cpu = "" if calibration.cpu is None else calibration.cpu.model
+    device = str(calibration.device.get("name", ""))
+    given = [name for name in (calibration.machine, cpu, device) if name]
+    found = next(filter(None, map(machine_of_device, given)), None)
+    kind = calibration.device.get("kind") or (None if found is None else found.kind)
+    if kind in _KINDS and kind != machine.kind:
+        whose = f"the calibration is of {given[0] if given else 'a device'}, a {kind.upper()}"
+        msg = (
+            f"{machine.name} is a {machine.kind.upper()}, and {whose}; name a machine of that kind, or calibrate there"
+        )
+        raise MachineError(msg, machine=machine.name)
+    # Without samples a transferred calibration is of no machine.
+    if calibration.transferred is not None and not calibration.transferred.samples:
+        return ()
+    own = calibration.machine or cpu or ("" if found is None else found.name)
+    names = {*given, *(() if found is None else (found.name, *found.aliases))}
+    if not own or {*map(_plain, names)} & {*map(_plain, (machine.name, *machine.aliases))}:
+        return ()
+    return (f"calibrated on {own}, predicted with facts of {machine.name}",)
+
+
+def _plain(name: str) -> str:
+    # Machines are called as their devices, without blanks.
+    return " ".join(name.replace("-", " ").casefold().split())
+
+
 def kernel_doubts(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], target: Target
 ) -> tuple[str, ...]:
     """Return what of a kernel a model does not see, as short texts.
 
-    That the device cannot run it, that some of its compute units are idle, or that few sub-groups do most of its work;
-    on CPUs conflict misses, or, for models
-    with cache volumes, what these follow only approximately.
+    That facts are of another machine, that the device cannot run it, that some of its compute units are idle, or that
+    few sub-groups do most of its work; on CPUs conflict misses, or, for models with cache volumes, what these follow
+    only approximately.
     """
     names, device = calibration.model.input_features(), calibration.device
     on_cpu = device.get("kind") == "cpu"
+    mixed = machine_doubts(calibration, target.machine)
     if not on_cpu and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
-        return ()
+        return mixed
     kernel, sizes = with_own_sizes(kernel, sizes)
     scop = extract_scop(kernel, sizes)
     columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in scop.parameters))
@@ -63,7 +101,7 @@ def kernel_doubts(
     places = np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))
     chosen = [dict(zip(scop.parameters, points[number], strict=True)) for number in places]
     limits = _limits(calibration, kernel)
-    found: list[Iterable[str]] = [_beyond_the_device(limits, scop, point) for point in chosen]
+    found: list[Iterable[str]] = [mixed, *(_beyond_the_device(limits, scop, point) for point in chosen)]
     found += [_idle_units(calibration, scop, point) for point in chosen]
     if not on_cpu:
         size = target.sub_group_size

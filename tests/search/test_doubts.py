@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, Model, load_calibration, prune, rank, tune
-from perflex.errors import DoubtfulPredictionWarning
+from perflex import FeatureTable, Model, VariantSpace, load_calibration, prune, rank, tune, using_machine
+from perflex.errors import DoubtfulPredictionWarning, MachineError
 from perflex.search.spaces.doubts import doubt_lines
 from perflex.testing import FakeDevice
 from support.fitted import fitted
@@ -75,6 +75,37 @@ def test_a_device_without_samples_is_said_of_every_variant():
     for place in ranking:
         assert place.doubts == calibration.doubts(kernels[place.name], {"n": 4096}, machine="A100-40GB")
     assert len(ranking.doubt_lines) == 1
+
+
+MIXED = "calibrated on H100-SXM, predicted with facts of T4"
+
+
+def test_facts_of_another_machine_are_told():
+    calibration, kernel, sizes = load_calibration("general_gpu_h100_cuda"), axpy(64), {"n": 1 << 20}
+    for machine, mixed in (("T4", True), ("H100-SXM", False), (None, False), ("NVIDIA H100 80GB HBM3", False)):
+        assert (MIXED in calibration.doubts(kernel, sizes, machine=machine)) == mixed
+    with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
+        calibration.predict(kernel, sizes, machine="T4")
+    with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
+        assert MIXED in calibration.predict_interval(kernel, sizes, machine="T4").doubts
+    space = VariantSpace(axpy, {"items": (32, 64)})
+    with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
+        assert all(MIXED in variant.doubts for variant in prune(space, calibration, sizes, machine="T4").variants)
+    device = FakeDevice(lambda _label, _sizes: 1e-3)
+    with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
+        assert MIXED in tune(space, sizes, calibration=calibration, machine="T4", device=device).doubts
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [("matmul_sq_amd_epyc_4cores_pocl", "V100"), ("general_gpu_h100_cuda", "Gold-6248"), ("general_gpu", "Gold-6248")],
+)
+def test_a_machine_of_another_kind_is_refused(name, machine):
+    calibration = load_calibration(name)
+    with pytest.raises(MachineError, match=f"^{machine} is a .PU, and the calibration is of .*, a .PU; name a machine"):
+        calibration.predict(scaled(lsize=32, repeats=1), SIZES, machine=machine)
+    with using_machine(machine), pytest.raises(MachineError, match="and the calibration is of"):
+        rank([scaled(lsize=32, repeats=1)], calibration, SIZES)
 
 
 @pytest.mark.parametrize(

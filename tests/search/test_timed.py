@@ -48,6 +48,10 @@ def test_ranks_follow_the_times_and_predictions_stay(calibration, variants):
     for each in timed:
         assert (each.measured, each.ratio) == pytest.approx((COST[each.name], COST[each.name] / 1e-5))
         assert (each.predicted, each.knowledge) == (predicted[each.name], "nothing")
+        times = f"measured {each.measured:.4g} ({each.ratio:.2f} times the fastest), predicted {each.predicted:.4g}"
+        assert str(each).startswith(f"{each.rank}. {each.name}: {times}")
+    first = by_counts[0]
+    assert str(first).startswith(f"1. v4: {first.predicted:.4g} (1.00 times the fastest)")
 
 
 def test_variants_that_fail_are_last_as_predicted(calibration, variants):
@@ -61,6 +65,7 @@ def test_variants_that_fail_are_last_as_predicted(calibration, variants):
         places = rank(variants, calibration, SIZES, time=FakeDevice(broken))
     assert [each.name for each in places] == ["v4", "v0", "v2", "v3", "v1"]
     assert [math.isnan(each.measured) for each in places] == [False] * 3 + [True] * 2
+    assert str(places[-1]).startswith(f"5. v1: not measured, predicted {places[-1].predicted:.4g}")
 
 
 @pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")

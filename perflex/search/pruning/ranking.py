@@ -51,9 +51,15 @@ class RankedVariant:
     doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return one line: place, name, prediction, and how many times as long as the fastest it takes."""
-        mark = " (doubtful)" if self.doubts else ""
-        return f"{self.rank}. {self.name}: {self.predicted:.4g} ({self.ratio:.2f} times the fastest){mark}"
+        """Return one line: place, name, the time that decides, how many times the fastest's it is; the prediction."""
+        predicted, mark = f"{self.predicted:.4g}", " (doubtful)" if self.doubts else ""
+        timed = not math.isnan(self.measured)
+        shown = (
+            f"measured {self.measured:.4g}" if timed else predicted if not math.isnan(self.ratio) else "not measured"
+        )
+        ratio = "" if math.isnan(self.ratio) else f" ({self.ratio:.2f} times the fastest)"
+        rest = "" if shown == predicted else f", predicted {predicted}"
+        return f"{self.rank}. {self.name}: {shown}{ratio}{rest}{mark}"
 
 
 class Ranking(list[RankedVariant]):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.calibration.doubts import kernel_doubts, value_doubts
+from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts
 from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features.sized_kernel import kernel_of
 from perflex.search.spaces.extraction import alike
@@ -31,8 +31,9 @@ def doubts_of(
     columns = found.columns(calibration.model.input_features())
     doubtful = True if calibration.transferred is not None else calibration.place_of(columns).outside
     doubtful = np.broadcast_to(doubtful, (len(found),))
+    mixed = machine_doubts(calibration, target.machine)
     own = [
-        value_doubts(calibration, {name: column[n] for name, column in columns.items()}) if doubtful[n] else ()
+        (*(value_doubts(calibration, {name: c[n] for name, c in columns.items()}) if doubtful[n] else ()), *mixed)
         for n in range(len(found))
     ]
     for n in numbers:

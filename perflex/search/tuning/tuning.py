@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.device_match import device_of_machine, timing_device
-from perflex.calibration.doubts import value_doubts
+from perflex.calibration.doubts import machine_doubts, value_doubts
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel, kernel_of
@@ -209,7 +209,7 @@ def tune(
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
     prior, doubts = None, tuple[str, ...]()
     if calibration is not None and isinstance(variants, Candidates):
-        prior, doubts = variants.predicted(calibration), _doubts(calibration, variants)
+        prior, doubts = variants.predicted(calibration), _doubts(calibration, variants, machine)
     tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
     failures: Counter[str] = Counter()
     again: tuple[TunerStep, ...] = ()
@@ -245,9 +245,10 @@ def _counted(
     return extract_space(space.enumerated(), work, sizes, run)
 
 
-def _doubts(calibration: Calibration, variants: Candidates) -> tuple[str, ...]:
+def _doubts(calibration: Calibration, variants: Candidates, machine: str | Path | Machine | None) -> tuple[str, ...]:
     """Return reasons not to rely on what the search starts from, and warn of them."""
     doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
+    doubts += machine_doubts(calibration, calibration.target(machine).machine)
     if doubts:
         msg = f"the search starts from doubtful predictions: {'; '.join(doubts)}; give it measurements enough"
         warn(msg, DoubtfulPredictionWarning)
