@@ -17,7 +17,7 @@ from perflex.features.families.on_machine import RESIDENCY_FEATURES
 from perflex.features.families.registry import parse_feature
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.scop.scop import Operation, Scop
-from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
+from perflex.features.target import Target, resolve_target
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 
@@ -79,7 +79,7 @@ def count_features(
     sizes: Mapping[str, int] | None = None,
     *,
     identifiers: Iterable[str] = (),
-    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    sub_group_size: int | None = None,
 ) -> CountedFeatures:
     """Count features of a kernel: the given ones, or all that it contains.
 
@@ -93,7 +93,7 @@ def count_features(
         Features to count; one that matches nothing has the value 0. By default everything there is, and where sizes
         are given and a machine is chosen, what the kernel's residency on it gives.
     sub_group_size
-        Work-items per sub-group.
+        Work-items per sub-group; by default those of the machine of `using_machine`, else 32.
 
     Raises
     ------

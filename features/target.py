@@ -130,15 +130,17 @@ def machine_in_use() -> Machine | None:
 
 
 def resolve_target(
-    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
-    machine: str | Path | Machine | None = None,
-    *,
-    otherwise: str | Machine = "",
+    sub_group_size: int | None = None, machine: str | Path | Machine | None = None, *, otherwise: str | Machine = ""
 ) -> Target:
-    """Return the target that an entry point counts for; what it calls takes the target and looks nothing up."""
-    if machine is None:
-        if (chosen := _chosen.get()) is not None:
-            return replace(chosen, sub_group_size=sub_group_size)
-        machine = otherwise or None
-    # Registers stated for another machine say nothing about this one.
-    return Target(sub_group_size, None if machine is None else load_machine(machine))
+    """Return the target that an entry point counts for; what it calls takes the target and looks nothing up.
+
+    Sub-groups are the machine's by default, 32 work-items where it has none.
+    """
+    chosen = _chosen.get()
+    if machine is not None or chosen is None:
+        machine = machine if machine is not None else otherwise or None
+        # Registers stated for another machine say nothing about this one.
+        chosen = Target(machine=None if machine is None else load_machine(machine))
+    if sub_group_size is None:
+        sub_group_size = chosen.machine.sub_group_size if chosen.machine is not None else None
+    return replace(chosen, sub_group_size=sub_group_size or DEFAULT_SUB_GROUP_SIZE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perflex.devices.device import is_pocl
 from perflex.errors import UnsupportedKernelError
 from perflex.features.sized_kernel import SizedKernel
-from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, Target, resolve_target
+from perflex.features.target import Target, resolve_target
 from perflex.machines.machine import Machine
 from perflex.machines.residency import Resources
 from perflex.store.store import current_store, using_store
@@ -36,7 +36,7 @@ def kernel_feature_values(
     features: Iterable[str],
     kernel: Any,
     sizes: Mapping[str, Any],
-    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    sub_group_size: int | None = None,
     *,
     machine: str | Path | Machine | None = None,
 ) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def kernel_feature_values(
     sizes
         An integer per size parameter, or integer arrays of one shape.
     sub_group_size
-        Work-items per sub-group.
+        Work-items per sub-group; by default the machine's, else 32.
     machine
         For features that need one: a machine, its name, or its file; by default that of `using_machine`.
 
@@ -89,7 +89,7 @@ def feature_values(features: Iterable[str], kernel: Any, sizes: Mapping[str, Any
 
 def target_of(
     features: Iterable[str],
-    sub_group_size: int = DEFAULT_SUB_GROUP_SIZE,
+    sub_group_size: int | None = None,
     machine: str | Path | Machine | None = None,
     *,
     otherwise: str | Machine = "",

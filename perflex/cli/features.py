@@ -32,7 +32,9 @@ def features(
     identifier: Annotated[
         list[str] | None, typer.Option("-f", "--feature", help="Count this feature only; may be repeated.")
     ] = None,
-    sub_group_size: Annotated[int, typer.Option(min=1, help="Work-items per sub-group.")] = 32,
+    sub_group_size: Annotated[
+        int | None, typer.Option(min=1, help="Work-items per sub-group.  [default: the machine's, else 32]")
+    ] = None,
     machine: MachineOption = None,
     registers: RegistersOption = None,
     code: Annotated[
@@ -49,7 +51,7 @@ def features(
     from perflex.cli.arguments import ArgumentError, read_sizes
     from perflex.cli.kernel_files import load_kernel
     from perflex.features import count_features, extract_scop
-    from perflex.features.target import using_code, using_machine
+    from perflex.features.target import resolve_target, using_code, using_machine
 
     loaded = load_kernel(kernel)
     given = read_sizes(sizes or ())
@@ -65,12 +67,13 @@ def features(
         code = _FOR_MACHINE
     found = _code(loaded, given, code, machine) if code else None
     with using_machine(machine, registers=registers), using_code(found):
+        items = resolve_target(sub_group_size).sub_group_size
         counted = count_features(
             scop,
             # None leaves counts symbolic; without parameters they are numbers anyway.
             given if given or not scop.parameters else None,
             identifiers=identifier or (),
-            sub_group_size=sub_group_size,
+            sub_group_size=items,
         )
     if as_json:
         print_json({entry.identifier: _content(entry) for entry in counted})
@@ -78,7 +81,7 @@ def features(
     terminal = terminal_of(context)
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
-    terminal.show(f"{heading}; sub-groups of {sub_group_size} work-items")
+    terminal.show(f"{heading}; sub-groups of {items} work-items")
     for entry in counted:
         terminal.show(entry.identifier, style="bold")
         terminal.show(f"    {_line(entry, given)}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, is_source, is_space, read_pairs
 from perflex.cli.options import launch_given, machine_given
 from perflex.errors import PerflexError
+from perflex.search.scripts.modules_beside import modules_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,37 +300,8 @@ def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
     if not os.path.isfile(path):  # noqa: PTH113
         msg = f"there is no file {name}"
         raise ArgumentError(msg, path=path)
-    _place_beside(path.parent)
-    before = set(sys.modules)
-    try:
+    with modules_beside(path.parent):
         yield _module(path), inside, path
-    finally:
-        for each in {name.partition(".")[0] for name in sys.modules} - before:
-            origin = Path(getattr(sys.modules.get(each), "__file__", None) or "")
-            if path.parent in origin.parents[:2]:
-                _beside[each] = path.parent
-
-
-# Modules from beside users' files, by name; and the entry of the path that is there for the last file, if any.
-_beside: dict[str, Path] = {}
-_added: list[str] = []
-
-
-def _place_beside(folder: Path) -> None:
-    """Let modules of a folder be imported until another file is executed, and not those of the same name elsewhere."""
-    for entry in _added:
-        if entry in sys.path:
-            # The last: the same folder may stand in front for other reasons.
-            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
-    for name in [name for name, place in _beside.items() if place != folder]:
-        if not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
-            continue
-        del _beside[name]
-        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
-            del sys.modules[each]
-    # At the end of the path, so that a file beside the kernel hides no installed module.
-    _added[:] = [] if str(folder) in sys.path else [str(folder)]
-    sys.path += _added
 
 
 def _described(name: str) -> Any:

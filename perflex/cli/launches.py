@@ -35,10 +35,10 @@ def refuse_timing(*, time: bool) -> None:
         raise ArgumentError(msg)
 
 
-def calibration_of_launch(loaded: Calibration, machine: str | None) -> Calibration:
+def calibration_of_launch(loaded: Calibration, machine: str | None, *, given: bool = True) -> Calibration:
     """Return the calibration that predicts launches, for a machine where one is named.
 
-    Where no calibration of ``general_tile`` is given, its usual values predict.
+    Where none is given, the usual values of ``general_tile`` predict; one of another model is refused.
     """
     from perflex.calibration.usual_prior import usual_calibration
     from perflex.models import load_model
@@ -48,6 +48,9 @@ def calibration_of_launch(loaded: Calibration, machine: str | None) -> Calibrati
     description = load_model("general_tile")
     if loaded.model.expression == description.model().expression:
         return replace(loaded, machine=machine)
+    if given:
+        msg = "the calibration is of another model than general_tile, which predicts Triton kernels; leave it out"
+        raise ArgumentError(msg)
     return usual_calibration(description, machine)
 
 

@@ -58,7 +58,8 @@ def predict(
     from perflex.cli.arguments import read_calibration
     from perflex.cli.kernel_files import load_kernel
 
-    loaded, (kernel, *sizes) = read_calibration(words, machine, KERNEL_FILES)
+    loaded, rest = read_calibration(words, machine, KERNEL_FILES)
+    kernel, *sizes = rest
     unit = load_kernel(kernel)
     source = require_source(unit, kernel) if lines else None
     terminal = terminal_of(context)
@@ -68,7 +69,7 @@ def predict(
         name = kernel.rpartition(":")[2]
         if (launched := launch_of(unit)) is not None:
             refuse_timing(time=time)
-            loaded = calibration_of_launch(loaded, machine)
+            loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
             found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
         else:
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
@@ -210,7 +211,7 @@ def rank(
             msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
             raise ArgumentError(msg, word=kernels[1])
         refuse_timing(time=time)
-        calibration = calibration_of_launch(loaded, machine)
+        calibration = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
         rank_launch(terminal_of(context), launched, sizes, calibration, compiled=compiled, as_json=as_json)
         return
     if compiled:

@@ -13,6 +13,7 @@ import pytest
 import perflex.triton
 from perflex.__main__ import main
 from perflex.cli import launches
+from perflex.errors import PerflexError
 from perflex.triton import Configuration, LaunchedKernel, Prediction, TileResources, TritonLaunch
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ def test_kernels_of_no_launch_are_not_compiled(
 
 def test_a_calibration_that_is_given_predicts_for_the_machine_that_is_named() -> None:
     other_model: Any = SimpleNamespace(model=perflex.load_model("matmul_sq").model())
-    own = launches.calibration_of_launch(other_model, "A100-80GB")
+    own = launches.calibration_of_launch(other_model, "A100-80GB", given=False)
+    with pytest.raises(PerflexError, match="of another model than general_tile"):
+        launches.calibration_of_launch(other_model, "A100-80GB")
     assert launches.calibration_of_launch(own, None) is own
     other = launches.calibration_of_launch(own, "H100-SXM")
     assert (other.fit, other.machine) == (own.fit, "H100-SXM")
@@ -177,7 +180,7 @@ def test_usual_values_predict_for_a_machine_of_the_users(tmp_path: Path) -> None
     path = tmp_path / "mine.yaml"
     path.write_text((Path(__file__).parents[2] / "calib_data/machines/H100-SXM.yaml").read_text())
     loaded: Any = SimpleNamespace(model=perflex.load_model("matmul_sq").model())
-    found = launches.calibration_of_launch(loaded, str(path))
+    found = launches.calibration_of_launch(loaded, str(path), given=False)
     facts, values = perflex.triton.model_facts(found)
     assert facts.compute_capability == 9.0
     assert values == pytest.approx(dict(perflex.load_model("general_tile").usual))

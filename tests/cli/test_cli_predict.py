@@ -151,6 +151,16 @@ def test_each_command_takes_source_code_with_its_launch(file, tmp_path, monkeypa
         assert expected in shown(*command.format(f"{file}:saxpy").split(), "n=4096", "--local", "64", "--global", "n")
 
 
+def test_sub_groups_are_those_of_the_machine(content):
+    words = ("features", f"{EXAMPLES / 'matmul.cl'}:tiled", "--local", "16,16", "--global", "n,n", "n=1024")
+    # A multiply-add of each work-item for each of n terms, counted by sub-groups.
+    for options, items in (((), 32), (("--machine", "V100"), 32), (("--machine", "MI210"), 64)):
+        found = content(*words, "-f", "f_op_float32_madd", *options)
+        assert found["f_op_float32_madd"]["value"] == 1024**3 / items
+    found = content(*words, "-f", "f_op_float32_madd", "--machine", "MI210", "--sub-group-size", "16")
+    assert found["f_op_float32_madd"]["value"] == 1024**3 / 16
+
+
 @pytest.mark.parametrize(
     ("words", "stores"),
     [

@@ -53,6 +53,17 @@ def script(folder, source="'add.cl'", problem="n", more="grid_div_x=['block_size
     return path
 
 
+def test_modules_beside_a_script_are_its_own(tmp_path):
+    for name, values in (("a", "[32]"), ("b", "[64, 128]")):
+        folder = tmp_path / name
+        folder.mkdir()
+        path = script(folder)
+        (folder / "common.py").write_text(f"sizes = {values}\n")
+        text = path.read_text().replace("[32, 64, 128]", "common.sizes").replace("import sys\n", "import sys, common\n")
+        path.write_text(text)
+        assert load_space(path).values["block_size_x"] == tuple(json.loads(values))
+
+
 def kernel_of(space, **settings):
     found = space.kernel(settings)
     assert isinstance(found, SourceKernel)

@@ -85,6 +85,13 @@ def test_the_promise_ends_the_search_and_holds():
     assert np.median(spent) < 200
 
 
+def test_without_a_promise_the_budget_is_spent():
+    kept = run(Tuner(GRID, prior=TIMES, options=SearchOptions(100)), TIMES)
+    spent = run(Tuner(GRID, prior=TIMES, options=SearchOptions(100, promise=False)), TIMES)
+    assert len(kept.history) < len(spent.history) == 100
+    assert spent.promise is None
+
+
 def test_predictions_are_available():
     tuner = Tuner(GRID, options=SearchOptions(80, first=60))
     with pytest.raises(CalibrationError, match="before 2 variants"):

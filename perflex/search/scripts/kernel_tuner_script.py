@@ -22,6 +22,7 @@ import numpy as np
 
 from perflex.errors import PerflexError, SpaceError
 from perflex.search.scripts.compiler_options import read_options
+from perflex.search.scripts.modules_beside import modules_beside
 from perflex.search.scripts.restrictions import constraints_of
 from perflex.search.scripts.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
 
@@ -113,7 +114,14 @@ def _tune_kernel(  # the names are Kernel Tuner's
 def _call_of(path: Path, arguments: Sequence[str]) -> TuneCall:
     path = path.resolve()
     try:
-        with _replaced(), chdir(path.parent), redirect_stdout(io.StringIO()), _words([str(path), *arguments]):
+        # Modules come before words, which change the path for the script and change it back.
+        with (
+            modules_beside(path.parent),
+            _replaced(),
+            chdir(path.parent),
+            redirect_stdout(io.StringIO()),
+            _words([str(path), *arguments]),
+        ):
             runpy.run_path(str(path), run_name="__main__")
     except _CalledError as called:
         return called.call

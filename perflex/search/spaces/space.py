@@ -270,7 +270,7 @@ class VariantSpace:
         features: Sequence[str],
         sizes: Mapping[str, Any] | None = None,
         *,
-        sub_group_size: int = 32,
+        sub_group_size: int | None = None,
         run: RunOptions | None = None,
     ) -> Candidates:
         """Build every variant and count features of it; each code is counted once.
@@ -283,7 +283,7 @@ class VariantSpace:
         sizes
             Value of each size parameter of the kernels.
         sub_group_size
-            Work-items per sub-group.
+            Work-items per sub-group; by default those of the machine of `using_machine`, else 32.
         run
             Where variants are built and counted.
 

@@ -89,7 +89,7 @@ class KernelTunerStrategy:
             msg = f"the strategy searches for short times, not for a high {aims}; tune for 'time'"
             raise CalibrationError(msg)
         configurations = [tuple(configuration) for configuration in searchspace.list]
-        names, options = list(searchspace.param_names), SearchOptions(seed=self.seed)
+        names, options = list(searchspace.param_names), SearchOptions(promise=False, seed=self.seed)
         if self.description is None:
             tuner, chosen = self._from_source(runner, names, configurations, options)
         else:

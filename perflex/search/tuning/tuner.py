@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class SearchOptions:
         Most seconds of building and timing.
     promise
         Stop when it is kept; by default within 5 % with 95 % confidence, but a described space is searched until the
-        budget is spent.
+        budget is spent, as is any with False.
     first
         Variants in the first batch; by default 30 % of the budget, between 8 and 25, and at least those that a promise
         needs where the budget allows.
@@ -62,7 +62,7 @@ class SearchOptions:
 
     budget: int | None = None
     budget_s: float | None = None
-    promise: Promise | None = None
+    promise: Promise | Literal[False] | None = None
     first: int | None = None
     seed: int = 0
 
@@ -156,7 +156,9 @@ class Tuner:
             msg = f"there are {self._count} variants and {len(self._names)} names; give one or more, a name for each"
             raise CalibrationError(msg)
         # What a described space is first measured at is chosen by its model: the batch carries no promise by default.
-        self.wanted = options.promise or (None if isinstance(space, DescribedSpace) else Promise())
+        self.wanted = options.promise or None
+        if options.promise is None and not isinstance(space, DescribedSpace):
+            self.wanted = Promise()
         self.budget = self._count if options.budget is None else min(options.budget, self._count)
         self.budget_s = math.inf if options.budget_s is None else options.budget_s
         size = self._first_size() if options.first is None else min(options.first, self.budget)
