@@ -66,7 +66,7 @@ def progress_shown(progress: bool | Progress | None, title: str) -> Iterator[Pro
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How long work is run.
+    """Where work is run, and who is told how far it is.
 
     Attributes
     ----------

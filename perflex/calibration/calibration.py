@@ -203,13 +203,17 @@ class Calibration(CalibrationRecord):
 
     @classmethod
     def load(cls, path: Path | str) -> Calibration:
-        """Read a calibration from a YAML file that `save` wrote.
+        """Read a calibration from a YAML file that `save` wrote, or one that comes with perflex, by its name.
 
         Raises
         ------
         FileFormatError
             The file cannot be read, is damaged, foreign or of a newer version; names the line and field.
         """
+        if str(path) in calibration_names() and not Path(path).exists():
+            # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
+            with as_file(files(_HOME) / "calibrations" / f"{path}{_SUFFIX}") as shipped:
+                return cls.load(shipped)
         return cls(**read_calibration_parts(read_yaml(path, FORMAT)))
 
 
@@ -223,17 +227,15 @@ def calibration_names() -> list[str]:
     return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(_SUFFIX))
 
 
-def load_calibration(name: str) -> Calibration:
-    """Return a calibration that comes with perflex.
+def load_calibration(name: Path | str) -> Calibration:
+    """Return a calibration that comes with perflex, by its name, or that of a file, as `Calibration.load`.
 
     Raises
     ------
     FileFormatError
-        There is none of that name; the message lists those there are.
+        There is none of that name, and the message lists those there are; or as `Calibration.load`.
     """
-    if name not in calibration_names():
-        msg = f"no calibration is called {name!r}; there are {', '.join(calibration_names())}"
+    if str(name) not in calibration_names() and Path(name).suffix not in {".yaml", ".yml"} and not Path(name).exists():
+        msg = f"no calibration is called {str(name)!r}; there are {', '.join(calibration_names())}, or name a file"
         raise FileFormatError(msg, path=name)
-    # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
-    with as_file(files(_HOME) / "calibrations" / f"{name}{_SUFFIX}") as path:
-        return Calibration.load(path)
+    return Calibration.load(name)

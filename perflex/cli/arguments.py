@@ -61,7 +61,7 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
         if len(words) == 1:
             msg = f"nothing follows the calibration; name {what}"
             raise ArgumentError(msg)
-        loaded = (load_calibration if shipped else Calibration.load)(words[0])
+        loaded = Calibration.load(words[0])
         if shipped and words[0] == GENERAL_GPU and machine is not None:
             loaded = _of_machine(loaded, load_machine(machine))
         return loaded, list(words[1:])

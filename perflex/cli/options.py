@@ -26,7 +26,7 @@ SPACE_FILES = (
     "perflex-source file (.yaml)"
 )
 SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
-CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration file.")]
+CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file, or a name of one of perflex.")]
 MachineOption = Annotated[
     str | None,
     typer.Option(

@@ -35,7 +35,7 @@ def roofline(
         ),
     ] = "",
     calibration: Annotated[
-        Path | None, typer.Option(help="A calibration file, for predicted times and missing ceilings.")
+        Path | None, typer.Option(help="A calibration (a file, or a name), for predicted times and missing ceilings.")
     ] = None,
     registers: RegistersOption = None,
     out: OutFolderOption = None,

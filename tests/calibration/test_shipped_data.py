@@ -1,12 +1,25 @@
 import pytest
 
-from perflex import load_calibration
+from perflex import Calibration, load_calibration
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.gathering import info_of
 from perflex.errors import FileFormatError
 from perflex.models import load_model
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
+
+
+@pytest.mark.parametrize("load", [Calibration.load, load_calibration])
+def test_names_and_paths_are_read_alike(load, tmp_path, monkeypatch):
+    name = "general_gpu_h100_cuda"
+    by_name = load(name)
+    by_name.save(tmp_path / "mine.yaml")
+    assert dict(load(tmp_path / "mine.yaml").params) == dict(load(str(tmp_path / "mine.yaml")).params) == by_name.params
+    # A file of that name comes first.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("no calibration", encoding="utf-8")
+    with pytest.raises(FileFormatError):
+        load(name)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")

@@ -197,6 +197,13 @@ def test_table_csv_and_repr(pruning, tmp_path):
     assert repr(pruning).startswith("3 of 9 variants kept (33.3 %)")
 
 
+def test_a_pruning_without_intervals_says_why():
+    few = made(rows=5)
+    with pytest.warns(PerflexWarning, match="^the predictions have no intervals: "):
+        found = prune(small_space(), few, {"n": 4096}, keep=3)
+    assert np.isnan(found.low).all()
+
+
 def test_report(pruning, tmp_path):
     times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
     check = check_pruning(pruning, times)

@@ -19,7 +19,7 @@ A description file::
     switches: [unroll]
     model: p_time*(f_moves + p_group*f_sub_groups)
     parameters: {
-      p_time: {meaning: time of a move, unit: ms, prior: 1.0e-9, spread: 2},
+      p_time: {meaning: time of a move, unit: s, prior: 1.0e-9, spread: 2},
       p_group: {meaning: a sub-group beside a move, unit: move, prior: 10, spread: 1} }
 
 A formula may use tunables, constants, the features before it, and facts of the device (``m_...``, see

@@ -339,7 +339,9 @@ def _intervals(
 
     try:
         interval = interval_at(calibration, columns, _CONFIDENCE, known)
-    except CalibrationError:  # no kernels to spare, or an undetermined parameter: predictions stand without intervals
+    # No kernels to spare, or an undetermined parameter: predictions stand without intervals.
+    except CalibrationError as error:
+        warn(f"the predictions have no intervals: {error.message}")
         unknown = np.full(predicted.shape, np.nan)
         return unknown, unknown
     return (
