@@ -287,9 +287,10 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "evaluate", "export-times", "features",
-    "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune", "prune-table", "rank",
-    "report", "roofline", "store", "store export", "store list", "store prune", "transfer", "volumes",
+    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
+    "features", "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune",
+    "prune-table", "rank", "report", "roofline", "store", "store export", "store list", "store prune", "store verify",
+    "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
 LINES = """
@@ -331,7 +332,7 @@ WORDS = {
     "JACOBI": "examples/jacobi.py:seven_point",
     "TRANSPOSES": "examples/transposes.py:naive examples/transposes.py:tiled examples/transposes.py:padded",
     "GRID": "nx=640 ny=512 nz=512",
-    "SPACE": f"{TOP.parent}/shared/data/gpu_tuning/convolution_milo/A4000.csv.gz",
+    "SPACE": "examples/convolution_times.csv",
 }
 
 

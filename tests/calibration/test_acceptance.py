@@ -9,7 +9,7 @@ import pytest
 from perflex import Calibration, FeatureTable, Model
 from perflex.calibration.acceptance import doubts, faults, repeatability_of, require_acceptable, save_if_acceptable
 from perflex.errors import CalibrationError, PerflexWarning
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 MODEL = Model("f_cl_wall_time", "p_launch * f_sync_kernel_launch")
 

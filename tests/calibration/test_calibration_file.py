@@ -17,7 +17,7 @@ from perflex.errors import FileFormatError
 from perflex.fit.problem import pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
 from perflex.fit.table import FeatureInfo
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
 MODEL = Model(OUTPUT, "p_add * f_op_float32_add + p_launch * f_sync_kernel_launch")

@@ -11,7 +11,7 @@ from perflex.calibration.cross_validation import cross_validation, root_mean_squ
 from perflex.calibration.diagnosis.judge import diagnose
 from perflex.calibration.interval import interval_at
 from perflex.errors import CalibrationError, PerflexWarning
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time"
 LOADS, ADDS = "f_mem_access_global_float32_load", "f_op_float32_add"

@@ -8,7 +8,7 @@ import pytest
 
 from perflex import FeatureTable, Model, fit_model
 from perflex.calibration.cross_validation import between_generators, cross_validation
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")

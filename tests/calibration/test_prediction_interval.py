@@ -15,7 +15,7 @@ from perflex.errors import CalibrationError, PerflexWarning
 from perflex.features import source_kernel
 from perflex.machines.host import ReportedCache, ReportedCpu
 from sample_kernels import matmul
-from tests.support.fitted import fitted
+from support.fitted import fitted
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 OUTPUT = "f_cl_wall_time_test"

@@ -11,7 +11,7 @@ from perflex.calibration.ready import own_cpu, ready_model
 from perflex.errors import CalibrationError, FileFormatError, ModelSyntaxError
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
-from tests.support.fitted import fitted
+from support.fitted import fitted
 from uipick import ALL_GENERATORS, KernelCollection
 
 VOLUMES = ["f_ecm_vol_l2"]

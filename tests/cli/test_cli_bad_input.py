@@ -9,10 +9,10 @@ import pytest
 
 from perflex import Device
 from perflex.__main__ import main
+from support.own_model import MODEL
 from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
 from support.small_description import DESCRIPTION, SPACE
-from tests.support.own_model import MODEL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CL = """

@@ -9,7 +9,7 @@ import pytest
 
 from perflex import Calibration, FeatureTable, Model, diagnose
 from perflex.calibration.diagnosis.pictures import draw_diagnosis
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_sync_kernel_launch")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perflex import Calibration, save_times
-from tests.support.own_model import EXAMPLE, MODEL
+from support.own_model import EXAMPLE, MODEL
 
 NAIVE, PREFETCHING = f"{EXAMPLE}:naive", f"{EXAMPLE}:prefetching"
 EVERYTHING = [(name, n) for name in ("naive", "prefetching") for n in (128, 256, 512)]

@@ -11,7 +11,7 @@ import typer
 from perflex.__main__ import main
 from perflex.cli.app import application
 from perflex.testing import FakeDevice
-from tests.support.own_model import MODEL
+from support.own_model import MODEL
 
 TOP = Path(__file__).parents[2]
 POCL = "calib_data/calibrations/matmul_sq_amd_epyc_4cores_pocl.yaml"

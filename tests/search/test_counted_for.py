@@ -13,9 +13,9 @@ from perflex.compiled.code_values import CodeValues
 from perflex.errors import DeviceError, FeatureError, MeasurementError, PerflexError, PerflexWarning, SpaceError
 from perflex.testing import FakeDevice
 from perflex.timing.results import MeasurementFailure
+from support.fitted import fitted
 from support.source_kernels import axpy
 from support.spaces_for_tests import scaled, small_space
-from tests.support.fitted import fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 

@@ -15,8 +15,8 @@ from perflex.errors import CalibrationError, PerflexError, PerflexWarning, Unsup
 from perflex.models import load_model, model_names
 from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
 from perflex.search.pruning.report import check_pruning, draw_pruning
+from support.fitted import fitted
 from support.spaces_for_tests import scaled, small_space
-from tests.support.fitted import fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 

@@ -85,7 +85,7 @@ LINES = """
 features k.yaml n=64
 features k.yaml n=64 --json --sub-group-size 16 -f f_op_float32_madd
 features k.yaml --machine m.yaml --registers 32
-features k.yaml n=64 --trip-count k=2 --access x[i]=4*i
+features kernels.py:made n=64 --state k=2 --state x[i]=4*i
 predict c.yaml k.yaml n=64,128 --json --confidence 0.9
 predict c.yaml k.yaml n=64 --machine V100
 rank c.yaml kernels.py:made kernels.py:made n=64 --json
@@ -197,7 +197,7 @@ def named_files() -> list[Input]:
 def sources() -> list[Input]:
     """Return kernels in OpenCL C, each with its name, work-group, grid and sizes."""
     sys.path.append(str(TOP))
-    from tests.support.source_samples import SAMPLES
+    from support.source_samples import SAMPLES
 
     own = [(one.source.encode(), "text", ("k", one.local, one.groups, dict(one.sizes))) for one in SAMPLES.values()]
     text = (TOP / "examples" / "matmul.cl").read_bytes()

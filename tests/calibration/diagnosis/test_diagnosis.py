@@ -12,7 +12,7 @@ from perflex import FeatureTable, Model, diagnose
 from perflex.errors import CalibrationError
 from perflex.fit.problem import pose
 from perflex.fit.result import FitStatus
-from tests.support.fitted import fitted
+from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
 FEATURES = ("f_op_float32_add", "f_op_float32_mul", "f_op_float32_div")

@@ -13,7 +13,7 @@ from perflex.calibration.diagnosis.pictures import draw_diagnosis
 from perflex.calibration.transfer.priors import shared_prior
 from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
-from tests.support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
+from support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 
 EXACT = World(program=0.0, kernel=0.0, program_here=0.0, kernel_here=0.0, noise=0.01)
 
