@@ -243,6 +243,7 @@ def _table_content(pruning: DescribedPruning, *, promised: bool) -> dict[str, An
     decision = pruning.decision
     return {
         "description": pruning.candidates.description.name,
+        "facts": pruning.candidates.facts,
         "configurations": len(pruning.predicted),
         "batch": int(pruning.batch.sum()),
         "kept": len(pruning.kept),
@@ -277,6 +278,7 @@ def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promi
         lines.append(f"the same in all rows: {alike}")
     kept, measured = len(pruning.kept), int(pruning.batch.sum())
     lines.append(f"{kept} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured")
+    lines.append(pruning.candidates.facts)
     if kept > _SHOWN:
         lines.append(f"the first {_SHOWN} are shown; --out writes all")
     if promised:
@@ -314,7 +316,7 @@ def tune(
     from perflex.search.tuning.tuner import SearchOptions
     from perflex.search.tuning.tuning import tune as searched
 
-    loaded = None
+    loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words

@@ -149,6 +149,7 @@ def test_a_table_of_a_described_kernel(tmp_path, shown, content):
     assert "10 of 200 configurations of convolution kept, 60 measured" in out
     assert "a configuration within 5 % of the best known is kept" in out
     assert "relative error, analytic: geometric mean" in out
+    assert "\nfacts of RTX-A4000\n" in out
     assert (tmp_path / "pruning.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "pruning.csv").open() as stream:
         assert sum(row["kept"] == "1" for row in csv.DictReader(stream)) == 10
@@ -176,5 +177,6 @@ def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_p
     (tmp_path / "GPU.csv").write_text(TABLE)
     found = content("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", *words)
     assert (found["configurations"], found["batch"], found["kept"]) == (configurations, batch, kept)
+    assert found["facts"].startswith("facts of a usual GPU of NVIDIA: no machine file is of 'GPU'")
     assert found["excluded"] == {"against the constraints": 1, "failed or without a time": 1}
     assert len(found["table"]) == kept

@@ -74,10 +74,7 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
     known, those of a usual GPU of the maker: the fit to measured configurations corrects for the rest.
     """
     found = machine if machine is not None else _by_name(device)
-    # To a regular expression an underscore is a letter: \b finds no end of a word beside one.
-    words = re.sub(r"[_\-]+", " ", device)
-    amd = found.vendor.casefold() == "amd" if found is not None and found.vendor else bool(_AMD_NAMES.search(words))
-    facts = dict(_AMD if amd else _NVIDIA)
+    facts = dict(_AMD if _is_amd(device, found) else _NVIDIA)
     if found is None:
         return facts
     size = found.sub_group_size
@@ -92,6 +89,22 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
     }
     facts.update({name: float(value) for name, value in known.items() if value is not None})
     return facts
+
+
+def facts_taken(device: str, machine: Machine | None = None) -> str:
+    """Return of what `platform_of` takes facts, in words."""
+    found = machine if machine is not None else _by_name(device)
+    if found is not None:
+        return f"facts of {found.name}"
+    maker = "AMD" if _is_amd(device, None) else "NVIDIA"
+    return f"facts of a usual GPU of {maker}: no machine file is of {device!r}; name one with --machine"
+
+
+def _is_amd(device: str, found: Machine | None) -> bool:
+    if found is not None and found.vendor:
+        return found.vendor.casefold() == "amd"
+    # To a regular expression an underscore is a letter: \b finds no end of a word beside one.
+    return bool(_AMD_NAMES.search(re.sub(r"[_\-]+", " ", device)))
 
 
 def _by_name(device: str) -> Machine | None:

@@ -12,7 +12,7 @@ import numpy as np
 from perflex.errors import CalibrationError
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import as_column, derivatives, evaluate, names
-from perflex.search.described.description import platform_of
+from perflex.search.described.description import facts_taken, platform_of
 from perflex.search.spaces.extraction import settings_text
 
 if TYPE_CHECKING:
@@ -299,6 +299,11 @@ class DescribedSpace:
     def platform(self) -> dict[str, float]:
         """Facts of the device that formulas use."""
         return platform_of(self.device, self.machine)
+
+    @property
+    def facts(self) -> str:
+        """Whose facts are taken, in words: the named machine's, one found by the device's name, or usual ones."""
+        return facts_taken(self.device, self.machine)
 
     @cached_property
     def readings(self) -> tuple[dict[str, NDArray[np.float64]], ...]:
