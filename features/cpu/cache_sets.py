@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window, outermost
+from perflex.features.cpu.reuse import Reuse
+from perflex.features.cpu.reuse_windows import Footprints, Window, outermost
 from perflex.features.cpu.traced import select
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class WindowLines:
             self._alike[key] = tuple(
                 number
                 for footprints in self.footprints
-                for number in footprints.inside(key[1], index, all_loops=footprints is not self.footprints[nest])
+                for number in footprints.within(key[1], index, all_loops=footprints is not self.footprints[nest])
             )
         return self._alike[key]
 

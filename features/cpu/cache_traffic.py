@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from perflex.features.cpu.cache_sets import Sets, WindowLines
 from perflex.features.cpu.carried_reuse import carried
-from perflex.features.cpu.nests import LANE, StreamGroup, sampled
-from perflex.features.cpu.reuse_windows import Footprints, Reuse, Window, unit_window
+from perflex.features.cpu.nests import LANE, Nests, StreamGroup, sampled
+from perflex.features.cpu.reuse import Reuse
+from perflex.features.cpu.reuse_windows import Footprints, Window, unit_window
 from perflex.features.cpu.traced import NestValues, at_least, plain, select, smaller
 from perflex.machines.machine import CacheLevel
 
@@ -68,6 +70,7 @@ class GroupPlan:
     group: StreamGroup
     executions: Any  # of the nest's body per run of the kernel
     touching: Any  # executions that count for lines (`Nest.touching`)
+    share: Any  # part of what the cores miss that a cache they share does not fetch for several of them (1 if for none)
     # bytes per execution and missing stream where the reuse over the loops from this one on is held; the entry after
     # the last is without any reuse
     rates: tuple[Any, ...]
@@ -116,6 +119,7 @@ def plan(reuse: Reuse) -> list[GroupPlan]:
                     group,
                     executions / group.fold,
                     touching / group.fold,
+                    footprints.share(place),
                     tuple(reversed(rates)),
                     windows,
                     between,
@@ -141,15 +145,15 @@ class Traffic:
     """Traffic between a cache (of which the core has `capacity` bytes) and what is beyond it.
 
     `strict` is whether a window must need less than the capacity, rather than at most that. Nothing crosses where all
-    data, `whole` bytes, are less than it. Without sets, the cache is fully associative. Data that are dealt to several
-    cores, a part for each, do not crowd into sets where they fit.
+    data, `whole` bytes, are less than it. Without sets, the cache is fully associative; where data are `spread`, those
+    that fit it do not crowd into few.
     """
 
     def __init__(
-        self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any, sets: Sets | None = None, dealt: bool = False
+        self, reuse: Reuse, capacity: float, *, strict: bool, whole: Any, sets: Sets | None = None, spread: bool = False
     ) -> None:
         self._reuse = reuse
-        self._dealt = dealt
+        self._spread = spread
         self._sets = sets
         self._capacity = capacity
         self._strict = strict
@@ -186,7 +190,8 @@ class Traffic:
         streaming: dict[int, Any] = {}
         for group in plans:
             if not group.group.scattered:
-                found = self._group(group, write_allocate=write_allocate).times(self._crossing(group))
+                missed = self._group(group, write_allocate=write_allocate)
+                found = missed.times(self._crossing(group) * group.share)
                 streaming[group.nest] = streaming.get(group.nest, 0.0) + found.loads
                 yield group, found
         for nest in dict.fromkeys(group.nest for group in plans if group.group.scattered):
@@ -215,7 +220,7 @@ class Traffic:
 
     def _crossing(self, entry: GroupPlan) -> Any:
         """Return the part of a group's lines that leave the cache at all: none where it holds all data."""
-        if self._sets is None or self._dealt or not np.any(self.whole_fits):
+        if self._sets is None or self._spread or not np.any(self.whole_fits):
             return select(self.whole_fits, 0.0, 1.0)
         return self._sets.lost_of_all(entry.nest, entry.place, self.whole_fits)
 
@@ -271,7 +276,7 @@ class Traffic:
         return Crossing(loads * scale, evicts * scale, allocates * scale)
 
 
-CONVENTIONS = ("reference", "paper")
+CONVENTIONS = ("dealt", "reference", "paper")
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,20 @@ class Rules:
 
     convention: str  # one of `CONVENTIONS`, as `estimate_ecm` explains
     cores: int  # that work
+    spread: bool = False  # as of `Traffic`
+
+    @property
+    def dealt(self) -> bool:
+        """Whether each core has a part of the kernel; else each has all of it, and a part of the caches it shares."""
+        return self.convention == "dealt"
+
+    def users(self, level: CacheLevel) -> int:
+        """Return how many cores with a part of the kernel each share an instance of a cache."""
+        return min(self.cores, level.shared_by) if self.dealt else 1
+
+    def capacity(self, level: CacheLevel) -> int:
+        """Return the bytes of a cache that `users` have together."""
+        return level.bytes_per_core(1 if self.dealt else self.cores)
 
     @property
     def strict(self) -> bool:
@@ -287,7 +306,7 @@ class Rules:
         return self.convention == "paper"
 
     def whole(self, everything: Any) -> Any:
-        """Return the part of all data that must fit a core's part of a cache."""
+        """Return the part of all data (of `users`) that must fit what these have of a cache."""
         return everything / self.cores if self.strict else everything
 
     def crossing(self, found: Crossing, level: CacheLevel | None, *, fits: Any) -> Crossing:
@@ -309,50 +328,107 @@ class Part:
     reuse: Reuse  # the kernel; with weights, at some iterations of the loops that others depend on, along the last axis
     plans: tuple[GroupPlan, ...]
     sets: Mapping[str, Sets]  # of the caches that have some, by name
+    everything: Any  # bytes that must fit the cache for nothing to cross
+    share: Any  # part of the cores that it is the traffic of
     weights: Any = None  # what part of the executions each of those stands for
 
-    def traffic(self, level: CacheLevel, cores: int, everything: Any, *, strict: bool, dealt: bool = False) -> Traffic:
-        """Return the traffic beyond a cache; `everything` are the bytes of all data of the kernel."""
-        if self.weights is not None and isinstance(everything, np.ndarray):
-            everything = everything[..., None]
-        capacity, sets = level.bytes_per_core(cores), self.sets.get(level.name)
-        return Traffic(self.reuse, capacity, strict=strict, whole=everything, sets=sets, dealt=dealt)
+    def traffic(self, level: CacheLevel, rules: Rules) -> Traffic:
+        """Return the traffic beyond a cache."""
+        whole = self.everything if self.weights is None else _with_axis(self.everything)
+        capacity, sets = rules.capacity(level), self.sets.get(level.name)
+        return Traffic(self.reuse, capacity, strict=rules.strict, whole=whole, sets=sets, spread=rules.spread)
 
     def mean(self, value: Any) -> Any:
-        """Return the mean over the iterations that the last axis stands for, if it does."""
-        return value if self.weights is None else plain(np.sum(self.weights * value, axis=-1))
+        """Return its share of a value, the mean over the iterations that the last axis stands for, if it does."""
+        return self.share * (value if self.weights is None else plain(np.sum(self.weights * value, axis=-1)))
 
-    def beyond(self, level: CacheLevel, rules: Rules, everything: Any, *, write_allocate: bool) -> Crossing:
-        """Return the bytes that cross beyond a cache; `everything` are those of all data of the kernel."""
-        traffic = self.traffic(level, rules.cores, everything, strict=rules.strict)
-        found = traffic.beyond(self.plans, write_allocate=write_allocate)
+    def beyond(self, level: CacheLevel, rules: Rules, *, write_allocate: bool) -> Crossing:
+        """Return the bytes that cross beyond a cache."""
+        found = self.traffic(level, rules).beyond(self.plans, write_allocate=write_allocate)
         return Crossing(*map(self.mean, (found.loads, found.evicts, found.allocates)))
 
 
-def parts_of(
+@dataclass(frozen=True)
+class View:
+    """A kernel as the instances of a cache meet it."""
+
+    reuse: Reuse  # that of `Rules.users` cores, with the largest length of each loop
+    plans: tuple[GroupPlan, ...]
+    parts: tuple[Part, ...]  # first that with loops of fixed length, which may be empty; then those of other instances
+    everything: Any  # bytes that must fit the cache for nothing to cross
+
+
+def views_of(
+    nests: Nests, sizes: Mapping[str, Any], blocks: Mapping[str, Any], levels: Sequence[CacheLevel], rules: Rules
+) -> list[View]:
+    """Return the view of each cache level, at sizes and blocks that are numbers or arrays of one shape."""
+    cores = working(nests, sizes, blocks, rules)
+    found: dict[int, View] = {}
+    for users in dict.fromkeys(map(rules.users, levels)):
+        parts: tuple[Part, ...] = ()
+        for together, share in _instances(cores, users):
+            numbers = NestValues(sizes, blocks, cores=cores)
+            reuse = Reuse(nests, numbers, levels[0].line_bytes, together=together)
+            plans = plan(reuse)
+            everything = rules.whole(reuse.everything())
+            parts += _parts_of(reuse, plans, sizes, blocks, levels, rules, everything, share)
+            found.setdefault(users, View(reuse, tuple(plans), parts, everything))
+        found[users] = replace(found[users], parts=parts)
+    return [found[rules.users(level)] for level in levels]
+
+
+def _instances(cores: Any, users: int) -> Iterator[tuple[Any, Any]]:
+    """Return how many cores share an instance of a cache, of instances that are full and of one that is not.
+
+    With the part of all cores that these are.
+    """
+    full = cores // users * users
+    yield smaller(cores, users), select(full > 0, full / cores, 1.0)
+    rest = select(full > 0, cores - full, 0)
+    if np.any(rest > 0):
+        yield at_least(rest, 1), rest / cores
+
+
+def working(nests: Nests, sizes: Mapping[str, Any], blocks: Mapping[str, Any], rules: Rules) -> Any:
+    """Return the cores with a part of the kernel of their own: no more than there are parts."""
+    cores: Any = 1
+    if rules.dealt and rules.cores > 1:
+        numbers = NestValues(sizes, blocks)
+        for nest in nests.nests:
+            extents = numbers.extents(nest)
+            cores = np.maximum(cores, prod(extents[place] for place in nest.dealt_loops))
+        cores = plain(np.minimum(cores, rules.cores))
+    return cores
+
+
+def _with_axis(value: Any) -> Any:
+    """Return values of sizes with another axis, for iterations that stand for all."""
+    return value[..., None] if isinstance(value, np.ndarray) else value
+
+
+def _parts_of(
     reuse: Reuse,
     plans: Sequence[GroupPlan],
     sizes: Mapping[str, Any],
     blocks: Mapping[str, Any],
     levels: Sequence[CacheLevel],
-    cores: int,
+    rules: Rules,
+    everything: Any,
+    share: Any,
 ) -> tuple[Part, ...]:
-    """Return the parts of a kernel: first that with loops of fixed length, which may be empty.
-
-    `reuse` and `plans` are those with the largest length of each loop, at sizes and blocks that are numbers or arrays
-    of one shape, `cores` those that work.
-    """
     nests = reuse.nests
     fixed = tuple(entry for entry in plans if not nests.nests[entry.nest].drivers)
-    parts = [Part(reuse, fixed, _sets(reuse, levels, cores))]
+    parts = [Part(reuse, fixed, _sets(reuse, levels, rules.cores), everything, share)]
     for number, nest in enumerate(nests.nests):
         if nest.drivers:
             at, samples = sampled(nest, sizes)
             shape = samples.weights.shape
             wide = {name: np.broadcast_to(np.asarray(value)[..., None], shape) for name, value in blocks.items()}
-            here = Reuse(nests, NestValues(at, wide), reuse.line, samples)
+            numbers = NestValues(at, wide, cores=_with_axis(reuse.numbers.cores))
+            here = Reuse(nests, numbers, reuse.line, samples, _with_axis(reuse.together))
             own = tuple(entry for entry in plan(here) if entry.nest == number)
-            parts.append(Part(here, own, _sets(here, levels, cores), samples.weights))
+            sets = _sets(here, levels, rules.cores)
+            parts.append(Part(here, own, sets, everything, share, samples.weights))
     return tuple(parts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,20 @@ from perflex.features.cpu.traced import at_least, smaller
 
 def carried(footprints: Footprints, place: int, number: int) -> list[tuple[Any, Window]]:
     """Return how the reuse over one of a group's gaps splits: parts, and the window of each.
+
+    They add up to less than one where some of it begins on another core.
+    """
+    parts = _carried(footprints, place, number)
+    return [(part * (1 - _lost(footprints, window)), window) for part, window in parts]
+
+
+def _lost(footprints: Footprints, window: Window) -> Any:
+    over = outermost(window)
+    return footprints.dealing.lost(over, window[over]) if over < len(window) else 0.0
+
+
+def _carried(footprints: Footprints, place: int, number: int) -> list[tuple[Any, Window]]:
+    """Return how that reuse splits where all of it stays on one core.
 
     In a loop that is blocked, the last iterations of a block find what they need with an access before the gap that
     reaches further, else in the next block.
@@ -35,7 +48,7 @@ def carried(footprints: Footprints, place: int, number: int) -> list[tuple[Any, 
         if axis == 0 and steps and np.all(steps[0][1] * stride < footprints.line):
             continue
         for depth, ((inner, _), (outer, _)) in enumerate(pairwise(steps)):
-            inside = 1.0 if depth else 1.0 - 1.0 / prod(footprints.extents[loop] for loop, _ in steps[1:])
+            inside = 1.0 if depth else footprints.inside(loop for loop, _ in steps[1:])
             split: list[tuple[Any, Window]] = []
             for part, window in events:
                 if not window[inner]:

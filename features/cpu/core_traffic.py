@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perflex.features.cpu.cache_traffic import GroupPlan, Part, parts_of, plan
+from perflex.features.cpu.cache_traffic import GroupPlan, Part, Rules, views_of
 from perflex.features.cpu.ecm_estimate import nests_of_kernel, spread_sizes
 from perflex.features.cpu.nests import LANE, Nest
-from perflex.features.cpu.reuse_windows import Footprints, Reuse
-from perflex.features.cpu.traced import NestValues, plain
+from perflex.features.cpu.reuse_windows import Footprints
+from perflex.features.cpu.traced import plain
 from perflex.features.scop.scop import Scop
 from perflex.machines.machine import CacheLevel, Machine
 
-# Pages of x86-64 and AArch64 systems, where nobody asks for large ones; entries of second-level TLBs since 2019.
+# Assumed where a machine's file says nothing: pages of x86-64 and of most AArch64 systems (others have 16 or 64 KiB),
+# where nobody asks for large ones; entries of second-level TLBs of x86-64 since 2019.
 _PAGE_BYTES = 4096
 _TLB_ENTRIES = 2048
 
@@ -31,17 +32,18 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     stores write back. And ``pages``: touches of a page that the TLB has forgotten; ``bytes_tlb``: bytes that cross
     where the data touched since are more than the TLBs map. Sizes and errors are as for `estimate_ecm`.
 
-    Volumes are those of `estimate_ecm`, but work-groups are dealt out to the cores in contiguous parts: all data fit a
-    cache that is not shared where the part of each core that has a work-group does. Launches run again and again, so
-    that data that fit stay.
+    Volumes are those of `estimate_ecm` on all cores, or on one where the kernel has no work-groups. Launches run again
+    and again, so that data that fit stay.
     A piece is what an access touches before it jumps; lanes that are apart are pieces side by side.
     """
     levels = machine.need_levels()
-    cores = machine.cores or 1
+    # Without work-groups, a runtime has nothing to deal out.
+    cores = machine.cores or 1 if any(launch.groups for launch in scop.launches) else 1
     fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
     straight, in_loops = (width if fill >= width else 1 for width in lanes)
     # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.
-    mapped = replace(levels[0], name="TLB", size_bytes=_TLB_ENTRIES * _PAGE_BYTES, ways=None, hashed=None)
+    page, entries = machine.page_bytes or _PAGE_BYTES, machine.tlb_entries or _TLB_ENTRIES
+    mapped = replace(levels[0], name="TLB", size_bytes=entries * page, ways=None, hashed=None)
     *found, beyond = _crossing(scop, sizes, (*levels, mapped), cores, (straight, in_loops))
     names = [*(level.name.lower() for level in levels[1:]), "mem"]
     values: dict[str, Any] = {}
@@ -51,8 +53,8 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
             f"streams_{name}": crossed.streams,
             f"store_streams_{name}": crossed.stored,
         }
-    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=_PAGE_BYTES),), cores, (straight, in_loops))[0]
-    return values | {"pages": pages.volume / _PAGE_BYTES, "bytes_tlb": beyond.volume}
+    pages = _crossing(scop, sizes, (replace(mapped, line_bytes=page),), cores, (straight, in_loops))[0]
+    return values | {"pages": pages.volume / page, "bytes_tlb": beyond.volume}
 
 
 class _Crossed(NamedTuple):
@@ -69,38 +71,22 @@ def _crossing(
     """Return what crosses beyond each level."""
     given, chosen, _ = spread_sizes(scop, sizes, {})
     nests = nests_of_kernel(scop, lanes, (), {})
-    reuse = Reuse(nests, NestValues(given, chosen), levels[0].line_bytes)
-    parts = parts_of(reuse, plan(reuse), given, chosen, levels, cores)
-    everything = reuse.everything()
-    working = _working(scop, given, cores)
+    # Small pages spread a core's part over the sets, but not rows that meet in a window.
+    rules = Rules("dealt", cores, spread=cores > 1)
     found = []
-    for level in levels:
-        # A cache that cores share is for those that work; the others of a larger device do not bring theirs in.
-        used = np.minimum(working, level.shared_by) / min(cores, level.shared_by)
-        share = everything * used / working
+    for level, view in zip(levels, views_of(nests, given, chosen, levels, rules), strict=True):
         each = [
             crossed
-            for part in parts
-            for crossed in _of_part(part, level, cores, share, allocate=levels[0].write_allocate)
+            for part in view.parts
+            for crossed in _of_part(part, level, rules, allocate=levels[0].write_allocate)
         ]
         found.append(_Crossed(*(sum(values, 0.0) for values in zip(*[(0.0, 0.0, 0.0), *each], strict=True))))
     return found
 
 
-def _working(scop: Scop, sizes: Mapping[str, Any], cores: int) -> Any:
-    """Return how many cores work: a work-group runs on one of them."""
-    groups: Any = 1
-    for launch in scop.launches:
-        each: Any = 1
-        for extent in launch.groups:
-            each = each * extent.evaluate(sizes)
-        groups = np.maximum(groups, each)
-    return np.minimum(groups, cores)
-
-
-def _of_part(part: Part, level: CacheLevel, cores: int, everything: Any, *, allocate: bool) -> list[_Crossed]:
+def _of_part(part: Part, level: CacheLevel, rules: Rules, *, allocate: bool) -> list[_Crossed]:
     """Return what crosses beyond a cache of each group of accesses."""
-    traffic = part.traffic(level, cores, everything, strict=False, dealt=cores > 1)
+    traffic = part.traffic(level, rules)
     found = []
     for entry, crossed in traffic.by_group(part.plans, write_allocate=allocate):
         both = crossed.loads + crossed.evicts

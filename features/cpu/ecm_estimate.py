@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import FeatureError, MachineError, UnsupportedKernelError
-from perflex.features.cpu.cache_traffic import CONVENTIONS, Crossing, GroupPlan, Rules, parts_of, plan
+from perflex.features.cpu.cache_traffic import CONVENTIONS, Crossing, GroupPlan, Rules, plan, views_of, working
 from perflex.features.cpu.ecm_result import MEMORY, Condition, EcmEstimate, LevelTraffic, find_conflicts
 from perflex.features.cpu.nests import Nests
 from perflex.features.cpu.read_nests import read_nests
-from perflex.features.cpu.reuse_windows import Place, Reuse, outermost
+from perflex.features.cpu.reuse import Place, Reuse
+from perflex.features.cpu.reuse_windows import outermost
 from perflex.features.cpu.stream_groups import blocked_nests, folded_nests
 from perflex.features.cpu.traced import NestValues, Traced, inequality, larger, plain, select
 from perflex.features.from_loopy.extract import extract_scop
@@ -34,7 +35,7 @@ def estimate_ecm(
     blocks: Mapping[str, Any] | None = None,
     fold: Mapping[str, int] | None = None,
     lanes: int | None = None,
-    convention: str = "reference",
+    convention: str = "dealt",
 ) -> EcmEstimate:
     """Estimate what a kernel moves between the levels of a CPU's memory hierarchy.
 
@@ -47,7 +48,8 @@ def estimate_ecm(
     machine
         The machine, its name, or its file.
     cores
-        Working cores. Each has its part of the caches it shares.
+        Working cores. The kernel is dealt to them in contiguous parts: work-groups, axis 0 fastest; where it is loops
+        alone, blocks or iterations of its outermost loop.
     blocks
         Block size of loops, by name, or arrays likewise: sequential loops become loops over blocks outside of all
         others and loops inside a block; ``lid0``, ``lid1`` stand for the work-group's own extents.
@@ -57,14 +59,16 @@ def estimate_ecm(
         Work-items along axis 0 that go through inner loops in lock step; by default, as many elements as the
         machine's vector registers hold, 1 where that is not known.
     convention
-        ``"reference"``: conditions with ``<=``, the data of all cores must fit together, victim caches as others.
-        ``"paper"``: conditions with ``<``, each core's part of the data must fit, victim caches without
-        write-allocate, and with twice the volume where the data fit in them.
+        ``"dealt"``: a core's data are what its part touches, data that every core needs whole; a shared cache holds the
+        union of what its cores touch, which go on at the same pace.
+        The others are those of published tables, where each core has the whole problem and a part of the caches it
+        shares. ``"reference"``: else as on one core. ``"paper"``: conditions with ``<``, each core's part of the data
+        must fit, victim caches without write-allocate, and with twice the volume where the data fit in them.
 
     Returns
     -------
     EcmEstimate
-        Bytes and cycles per iteration and per run of the kernel.
+        Bytes and cycles per iteration and per run of the kernel, of all cores together.
 
     Raises
     ------
@@ -110,19 +114,15 @@ def estimate_ecm(
     given, chosen, shape = spread_sizes(scop, sizes, blocks or {})
     lanes = _lanes(scop, where) if lanes is None else lanes
     nests = nests_of_kernel(scop, (lanes, lanes), tuple(chosen), dict(fold or {}))
-    numbers = NestValues(given, chosen)
-    reuse = Reuse(nests, numbers, levels[0].line_bytes)
-    plans = plan(reuse)
-    iterations = _iterations(plans)
-    parts = parts_of(reuse, plans, given, chosen, levels, cores)
+    views = views_of(nests, given, chosen, levels, rules)
+    iterations = _iterations(views[0].plans)
     # Misses of a level are the traffic of the next one, those of the registers that of the first cache.
-    found = [_registers(plans)]
-    everything = rules.whole(reuse.everything())
-    for level, after in zip(levels, [*levels[1:], None], strict=True):
+    found = [_registers(views[0].plans)]
+    for view, level, after in zip(views, levels, [*levels[1:], None], strict=True):
         # Whether a store fetches its line is decided at the first level; beyond it, only lines move.
         allocate = levels[0].write_allocate
-        beyond = [part.beyond(level, rules, everything, write_allocate=allocate) for part in parts]
-        fits_next = (everything < after.bytes_per_core(cores)) if after is not None else False
+        beyond = [part.beyond(level, rules, write_allocate=allocate) for part in view.parts]
+        fits_next = (view.everything < rules.capacity(after)) if after is not None else False
         found.append(rules.crossing(reduce(add, beyond), after, fits=fits_next))
     caches = [
         _level(level.name, crossed, _cache_cycles(level, crossed.loads, crossed.evicts), iterations)
@@ -142,7 +142,7 @@ def estimate_ecm(
         approximated=tuple(dict.fromkeys(note for nest in nests.nests for note in nest.notes)),
         # Traced polynomials cost far more than numbers, so conditions wait until they are read.
         find_conditions=lambda: () if shape else conditions_of(nests, given, chosen, levels, rules),
-        find_conflicts=lambda: () if shape else find_conflicts(reuse, plans, levels, rules, parts[0].sets),
+        find_conflicts=lambda: () if shape else find_conflicts(views, levels, rules),
     )
 
 
@@ -201,7 +201,7 @@ def nests_of_kernel(scop: Scop, lanes: tuple[int, int], blocked: tuple[str, ...]
     return scop.derived("blocked nests", (lanes, loops, tuple(sorted(fold.items()))), compute)
 
 
-def _iterations(plans: list[GroupPlan]) -> Any:
+def _iterations(plans: Sequence[GroupPlan]) -> Any:
     # Never 0: what follows is divided by it.
     most: Any = 1.0
     for entry in plans:
@@ -209,7 +209,7 @@ def _iterations(plans: list[GroupPlan]) -> Any:
     return most
 
 
-def _registers(plans: list[GroupPlan]) -> Crossing:
+def _registers(plans: Sequence[GroupPlan]) -> Crossing:
     loads: Any = 0.0
     stores: Any = 0.0
     for entry in plans:
@@ -342,14 +342,22 @@ def conditions_of(
 
     Conditions without a size in them, of reuse between neighbours, are left out where they are met.
     """
-    line = levels[0].line_bytes
-    traced = Reuse(nests, NestValues(sizes, blocks, traced=True), line)
-    places = _places(nests, Reuse(nests, NestValues(sizes, blocks), line), traced)
     symbols = _symbol_values(nests, sizes, blocks)
-    everything = rules.whole(traced.everything())
+    cores = working(nests, sizes, blocks, rules)
     found = []
     for level in levels:
-        available = level.bytes_per_core(rules.cores)
+        numbers, traced = (
+            Reuse(
+                nests,
+                NestValues(sizes, blocks, traced=polynomials, cores=cores),
+                levels[0].line_bytes,
+                together=min(cores, rules.users(level)),
+            )
+            for polynomials in (False, True)
+        )
+        places = _places(nests, numbers, traced)
+        everything = rules.whole(traced.everything())
+        available = rules.capacity(level)
         accesses = [_served(nests, place) for place in places]
         total = sum(len(group.streams) for nest in nests.nests for group in nest.groups)
         # Strict in both conventions, as `Traffic.whole_fits` is.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from perflex.errors import MachineError
 from perflex.features.cpu.cache_sets import Sets, visited
-from perflex.features.cpu.cache_traffic import GroupPlan, Rules, Traffic
-from perflex.features.cpu.reuse_windows import Reuse, Window, outermost
+from perflex.features.cpu.cache_traffic import GroupPlan, Rules, Traffic, View
+from perflex.features.cpu.reuse import Reuse
+from perflex.features.cpu.reuse_windows import Window, outermost
 from perflex.html import shown_by
 from perflex.isl import computed_once
 from perflex.machines.machine import CacheLevel
@@ -64,22 +66,17 @@ class Conflict:
         )
 
 
-def find_conflicts(
-    reuse: Reuse, plans: Sequence[GroupPlan], levels: Sequence[CacheLevel], rules: Rules, sets: Mapping[str, Sets]
-) -> tuple[Conflict, ...]:
-    """Return what conflicts cost a kernel at sizes that are numbers: of each cache and array the worst.
-
-    `sets` are those of the caches that have some, by name.
-    """
-    everything = rules.whole(reuse.everything())
+def find_conflicts(views: Sequence[View], levels: Sequence[CacheLevel], rules: Rules) -> tuple[Conflict, ...]:
+    """Return what conflicts cost a kernel at sizes that are numbers: of each cache and array the worst."""
     found = []
-    for level in levels:
-        own = sets.get(level.name)
+    for level, view in zip(levels, views, strict=True):
+        reuse, plans = view.reuse, view.plans
+        own = view.parts[0].sets.get(level.name)
         if own is None:
             continue
-        capacity = level.bytes_per_core(rules.cores)
-        with_sets = Traffic(reuse, capacity, strict=rules.strict, whole=everything, sets=own)
-        without = Traffic(reuse, capacity, strict=rules.strict, whole=everything)
+        capacity = rules.capacity(level)
+        with_sets = Traffic(reuse, capacity, strict=rules.strict, whole=view.everything, sets=own)
+        without = Traffic(reuse, capacity, strict=rules.strict, whole=view.everything)
         crossing, ideal = (one.beyond(plans, write_allocate=levels[0].write_allocate) for one in (with_sets, without))
         ideal_bytes = ideal.loads + ideal.evicts
         more = (crossing.loads + crossing.evicts) / ideal_bytes if ideal_bytes else inf
@@ -155,7 +152,7 @@ MEMORY = "memory"
 class LevelTraffic:
     """Traffic between a level of the memory hierarchy and the one before it; of the first level, the registers.
 
-    NestValues are floats, or arrays of the shape of the sizes and block sizes.
+    Values are floats, or arrays of the shape of the sizes and block sizes; of all working cores together.
     """
 
     name: str  # The cache level's name, or ``"memory"``
@@ -163,7 +160,9 @@ class LevelTraffic:
     load_bytes: Any
     store_bytes: Any
     allocate_bytes: Any  # The part of the loads that only stores need
-    cycles: Any  # Cycles per iteration of one core; None where the machine has no bandwidth for it
+    # Cycles per iteration, of one core of the link's or of one domain of the memory's bandwidth; None where the machine
+    # has no bandwidth for it.
+    cycles: Any
     # launch_load_bytes, launch_store_bytes, launch_cycles: the same for one run of the kernel with all its launches.
     launch_load_bytes: Any
     launch_store_bytes: Any
@@ -217,7 +216,7 @@ class EcmEstimate:
     iterations: Any
     # Name of the bandwidth that the memory's cycles are computed with, per size; empty if there is none.
     memory_stream: Any
-    # Cycles per iteration that lines from and to the memory take beyond the bandwidth.
+    # Cycles per iteration of one core that lines from and to the memory take beyond the bandwidth.
     memory_penalty: Any
     # Cores at work.
     cores: int
@@ -240,15 +239,26 @@ class EcmEstimate:
         return self.find_conflicts()
 
     def level(self, name: str) -> LevelTraffic:
-        """Return the traffic of a level by its name, upper or lower case; ``"mem"`` is the memory."""
+        """Return the traffic of a level by its name, upper or lower case; ``"mem"`` is the memory.
+
+        Raises
+        ------
+        MachineError
+            The machine has no such level.
+        """
         wanted = MEMORY if name.lower() == "mem" else name.lower()
-        return next(level for level in self.levels if level.name.lower() == wanted)
+        found = next((level for level in self.levels if level.name.lower() == wanted), None)
+        if found is None:
+            known = ", ".join(level.name for level in self.levels)
+            msg = f"machine {self.machine} has no level {name!r}; it has {known}"
+            raise MachineError(msg, machine=self.machine)
+        return found
 
     _repr_html_ = shown_by("traffic.html")
 
     def features(self) -> dict[str, Any]:
         """Return bytes and cycles per run of the kernel, by feature identifier; cycles that are known."""
-        values = {}
+        values = {"f_ecm_cycles_penalty": self.memory_penalty * self.iterations}
         for level in self.levels:
             short = "mem" if level.name == MEMORY else level.name.lower()
             values[f"f_ecm_vol_{short}"] = level.launch_bytes

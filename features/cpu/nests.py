@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,6 +16,8 @@ from perflex.isl import isl
 
 # Of the names that iterations of drivers have in polynomials.
 DRIVER_PREFIX = "at_"
+# Names of the loops over work-groups and work-items.
+_GROUPS, _ITEMS = re.compile(r"gid\d+\b"), re.compile(r"lid\d+\b")
 # Name of the loop over the work-items of a vector; no loop of a kernel can be called so.
 LANE = "lane of lid0"
 
@@ -136,6 +139,24 @@ class Nest:
     # fall
     touching: QuasiPolynomial | None = None
     notes: tuple[str, ...] = ()  # what of it is not followed exactly
+
+    @property
+    def host_loops(self) -> int:
+        """How many loops are around the launch, which is part of what identifies all others."""
+        return sum(self.launch not in loop.node for loop in self.loops)
+
+    @property
+    def dealt_loops(self) -> tuple[int, ...]:
+        """Loops whose iterations are dealt to cores, in contiguous parts of their common order, outermost first.
+
+        Those are work-groups; where the kernel is loops alone, its blocks, or the iterations of its outermost loop.
+        """
+        grid = tuple(place for place, loop in enumerate(self.loops) if _GROUPS.match(loop.name))
+        # One work-group runs on one core.
+        if grid or any(_ITEMS.match(loop.name) for loop in self.loops):
+            return grid
+        blocks = tuple(place for place, loop in enumerate(self.loops) if loop.part == "outer")
+        return blocks or tuple(range(len(self.loops)))[self.host_loops :][:1]
 
     @property
     def varying(self) -> tuple[str, ...]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from math import ceil, prod
-from operator import add
 from typing import Any
 
 import numpy as np
 
-from perflex.features.cpu.nests import Nest, Nests, Samples, shared_loops
+from perflex.features.cpu.dealing import Dealing
+from perflex.features.cpu.nests import Nest, Samples
 from perflex.features.cpu.traced import (
     NestValues,
     Traced,
@@ -37,12 +35,22 @@ _SHORT_ROW = 8
 
 
 class Footprints:
-    """What the groups of a nest touch; numbers are floats, arrays or traced polynomials."""
+    """What the groups of a nest touch on one of several cores, of which `together` share the cache.
+
+    Numbers are floats, arrays or traced polynomials.
+    """
 
     def __init__(
-        self, nest: Nest, numbers: NestValues, line: int, whole: Mapping[str, Any], samples: Samples | None = None
+        self,
+        nest: Nest,
+        numbers: NestValues,
+        line: int,
+        whole: Mapping[str, Any],
+        samples: Samples | None = None,
+        together: Any = 1,
     ) -> None:
         self.nest = nest
+        self.dealing = Dealing(nest, numbers, together)
         self._samples = samples
         self.extents = numbers.extents(nest)  # iterations of each loop
         self.line = line  # bytes of a cache line
@@ -67,11 +75,36 @@ class Footprints:
         """Whether values are for some iterations of drivers each."""
         return self._samples is not None
 
+    def copies(self, place: int) -> Any:
+        """Return how many of the cores that share the cache touch different data with a group at a time."""
+        return self.dealing.copies(lambda loop: self._moves_with(place, loop))
+
+    def share(self, place: int) -> Any:
+        """Return what part of a group's lines a shared cache fetches: none that another core has just fetched."""
+        return self.dealing.share(lambda loop: self._moves_with(place, loop))
+
+    def _moves_with(self, place: int, loop: int) -> bool:
+        group = self.nest.groups[place]
+        # Each work-group has local memory of its own.
+        return group.scattered or group.space == "local" or self._step(place, loop) is not None
+
     def mean_inside(self, first: int, value: Any) -> Any:
         """Return the mean of a value over the iterations of those drivers that are the loops from `first` on."""
         if self._samples is None:
             return value
         return self._samples.mean_over([loop.driver for loop in self.nest.loops[first:]], value)
+
+    def mean_in_window(self, window: Window, value: Any) -> Any:
+        """Return the mean of what is touched in a window over the iterations of drivers that it passes.
+
+        Cores that share the cache are at different iterations of what is dealt to them.
+        """
+        if self._samples is None:
+            return value
+        over = outermost(window)
+        dealt = self.nest.dealt_loops if self.dealing.shares else ()
+        passed = [loop.driver for place, loop in enumerate(self.nest.loops) if place > over or place in dealt]
+        return self._samples.mean_over(passed, value)
 
     def movement(self, place: int, axis: int) -> tuple[Any, list[tuple[int, Any]]]:
         """Return the bytes between neighbours along an axis, and by how many indices each loop moves it."""
@@ -82,7 +115,7 @@ class Footprints:
         extent = self.extents[loop]
         return ceil(float(extent[index]) if isinstance(extent, np.ndarray) else extent)
 
-    def inside(self, over: int, index: tuple[int, ...], *, all_loops: bool) -> Iterator[int]:
+    def within(self, over: int, index: tuple[int, ...], *, all_loops: bool) -> Iterator[int]:
         """Return all that decides what loops inside of one touch: extents, steps and strides at an index."""
         for loop in range(0 if all_loops else over + 1, len(self.extents)):
             yield self.whole(loop, index)
@@ -136,7 +169,7 @@ class Footprints:
         if group.axes and not along:
             segment = segment + group.halo[0] * self._strides[place][0]
         for axis, stride in enumerate(self._strides[place][1:], start=1):
-            count, span = self.span(place, axis, first)
+            count, span = self._own_span(place, axis, first)
             # One segment still: it reaches the next index along this axis, or shares a line with that.
             dense = ((segment >= stride) | (stride < line)) & (blocks <= 1)
             segment, blocks = (
@@ -147,14 +180,39 @@ class Footprints:
         # Rows that outer loops go through have their own last lines, too.
         apart = (blocks > 1) | any(loop < first for steps in self._steps[place][1:] for loop, _ in steps)
         part: Any = 0.0
-        if any(loop < first for loop, _ in along) and any(loop >= first for loop, _ in along):
+        inner = [loop for loop, _ in along if loop >= first]
+        if inner and any(loop < first or np.any(self.dealing.parts(loop) > 1) for loop, _ in along):
             # The lines of a row in a block, with its halo.
             part = self._edges(place, first)
         elif self._is_cut(place, first):
             part = select(apart & (segment < _SHORT_ROW * line), 1.0, 0.0)
+        beside = self._beside_one_another(place, segment) if along else 1.0
         if along:
-            segment = segment + rest * select(gaps > 0, 1.0, part)
-        return smaller(blocks * at_least(segment, line), self.most(group.array))
+            segment = segment * beside + rest * select(gaps > 0, 1.0, part)
+        return smaller(blocks * at_least(segment, line) / beside, self.most(group.array))
+
+    def _own_span(self, place: int, axis: int, first: int) -> tuple[Any, Any]:
+        """Return `span` without what other cores that share the cache bring in at the time.
+
+        So it is where windows reach as far as a core's part.
+        """
+        count, span = self.span(place, axis, first)
+        if not self.dealing.shares:
+            return count, span
+        for loop, step in self._steps[place][axis]:
+            reach = self.span(place, axis, loop + 1)[1] / step
+            cores = self.dealing.at_a_time(loop, 1 + reach)
+            own = (span + (cores - 1) * self.extents[loop] * step) / cores
+            count, span = smaller(count, own), smaller(span, own)
+        return count, span
+
+    def _beside_one_another(self, place: int, segment: Any) -> Any:
+        """Return how many cores that share the cache have pieces of a row at a time that follow one another."""
+        number: Any = 1.0
+        for loop, step in self._steps[place][0]:
+            joined = step * self._strides[place][0] <= segment
+            number = number * select(joined, self.dealing.at_a_time(loop), 1.0)
+        return number
 
     def box(self, place: int, first: int, below: int = 0) -> tuple[Any, Any]:
         """Return the bytes that the loops from `first` on touch, and how far they span without a gap, 0 if not.
@@ -244,18 +302,20 @@ class Footprints:
         ended = is_multiple(self._most[place][0] * self._strides[place][0], line)
         return select(ended, (line - group.itemsize) / 2, rest)
 
-    def _inside(self, outer: Iterable[int]) -> Any:
+    def inside(self, outer: Iterable[int]) -> Any:
         """Return the part of the edges of blocks that are not edges of the whole range, from the loops over blocks."""
-        return 1.0 - 1.0 / prod(self.extents[loop] for loop in outer)
+        return 1.0 - 1.0 / prod(self.extents[loop] * self.dealing.parts(loop) for loop in outer)
 
     def _edges(self, place: int, first: int) -> Any:
         """Return the part of the edges of blocks in a row that bring in lines of their own."""
         outer = [loop for loop, _ in self._steps[place][0] if loop < first]
+        inner = [loop for loop, _ in self._steps[place][0] if loop >= first]
         _, span = self.span(place, 0, 0)
         # The ends of the whole range count as those of blocks where a row is short.
         short = span * self._strides[place][0] < _SHORT_ROW * self.line
-        several = prod(self.extents[loop] for loop in outer) > 1
-        return select(short & several, 1.0, self._inside(outer))
+        blocks = prod(self.extents[loop] for loop in outer)
+        pieces = blocks * prod(self.dealing.parts(loop) for loop in (*outer, *inner))
+        return select(short & (pieces > 1), 1.0, 1.0 - 1.0 / pieces)
 
     def _start(self, place: int, first: int) -> Any:
         """Return where the first access of a row begins, in bytes from the row's beginning."""
@@ -369,8 +429,10 @@ class Footprints:
             if steps:
                 halo = larger(halo, self.nest.halos[steps[0][0]] * steps[0][1])
             total = total * (span + halo)
-            # Rows of which one element is used take a line each.
-            total = at_least(total, self.line) if axis == 0 and not steps and len(self._steps[place]) > 1 else total
+            total = self._lines_of_row(place, halo, total) if axis == 0 and steps else total
+            # Rows of which one element is used take a line each, or all of a shorter row.
+            if axis == 0 and not steps and len(self._steps[place]) > 1:
+                total = at_least(total, smaller(self._strides[place][1], self.line))
         if self.nest.groups[place].diagonal:
             # Along the axes that the loop also moves, it reaches over the array: a line for each iteration at most.
             moving = {loop for steps in self._steps[place] for loop, _ in steps}
@@ -378,11 +440,21 @@ class Footprints:
             return smaller(self._whole[self.nest.groups[place].array], visited * self.line)
         return total
 
+    def _lines_of_row(self, place: int, halo: Any, whole: Any) -> Any:
+        """Return the bytes of a whole row with its halo, or of the lines that a group touches if it leaves some out."""
+        segment, pieces, _ = self._row(place, 0)
+        edges = halo * self._strides[place][0] + self.line - self.nest.groups[place].itemsize
+        return select(pieces > 1, smaller(pieces * (segment + edges), whole), whole)
+
     def touched_of_arrays(self, window: Window, over: int) -> Iterator[tuple[str, Any]]:
         """Return the bytes that each group touches, with its array; what an earlier nest touched is left out."""
         for place, group in enumerate(self.nest.groups):
             if group.touched_before is None or over > group.touched_before:
-                yield group.array, self.footprint(place, window)
+                own = self.footprint(place, window)
+                copies = self.copies(place)
+                # A product of traced numbers takes time.
+                several = np.any(copies != 1)
+                yield group.array, smaller(own * copies, self.most(group.array)) if several else own
 
     def tightened(self, place: int, window: Window) -> Window:
         """Return the window from the last touch before reuse over one iteration of a loop to the first after it.
@@ -419,81 +491,6 @@ def forward(window: Sequence[int]) -> Window:
     return tuple(-distance for distance in window) if first < 0 else tuple(window)
 
 
-# A nest, and a window in it.
-Place = tuple[int, Window]
-
-
 def unit_window(nest_loops: int, loop: int) -> Window:
     """Return the window of one iteration of a loop."""
     return tuple(int(position == loop) for position in range(nest_loops))
-
-
-class Reuse:
-    """The cache that windows of reuse need, in bytes, at given sizes.
-
-    `samples` are the iterations of drivers along which the last axis of the sizes runs.
-    """
-
-    def __init__(self, nests: Nests, numbers: NestValues, line: int, samples: Samples | None = None) -> None:
-        self.nests = nests
-        self.numbers = numbers
-        self.line = line
-        # Shapes count elements as written, a folded group's item size is that of all elements in a fold.
-        itemsizes = {group.array: group.itemsize // group.fold for nest in nests.nests for group in nest.groups}
-        self.whole = {
-            name: prod((numbers.size(extent) for extent in shape), start=itemsizes[name])
-            for name, shape in nests.shapes
-            if name in itemsizes
-        }
-        self.footprints = tuple(Footprints(nest, numbers, line, self.whole, samples) for nest in nests.nests)
-        self._needed: dict[Place, Any] = {}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the sizes and block sizes; empty for numbers."""
-        return np.broadcast_shapes(*(np.shape(value) for part in self.footprints for value in part.numbers()))
-
-    def needed(self, place: Place) -> Any:
-        """Return the bytes that are touched in a window: what the cache must hold for reuse over it."""
-        if place not in self._needed:
-            where, window = place
-            self._needed[place] = self.footprints[where].mean_inside(outermost(window) + 1, self._touched(place))
-        return self._needed[place]
-
-    def _touched(self, place: Place) -> Any:
-        where, window = place
-        over = outermost(window)
-        found: dict[str, list[Any]] = defaultdict(list)
-        for number, seen in self.seen(where, window):
-            for array, touched in self.footprints[number].touched_of_arrays(seen, over):
-                found[array].append(touched)
-        total: Any = 0
-        for array, parts in found.items():
-            # Groups of one array may touch the same: together they touch no more than there is.
-            touched = reduce(add, parts)
-            total = total + (smaller(touched, self.footprints[0].most(array)) if len(parts) > 1 else touched)
-        return total
-
-    def seen(self, where: int, window: Window) -> Iterator[tuple[int, Window]]:
-        """Return the nests that run in a window of a nest, and what the window is in their loops."""
-        mine, over = self.nests.nests[where], outermost(window)
-        for number, nest in enumerate(self.nests.nests):
-            shared = shared_loops(mine, nest)
-            # The window passes inside a loop that the other nest is not in: nothing of that runs meanwhile.
-            if number == where:
-                yield number, window
-            elif over < shared:
-                yield number, (*window[:shared], *([0] * (len(nest.loops) - shared)))
-
-    def everything(self) -> Any:
-        """Return the bytes of all data: of each array, what is accessed of it."""
-        total: Any = 0
-        for array, whole in self.whole.items():
-            touched: Any = 0
-            for number, nest in enumerate(self.nests.nests):
-                for place, group in enumerate(nest.groups):
-                    # What an earlier nest has touched is counted with that one.
-                    if group.array == array and group.touched_before is None:
-                        touched = touched + self.footprints[number].reached(place)
-            total = total + smaller(whole, touched)
-        return total

@@ -255,18 +255,13 @@ def blocked_nests(nests: Nests, names: Sequence[str]) -> Nests:
     Names are those of sequential loops of all nests, or ``lid0``, ``lid1`` for the work-group's own extents.
     """
     for name in names:
-        if not all(any(loop.base == name for loop in nest.loops[_host_loops(nest) :]) for nest in nests.nests):
-            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[_host_loops(nest) :]} - {LANE})
+        if not all(any(loop.base == name for loop in nest.loops[nest.host_loops :]) for nest in nests.nests):
+            known = sorted({loop.base for nest in nests.nests for loop in nest.loops[nest.host_loops :]} - {LANE})
             msg = (
                 f"kernel {nests.name!r} has no loop {name!r} around all accesses to block; there are {', '.join(known)}"
             )
             raise UnsupportedKernelError(msg, kernel=nests.name)
     return replace(nests, nests=tuple(_blocked(nest, names) for nest in nests.nests))
-
-
-def _host_loops(nest: Nest) -> int:
-    """Return how many loops are around the launch, which is part of what identifies all others."""
-    return sum(nest.launch not in loop.node for loop in nest.loops)
 
 
 def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
@@ -275,7 +270,7 @@ def _blocked(nest: Nest, names: Sequence[str]) -> Nest:
     if not whole:
         return nest
     # Blocks are inside of the grid, and of host loops, which are around it.
-    place = _host_loops(nest) + sum(re.match(r"gid\d+\b", loop.name) is not None for loop in nest.loops)
+    place = nest.host_loops + sum(re.match(r"gid\d+\b", loop.name) is not None for loop in nest.loops)
     outer = [
         replace(
             nest.loops[position],

@@ -89,9 +89,14 @@ def plain(value: Any) -> Any:
     return value if np.ndim(value) else float(value)
 
 
+def as_number(number: Any) -> Any:
+    """Return the value of a traced number, and others as they are."""
+    return number.value if isinstance(number, Traced) else number
+
+
 def is_multiple(number: Any, of: int) -> Any:
     """Return whether a number is a multiple, for traced ones at the sizes given."""
-    return (number.value if isinstance(number, Traced) else number) % of == 0
+    return as_number(number) % of == 0
 
 
 def common_divisor(one: Any, other: Any) -> Any:
@@ -150,10 +155,14 @@ def inequality(needed: Traced, available: int, *, strict: bool) -> str:
 class NestValues:
     """Evaluates what descriptions say at sizes and block sizes (by loop): numbers, or arrays of one shape.
 
-    If `traced`, values are polynomials of sizes and block sizes.
+    If `traced`, values are polynomials of sizes and block sizes. Extents are those of a core's part where work is dealt
+    to `cores` (all of which have some), on average.
     """
 
-    def __init__(self, sizes: Mapping[str, Any], blocks: Mapping[str, Any], *, traced: bool = False) -> None:
+    def __init__(
+        self, sizes: Mapping[str, Any], blocks: Mapping[str, Any], *, traced: bool = False, cores: Any = 1
+    ) -> None:
+        self.cores = cores
         self._sizes = sizes
         self._blocks = blocks
         self._traced = traced
@@ -195,8 +204,24 @@ class NestValues:
             return self.length(loop)
         return Traced.symbol(loop.base, float(value)) if self._traced else plain(value)
 
+    def of_parts(self, number: Any) -> NestValues:
+        """Return the values for the parts of so many cores, side by side, as one."""
+        return NestValues(self._sizes, self._blocks, traced=self._traced, cores=self.cores / number)
+
     def extents(self, nest: Nest) -> tuple[Any, ...]:
         """Return the iterations of each loop."""
+        extents = list(self.whole_extents(nest))
+        if np.any(self.cores != 1):
+            # What cores leave of an outer loop, an iteration for each, is dealt along the next one.
+            before: Any = 1.0
+            for place in nest.dealt_loops:
+                dealt = before * extents[place]
+                own = select(before < self.cores, at_least(dealt / self.cores, 1.0), extents[place])
+                before, extents[place] = dealt, own
+        return tuple(extents)
+
+    def whole_extents(self, nest: Nest) -> tuple[Any, ...]:
+        """Return the iterations of each loop, on all cores together."""
         scales = self.scales(nest)
         return tuple(self._extent(nest, loop, scales) for loop in nest.loops)
 

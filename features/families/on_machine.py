@@ -95,7 +95,10 @@ def _volume_cost(name: str) -> Cost:
     return "memory" if name.startswith("f_vol_") else "overhead" if name.startswith("f_oversub_") else "on-chip"
 
 
-_ECM = tuple(f"f_ecm_{what}_{level}" for what in ("vol", "cycles") for level in ("l1", "l2", "l3", "mem"))
+_ECM = (
+    *(f"f_ecm_{what}_{level}" for what in ("vol", "cycles") for level in ("l1", "l2", "l3", "mem")),
+    "f_ecm_cycles_penalty",
+)
 _TRAFFIC = (
     *(f"f_traffic_{what}_{level}" for what in ("bytes", "streams", "store_streams") for level in ("l2", "l3", "mem")),
     "f_traffic_pages",
@@ -103,18 +106,21 @@ _TRAFFIC = (
 )
 
 
-def _ecm(scop: Scop, sizes: Sizes, target: Target, what: tuple[str, str]) -> Any:
+def _ecm(scop: Scop, sizes: Sizes, target: Target, what: tuple[str, str, str | None]) -> Any:
     from perflex.features.cpu.ecm_estimate import estimate_ecm
 
     machine, name, level = target.need_machine(), "f_ecm_{}_{}".format(*what), what[1]
     known = [*(one.name.lower() for one in machine.need_levels()), "mem"]
-    if level not in known:
+    if level not in known and name != "f_ecm_cycles_penalty":
         msg = f"machine {machine.name} has no level {level} ({name}); it has {', '.join(known)}"
         raise MachineError(msg, machine=machine.name, feature=name)
     if not touches_memory(scop):
         return _nothing(scop, sizes)
+    cores = int(what[2] or 1)
     # A model asks for several features of one computation.
-    found = kept(scop, "ECM", sizes, machine, lambda: estimate_ecm(scop, sizes, machine).features())
+    found = kept(
+        scop, "ECM", sizes, (machine, cores), lambda: estimate_ecm(scop, sizes, machine, cores=cores).features()
+    )
     if name not in found:
         fact = "memory_streams" if level == "mem" else f"load and store_bytes_per_cycle of {level}"
         msg = f"machine {machine.name} has no {fact}, which {name} needs; add it to its file"
@@ -157,7 +163,7 @@ ON_MACHINE = (
     _on_gpu("Memory transactions of L2 and of DRAM", _CACHE_TRANSACTIONS, cache_transactions, "memory"),
     Family(
         "Bytes or cycles of one level per run of a kernel on a CPU",
-        "f_ecm_(vol|cycles)_([a-z][a-z0-9]*)",
+        "f_ecm_(vol|cycles)_([a-z][a-z0-9]*)(?:_cores:([1-9][0-9]{0,5}))?",
         lambda what: "B" if what[0] == "vol" else "cycle",
         _ecm,
         examples=_ECM,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.analysis.block_quantities import needed_bytes
-from perflex.errors import BlockError
+from perflex.errors import BlockError, MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +111,7 @@ def choose_block(
     UnsupportedKernelError
         The kernel is no stencil on a grid.
     MachineError, FileFormatError
-        There is no such machine, or it has no cache levels or number of cores.
+        There is no such machine, or it has no cache levels or number of cores, or fewer cores.
 
     Notes
     -----
@@ -124,6 +124,9 @@ def choose_block(
     where = load_machine(machine)
     where.need_levels()
     workers = int(where.need("cores")) if cores is None else cores
+    if workers > (where.cores or workers):
+        msg = f"machine {where.name} has {where.cores} cores, not {workers}; give fewer working cores"
+        raise MachineError(msg, machine=where.name, fact="cores")
     if min(workers, lanes, tiles_per_core) < 1:
         msg = f"{workers} cores, {lanes} lanes and {tiles_per_core} tiles per core: give one or more of each"
         raise BlockError(msg)

@@ -77,10 +77,13 @@ def read_grids(scop: Scop, sizes: Mapping[str, int]) -> GridStencil:
     with ISL_LOCK:
         for statement in scop.statements:
             for access in statement.accesses:
-                if scop.array(access.array).memory != "global":
+                array = scop.array(access.array)
+                if array.memory != "global":
+                    continue
+                if not array.shape and access.direction == "load":
+                    # A number that all points read is no grid, and takes no cache.
                     continue
                 first, last = _ends(scop, statement, access, sizes)
-                array = scop.array(access.array)
                 lead, place = first[:-_AXES], first[-_AXES:]
                 movement = _reversed([after - before for before, after in zip(place, last[-_AXES:], strict=True)])
                 movements.setdefault(movement, access.text or access.array)
@@ -114,6 +117,8 @@ def _ends(
     """Return the index tuples of the first and the last instance; with fewer than three axes, zeros before."""
     array = scop.array(access.array)
     strides = [int(stride.evaluate(sizes)) for stride in access.strides or array.strides]
+    if not strides:
+        raise _refused(scop, access, "is of an array without axes")
     if strides != sorted(strides, reverse=True) or strides[-1] != 1:
         raise _refused(scop, access, "is no access of an array whose last axis is contiguous")
     domain = at_sizes(statement.domain, sizes)

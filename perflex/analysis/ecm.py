@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError, UnsupportedKernelError
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.expression.model import Model
+    from perflex.features.scop.scop import Scop
     from perflex.machines.machine import Machine
 
 # What a floating point unit does in one slot; a multiply-add counts as two operations in a machine's throughput.
@@ -22,8 +24,8 @@ def ecm_model(
 ) -> Model:
     """Return the ECM model of a machine: the time of a launch without any parameter to be fitted.
 
-    The features ``f_ecm_cycles_<level>`` of all levels, composed in the machine's overlap hypothesis, on some cores
-    that fill one domain after the other, divided by the clock.
+    The features ``f_ecm_cycles_<level>`` of all levels and the memory's penalty, composed in the machine's overlap
+    hypothesis, on some cores that fill one domain after the other, divided by the clock.
 
     Parameters
     ----------
@@ -31,7 +33,7 @@ def ecm_model(
         A machine with cache levels and a clock, its name, or its file; kernels have to be evaluated for this machine
         (``machine=`` of predictions, or `using_machine`).
     cores
-        Working cores.
+        Working cores, to which the kernel is dealt as by `estimate_ecm`; features end in ``_cores:<n>``.
     in_core
         Cycles of the in-core instructions of a launch on one core, an expression over features: of `in_core_cycles`, or
         your own, such as ``"1.5 * f_thread_items"``.
@@ -56,17 +58,21 @@ def ecm_model(
     from perflex.machines.files import load_machine
 
     machine = load_machine(machine)
-    clock = machine.need("clock_hz")
-    beyond = memory = "f_ecm_cycles_mem"
+    levels, clock = machine.need_levels(), machine.need("clock_hz")
+    full, each, rest = cores_by_domain(machine, cores)
+    on = "" if cores == 1 else f"_cores:{cores}"
+    beyond = memory = f"f_ecm_cycles_mem{on}"
+    if machine.memory_load_penalty or machine.memory_store_penalty:
+        # One core alone waits for its lines; the memory's bandwidth says what many get.
+        beyond = f"({memory} + f_ecm_cycles_penalty{on})"
     # Equation 6 nests its operators around the memory's time.
-    for level in reversed(machine.need_levels()):
-        own = f"f_ecm_cycles_{level.name.lower()}"
+    for level in reversed(levels):
+        own = f"f_ecm_cycles_{level.name.lower()}{on}"
         beyond = f"({own} + {beyond})" if level.overlap == "sum" else f"max({own}, {beyond})"
     # In-core instructions overlap with all transfers (Section V).
     single = f"max({in_core}, {beyond})"
     if cores == 1:
         return Model(output, f"{single} / {clock!r}")
-    full, each, rest = cores_by_domain(machine, cores)
     # Equation 7: a domain's cores share its memory, so that it saturates; the speeds of domains add up.
     times = [(full, f"max({single} / {each}, {memory})")] if full else []
     times += [(1, f"max({single} / {rest}, {memory})")] if rest else []
@@ -112,12 +118,14 @@ def in_core_cycles(machine: Machine | str | Path, kernel: Any, *, sub_group_size
     kernel
         Loopy kernel, measurement kernel, or Scop.
     sub_group_size
-        Work-items per sub-group that operations are counted by; that of the prediction, or the time would be wrong.
+        Work-items per sub-group that operations are counted by; that of the prediction, or the time would be wrong
+        where there are work-items.
 
     Raises
     ------
     UnsupportedKernelError
-        The kernel does something else than these three (divisions, functions); its in-core time has to be supplied.
+        The kernel does something else than these three (divisions, functions), or its launches fill sub-groups
+        differently; its in-core time has to be supplied.
     MachineError
         The machine's throughput is not known.
     """
@@ -138,9 +146,24 @@ def in_core_cycles(machine: Machine | str | Path, kernel: Any, *, sub_group_size
             )
             raise UnsupportedKernelError(msg, kernel=scop.name, feature=identifier)
         terms.setdefault(dtype, []).append(identifier)
+    lanes = _lanes(scop, sub_group_size)
     parts = [
         # Operation features count sub-groups' instructions, each of as many operations as it has work-items.
-        f"{sub_group_size / (machine.need(_FACTS[dtype]) / 2)!r} * ({' + '.join(identifiers)})"
+        f"{lanes / (machine.need(_FACTS[dtype]) / 2)!r} * ({' + '.join(identifiers)})"
         for dtype, identifiers in terms.items()
     ]
     return " + ".join(parts) or "0"
+
+
+def _lanes(scop: Scop, sub_group_size: int) -> float:
+    """Return the work-items that a sub-group has: one where the kernel is loops alone."""
+    groups = {scop.launches[one.launch].group_size for one in scop.statements if one.operations}
+    lanes = {items / ceil(items / sub_group_size) for items in groups}
+    if len(lanes) > 1:
+        sizes = " and ".join(map(str, sorted(groups)))
+        msg = (
+            f"kernel {scop.name} has work-groups of {sizes} work-items, whose sub-groups of {sub_group_size} are not "
+            "equally full; supply its in-core time in cycles (in_core=...)"
+        )
+        raise UnsupportedKernelError(msg, kernel=scop.name)
+    return lanes.pop() if lanes else 1.0

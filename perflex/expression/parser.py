@@ -36,6 +36,7 @@ _FIELDS = {
     "gstrides": (r"\{[\w:;<>=.*+-]*\}", "{axis:stride;...} without blanks, e.g. {0:16}"),
     "afr": (r"[<>]?=?(?:[0-9]+(?:\.[0-9]+)?|[A-Za-z]\w*)", "a comparison and a number or size parameter, e.g. >1"),
     "after": (r"[0-9]+", "a number of operations, e.g. 48"),
+    "cores": (r"[0-9]+", "a number of cores, e.g. 4"),
     "call": (r"\w+", "a function's name: letters, digits and _"),
 }
 _FIELD = "|".join(rf"(?<=_{key}):(?:{value})" for key, (value, _) in _FIELDS.items())

@@ -219,6 +219,8 @@ class Machine:
         Part of the sum of the domains' bandwidths that all domains together reach; None for all of it.
     simd_bytes
         Width of a CPU's vector registers.
+    page_bytes, tlb_entries
+        A CPU's pages of memory, and how many of them each core maps at a time; None for 4 KiB and 2048.
     memory_load_penalty, memory_store_penalty
         Cycles that a line loaded from memory, or stored to it, takes beyond what the bandwidth says; None for none.
     levels
@@ -288,6 +290,8 @@ class Machine:
     domains: int | None = _fact("domain", kinds=("cpu",))
     domain_efficiency: float | None = _fact("1", whole=False, kinds=("cpu",))
     simd_bytes: int | None = _fact("B", kinds=("cpu",))
+    page_bytes: int | None = _fact("B", kinds=("cpu",))
+    tlb_entries: int | None = _fact("1", kinds=("cpu",))
     memory_load_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
     memory_store_penalty: float | None = _fact("cycle", whole=False, zero=True, kinds=("cpu",))
     levels: tuple[CacheLevel, ...] = ()

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
+import loopy as lp
 import numpy as np
 import pytest
 import yaml
@@ -14,7 +15,7 @@ import yaml
 from perflex import choose_block, load_machine
 from perflex.__main__ import main
 from perflex.analysis.block_quantities import needed_bytes, read_grids
-from perflex.errors import BlockError, UnsupportedKernelError
+from perflex.errors import BlockError, MachineError, UnsupportedKernelError
 from perflex.features import extract_scop
 from support.written_kernels import written
 from uipick import ALL_GENERATORS, KernelCollection
@@ -158,6 +159,23 @@ def test_eight_tiles_for_each_core(star):
 def test_a_criterion_that_cannot_be_met_says_why(star, machine, criterion, words):
     with pytest.raises(BlockError, match=words):
         choose_block(star, SIZES, machine, criterion, cores=4, lanes=64)
+
+
+def test_a_number_that_all_points_read_is_no_grid():
+    def scop(code):
+        scalar = lp.GlobalArg("s", np.float64, shape=())
+        return extract_scop(written("{[k, j, i]: 0 <= k, j, i < n}", code, "a, b: float64[n, n, n]", more=[scalar]))
+
+    plain, scaled = scop("b[k, j, i] = a[k, j, i]"), scop("b[k, j, i] = s * a[k, j, i]")
+    assert read_grids(scaled, {"n": 64}).grids == read_grids(plain, {"n": 64}).grids
+    assert choose_block(scaled, {"n": 64}, "Gold-6248") == choose_block(plain, {"n": 64}, "Gold-6248")
+    with pytest.raises(UnsupportedKernelError, match="array without axes"):
+        choose_block(scop("s = a[k, j, i]"), {"n": 64}, "Gold-6248")
+
+
+def test_more_cores_than_there_are_are_refused(star):
+    with pytest.raises(MachineError, match="has 20 cores, not 21"):
+        choose_block(star, SIZES, "Gold-6248", cores=21)
 
 
 def test_what_is_no_stencil_is_refused():

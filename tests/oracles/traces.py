@@ -20,9 +20,18 @@ def scop_trace(scop, sizes, *, lanes=1, line=64, seed=0):
     So many `lanes` along axis 0 go through inner loops in lock step; a cache line has so many bytes. Subscripts that
     may be any element are drawn at random.
     """
+    (one,) = core_traces(scop, sizes, 1, lanes=lanes, line=line, seed=seed)
+    return one
+
+
+def core_traces(scop, sizes, cores, *, lanes=1, line=64, seed=0):
+    """Return the trace of each core, as `scop_trace`, where contiguous parts are dealt to some.
+
+    Those are work-groups, axis 0 fastest, or iterations of the outermost loop where the kernel is loops alone.
+    """
     random = np.random.default_rng(seed)
     places = {array.name: number * _APART for number, array in enumerate(scop.arrays)}
-    lines, stores, keys = [], [], []
+    lines, stores, keys, owners = [], [], [], []
     for number, statement in enumerate(scop.statements):
         points = instances(statement, sizes)
         key = _key(scop, statement, points, lanes)
@@ -40,13 +49,29 @@ def scop_trace(scop, sizes, *, lanes=1, line=64, seed=0):
             # All lanes of an access before the next access.
             order = [*key[:-1], np.full(len(touched), number), np.full(len(touched), position), key[-1]]
             keys.append(order)
+            owners.append(_owners(scop, statement, points, sizes, cores))
     depth = max(len(order) for order in keys)
     columns = [
         np.concatenate([order[place] if place < len(order) else order[-1] * 0 for order in keys])
         for place in range(depth)
     ]
     sequence = np.lexsort(columns[::-1])
-    return np.concatenate(lines)[sequence], np.concatenate(stores)[sequence]
+    lines, stores, owners = (np.concatenate(parts)[sequence] for parts in (lines, stores, owners))
+    return [(lines[owners == core], stores[owners == core]) for core in range(cores)]
+
+
+def _owners(scop, statement, points, sizes, cores):
+    """Return the core that each instance runs on."""
+    launch = scop.launches[statement.launch]
+    number, total = points[0] * 0, 1
+    for place, extent in enumerate(launch.groups):
+        number, total = number + total * points[place], total * int(extent.evaluate(sizes))
+    if not launch.axes and statement.loops:
+        host = sum(loop.kind == "host" for loop in launch.loops)
+        values, number = np.unique(points[host], return_inverse=True)
+        total = len(values)
+    # Fewer parts than cores are on the first ones.
+    return number * min(cores, total) // max(1, total)
 
 
 def _key(scop, statement, points, lanes):

@@ -130,8 +130,8 @@ NOTHING = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothin
 
 @pytest.mark.parametrize(("error", "words", "changed"), [
     (MachineError, "V100 has no cache levels", {"machine": "V100"}), (MissingSizeError, "N", {"sizes": {"M": 100}}),
-    (FeatureError, "reference or paper", {"convention": "other"}), (FeatureError, "0 working cores", {"cores": 0}),
-    (MachineError, "has 20 cores, not 21", {"cores": 21}), (FeatureError, "0 lanes", {"lanes": 0}),
+    (FeatureError, "dealt or reference or paper", {"convention": "other"}), (FeatureError, "0 lanes", {"lanes": 0}),
+    (MachineError, "has 20 cores, not 21", {"cores": 21}), (FeatureError, "0 working cores", {"cores": 0}),
     (UnsupportedKernelError, r"no loop 'x'.* i, j, k", {"blocks": {"x": 5}}),
     (FeatureError, "block of loop 'i'", {"blocks": {"i": 0}}),
     (FeatureError, r"block of loop 'i' .* whole number", {"blocks": {"i": 2.5}}),
@@ -142,6 +142,11 @@ NOTHING = extract_scop(lp.make_kernel("{:}", "<float32> t = 1", [], name="nothin
 def test_wrong_arguments_are_named(error, words, changed):
     with pytest.raises(error, match=words):
         estimate_ecm(**{"kernel": jacobi3d(), "sizes": {"M": 100, "N": 100}, "machine": "clx", **changed})
+
+
+def test_a_level_that_is_not_there_is_named():
+    with pytest.raises(MachineError, match="has no level 'L4'; it has L1, L2, L3, memory"):
+        estimate_ecm(jacobi3d(), {"M": 100, "N": 100}, "clx").level("L4")
 
 
 def test_rows_of_a_pointer_are_those_of_a_matrix():

@@ -35,7 +35,9 @@ def test_every_layer_condition_is_the_reference_s():
     assert len(rows) == 60
     for row in rows:
         sizes = {"M": 10**7, "N": 1000}
-        found = estimate_ecm(KERNELS[row["kernel"]](), sizes, row["machine"], cores=int(row["cores"])).conditions
+        found = estimate_ecm(
+            KERNELS[row["kernel"]](), sizes, row["machine"], cores=int(row["cores"]), convention="reference"
+        ).conditions
         (condition,) = [c for c in found if (c.level, c.inequality) == (row["cache"], row["condition"])]
         assert (condition.hits, condition.misses, condition.evicts) == tuple(
             int(row[key]) for key in ("hits", "misses", "evicts")
@@ -62,7 +64,9 @@ def test_every_volume_and_every_cycle_is_the_reference_s():
     assert len(rows) == 320
     for row in rows:
         sizes = {"M": int(row["M"]), "N": int(row["N"])}
-        found = estimate_ecm(KERNELS[row["kernel"]](), sizes, row["machine"], cores=int(row["cores"]))
+        found = estimate_ecm(
+            KERNELS[row["kernel"]](), sizes, row["machine"], cores=int(row["cores"]), convention="reference"
+        )
         for name, column, time in (("L2", "L1L2", "T_L2"), ("L3", "L2L3", "T_L3"), ("memory", "L3MEM", "T_MEM")):
             level = found.level(name)
             # A line of work is 8 iterations.

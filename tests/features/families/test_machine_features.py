@@ -139,6 +139,17 @@ def test_values_are_those_of_the_estimate_per_run():
         assert found[cycles] == level.launch_cycles > 0
 
 
+def test_values_of_several_cores_are_those_of_their_estimate():
+    kernel, sizes = matmul(prefetch=True), {"n": 2048}
+    names = [f"{name}_cores:4" for name in (*VOLUMES, *CYCLES, "f_ecm_cycles_penalty")]
+    found = kernel_feature_values(names, kernel, sizes, machine="rome")
+    estimate = estimate_ecm(extract_scop(kernel), sizes, "rome", cores=4)
+    assert found == {f"{name}_cores:4": value for name, value in estimate.features().items()}
+    assert found["f_ecm_cycles_penalty_cores:4"] > 0
+    with pytest.raises(MachineError, match="has 32 cores, not 33"):
+        kernel_feature_values(["f_ecm_vol_l2_cores:33"], kernel, sizes, machine="rome")
+
+
 def test_what_is_missing_is_an_error():
     kernel, sizes = matmul(prefetch=True), {"n": 512}
     with pytest.raises(MachineError, match="f_ecm_vol_l2 needs a machine"):
