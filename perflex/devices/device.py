@@ -157,13 +157,13 @@ def matching(spec: str, devices: Sequence[Device], usable: Collection[int] | Non
 
     ``cuda`` in front means devices reached through CUDA, and a number after it CUDA's number among them; ``opencl`` in
     front those reached through OpenCL, unless it is part of a platform's name. Without, OpenCL devices come first; if
-    none of them fits or works, those of CUDA follow.
+    none of them fits or works, those of CUDA follow. Numbers count as a whole: ``a10`` is no part of ``A100``.
     """
     ours = {api: [i for i, device in enumerate(devices) if device.api == api] for api in API_NAMES}
     first, *rest = split_spec(spec) or [""]
     if first == "cuda":
-        if len(rest) == 1 and rest[0].isdecimal() and int(rest[0]) < len(ours["cuda"]):
-            return [ours["cuda"][int(rest[0])]]
+        if len(rest) == 1 and rest[0].isdecimal():
+            return ours["cuda"][int(rest[0]) :][:1]
         return _among(" ".join(rest), ours["cuda"], devices) if rest else ours["cuda"]
     found = _among(spec, ours["opencl"], devices)
     if not found and first == "opencl":
@@ -192,12 +192,18 @@ def _fitting(spec: str, devices: Sequence[Device]) -> list[int]:
         return exact
     texts = [_texts(device, devices) for device in devices]
     of_platform = {
-        i: [part in platform for part in parts]
+        i: [_is_in(part, platform) for part in parts]
         for i, (platform, name) in enumerate(texts)
-        if all(part in platform or part in name for part in parts)
+        if all(_is_in(part, platform) or _is_in(part, name) for part in parts)
     }
     best = max(of_platform.values(), default=[])
     return [i for i, found in of_platform.items() if found == best]
+
+
+def _is_in(part: str, text: str) -> bool:
+    """Return whether a text has a part; numbers count as a whole: ``a10`` is no part of ``a100``."""
+    before, behind = (r"(?<!\d)" * part[0].isdigit(), r"(?!\d)" * part[-1].isdigit())
+    return re.search(before + re.escape(part) + behind, text) is not None
 
 
 def _texts(device: Device, devices: Sequence[Device]) -> tuple[str, str]:

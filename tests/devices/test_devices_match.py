@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,13 @@ RADEON_OF_MESA = device("rusticl", "Mesa/X.org", "AMD Radeon RX 6600 (radeonsi, 
         ([H100, GEFORCE], {"nvidia": [0, 1]}),
         ([ARC, RADEON_OF_MESA], {"rusticl": [0, 1]}),
         ([RADEON_OF_MESA, RADEON], {"radeon": [0]}),
+        # Numbers are no parts of longer ones: an RTX 30 or an A7 are other devices.
+        ([GEFORCE, ARC], {"rtx 30": [], "90": [], "rtx 3090": [0], "a7": [], "a770": [1], "770": [1], "geforce 0": []}),
+        # Nor is CUDA's number, of which there are fewer.
+        (
+            [replace(H100, api="cuda"), replace(SECOND_H100, api="cuda")],
+            {"cuda:0": [0], "cuda:1": [1], "cuda:2": [], "cuda:80": [], "cuda:100": [], "cuda_80gb": [0, 1]},
+        ),
         # Namesakes are told apart by a counter.
         ([H100, SECOND_H100], {"nvidia_h100": [0, 1], "nvidia_h100_d1": [1]}),
     ],
