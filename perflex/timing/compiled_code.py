@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _SCHEME = 2
 _MOST_WORKERS = 8
 _KEPT_S = 30 * 86400
+# How the variables of CPU drivers begin.
+_VARIABLES = ("CL_CONFIG_", "DPCPP_", "SYCL_", "POCL_")
 # Kernels whose builds take as long as a process to begin.
 _WORTH_A_PROCESS = 4
 
@@ -161,7 +163,9 @@ def _place(job: SizedKernel, device: Device, options: TimingOptions) -> Path | N
         key = measurement_key(job, device, options)
     except MeasurementError:
         return None
-    text = repr((_SCHEME, key.kernel, key.sizes, key.device, key.driver))
+    # Drivers compile as their variables say, for another instruction set, say.
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
+    text = repr((_SCHEME, key.kernel, key.sizes, key.device, key.driver, variables))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return own_cache() / "code" / digest[:2] / f"{digest}.json"
 

@@ -72,3 +72,11 @@ def test_code_that_nobody_asks_for_is_removed(jobs, default_device, monkeypatch,
     assert building.compiled_code(jobs[::2], default_device) == [CODE] * 4
     found = {job.label: building._place(job, default_device, building.TimingOptions()).exists() for job in jobs[:3]}
     assert found == {"n=16": True, "n=32": False, "n=48": True}
+
+
+def test_code_is_that_of_the_drivers_variables(jobs, default_device, monkeypatch):
+    monkeypatch.setattr(building, "IsolatedBackend", Instant)
+    building.compiled_code(jobs[:1], default_device)
+    assert building._kept(jobs[0], default_device, building.TimingOptions()) == CODE
+    monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "corei7-avx")
+    assert building._kept(jobs[0], default_device, building.TimingOptions()) is None

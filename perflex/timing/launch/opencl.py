@@ -193,13 +193,22 @@ class OpenCLRunnable(BoundKernel):
             events = [self._launch(buffers, restored=n == 0) for n in range(launches)]
             self._queue.finish()
             activity = None if self._watch is None or before is None else self._watch.activity_since(before)
-            return LaunchTimes(((last.profile.end - first.profile.start) * 1e-9 for first, last in events), activity)
+            return LaunchTimes(self._seconds(events), activity)
         except cl.Error as error:
             label = self._request.label
             if self._pool.memory.is_used_up(error):
                 raise memory_failure(label, self._pool, error) from error
             msg = f"{label}: the launch failed ({error})"
             raise MeasurementError(msg, kernel=label, kind="run") from error
+
+    def _seconds(self, events: list[tuple[Any, Any]]) -> list[float]:
+        """Return the time of each launch by its first and its last event."""
+        times = [(last.profile.end - first.profile.start) * 1e-9 for first, last in events]
+        if min(times) < 0:
+            label = self._request.label
+            msg = f"{label}: the driver's event times run backwards; use another driver"
+            raise MeasurementError(msg, kernel=label, kind="run")
+        return times
 
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""

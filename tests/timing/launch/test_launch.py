@@ -204,6 +204,14 @@ def test_a_driver_that_does_not_tell_what_it_built_fails_for_one_kernel(backend,
         built(backend, matmul(prefetch=False), {"n": 16}, "x")
 
 
+def test_times_that_run_backwards_are_an_error(backend, monkeypatch):
+    runnable = built(backend, matmul(prefetch=False), {"n": 16}, "x")
+    first, last = (Mock(**{"profile.start": begin, "profile.end": begin + 1}) for begin in (10, 5))
+    monkeypatch.setattr(runnable, "_launch", lambda *_, **__: (first, last))
+    with pytest.raises(MeasurementError, match="x: the driver's event times run backwards"):
+        runnable.run(2)
+
+
 def test_one_source_is_built_once(backend):
     kernel = vector("b[i] = a[i]", a=np.float32, b=np.float32)
     first = built(backend, kernel, {"n": 64}, "small")
