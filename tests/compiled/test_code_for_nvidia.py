@@ -157,6 +157,32 @@ def test_what_is_missing_is_told_with_the_command_that_installs_it(monkeypatch, 
         cubin.disassembled(GpuCode("sm_90", b"none", "k", (1,), (1,)))
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ('echo \'[{}, [{"function-name": "other", "sass-instructions": []}]]\'', "it lists other, not k"),
+        ("echo broken >&2; exit 1", "broken"),
+        ("while :; do :; done", "timed out"),
+    ],
+)
+def test_what_the_disassembler_cannot_read_is_told(monkeypatch, tmp_path, answer, why):
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
+    tool.chmod(0o700)
+    monkeypatch.setattr(cubin, "_tool", lambda: str(tool))
+    monkeypatch.setattr(cubin, "_LIMIT_S", 0.1 if "while" in answer else 20.0)
+    with pytest.raises(MissingExtraError, match=why):
+        cubin.disassembled(GpuCode("sm_90", answer.encode(), "k", (1,), (1,)))
+
+
+def test_the_newest_disassembler_is_taken(monkeypatch, tmp_path):
+    for folder in ("cuda_nvdisasm", "cu9", "cu13"):
+        (tmp_path / "nvidia" / folder / "bin").mkdir(parents=True)
+        (tmp_path / "nvidia" / folder / "bin/nvdisasm").touch()
+    monkeypatch.setattr(cubin.sysconfig, "get_path", lambda _: str(tmp_path))
+    assert cubin._tool() == str(tmp_path / "nvidia/cu13/bin/nvdisasm")
+
+
 @needs_tools
 def test_gpus_that_the_compiler_does_not_know():
     with pytest.raises(MissingExtraError, match=r"not for sm_35; older GPUs need an older compiler"):

@@ -138,35 +138,49 @@ def disassembled(code: GpuCode) -> tuple[GpuInstruction, ...]:
     with NamedTemporaryFile(suffix=".cubin") as stream:
         stream.write(code.cubin)
         stream.flush()
-        done = subprocess.run(  # noqa: S603 - NVIDIA's tool, on a file of our own
-            [tool, "--emit-json", stream.name], capture_output=True, check=False, timeout=_LIMIT_S
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - NVIDIA's tool, on a file of our own
+                [tool, "--emit-json", stream.name], capture_output=True, check=False, timeout=_LIMIT_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _unread(code, str(error)) from error
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
-        msg = (
-            f"nvdisasm cannot read code for {code.architecture} ({reason[0]}); "
-            "install another version: pip install -U nvidia-cuda-nvdisasm"
-        )
-        raise MissingExtraError(msg, extra="cuda-code")
-    for function in json.loads(done.stdout)[1]:
-        if function["function-name"] == code.name:
-            entries = function["sass-instructions"]
-            return tuple(_instruction(number * _BYTES, entry) for number, entry in enumerate(entries))
-    return ()
+        raise _unread(code, reason[0])
+    listed = {function["function-name"]: function["sass-instructions"] for function in json.loads(done.stdout)[1]}
+    if code.name not in listed:
+        raise _unread(code, f"it lists {', '.join(listed) or 'nothing'}, not {code.name}")
+    return tuple(_instruction(number * _BYTES, entry) for number, entry in enumerate(listed[code.name]))
+
+
+def _unread(code: GpuCode, reason: str) -> MissingExtraError:
+    msg = (
+        f"nvdisasm cannot read code for {code.architecture} ({reason}); "
+        "install another version: pip install -U nvidia-cuda-nvdisasm"
+    )
+    return MissingExtraError(msg, extra="cuda-code")
 
 
 def _tool() -> str:
     for folder in ("purelib", "platlib"):
-        for path in sorted(Path(sysconfig.get_path(folder), "nvidia").glob("*/bin/nvdisasm"), reverse=True):
-            return str(path)
-    found = shutil.which("nvdisasm")
-    if found is None:
+        found = Path(sysconfig.get_path(folder), "nvidia").glob("*/bin/nvdisasm")
+        newest = max(found, key=_cuda_version, default=None)
+        if newest is not None:
+            return str(newest)
+    other = shutil.which("nvdisasm")
+    if other is None:
         msg = (
             "reading code for NVIDIA's GPUs needs the disassembler nvdisasm; "
             "install it with: pip install 'perflex[cuda-code]'"
         )
         raise MissingExtraError(msg, extra="cuda-code")
-    return found
+    return other
+
+
+def _cuda_version(tool: Path) -> int:
+    """Return the version of a tool that came with pip: those of CUDA 13 and newer lie in ``nvidia/cu13``."""
+    number = tool.parts[-3].removeprefix("cu")
+    return int(number) if number.isdigit() else 0
 
 
 def _instruction(address: int, entry: dict[str, str]) -> GpuInstruction:
