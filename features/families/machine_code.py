@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perflex.compiled.code_values import KINDS, CodeValues, group_values
-from perflex.compiled.control_flow import Totals
+from perflex.compiled.control_flow import Totals, UnknownFlowError
 from perflex.compiled.nvidia.counts import CLASSES, launch_counts
-from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.compiled.program import CompiledProgram
 from perflex.errors import FeatureError
 from perflex.features.counting.scop_counts import counts_of
@@ -60,9 +59,9 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
         why = f"is known of code for {'a CPU' if on_gpu else 'an NVIDIA GPU'} only; leave it out"
         raise _error(scop, f"f_code_{what}", why)
     whole = {name: int(sizes[name]) for name in scop.parameters}
-    if not on_gpu:
-        return _of_cpu(what, kept(scop, "machine code", whole, code, lambda: launch_values(scop, whole, code)))
     try:
+        if not on_gpu:
+            return _of_cpu(what, kept(scop, "machine code", whole, code, lambda: launch_values(scop, whole, code)))
         counts = kept(scop, "code for a GPU", whole, code, lambda: _gpu_counts(whole, code))
     except UnknownFlowError as error:
         raise _error(scop, f"f_code_{what}", f"cannot be counted: {error}; leave it out") from error

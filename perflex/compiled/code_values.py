@@ -8,29 +8,27 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from perflex.compiled.control_flow import BlockFacts, Totals, block_executions, blocks_of, loops_of
+from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, blocks_of, loops_of
+from perflex.compiled.decoding import Register, disassembled
 from perflex.compiled.instructions import (
     arithmetic_of,
     chain_cycles,
-    disassembled,
     division_of,
     indexed_lanes,
-    is_gather,
     is_insert,
     is_shuffle,
     port_cycles,
-    register,
 )
-from perflex.compiled.values import Propagation, join, operand_bits, signed
+from perflex.compiled.values import COUNTER, INVERSE, Pointer, Propagation, bits_of, signed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.compiled.control_flow import Block, Loop
+    from perflex.compiled.decoding import Access, Instruction
     from perflex.compiled.elf import Function
-    from perflex.compiled.instructions import Instruction
     from perflex.compiled.program import CompiledProgram
-    from perflex.compiled.values import Pointer, Value
+    from perflex.compiled.values import State, Value
 
 KINDS = ("exp", "log", "trig", "tanh", "pow", "root", "integer", "other")
 # The first that is found in a symbol's stem decides. PoCL's helpers of sine and of powers are named by their methods.
@@ -40,8 +38,8 @@ _STEMS = (
     ("tanh", re.compile(r"(?:sin|cos|tan)h")),
     ("trig", re.compile(r"sin|cos|tan|argreduction|piby2")),
     ("root", re.compile(r"sqrt|cbrt|hypot")),
-    ("exp", re.compile(r"exp")),
-    ("log", re.compile(r"log")),
+    ("exp", re.compile(r"(?<!ld)(?<!fr)exp")),
+    ("log", re.compile(r"(?<!i)log(?!b)")),
 )
 # Intel's names: element type and lanes follow the stem, __ocl_svml_z0_expf16. Those of the vector ABI of GNU: lanes
 # precede it, _ZGVeN16v_expf.
@@ -70,23 +68,24 @@ def callee(symbol: str) -> tuple[str, float]:
 
 
 def with_callees(instructions: Sequence[Instruction], symbols: Mapping[int, str]) -> list[Instruction]:
-    """Return instructions whose calls know the symbol that they call."""
+    """Return instructions whose calls, and jumps out of the function, know the symbol that they go to."""
     held: dict[str, str] = {}
+    own = {one.address for one in instructions}
     found = []
     for one in instructions:
         inside = (symbols[place] for place in range(one.address + 1, one.address + one.size) if place in symbols)
         symbol = next(inside, "")
-        if one.name == "call":
-            target = one.operands[0] if one.operands else ""
-            if not symbol and target.startswith("0x"):
-                symbol = symbols.get(int(target, 16), "")
-            # Addresses are loaded shortly before the call, or before the loop that it is in.
-            symbol = symbol or held.get(register(target), "")
-            found.append(replace(one, symbol=symbol))
+        if one.flow == "next":
+            held.update(dict.fromkeys(one.writes, symbol))
+            found.append(one)
             continue
-        if symbol and one.operands and "[" not in one.operands[0]:
-            held[register(one.operands[0])] = symbol
-        found.append(one)
+        target = one.operands[0] if one.operands else None
+        if isinstance(target, int) and (one.flow == "call" or target not in own):
+            symbol = symbol or symbols.get(target, "")
+        elif isinstance(target, Register):
+            # Addresses are loaded shortly before the call, or before the loop that it is in.
+            symbol = held.get(target.name, "")
+        found.append(replace(one, symbol=symbol))
     return found
 
 
@@ -99,15 +98,22 @@ def block_facts(block: Block, number: int, known: Propagation) -> BlockFacts:
             continue
         counts["instructions"] += 1
         _count_arithmetic(counts, one)
-        address = one.memory
-        if address is not None and one.name not in {"lea", "nop"}:
-            _count_access(counts, one, known.place(state, address))
+        for access in one.accesses:
+            _count_access(counts, one, access, known.place(state, access.address), _repetitions(one, state))
         known.step(state, one)
     return BlockFacts(port_cycles(block.instructions), counts)
 
 
+def _repetitions(one: Instruction, state: State) -> int:
+    times = state.values.get("rcx") if one.repeated else 1
+    if not isinstance(times, int):
+        msg = f"the data determine how often {one.name} at {one.address:#x} is repeated"
+        raise UnknownFlowError(msg)
+    return times
+
+
 def _count_arithmetic(counts: defaultdict[str, float], one: Instruction) -> None:
-    if one.name == "call":
+    if one.flow == "call" or one.symbol:
         counts["calls"] += 1
         kind, vectors = callee(one.symbol)
         counts[f"calls_{kind}"] += vectors
@@ -126,23 +132,18 @@ def _count_arithmetic(counts: defaultdict[str, float], one: Instruction) -> None
         counts["inserts"] += 1
 
 
-def _count_access(counts: defaultdict[str, float], one: Instruction, place: Pointer) -> None:
+def _count_access(
+    counts: defaultdict[str, float], one: Instruction, access: Access, place: Pointer, times: int
+) -> None:
     lanes = indexed_lanes(one)
-    if lanes:
-        counts["gathers" if is_gather(one) else "scatters"] += lanes
-        width = lanes * (8 if one.name.endswith(("pd", "q")) else 4)
-        # Addresses in vectors alone may point anywhere.
-        if place.region.startswith("global"):
-            counts["global_load_bytes" if is_gather(one) else "global_store_bytes"] += width
-        return
-    address = one.memory
-    stores = one.writes_memory
-    counts["stores" if stores else "loads"] += 1
-    if place.region.startswith("frame") and place.offset is not None:
-        counts["spills"] += 1
-    # Elements are extracted into memory by the width of the element, which the operand names.
-    if address is not None and place.region.startswith(("global", "unknown")):
-        counts["global_store_bytes" if stores else "global_load_bytes"] += address.width
+    width = (lanes * (8 if one.name.endswith(("pd", "q")) else 4) if lanes else access.address.width) * times
+    # Addresses in vectors alone may point anywhere.
+    shared = place.region.startswith("global") or (place.region == "unknown" and not lanes)
+    for does, kind, indexed in ((access.loads, "load", "gathers"), (access.stores, "store", "scatters")):
+        if does:
+            counts[indexed if lanes else f"{kind}s"] += lanes or times
+            counts["spills"] += times * (not lanes and place.region.startswith("frame") and place.offset is not None)
+            counts[f"global_{kind}_bytes"] += width * shared
 
 
 _LONGEST = 10**12
@@ -151,106 +152,79 @@ _LONGEST = 10**12
 def trip_count(loop: Loop, blocks: Sequence[Block], known: Propagation) -> int | None:
     """Return how many iterations each entry of a loop makes; None where that is not known.
 
-    The loop has one back edge, which a comparison of a counter with a fixed number decides; each iteration adds a
-    fixed number to the counter once.
+    The loop has one back edge, which a comparison of a counter with a fixed value decides; each iteration adds a
+    fixed number to the counter.
     """
-    if len(loop.back_edges) != 1:
-        return None
     latch, header = loop.back_edges[0]
     block = blocks[latch]
-    jump = block.instructions[-1]
-    if len(block.followers) != 2 or jump.name == "jmp":
-        return None
     place = _comparison(block)
-    if place is None:
+    if len(loop.back_edges) != 1 or len(block.followers) != 2 or place is None:
         return None
-    compared = block.instructions[place]
+    start, iteration = known.iteration(loop)
+    end, jump = iteration.after(latch), block.instructions[-1].name[1:]
     # Control stays in the loop where the condition holds, or where it does not.
-    condition = jump.name[1:] if block.followers[1] == header else _inverse(jump.name[1:])
-    state = known.after(latch, place)
-    counter = register(compared.operands[0])
-    step = _step(loop, blocks, counter)
-    start = _start(loop, known, counter)
-    if step is None or not isinstance(start, int) or "[" in compared.operands[0]:
+    condition = jump if block.followers[1] == header else INVERSE.get(jump, "")
+    condition, counter, bound = _compared(
+        iteration, iteration.after(latch, place), block.instructions[place], condition
+    )
+    if counter is None or counter.offset is None:
         return None
-    bits = operand_bits(compared.operands[0])
-    if compared.name == "cmp":
-        bound = known.read(state, compared.operands[1], compared)
-        # Whether the counter was increased before it is compared, as usual.
-        increased = _increased_before(blocks, counter, latch, place)
-    else:
-        bound, increased = 0, True
-    if not isinstance(bound, int):
+    (counted,) = [each for each in start.values if f"{COUNTER}{each}" == counter.region]
+    first, after = start.values[counted], end.values.get(counted)
+    step = after.offset if isinstance(after, Pointer) and after.region == counter.region else None
+    bits = bits_of(block.instructions[place].operands[0])
+    if isinstance(first, Pointer) and isinstance(bound, Pointer) and first.region == bound.region:
+        first, bound, bits = first.offset, bound.offset, 64
+    if step is None or not isinstance(first, int) or not isinstance(bound, int):
         return None
-    return _iterations(condition, signed(start, bits) + (step if increased else 0), step, signed(bound, bits))
+    mask = (1 << bits) - 1
+    first, bound = (
+        value & mask if condition in _UNSIGNED else signed(value, bits) for value in (first + counter.offset, bound)
+    )
+    return _iterations(condition, first, step, bound)
+
+
+# What holds of two numbers when a condition holds of them in the other order.
+_MIRRORED = {"l": "g", "le": "ge", "b": "a", "be": "ae"}
+_MIRRORED |= {other: one for one, other in _MIRRORED.items()} | {"e": "e", "ne": "ne"}
+_UNSIGNED = {"a", "ae", "b", "be"}
 
 
 def _comparison(block: Block) -> int | None:
-    """Return the place of what sets the flags of a block's jump, if it is a comparison or the counter's own step."""
-    for place in range(len(block.instructions) - 2, -1, -1):
-        one = block.instructions[place]
-        if one.name in {"cmp", "add", "sub", "inc", "dec"}:
-            return place
-        if not one.name.startswith(("mov", "v", "lea", "nop", "k")) or one.name.startswith(
-            ("vptest", "vucomi", "vcomi", "ko", "kt")
-        ):
-            return None
-    return None
+    """Return the place of what sets the flags of a block's jump."""
+    places = [place for place, one in enumerate(block.instructions) if one.changes_flags or one.flow == "call"]
+    return places[-1] if places else None
 
 
-def _step(loop: Loop, blocks: Sequence[Block], counter: str) -> int | None:
-    changes = [one for number in loop.body for one in blocks[number].instructions if _changes(one, counter)]
-    if len(changes) != 1:
-        return None
-    one = changes[0]
-    if one.name in {"inc", "dec"}:
-        return 1 if one.name == "inc" else -1
-    if one.name in {"add", "sub"} and one.operands[1][0] in "-0123456789":
-        amount = signed(int(one.operands[1], 0), 64)
-        return amount if one.name == "add" else -amount
-    return None
-
-
-def _changes(one: Instruction, counter: str) -> bool:
-    if not one.operands or one.name.startswith(("cmp", "test", "j", "push", "nop", "bt")):
-        return False
-    if one.name == "call":
-        return counter in {"rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"}
-    return "[" not in one.operands[0] and register(one.operands[0]) == counter
-
-
-def _increased_before(blocks: Sequence[Block], counter: str, latch: int, place: int) -> bool:
-    in_latch = [number for number, one in enumerate(blocks[latch].instructions) if _changes(one, counter)]
-    return not in_latch or in_latch[0] < place
-
-
-def _start(loop: Loop, known: Propagation, counter: str) -> Value:
-    starts = [
-        known.after(source).registers.get(counter) for source, _ in loop.entries if (source, loop.header) in known.edges
-    ]
-    if not starts:
-        return None
-    value = starts[0]
-    for other in starts[1:]:
-        value = join(value, other)
-    return value
-
-
-def _inverse(condition: str) -> str:
-    pairs = {"e": "ne", "l": "ge", "le": "g", "b": "ae", "be": "a", "s": "ns"}
-    pairs |= {other: one for one, other in pairs.items()}
-    return pairs.get(condition, "")
+def _compared(known: Propagation, state: State, one: Instruction, condition: str) -> tuple[str, Pointer | None, Value]:
+    """Return a condition, the counter that it is of, None where it is of none, and what that is compared with."""
+    left, right = (known.read(state, operand) for operand in (*one.operands, 0, 0)[:2])
+    if one.name == "dec":
+        right = 1
+    elif one.name in {"add", "inc"}:
+        known.step(state, one)
+        left, right = known.read(state, one.operands[0]), 0
+    elif one.name == "test" and one.operands[0] == one.operands[1]:
+        right = 0
+    elif one.name not in {"cmp", "sub"}:
+        return "", None, None
+    if condition in _UNSIGNED and one.name not in {"cmp", "sub"}:
+        return "", None, None
+    for counter, bound, way in ((left, right, condition), (right, left, _MIRRORED.get(condition, ""))):
+        if isinstance(counter, Pointer) and counter.region.startswith(COUNTER):
+            return way, counter, bound
+    return "", None, None
 
 
 def _iterations(condition: str, first: int, step: int, bound: int) -> int | None:
     """Return how often a loop runs whose counter is `first` at its first comparison."""
-    if condition in {"ne", "nz"}:
+    if condition == "ne":
         distance = bound - first
         if not step or distance % step or distance // step < 0:
             return None
         return distance // step + 1
     # In all others the counter approaches the bound from the side on which the loop goes on.
-    upward = {"l": 0, "b": 0, "le": 1, "be": 1, "c": 0}
+    upward = {"l": 0, "b": 0, "s": 0, "le": 1, "be": 1}
     downward = {"g": 0, "a": 0, "ge": 1, "ae": 1, "ns": 1}
     if condition in upward and step > 0:
         left = bound + upward[condition] - first

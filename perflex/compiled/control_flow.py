@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.compiled.instructions import Instruction
+    from perflex.compiled.decoding import Instruction
 
-_RETURNS = {"ret", "ud2", "hlt"}
+
+class UnknownFlowError(Exception):
+    """Control flow, or executions, that do not follow from the code, the ids and the arguments."""
 
 
 @dataclass(frozen=True)
@@ -60,43 +62,47 @@ def blocks_of(instructions: Sequence[Instruction]) -> list[Block]:
     places = {one.address: number for number, one in enumerate(instructions)}
     starts = {0}
     for number, one in enumerate(instructions):
-        if one.name.startswith("j") or one.name in _RETURNS:
+        if one.flow not in {"next", "call"}:
             starts.add(number + 1)
             target = _target(one, places)
             if target is not None:
                 starts.add(target)
     bounds = sorted(start for start in starts if start < len(instructions))
     after = dict(zip(bounds, [*bounds[1:], len(instructions)], strict=True))
-    ends = {start: _ends(instructions, after[start], places) for start in bounds}
-    reached, waiting = set(), [0]
+    ends: dict[int, list[int]] = {}
+    waiting = [0]
     while waiting:
         start = waiting.pop()
-        if start not in reached:
-            reached.add(start)
+        if start not in ends:
+            ends[start] = _ends(instructions, after[start], places)
             waiting += ends[start]
-    numbers = {start: number for number, start in enumerate(sorted(reached))}
+    numbers = {start: number for number, start in enumerate(sorted(ends))}
     return [
         Block(tuple(instructions[start : after[start]]), tuple(numbers[end] for end in ends[start]))
-        for start in sorted(reached)
+        for start in numbers
     ]
 
 
 def _ends(instructions: Sequence[Instruction], after: int, places: Mapping[int, int]) -> list[int]:
     """Return where control may go after the instruction before `after`: where it falls through to comes first."""
     last = instructions[after - 1]
+    if last.flow == "unknown" or (last.flow == "computed" and not last.symbol):
+        what = "is none that is known" if last.flow == "unknown" else "goes on where a table in memory says"
+        msg = f"the instruction at {last.address:#x} {what}"
+        raise UnknownFlowError(msg)
     found = []
-    if last.name != "jmp" and last.name not in _RETURNS and after < len(instructions):
+    if last.flow in {"next", "call", "branch"} and after < len(instructions):
         found.append(after)
-    target = _target(last, places) if last.name.startswith("j") else None
     # A jump out of the function is a call that does not return here.
+    target = _target(last, places)
     if target is not None and target not in found:
         found.append(target)
     return found
 
 
 def _target(jump: Instruction, places: Mapping[int, int]) -> int | None:
-    text = jump.operands[0] if jump.operands else ""
-    return places.get(int(text, 0)) if text[:1].isdigit() else None
+    target = jump.operands[0] if jump.flow in {"jump", "branch"} else None
+    return places.get(target) if isinstance(target, int) else None
 
 
 def loops_of(blocks: Sequence[Followed]) -> list[Loop]:
@@ -220,8 +226,12 @@ class _Rows:
         every = [*costs, *self.costs]
         matrix = coo_array((values, (numbers, columns)), shape=(len(self.right), len(every))).tocsr()
         found = linprog(every, A_eq=matrix, b_eq=self.right, method="highs")
-        # Control flow alone can always be met, and everything else may be missed.
-        return np.zeros(self.columns) if found.x is None else np.maximum(found.x[: self.columns], 0.0)
+        if found.x is None:
+            # Everything else may be missed.
+            msg = f"no numbers of executions fit the control flow ({found.message.split('.')[0]}); it may never end"
+            raise UnknownFlowError(msg)
+        taken: NDArray[np.float64] = np.maximum(found.x[: self.columns], 0.0)
+        return taken
 
 
 def block_executions(

@@ -1,4 +1,4 @@
-"""Machine instructions of x86-64: operands and classes, from the text of a disassembler, and cycles of straight code.
+"""Machine instructions of x86-64: classes of instructions, and cycles of straight code.
 
 Cycles are those of the busiest port, and of the longest chain from one iteration to the next. The core is one with two
 vector units of 512 bits, two loads and one store of 512 bits each cycle, three and two of narrower ones, and six
@@ -10,127 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perflex.errors import MissingExtraError
+from perflex.compiled.decoding import Register
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perflex.compiled.elf import Function
-
-_BYTES = {"byte": 1, "word": 2, "dword": 4, "qword": 8, "xmmword": 16, "ymmword": 32, "zmmword": 64}
-_MEMORY = re.compile(r"(?:(\w+) ptr )?(?:\w+:)?\[([^\]]*)\]")
-_VECTOR = re.compile(r"([xyz])mm(\d+)$")
-_WIDTHS = {"x": 16, "y": 32, "z": 64}
-_LEGACY = {"a": "ax", "b": "bx", "c": "cx", "d": "dx"}
-_NAMED = re.compile(r"(?:[re]?(ax|bx|cx|dx|si|di|bp|sp)|([abcd])[lh]|(si|di|bp|sp)l|(r\d+)[dwb]?)$")
-
-
-@dataclass(frozen=True)
-class Address:
-    """A memory operand: base and index registers (64 bits, empty for none), scale, displacement, and bytes accessed."""
-
-    base: str
-    index: str
-    scale: int
-    displacement: int
-    width: int
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One instruction."""
-
-    address: int
-    size: int
-    # Mnemonic, without prefixes such as ``lock``.
-    name: str
-    # As the disassembler writes them (Intel's order: the destination first), without masks.
-    operands: tuple[str, ...]
-    # Whether a mask register chooses its lanes.
-    masked: bool = False
-    # Of a call: what it calls, as far as that is known; else empty.
-    symbol: str = ""
-
-    @cached_property
-    def memory(self) -> Address | None:
-        """The memory operand, if it has one."""
-        for operand in self.operands:
-            if match := _MEMORY.search(operand):
-                return _address(match[2], _BYTES.get(match[1] or "", 0))
-        return None
-
-    @cached_property
-    def width(self) -> int:
-        """Bytes of its widest vector register; 0 where it has none."""
-        found = [_WIDTHS[match[1]] for operand in self.operands if (match := _VECTOR.match(operand))]
-        return max(found, default=0)
-
-    @property
-    def writes_memory(self) -> bool:
-        """Whether its memory operand, which it must have, is its destination."""
-        return "[" in self.operands[0] and not self.name.startswith(("cmp", "test", "push", "call", "jmp", "bt"))
-
-
-def _address(text: str, width: int) -> Address:
-    base = index = ""
-    scale, displacement, sign = 1, 0, 1
-    for part in re.findall(r"[+-]|[^\s+-]+", text):
-        if part in "+-":
-            sign = -1 if part == "-" else 1
-        elif "*" in part:
-            name, factor = part.split("*")
-            index, scale = register(name), int(factor)
-        elif part[0].isdigit():
-            displacement += sign * int(part, 0)
-        elif base:
-            index = register(part)
-        else:
-            base = register(part)
-    return Address(base, index, scale, displacement, width)
-
-
-def register(name: str) -> str:
-    """Return what stands for a register of any width: ``rax`` for ``al``, ``v3`` for ``zmm3``; others as they are."""
-    if match := _VECTOR.match(name):
-        return f"v{match[2]}"
-    if match := _NAMED.match(name):
-        short = match[1] or _LEGACY.get(match[2] or "") or match[3]
-        return f"r{short}" if short else match[4]
-    return name
-
-
-def disassembler() -> Any:
-    """Return a capstone disassembler for x86-64, in Intel's syntax."""
-    try:
-        import capstone
-    except ImportError as error:
-        msg = "reading compiled code needs the disassembler capstone; install it with: pip install 'perflex[code]'"
-        raise MissingExtraError(msg, extra="code") from error
-    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    # Data between functions, or an instruction that the disassembler does not know, is skipped.
-    engine.skipdata = True
-    return engine
-
-
-def disassembled(function: Function) -> list[Instruction]:
-    """Return the instructions of a function."""
-    engine = disassembler()
-    return [
-        _instruction(address, size, name, operands)
-        for address, size, name, operands in engine.disasm_lite(function.code, function.address)
-    ]
-
-
-def _instruction(address: int, size: int, name: str, operands: str) -> Instruction:
-    parts = name.split()
-    masked = bool(re.search(r"\{k\d\}", operands))
-    plain = re.sub(r"\s*\{[^}]*\}", "", operands)
-    separate = (part.strip() for part in plain.split(","))
-    return Instruction(address, size, parts[-1], tuple(filter(None, separate)), masked)
-
+    from perflex.compiled.decoding import Instruction
 
 _ARITHMETIC = re.compile(r"v?(fn?m(?:add|sub|addsub|subadd)\d{3}|add|sub|mul|min|max|addsub)([sp])([sd])$")
 _DIVISION = re.compile(r"v?(div|sqrt)([sp])([sd])$")
@@ -173,7 +60,7 @@ def indexed_lanes(one: Instruction) -> int:
     element = 4 if match[3] in {"ps", "d"} else 8
     index = 4 if match[2] == "d" else 8
     # The wider of data and indices fills its register.
-    return max(_WIDTHS[letter] for letter in re.findall(r"([xyz])mm", " ".join(one.operands))) // max(element, index)
+    return one.width // max(element, index)
 
 
 def is_gather(one: Instruction) -> bool:
@@ -183,7 +70,7 @@ def is_gather(one: Instruction) -> bool:
 
 def is_shuffle(one: Instruction) -> bool:
     """Return whether an instruction moves elements between lanes, other than from memory to all of them."""
-    if "broadcast" in one.name and "[" in one.operands[-1]:
+    if "broadcast" in one.name and one.loads:
         return False
     return _SHUFFLE.match(one.name) is not None
 
@@ -225,7 +112,6 @@ _LOAD_LATENCY, _VECTOR_LOAD_LATENCY, _FORWARD_LATENCY = 5.0, 7.0, 5.0
 # A gather or scatter takes so many cycles for each element, and for itself: as measured for the generator lmem_load on
 # a Sapphire Rapids core (7.5 cycles for 16 elements of 4 B, 4.2 for 8 of 8 B).
 _GATHERED, _SCATTERED, _INDEXED_EACH = 0.4, 0.8, 0.8
-_NO_DESTINATION = ("cmp", "test", "push", "jmp", "call", "vucomis", "ucomis", "vcomis", "comis", "vptest", "kortest")
 
 
 @dataclass
@@ -259,7 +145,6 @@ def _add(ports: Ports, one: Instruction) -> None:
     if one.name in {"nop", "endbr64", "data16"}:
         return
     ports.issue += 1 / _ISSUED
-    address = one.memory
     lanes = indexed_lanes(one)
     if lanes:
         ports.load += _INDEXED_EACH + lanes * _GATHERED if is_gather(one) else 0.0
@@ -267,15 +152,13 @@ def _add(ports: Ports, one: Instruction) -> None:
         ports.vector += 1.0
         ports.issue += lanes / 8
         return
-    if address is not None and one.name != "lea":
-        wide = max(address.width, one.width) == 64
-        if one.writes_memory:
-            ports.store += 1.0 if wide else 0.5
-        else:
-            ports.load += 0.5 if wide else 1 / 3
-        if is_move(one) or ("broadcast" in one.name and not one.writes_memory):
-            return
-    if one.name == "lea" or not one.width:
+    for access in one.accesses:
+        wide = max(access.address.width, one.width) == 64
+        ports.store += access.stores * (1.0 if wide else 0.5)
+        ports.load += access.loads * (0.5 if wide else 1 / 3)
+    if one.accesses and (is_move(one) or ("broadcast" in one.name and one.loads)):
+        return
+    if not one.width:
         slow = 1.0 if one.name.startswith(("imul", "mul", "pext", "pdep", "k")) else 0.2
         divided = _integer_division(one)
         ports.integer += slow if divided is None else 6.0 / 5
@@ -297,8 +180,8 @@ def _integer_division(one: Instruction) -> tuple[float, float] | None:
     if one.name not in {"div", "idiv"}:
         return None
     operand = one.operands[0]
-    wide = operand.startswith("qword") or (operand.startswith("r") and not operand.endswith(("d", "w", "b")))
-    return _INTEGER_DIVISIONS[8 if wide else 4]
+    bits = operand.bits if isinstance(operand, Register) else 8 * one.accesses[0].address.width
+    return _INTEGER_DIVISIONS[8 if bits == 64 else 4]
 
 
 def chain_cycles(instructions: Sequence[Instruction]) -> float:
@@ -310,60 +193,45 @@ def chain_cycles(instructions: Sequence[Instruction]) -> float:
 def _finished(instructions: Sequence[Instruction], times: int) -> float:
     ready: dict[str, float] = {}
     flows = [_flow(one) for one in instructions]
-    changed = {target for _, _, target in flows}
+    changed = {target for _, _, targets in flows for target in targets}
     for _ in range(times):
-        for one, (sources, places, target) in zip(instructions, flows, strict=True):
-            if target.startswith("m") and not changed.isdisjoint(places):
+        for one, (sources, places, targets) in zip(instructions, flows, strict=True):
+            if one.stores and not changed.isdisjoint(places):
                 # The next iteration stores elsewhere, and what this one stored is not loaded from the same address.
                 continue
             begin = max((ready.get(source, 0.0) for source in sources), default=0.0)
             # The address is needed a load's latency before the other operands are.
             loaded = max((ready.get(source, 0.0) for source in places), default=0.0) + _load_latency(one)
             end = max(begin, loaded) + _latency(one)
-            if target:
-                ready[target] = end
+            ready.update(dict.fromkeys(targets, end))
     return max(ready.values(), default=0.0)
 
 
-def _flow(one: Instruction) -> tuple[list[str], list[str], str]:
-    """Return what an instruction reads, what its address is made of, and what it writes.
+def _flow(one: Instruction) -> tuple[list[str], list[str], list[str]]:
+    """Return what an instruction reads, what its addresses are made of, and what it writes.
 
-    Registers, and memory by the text of its address.
+    Registers, and memory by its address.
     """
-    if not one.operands or one.name in {"nop", "call"}:
-        return [], [], ""
-    address = one.memory
-    sources = [register(operand) for operand in one.operands[1:] if "[" not in operand]
-    parts = [] if address is None else [part for part in (address.base, address.index) if part and part != "rip"]
-    first = one.operands[0]
-    if one.name == "lea":
-        return parts, [], register(first)
-    target = f"m{address}" if "[" in first else register(first)
-    if one.name.startswith(_NO_DESTINATION) or one.name.startswith("j"):
-        return [*sources, *([register(first)] if "[" not in first else [])], parts, ""
-    if address is not None and "[" not in first:
-        sources.append(f"m{address}")
-    if "xor" in one.name and len({register(operand) for operand in one.operands[-2:]}) == 1:
-        return [], [], target
-    if one.name.startswith(("vf", "vpdp")) or one.masked or (len(one.operands) < 3 and not _replaces(one)):
-        sources.append(target)
-    return sources, parts, target
-
-
-def _replaces(one: Instruction) -> bool:
-    """Return whether an instruction of two operands replaces its destination whatever it held."""
-    return one.name.startswith(("mov", "v", "lea", "set", "k", "pop", "lzcnt", "tzcnt", "popcnt"))
+    # Of vzeroupper the lower parts of registers stay.
+    if one.flow == "call" or one.name in {"nop", "vzeroupper"}:
+        return [], [], []
+    addresses = [access.address for access in one.accesses]
+    places = [part for each in addresses for part in (each.base, each.index) if part and part != "rip"]
+    sources = [name for name in one.reads if name not in places]
+    loaded = [f"m{access.address}" for access in one.accesses if access.loads]
+    stored = [f"m{access.address}" for access in one.accesses if access.stores]
+    return sources + loaded, places, list(one.writes) + stored
 
 
 def _load_latency(one: Instruction) -> float:
-    if one.memory is None or one.name == "lea" or one.writes_memory:
+    if not one.loads or one.stores:
         return 0.0
     return _VECTOR_LOAD_LATENCY if one.width else _LOAD_LATENCY
 
 
 def _latency(one: Instruction) -> float:  # noqa: PLR0911 - a return for each class
     """Return the cycles from the last operand that is not in memory to the result."""
-    if one.memory is not None and one.name != "lea" and one.writes_memory:
+    if one.stores:
         return _FORWARD_LATENCY
     division = division_of(one)
     if division is not None:

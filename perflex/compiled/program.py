@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perflex.compiled.elf import Function
     from perflex.compiled.nvidia.cubin import GpuCode
-    from perflex.compiled.values import Value
+    from perflex.compiled.values import Place, Value
 
 # Of Intel's runtime: what follows a kernel's arguments; local sizes are so far behind the first byte of it.
 _INTEL_LOCAL_SIZES = 168
@@ -63,10 +63,10 @@ class CompiledProgram:
 
     def entry(
         self, sizes: Mapping[str, int], local_size: Sequence[int]
-    ) -> tuple[dict[str, Value], dict[tuple[str, int], int | Pointer]]:
+    ) -> tuple[dict[Place, Value], dict[tuple[str, int], int | Pointer]]:
         """Return the values of registers and memory when a function of it begins."""
         sides = [*map(int, local_size), 1, 1, 1][:3]
-        registers: dict[str, Value] = {"rsp": Pointer("frame", 0)}
+        registers: dict[Place, Value] = {"rsp": Pointer("frame", 0)}
         memory: dict[tuple[str, int], int | Pointer] = {}
         if self.runtime == "pocl":
             registers |= {"rdi": Pointer("arguments"), "rsi": Pointer("context")}

@@ -4,9 +4,11 @@ import struct
 
 import pytest
 
-from perflex.compiled.code_values import callee, with_callees
+from perflex.compiled.code_values import block_facts, callee, with_callees
+from perflex.compiled.control_flow import blocks_of
+from perflex.compiled.decoding import disassembled
 from perflex.compiled.elf import Function, elf_object
-from perflex.compiled.instructions import disassembled
+from perflex.compiled.values import Propagation
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,12 @@ from perflex.compiled.instructions import disassembled
         ("_Z20__pocl_argReductionSPU9CLprivatefS0_f", "trig", 1),
         ("_Z28__pocl_remainder_piby2_largedPU9CLprivatedS0_PU9CLprivatel", "trig", 1),
         ("_Z12__pocl_expep7v2float", "pow", 1),
+        ("_Z5ldexpfi", "other", 1),
+        ("__ocl_svml_z0_frexpf16", "other", 1),
+        ("_Z4logbf", "other", 1),
+        ("_Z5ilogbf", "other", 1),
+        ("_Z3logf", "log", 1),
+        ("_Z5log1pf", "log", 1),
         ("printf", "other", 1),
         ("", "other", 1),
     ],
@@ -34,13 +42,20 @@ def test_symbols(symbol, kind, vectors):
     assert callee(symbol) == (kind, vectors)
 
 
+def test_jumps_out_of_the_function_are_calls():
+    # movabs rax, 0; jmp rax
+    function = Function("f", 0, bytes.fromhex("48b80000000000000000ffe0"), ((2, "expf"),))
+    (block,) = blocks_of(with_callees(disassembled(function), dict(function.symbols)))
+    assert block_facts(block, 0, Propagation([block], {}, {})).counts["calls_exp"] == 1
+
+
 # movabs rax, 0; call rax; movabs rbx, 0; call rax; call rbx; call 0x40; call rcx; ret
 CODE = bytes.fromhex("48b80000000000000000ffd048bb0000000000000000ffd0ffd3e821000000ffd1c3")
 
 
 def test_calls_by_register_and_by_address():
     function = Function("f", 0, CODE, ((2, "first"), (14, "second"), (64, "third")))
-    calls = [one.symbol for one in with_callees(disassembled(function), dict(function.symbols)) if one.name == "call"]
+    calls = [one.symbol for one in with_callees(disassembled(function), dict(function.symbols)) if one.flow == "call"]
     assert calls == ["first", "first", "second", "third", ""]
 
 

@@ -5,10 +5,10 @@ from math import ceil
 
 import pytest
 
+from perflex.compiled.control_flow import UnknownFlowError
 from perflex.compiled.nvidia import cubin
 from perflex.compiled.nvidia.counts import launch_counts
 from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts, supported_architectures
-from perflex.compiled.nvidia.flow import UnknownFlowError
 from perflex.errors import MissingExtraError
 
 needs_tools = pytest.mark.skipif(

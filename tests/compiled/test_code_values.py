@@ -7,8 +7,9 @@ import pytest
 
 from perflex.compiled.code_values import group_values, trip_count
 from perflex.compiled.control_flow import Totals, blocks_of, loops_of
+from perflex.compiled.decoding import disassembled
 from perflex.compiled.elf import Function, elf_object
-from perflex.compiled.instructions import chain_cycles, disassembled, port_cycles
+from perflex.compiled.instructions import chain_cycles, port_cycles
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.compiled.values import Propagation
 

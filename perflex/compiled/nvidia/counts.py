@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.compiled.control_flow import BlockFacts, Totals, block_executions
+from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions
 from perflex.compiled.nvidia.cubin import disassembled, kernel_facts
-from perflex.compiled.nvidia.flow import UnknownFlowError, blocks_of, ways_of
+from perflex.compiled.nvidia.flow import blocks_of, ways_of
 from perflex.compiled.nvidia.values import Lane
 
 if TYPE_CHECKING:

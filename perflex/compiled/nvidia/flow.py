@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from perflex.compiled.control_flow import loops_of
+from perflex.compiled.control_flow import UnknownFlowError, loops_of
 from perflex.compiled.nvidia.values import Lane, Shifted, Test, changed_by, compare
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ class GpuBlock:
     def jumps(self) -> bool:
         """Whether conditions decide what follows."""
         return len(self.followers) > 1
-
-
-class UnknownFlowError(Exception):
-    """Control flow that does not follow from the code, the ids and the arguments."""
 
 
 def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
