@@ -101,6 +101,12 @@ def device_of_machine(machine: Machine) -> Device:
 
 def _reached(device: Device, api: Api) -> Device:
     """Return the same device through another interface, if it has that."""
-    card = device.name, device.ordinal, api
     usable = (info.device for info in list_devices() if info.usable)
-    return next((each for each in usable if (each.name, each.ordinal, each.api) == card), device)
+    return next((each for each in usable if each.api == api and _is_same_card(each, device)), device)
+
+
+def _is_same_card(one: Device, other: Device) -> bool:
+    # Interfaces may count equal GPUs in different orders.
+    known = one.pci_address and other.pci_address
+    places = (one.pci_address, other.pci_address) if known else (one.ordinal, other.ordinal)
+    return one.name == other.name and places[0] == places[1]

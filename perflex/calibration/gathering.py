@@ -10,6 +10,7 @@ import numpy as np
 
 from perflex.calibration.times.table import KnownTimes, RowTimes
 from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times
+from perflex.devices.device import identity
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, warn
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
@@ -360,7 +361,7 @@ def measured_times(
     from perflex.timing.measuring import measure
     from perflex.timing.results import MeasurementFailure
 
-    with recording(str(device), [row.label for row in rows]) as used:
+    with recording(identity(device), [row.label for row in rows]) as used:
         if measure_executor is None:
             outcomes = measure(rows, device, timing, progress, used, executor)
         else:

@@ -87,6 +87,7 @@ def calibrate(
     from perflex.calibration.ready import described_model, ready_model, usual_fit
     from perflex.calibration.times.target import machine_for_times
     from perflex.cli.arguments import read_seconds, require_writable_file
+    from perflex.devices.device import identity
     from perflex.features.target import using_machine
     from perflex.progress import RunOptions
     from perflex.store.resume import recording
@@ -112,7 +113,7 @@ def calibrate(
             warn_before_measuring(None if dask else ready.device)  # its workers measure elsewhere
         work = [ready.description.name, ready.model.expression]
         # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
-        with terminal.warnings_shown(), recording(str(ready.device), work), using_machine(machine):
+        with terminal.warnings_shown(), recording(identity(ready.device), work), using_machine(machine):
             scale = ready.scale()
             with _workers(dask, ready) as (executor, cluster), terminal.progress("calibrate:") as progress:
                 calibration = run(

@@ -199,6 +199,7 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
         "double_precision": True,
         "api": "cuda",
         "compute_capability": f"{facts['major']}.{facts['minor']}",
+        "pci_address": str(runtime.deviceGetPCIBusId(number)).lower(),
     }
 
 

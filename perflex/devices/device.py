@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -51,6 +51,11 @@ class Device:
         Limits on the number of work-groups by axis; empty where there are none to speak of.
     compute_capability
         NVIDIA's version of the hardware's abilities, ``"9.0"``; empty for others.
+    pci_address
+        Place on the PCI bus, ``"0000:17:00.0"``, by which equal GPUs of a host are told apart whatever a process sees
+        of them; empty for CPUs, and where the driver does not tell.
+    host
+        Name of the host; empty for any.
     """
 
     platform: str
@@ -72,6 +77,8 @@ class Device:
     max_groups: tuple[int, ...] = ()
     compute_capability: str = ""
     most_local_memory_bytes: int = 0
+    pci_address: str = ""
+    host: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"
@@ -127,6 +134,19 @@ class DeviceInfo:
             "compute_capability": device.compute_capability,
             "found_by": self.found_by,
         }
+
+
+def identity(device: Any) -> str:
+    """Return what tells a device from all others, equal ones of this and of other hosts included."""
+    names = " / ".join(str(getattr(device, name, "")) for name in ("platform", "vendor", "name"))
+    place = getattr(device, "pci_address", "") or getattr(device, "ordinal", 0)
+    host = getattr(device, "host", "")
+    return f"{names} #{place} on {host}" if host else f"{names} #{place}"
+
+
+def anywhere(device: Any) -> Any:
+    """Return a `Device` as any one with its names, on whichever host; others as they are."""
+    return replace(device, ordinal=0, pci_address="", host="") if isinstance(device, Device) else device
 
 
 _SEPARATORS = re.compile(r"[\s_:]+")

@@ -83,7 +83,24 @@ def _properties(cl: Any, device: Any) -> dict[str, Any]:
         "timer_resolution_ns": int(device.profiling_timer_resolution),
         "double_precision": "cl_khr_fp64" in device.extensions.split(),
         "compute_capability": _compute_capability(cl, device),
+        "pci_address": _pci_address(cl, device),
     }
+
+
+def _pci_address(cl: Any, device: Any) -> str:
+    """Return where NVIDIA's and AMD's GPUs are on the PCI bus, nothing for others."""
+    try:
+        domain, bus, slot = (int(getattr(device, f"pci_{fact}_id_nv")) for fact in ("domain", "bus", "slot"))
+    except (cl.Error, AttributeError):
+        pass
+    else:
+        # A slot is the numbers of the device and of its function in one.
+        return f"{domain:04x}:{bus:02x}:{slot >> 3:02x}.{slot & 7:x}"
+    try:
+        place = device.topology_amd
+        return f"0000:{int(place.bus) & 255:02x}:{int(place.device):02x}.{int(place.function):x}"
+    except (cl.Error, AttributeError):
+        return ""
 
 
 def _compute_capability(cl: Any, device: Any) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -263,7 +264,7 @@ def _info(report: _Report, facts: dict[str, Any], verdict: dict[str, Any], earli
     device = Device(**(facts | lists | {"sub_group_size": size}))
     ordinal = sum(info.device.names == device.names for info in earlier)
     return DeviceInfo(
-        device=replace(device, ordinal=ordinal),
+        device=replace(device, ordinal=ordinal, host=socket.gethostname()),
         usable=bool(verdict.get("usable", False)),
         reason=str(verdict.get("reason", "the driver said nothing")),
         found_by=report.probe.found_by,

@@ -111,7 +111,7 @@ def numbers_in_words(samples: int, failures: int, nameless: int = 0) -> str:
 
 # Marks the file as perflex's own ("pflx"), and counts its formats.
 APPLICATION = 0x70666C78
-FORMAT = 5
+FORMAT = 6
 # What the system reports, each with its type: float, int or bool.
 ACTIVITY_FACTS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(SystemActivity).items()}
 _ACTIVITY = ", ".join(f"{name} {'REAL' if kind is float else 'INTEGER'}" for name, kind in ACTIVITY_FACTS.items())
@@ -142,8 +142,11 @@ TABLES: Mapping[str, str] = {
         "number INTEGER PRIMARY KEY, key INTEGER NOT NULL, session TEXT NOT NULL, kind TEXT NOT NULL, "
         f"message TEXT NOT NULL, started REAL NOT NULL, {_CHECKSUM}, UNIQUE (key, session, kind, started)"
     ),
-    # The sessions of work that has not come to its end yet.
-    "unfinished_work": f"work TEXT NOT NULL, session TEXT NOT NULL, {_CHECKSUM}, PRIMARY KEY (work, session)",
+    # The sessions of work that has not come to its end yet, and whose they are: the process, when it began, its host.
+    "unfinished_work": (
+        "work TEXT NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL, "
+        f"began TEXT NOT NULL, {_CHECKSUM}, PRIMARY KEY (work, session)"
+    ),
 }
 _NUMBERED = ("measurement_keys", "samples", "failures")
 CHECKED = tuple(name for name, columns in TABLES.items() if _CHECKSUM in columns)

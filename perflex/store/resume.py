@@ -3,25 +3,85 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import contextmanager
+import os
+import socket
+import weakref
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from perflex.store.records import checked_rows, insert
 from perflex.store.store import current_store
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
     from perflex.store.records import Failure, MeasurementKey, Recorder, Sample
     from perflex.store.store import Store
 
 
+class _Owner(NamedTuple):
+    """The process that a session is of."""
+
+    host: str
+    process: int
+    # In the system's ticks; numbers of processes come again.
+    began: str
+
+    def is_gone(self) -> bool:
+        """Return whether the process has ended; of other hosts that is not known."""
+        if self.host != _this_host():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return _began(self.process) != self.began
+
+
+def _this_process() -> _Owner:
+    return _Owner(_this_host(), os.getpid(), _began(os.getpid()))
+
+
+@lru_cache(maxsize=1)
+def _this_host() -> str:
+    """Return what names the processes that this one can see: hosts may have equal names, and containers one host."""
+    words = [socket.gethostname()]
+    with suppress(OSError):
+        words.append(Path("/etc/machine-id").read_text(encoding="utf-8").strip())
+    with suppress(OSError):
+        words.append(str(Path("/proc/self/ns/pid").readlink()))
+    return " ".join(words)
+
+
+def _began(process: int) -> str:
+    """Return when a process began; empty where the system does not tell."""
+    try:
+        # The name, in brackets, may have any characters. See proc_pid_stat(5).
+        return (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        )
+    except OSError:
+        return ""
+
+
 def work_digest(device: str, labels: Iterable[str]) -> str:
-    """Return what names a piece of work: measuring these kernels on this device, in any order."""
+    """Return what names a piece of work: measuring these kernels on this device, in any order.
+
+    The device is named as by `perflex.devices.device.identity`.
+    """
     return hashlib.sha256("\n".join([device, *sorted(labels)]).encode()).hexdigest()
 
 
+_NEW_OWNER = """
+    ON CONFLICT (work, session) DO UPDATE
+    SET host = excluded.host, process = excluded.process, began = excluded.began, checksum = excluded.checksum
+"""
 _RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
@@ -42,6 +102,7 @@ def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
         yield own
     finally:
         _RECORDER.reset(token)
+        _at_work.discard(own)
     # Not after an error: a run that was cut short is to go on.
     own.finish()
 
@@ -78,15 +139,33 @@ class RunRecorder:
     """Keeps what is measured, and gives back what runs of the same work measured that did not come to their end.
 
     Work that was finished is measured anew when it is begun again: who calibrates twice wants to know twice. No clock
-    decides: a run is known by the sessions that it consisted of. Every method raises StoreError where the store cannot
-    be used.
+    decides: a run is known by the sessions that it consisted of. One of another process is taken up when that is gone,
+    on this host; so two runs of the same work at once never share samples. Every method raises StoreError where the
+    store cannot be used.
     """
 
     def __init__(self, store: Store, work: str) -> None:
         self._store = store
         self._work = work
-        rows = store.use(lambda connection: checked_rows(connection, "unfinished_work", "WHERE work = ?", (work,)))
-        self._sessions = {session for _, session, _ in rows}
+        self._sessions: set[str] = set()
+        self._sessions = store.use(self._taken_up, writes=True)
+        _at_work.add(self)
+
+    def _taken_up(self, connection: sqlite3.Connection) -> set[str]:
+        """Make the sessions that nobody works at any more this process's."""
+        here, taken = _this_process(), set()
+        for _, session, *owner, _ in checked_rows(connection, "unfinished_work", "WHERE work = ?", (self._work,)):
+            owned = _Owner._make(owner)
+            at_work = any(recorder.is_of(session) for recorder in list(_at_work))
+            free = not at_work if owned == here else owned.is_gone()
+            if free:
+                insert(connection, "unfinished_work", (self._work, session, *here), _NEW_OWNER)
+                taken.add(session)
+        return taken
+
+    def is_of(self, session: str) -> bool:
+        """Return whether a session is one of this run's."""
+        return session in self._sessions
 
     def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
         """Return the samples of a key from unfinished runs of this work."""
@@ -120,12 +199,19 @@ class RunRecorder:
     def finish(self) -> None:
         """Say that the work is done: its samples stay, and the next run of it measures anew."""
         if self._sessions:
-            delete = "DELETE FROM unfinished_work WHERE work = ?"
-            self._store.use(lambda connection: connection.execute(delete, (self._work,)), writes=True)
+            delete = "DELETE FROM unfinished_work WHERE work = ? AND session = ?"
+            # Others' runs of the same work may still be going on.
+            rows = [(self._work, session) for session in self._sessions]
+            self._store.use(lambda connection: connection.executemany(delete, rows), writes=True)
             self._sessions.clear()
 
     def _note_session(self, session: str) -> None:
         if session not in self._sessions:
             # Before the session's first sample, so that a process killed in between loses nothing.
-            self._store.use(lambda c: insert(c, "unfinished_work", (self._work, session)), writes=True)
+            row = (self._work, session, *_this_process())
+            self._store.use(lambda c: insert(c, "unfinished_work", row), writes=True)
             self._sessions.add(session)
+
+
+# Those of this process whose work goes on.
+_at_work: weakref.WeakSet[RunRecorder] = weakref.WeakSet()

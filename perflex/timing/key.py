@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from perflex.devices.device import identity
 from perflex.errors import MeasurementError, UnsupportedKernelError
 from perflex.features.from_source.launching import identity_of
 from perflex.features.from_source.source import SourceKernel
@@ -37,12 +38,11 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
     # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
     whole = {name: int(value) for name, value in job.sizes.items() if is_whole(value)}
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
-    names = (getattr(device, name, "") for name in ("platform", "vendor", "name"))
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
     key = MeasurementKey(
         kernel=_digest(job.translation_unit, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
-        device=f"{' / '.join(names)} #{getattr(device, 'ordinal', 0)}",
+        device=identity(device),
         driver=str(getattr(device, "driver", "")),
         conditions=f"scheme={_SCHEME} warmups={options.warmups}{others}",
     )

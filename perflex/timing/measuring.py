@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
 from perflex.errors import MeasurementError, PerflexError
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
+from perflex.timing.device_lock import device_lock
 from perflex.timing.disturbance import disturbed as disturbed_samples
 from perflex.timing.disturbance import full_use, used_samples
 from perflex.timing.isolation.affinity import affinity_of
@@ -28,6 +29,7 @@ from perflex.workers import EXECUTOR_FAULTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -155,8 +157,9 @@ def measure(
     """Time kernels on a device.
 
     All kernels are built and run once; then they are timed in rounds, each round in another random order, until the
-    time of each is known to the precision asked for or its trials or budget are spent. On real devices
-    kernels run in a process of their own: one that crashes the driver or does not end fails, alone.
+    time of each is known to the precision asked for or its trials or budget are spent. One process at a time does so
+    on a device; another one waits, and a warning says for whom. On real devices kernels run in a process of their own:
+    one that crashes the driver or does not end fails, alone.
     """
     options = options or TimingOptions()
     session = Session(options, uuid.uuid4().hex, recorder)
@@ -164,7 +167,7 @@ def measure(
     entries = list(dict.fromkeys(of_jobs))
     # A run that is resumed may have nothing left to do; then the device need not even be there.
     if any(entry.is_due(options) for entry in entries):
-        with closing(open_backend(device, options)) as backend:
+        with alone_on(device), closing(open_backend(device, options)) as backend:
             time_entries(entries, backend, session, progress, executor)
     if progress is not None:
         progress(2 * len(entries), 2 * len(entries), "")
@@ -209,6 +212,11 @@ def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice,
     for entry in entries:
         _recall(entry, device, session)
     return [entry if entry.key is None else known.setdefault(entry.key, entry) for entry in entries]
+
+
+def alone_on(device: TimedDevice) -> AbstractContextManager[object]:
+    """Return what makes other processes wait that would measure on a device; one's own devices see to it themselves."""
+    return device_lock(device, tells=True) if isinstance(device, Device) else nullcontext()
 
 
 def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:

@@ -67,6 +67,13 @@ def test_kernels_are_timed_on_the_machine_that_is_named_through_their_own_interf
     assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["cuda"]]) == through_cuda
     assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["opencl"]]) == gpu
     assert timing_device(calibration, machine="H100-SXM", kernels=list(kernels.values())) == gpu
+    # Interfaces may count cards in different orders.
+    near, far = (replace(gpu, ordinal=n, pci_address=f"0000:{n}7:00.0") for n in (0, 1))
+    turned = [replace(through_cuda, ordinal=n, pci_address=each.pci_address) for n, each in enumerate((far, near))]
+    several = [DeviceInfo(each, usable=True, reason="", found_by="a test") for each in (near, far, *turned)]
+    monkeypatch.setattr(device_match, "list_devices", lambda: several)
+    assert timing_device(calibration, near, kernels=[kernels["cuda"]]) == near
+    assert timing_device(calibration, machine="H100-SXM", kernels=[kernels["cuda"]]) == turned[1]
     # Of several cards of one name it is the same one, and a machine of the user's own file has names, too.
     cards = [DeviceInfo(replace(gpu, ordinal=1), usable=True, reason="", found_by="a test"), *infos]
     monkeypatch.setattr(device_match, "list_devices", lambda: cards)

@@ -1,5 +1,6 @@
 """Devices that CUDA reaches: found, named, and used like those of OpenCL."""
 
+import socket
 import sys
 from dataclasses import replace
 
@@ -123,6 +124,8 @@ def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy, monkeypatch):
     device = infos[0].device
     facts = (device.api, device.sub_group_size, device.compute_units, device.compute_capability)
     assert facts == ("cuda", 32, 132, "9.0")
+    assert [info.device.pci_address for info in infos] == ["0000:01:00.0", "0000:02:00.0"]
+    assert {info.device.host for info in infos} == {socket.gethostname()}
     assert infos[0].found_by.startswith("CuPy")
     monkeypatch.setattr(devices_module, "_listed", lambda: (infos, ()))
     assert find_device("cuda:1") == infos[1].device

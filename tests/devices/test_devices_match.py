@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflex import Device
-from perflex.devices.device import matching, short_names
+from perflex.devices.device import anywhere, identity, matching, short_names
 
 
 def device(platform, vendor, name, ordinal=0):
@@ -107,3 +107,10 @@ WORDS = st.lists(
 def test_any_cpu_name_gives_a_name_that_works(words):
     devices = [device("Intel(R) OpenCL", "Intel(R) Corporation", " ".join(words)), GEFORCE]
     assert matching(short_names(devices)[0], devices) == [0]
+
+
+def test_equal_gpus_and_hosts_are_told_apart():
+    device = Device("CUDA", "NVIDIA", "H100", "13", kind="gpu", pci_address="0000:17:00.0", host="node1")
+    others = [replace(device, pci_address="0000:65:00.0"), replace(device, host="node2")]
+    assert len({identity(each) for each in (device, *others)}) == 3
+    assert {identity(anywhere(each)) for each in (device, *others)} == {"CUDA / NVIDIA / H100 #0"}

@@ -1,10 +1,14 @@
-"""Constants of pyopencl that the sources name: most are only reached on devices that a test machine lacks."""
+"""What is only reached on devices that a test machine lacks: constants of pyopencl in the sources, queries."""
 
 import ast
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyopencl as cl
+import pytest
+
+from perflex.devices.probe_opencl import _pci_address
 
 FOLDER = Path(__file__).parents[2] / "perflex"
 
@@ -26,3 +30,24 @@ def test_names_exist():
     found = constants()
     assert len(found) >= 5
     assert [entry for entry in found if not hasattr(getattr(cl, entry[1]), entry[2])] == []
+
+
+class Refusing:
+    """A device of another vendor: its driver knows the query, and refuses it."""
+
+    def __getattr__(self, _):
+        raise cl.LogicError
+
+
+@pytest.mark.parametrize(
+    ("device", "address"),
+    [
+        (SimpleNamespace(pci_domain_id_nv=0, pci_bus_id_nv=0x17, pci_slot_id_nv=0), "0000:17:00.0"),
+        (SimpleNamespace(pci_domain_id_nv=1, pci_bus_id_nv=0, pci_slot_id_nv=5 << 3 | 1), "0001:00:05.1"),
+        (SimpleNamespace(topology_amd=SimpleNamespace(bus=-61, device=0, function=0)), "0000:c3:00.0"),
+        (SimpleNamespace(), ""),
+        (Refusing(), ""),
+    ],
+)
+def test_places_on_the_pci_bus(device, address):
+    assert _pci_address(cl, device) == address

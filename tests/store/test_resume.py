@@ -1,12 +1,17 @@
 """Measuring that is cut short goes on where it was; what came to its end is measured anew."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from perflex import Model, RunOptions, TimingOptions, calibrate, gather_feature_values, using_store
 from perflex.errors import CalibrationError, MeasurementError, StoreError
-from perflex.store.records import MeasurementKey, Sample
+from perflex.store import resume
+from perflex.store.records import MeasurementKey, Sample, insert
 from perflex.store.resume import RecordOnly, RunRecorder, recording, work_digest
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
@@ -16,10 +21,14 @@ OUTPUT, MADD = "f_cl_wall_time_fake", "f_op_float32_madd"
 OPTIONS = TimingOptions(trials=4, min_trials=4, precision=1e-9)
 
 
-@pytest.fixture(scope="module")
-def kernels():
+def made():
     tags = ["flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64"]
     return KernelCollection(ALL_GENERATORS).generate_kernels([*tags, "nelements:32768,65536,98304,131072"])
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return made()
 
 
 class Stopped(Exception):  # noqa: N818 - not an error of the library
@@ -103,6 +112,105 @@ def test_a_resumed_calibration_equals_an_undisturbed_one_on_the_same_samples(ker
 
     monkeypatch.setattr("perflex.store.resume.RunRecorder", Stored)
     assert calibrated() == resumed
+
+
+def owned_by(monkeypatch, host=None, process=None, began=None):
+    """Have sessions look like another process's: by default those of the one that started this."""
+    here, process = resume._this_host(), os.getppid() if process is None else process
+    owner = resume._Owner(host or here, process, resume._began(process) if began is None else began)
+    monkeypatch.setattr(resume, "_this_process", lambda: owner)
+
+
+@pytest.mark.parametrize(
+    ("owner", "taken"),
+    [
+        ({}, False),
+        ({"host": "another"}, False),
+        ({"host": "another", "began": "1"}, False),
+        # The number came again.
+        ({"began": "1"}, True),
+        # Larger than any.
+        ({"process": 2**30, "began": "1"}, True),
+    ],
+)
+def test_only_runs_of_processes_that_are_gone_are_taken_up(kernels, tmp_path, monkeypatch, owner, taken):
+    place = tmp_path / "store.sqlite"
+    with monkeypatch.context() as elsewhere:
+        owned_by(elsewhere, **owner)
+        with pytest.raises(Stopped):
+            gathered(place, kernels, progress=stop_at(18))
+    before = samples_in(place)
+    # As of an equal device that is half as fast.
+    table = gathered(place, kernels, 2e-3)
+    assert table.timing.samples_resumed == (before if taken else 0)
+    if not taken:
+        assert table.column(OUTPUT) == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3], rel=0.05)
+        # The other one goes on where it was, though this one has come to its end.
+        Store(place).use(set_owner_gone, writes=True)
+        assert gathered(place, kernels).timing.samples_resumed == before
+
+
+def set_owner_gone(connection):
+    for work, session, *_ in connection.execute("SELECT * FROM unfinished_work").fetchall():
+        insert(connection, "unfinished_work", (work, session, resume._this_host(), 2**30, "1"), resume._NEW_OWNER)
+
+
+SCRIPT = """
+import sys
+from perflex import RunOptions, gather_feature_values, using_store
+from test_resume import MADD, OPTIONS, OUTPUT, device, made
+
+def progress(done, total, label):
+    global steps
+    steps += 1
+    if steps == 18:
+        print("in the middle", flush=True)
+        sys.stdin.readline()
+
+steps = 0
+with using_store(sys.argv[1]):
+    run = RunOptions(progress=progress)
+    table = gather_feature_values((OUTPUT, MADD), made(), device=device(), timing=OPTIONS, run=run)
+print(table.timing.samples_resumed, *table.column(OUTPUT), flush=True)
+"""
+
+
+@pytest.mark.machine
+def test_two_processes_at_once_on_equal_devices_share_no_samples(kernels, tmp_path):
+    """Each calls its device number 0; this one's is half as fast."""
+    place, folder = tmp_path / "store.sqlite", str(Path(__file__).parent)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "PYTHONPATH": folder}
+    words = [sys.executable, "-c", SCRIPT, str(place)]
+    for ending in ("goes on", "is killed"):
+        with subprocess.Popen(words, env=environment, **pipes) as other:
+            assert other.stdout.readline() == "in the middle\n"
+            begun = samples_in(place)
+            table = gathered(place, kernels, 2e-3)
+            assert table.timing.samples_resumed == 0
+            assert table.column(OUTPUT) == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3], rel=0.05)
+            if ending == "goes on":
+                resumed, *seconds = map(float, other.communicate("go on\n")[0].split())
+                assert (resumed, seconds) == (0, pytest.approx([1e-3, 2e-3, 3e-3, 4e-3], rel=0.05))
+            else:
+                other.kill()
+    assert gathered(place, kernels).timing.samples_resumed == begun - 32
+
+
+def test_two_runs_of_one_process_at_once_share_nothing(kernels, tmp_path):
+    place = tmp_path / "store.sqlite"
+    inner = []
+
+    def progress(done, _total, _label):
+        if done == 6 and not inner:
+            inner.append(None)
+            with ThreadPoolExecutor(1) as other:
+                inner[0] = other.submit(gathered, place, kernels, 2e-3).result()
+
+    outer = gathered(place, kernels, progress=progress)
+    assert outer.column(OUTPUT) == pytest.approx([1e-3, 2e-3, 3e-3, 4e-3], rel=0.05)
+    assert inner[0].column(OUTPUT) == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3], rel=0.05)
+    assert (inner[0].timing.samples_resumed, samples_in(place)) == (0, 32)
 
 
 def test_runs_of_other_work_are_not_taken(kernels, tmp_path):

@@ -124,6 +124,12 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch):
     class Second(FakeDevice):
         ordinal = 1
 
+    class OfAnotherSlot(FakeDevice):
+        pci_address = "0000:65:00.0"
+
+    class OfAnotherHost(FakeDevice):
+        host = "node2"
+
     def key(kernel=None, sizes=None, device=None, **options):
         job = SizedKernel(kernel or good(), sizes or {"n": 64}, "x")
         return measurement_key(job, device or FakeDevice(law), TimingOptions(**options))
@@ -138,7 +144,7 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch):
             for sizes in ({"n": 65}, {"n": 64, "m": 1}, {"n": 64, "alpha": 0.5}, {"n": 64, "alpha": 0.25})
         ),
         *(key(device=FakeDevice(law, **{name: "1"})) for name in ("name", "platform", "vendor", "driver")),
-        key(device=Second(law)),
+        *(key(device=another(law)) for another in (Second, OfAnotherSlot, OfAnotherHost)),
         key(warmups=2),
     ]
     monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")

@@ -16,7 +16,7 @@ import numpy as np
 
 from perflex.calibration.budget.choose import cheapest_basis, choose, elasticities, rough_parameters, undetermined
 from perflex.calibration.gathering import gather
-from perflex.devices.device import Device
+from perflex.devices.device import Device, identity
 from perflex.errors import CalibrationError, warn
 from perflex.expression.roles import find_roles
 from perflex.features.sized_kernel import sized_kernels
@@ -217,7 +217,7 @@ def measure_within_budget(
     # Some kernels may have been left out while counting, so labels, not positions, tie rows to kernels.
     rows = {row.label: row for row in sized_kernels(kernels)}
     jobs = [rows[label] for label in counted.kernels]
-    with recording(str(measuring.device), counted.kernels) as recorder:
+    with recording(identity(measuring.device), counted.kernels) as recorder:
         pool = KernelPool(counted, jobs, measuring, None if recorder is None else RecordOnly(recorder))
         batches = _Batches(model, pool, measuring, budget_s)
         everything_s = batches.probe()

@@ -14,6 +14,7 @@ import math
 import time
 import uuid
 from collections import Counter
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from perflex.search.described.space import DescribedSpace
 from perflex.search.spaces.extraction import Candidates, NotBuiltError, Work, built, extract_space
 from perflex.search.spaces.space import candidates_of
 from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.timing.measuring import entries_of, open_backend, outcomes_of
+from perflex.timing.measuring import alone_on, entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 from perflex.workers import made_by
@@ -396,7 +397,10 @@ class VariantTimer:
     def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
         self._device = device
         self._options = options
-        self._backend = open_backend(device, options)
+        with ExitStack() as stack:
+            stack.enter_context(alone_on(device))
+            self._backend = stack.enter_context(closing(open_backend(device, options)))
+            self._open = stack.pop_all()
         self._built: dict[str, Entry] = {}
         self._references: dict[str, float] = {}
         self.slowdown = 1.0
@@ -405,7 +409,7 @@ class VariantTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._backend.close()
+        self._open.close()
 
     def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
         """Build variants, from code where that was generated before, and time them side by side."""

@@ -14,6 +14,7 @@ from perflex.calibration.acceptance import warn_of_doubts
 from perflex.calibration.calibrating import calibration_from_table, fitted
 from perflex.calibration.gathering import gather_feature_values
 from perflex.calibration.ready import cpu_here, multiply_add_rate, scale_of
+from perflex.devices.device import identity
 from perflex.devices.listing import wall_time_identifier
 from perflex.errors import CalibrationError, MachineError, PerflexWarning, warn
 from perflex.features.sized_kernel import SizedKernel
@@ -72,7 +73,7 @@ def evaluate_device(
     The model is one of `perflex.studies.evaluation.studies.OVERLAPS`; by default it is chosen for each study.
     """
     options = timing or study_timing()
-    with recording(str(device), [study.name for study in studies]) as recorder:
+    with recording(identity(device), [study.name for study in studies]) as recorder:
         return _evaluated(device, studies, options, model, progress, executor, recorder)
 
 

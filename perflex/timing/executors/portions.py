@@ -2,102 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import math
-import os
 import socket
-import tempfile
-import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from perflex.devices.device import Device
 from perflex.errors import DeviceError, ExecutorError, PerflexError
+from perflex.timing.device_lock import device_lock
 from perflex.timing.isolation.affinity import Affinity, affinity_of
 from perflex.timing.measuring import open_backend
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import Sample
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
-
-# Longer than any portion of work takes, with a queue of them before it.
-_PATIENCE_S = 3600.0
-_PAUSE_S = 0.005
-
-
-def lock_path(device: TimedDevice) -> Path:
-    """Return the file that stands for a device.
-
-    It lies in the folder for temporary files, which all users and processes of a machine share unless they were given
-    different ones; containers share a device, not the lock. All CPU devices of a machine are one: several drivers
-    offer the same cores. So do OpenCL and CUDA with NVIDIA's GPUs, under the same names but for the platform's.
-    """
-    kind = getattr(device, "kind", "")
-    if kind == "cpu":
-        name = "cpu"
-    else:
-        names = ("vendor", "name", "ordinal") if kind == "gpu" else ("platform", "vendor", "name", "ordinal")
-        facts = [str(getattr(device, fact, "")) for fact in names]
-        name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir(), f"perflex-device-{name}.lock")
-
-
-@contextmanager
-def device_lock(device: TimedDevice, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Hold a device's lock in the block; the system gives it back when the process ends in any way."""
-    path = lock_path(device)
-    try:
-        handle = _opened(path)
-    except OSError as error:
-        msg = f"cannot lock {device}: {error}; remove {path}, or set TMPDIR to a folder that can be written"
-        raise DeviceError(msg, device=device, path=path) from error
-    try:
-        if not _taken(handle, patience_s):
-            msg = f"other processes have been measuring on {device} for {patience_s:.0f} s; end them (they hold {path})"
-            raise DeviceError(msg, device=device, path=path)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _taken(handle: int, patience_s: float) -> bool:
-    """Take the lock, and return whether others gave it free in time; the system's own wait has no limit."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_PAUSE_S)
-        else:
-            return True
-
-
-def _opened(path: Path) -> int:
-    """Open for reading, which is all that locking needs: the file may be another user's. Links are not followed."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        return os.open(path, flags)
-    except FileNotFoundError:
-        pass
-    try:
-        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return os.open(path, flags)
-    os.fchmod(handle, 0o644)  # whatever this user's umask takes away
-    return handle
-
 
 _Entry = TypeVar("_Entry")
 

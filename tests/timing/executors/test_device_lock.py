@@ -1,16 +1,19 @@
 """One process at a time measures on a device."""
 
+import os
 import threading
 import time
 from dataclasses import replace
 
 import pytest
 
-from perflex import Device
-from perflex.errors import DeviceError
+from perflex import Device, TimingOptions
+from perflex.errors import DeviceError, PerflexWarning
 from perflex.testing import FakeDevice
-from perflex.timing.executors import portions as locks
-from perflex.timing.executors.portions import device_lock, lock_path
+from perflex.timing import device_lock as locks
+from perflex.timing.device_lock import device_lock, lock_path
+from perflex.timing.measuring import measure
+from support.scripted_device import jobs
 
 
 def test_one_process_at_a_time_measures_on_a_device(tmp_path, monkeypatch):
@@ -35,7 +38,7 @@ def test_one_process_at_a_time_measures_on_a_device(tmp_path, monkeypatch):
     assert most == 1
     with (
         device_lock(device),
-        pytest.raises(DeviceError, match=r"other processes have been measuring on fake device .*end them"),
+        pytest.raises(DeviceError, match=rf"process {os.getpid()} \(.*\) has been measuring on fake device .*end it"),
         device_lock(device, patience_s=0),
     ):
         pass
@@ -54,3 +57,56 @@ def test_cpu_devices_of_a_machine_are_one():
     assert lock_path(first) == lock_path(second)
     assert lock_path(replace(first, kind="gpu")) != lock_path(replace(second, kind="gpu"))
     assert lock_path(replace(first, kind="gpu")) != lock_path(replace(first, kind="gpu", ordinal=1))
+
+
+def test_equal_gpus_are_told_apart_by_their_place():
+    """A process that sees one of several calls it number 0."""
+    one = Device("CUDA", "NVIDIA Corporation", "H100", "13", kind="gpu", api="cuda", pci_address="0000:17:00.0")
+    assert lock_path(one) != lock_path(replace(one, pci_address="0000:65:00.0"))
+    through_opencl = replace(one, platform="NVIDIA CUDA", driver="580", api="opencl", ordinal=3)
+    assert lock_path(one) == lock_path(through_opencl)
+
+
+def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    at_work = []
+
+    class Backend:
+        timer_resolution_s = 1e-9
+
+        def __init__(self, device, _):
+            self.device = device
+            at_work.append(len(at_work))
+
+        def build(self, _):
+            return self
+
+        def run(self, launches):
+            assert len(at_work) == 1
+            return (1e-3,) * launches
+
+        def close(self):
+            at_work.pop()
+
+    monkeypatch.setattr("perflex.timing.measuring.open_backend", Backend)
+    monkeypatch.setattr("perflex.timing.rounds.request_for", lambda job, _: job)
+    device = Device("a platform", "v", "card", "1", kind="gpu", pci_address="0000:17:00.0")
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with device_lock(device):
+            held.set()
+            release.wait()
+
+    def waits(*_):
+        release.set()
+        return False
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    monkeypatch.setattr(locks.time, "sleep", waits)
+    with pytest.warns(PerflexWarning, match=rf"process {os.getpid()} \(.*\) is measuring on card .*; waiting until"):
+        measured = measure(jobs(10, 20), device, TimingOptions(trials=2, min_trials=2))
+    holder.join()
+    assert [timing.seconds for timing in measured.timings] == [1e-3, 1e-3]

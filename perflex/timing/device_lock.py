@@ -1,0 +1,126 @@
+"""One process of a machine at a time measures on a device: a lock that all of them know."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perflex.errors import DeviceError, PerflexWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from perflex.timing.launch.backend import TimedDevice
+
+# Longer than any calibration takes, with a queue of them before it.
+_PATIENCE_S = 3600.0
+_PAUSE_S = 0.005
+_LONGEST_COMMAND = 80
+
+
+def lock_path(device: TimedDevice) -> Path:
+    """Return the file that stands for a device.
+
+    It lies in the folder for temporary files, which all users and processes of a machine share unless they were given
+    different ones; containers share a device, not the lock. All CPU devices of a machine are one: several drivers
+    offer the same cores. So do OpenCL and CUDA with NVIDIA's GPUs, at one place on the PCI bus; where the driver does
+    not tell that, equal GPUs are told apart by their number.
+    """
+    kind = getattr(device, "kind", "")
+    if kind == "cpu":
+        name = "cpu"
+    else:
+        names = ("vendor", "name", "ordinal") if kind == "gpu" else ("platform", "vendor", "name", "ordinal")
+        place = getattr(device, "pci_address", "")
+        facts = [place] if place else [str(getattr(device, fact, "")) for fact in names]
+        name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"perflex-device-{name}.lock")
+
+
+@contextmanager
+def device_lock(*devices: TimedDevice, patience_s: float = _PATIENCE_S, tells: bool = False) -> Iterator[TimedDevice]:
+    """Hold the lock of the first device that is free in the block; the system gives it back when the process ends.
+
+    Parameters
+    ----------
+    devices
+        Any of these will do.
+    patience_s
+        So long others may measure on all of them.
+    tells
+        Whether a warning says for whom this process waits.
+
+    Yields
+    ------
+    Device
+        The one that is held.
+
+    Raises
+    ------
+    DeviceError
+        There can be no lock, or others held all of them all the time.
+    """
+    handles: list[int] = []
+    try:
+        handles.extend(map(_opened, devices))
+        yield devices[_taken(devices, handles, patience_s, tells=tells)]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _taken(devices: Sequence[TimedDevice], handles: Sequence[int], patience_s: float, *, tells: bool) -> int:
+    """Take one of the locks, and return which; the system's own wait has no limit."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        for number, handle in enumerate(handles):
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return number
+        holder = _holder(handles[0])
+        if time.monotonic() > deadline:
+            path = lock_path(devices[0])
+            msg = f"{holder} has been measuring on {devices[0]} for {patience_s:.0f} s; end it (it holds {path})"
+            raise DeviceError(msg, device=devices[0], path=path)
+        if tells:
+            msg = f"{holder} is measuring on {devices[0]}; waiting until it has done"
+            warnings.warn(msg, PerflexWarning, stacklevel=5)
+            tells = False
+        time.sleep(_PAUSE_S)
+
+
+def _opened(device: TimedDevice) -> int:
+    """Open for reading, which is all that locking needs: the file may be another user's. Links are not followed."""
+    path = lock_path(device)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)
+        try:
+            handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return os.open(path, flags)
+        os.fchmod(handle, 0o644)  # whatever this user's umask takes away
+    except OSError as error:
+        msg = f"cannot lock {device}: {error}; remove {path}, or set TMPDIR to a folder that can be written"
+        raise DeviceError(msg, device=device, path=path) from error
+    return handle
+
+
+def _holder(handle: int) -> str:
+    """Return who holds a lock, as far as the system tells."""
+    inode = str(os.fstat(handle).st_ino)
+    with suppress(OSError):
+        # A line is "1: FLOCK ADVISORY WRITE PROCESS MAJOR:MINOR:INODE 0 EOF"; see proc_locks(5).
+        for words in map(str.split, Path("/proc/locks").read_text(encoding="utf-8").splitlines()):
+            if words[1:4:2] == ["FLOCK", "WRITE"] and words[5].rpartition(":")[2] == inode:
+                command = Path(f"/proc/{words[4]}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                return f"process {words[4]} ({command.strip()[:_LONGEST_COMMAND]})"
+    return "another process"
