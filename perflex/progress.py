@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from perflex.errors import CalibrationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
@@ -81,3 +83,9 @@ class RunOptions:
     executor: Executor | None = None
     measure_executor: Executor | None = None
     progress: bool | Progress | None = None
+
+    def refuse_measuring(self, why: str) -> None:
+        """Raise a CalibrationError where these say where kernels are timed, and `why` that is not for workers."""
+        if self.measure_executor is not None:
+            msg = f"{why}; leave out measure_executor"
+            raise CalibrationError(msg)

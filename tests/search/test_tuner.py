@@ -8,7 +8,17 @@ from concurrent.futures import Executor, Future
 import numpy as np
 import pytest
 
-from perflex import Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, load_calibration, tune
+from perflex import (
+    Promise,
+    RunOptions,
+    SearchOptions,
+    TimingOptions,
+    Tuner,
+    VariantSpace,
+    load_calibration,
+    prune,
+    tune,
+)
 from perflex.errors import CalibrationError, DeviceError, MeasurementError
 from perflex.search.tuning.search import first_batch
 from perflex.search.tuning.tuning import TuningResult
@@ -202,6 +212,24 @@ def test_no_other_device_stands_in_for_that_of_the_machine_or_calibration(given,
     with pytest.raises(DeviceError, match=r"no device that works here is a V100|based on times of NVIDIA H100"):
         tune(small_space(), {"n": 1024}, **given)
     assert tune(small_space(), {"n": 1024}, options=SearchOptions(3)).device == str(FakeDevice(fake_seconds))
+
+
+def test_what_times_or_counts_here_refuses_workers_to_time_on():
+    """In HereOnly nothing may be done; nothing is counted before either."""
+
+    class HereOnly(Executor):
+        def submit(self, *_, **__):
+            pytest.fail("asked in vain")
+
+    space, run, device = small_space(), RunOptions(measure_executor=HereOnly()), FakeDevice(fake_seconds)
+    for call in (
+        lambda: tune(space, {"n": 1024}, device=device, run=run),
+        lambda: tune(space, {"n": 1024}, device=lambda _: 1e-3, run=run),
+        lambda: space.extract(["f_thread_groups"], {"n": 1024}, run=run),
+        lambda: prune(space, None, {"n": 1024}, run=run),
+    ):
+        with pytest.raises(CalibrationError, match="; leave out measure_executor"):
+            call()
 
 
 def reasonless(*_):

@@ -233,6 +233,8 @@ def prune(
     """
     # Before minutes of counting, on which a wrong share does not depend.
     check_keep(keep)
+    if run is not None:
+        run.refuse_measuring("prune times nothing")
     if isinstance(variants, DescribedSpace):
         if calibration is not None or sizes is not None or machine is not None:
             msg = "a described space states its sizes and device itself and needs no calibration; leave them out"

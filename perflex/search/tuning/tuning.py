@@ -159,6 +159,7 @@ def tune(
         Budgets, the promise to keep, and the first batch.
     run
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
+        They are timed here, not in workers.
 
     Returns
     -------
@@ -185,6 +186,7 @@ def tune(
     from perflex.timing.options import TimingOptions
 
     options, run = options or SearchOptions(), run or RunOptions()
+    run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
     if isinstance(space, DescribedSpace) and (
         not callable(device) or sizes or any(one is not None for one in (calibration, machine, timing))
     ):
