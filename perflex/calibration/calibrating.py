@@ -14,10 +14,11 @@ from perflex.calibration.acceptance import median_repeatability, warn_of_doubts
 from perflex.calibration.calibration import Calibration
 from perflex.calibration.device_match import TIMES_FACT
 from perflex.calibration.gathering import Measuring, gather, target_on
-from perflex.calibration.ready import described_model, own_cpu, ready_model, usual_fit
+from perflex.calibration.ready import described_model, found_device, own_cpu, ready_model, usual_fit
 from perflex.calibration.times.table import KnownTimes
 from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
 from perflex.calibration.usual_prior import fit_about_usual
+from perflex.devices.device import identity
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
 from perflex.features.target import machine_in_use
@@ -27,7 +28,6 @@ from perflex.fit.problem import require_fittable, require_informed
 from perflex.machines.host import host_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.store.resume import recording
-from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ def calibrate(
         )
         return _of_times(model, times, fit, run)
     if isinstance(model, str):
-        ready = ready_model(model, device)
+        ready = ready_model(model, device, run.measure_executor)
         timing, fit = timing or ready.timing, fit or usual_fit(ready.description)
         # Sizes come from a measurement, too: going on, a run has to find the same kernels.
-        with recording(str(ready.device), [ready.description.name, ready.model.expression]):
+        with recording(identity(ready.device), [ready.description.name, ready.model.expression]):
             kernels = ready.kernels() if kernels is None else kernels
             return calibrate(
                 ready.model, kernels, device=ready.device, budget_s=budget_s, timing=timing, fit=fit, run=run
@@ -126,10 +126,9 @@ def calibrate(
     if budget_s is not None and run.measure_executor is not None:
         msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
-    where: TimedDevice = chosen_device(device, model.output_feature)
-    # Workers elsewhere time on CPUs of their own.
-    needs_own = machine_in_use() is None and run.measure_executor is None
-    cpu = own_cpu(where, model.input_features()) if needs_own else None
+    where, _ = found_device(device, model.output_feature, run.measure_executor)
+    needs_own = machine_in_use() is None
+    cpu = own_cpu(where, model.input_features(), run.measure_executor) if needs_own else None
     target = target_on(where, model.input_features(), None if cpu is None else host_machine(cpu))
     with progress_shown(run.progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))

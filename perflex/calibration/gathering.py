@@ -155,7 +155,7 @@ def gather_feature_values(
     output = _wall_time_among(names)
     if times is not None:
         require_no_device(kernels=kernels, device=device, timing=timing, measure_executor=run.measure_executor)
-    timed_on = None if output is None or times is not None else chosen_device(device, output)
+    timed_on = None if output is None or times is not None else _device(device, output, run.measure_executor)
     target = (
         target_on(timed_on, names, sub_group_size=sub_group_size)
         if times is None
@@ -172,6 +172,13 @@ def gather_feature_values(
             times=None if times is None else KnownTimes(times),
         )
         return gather(names, kernels or (), measuring)
+
+
+def _device(device: str | TimedDevice | None, output: str, executor: Executor | None) -> TimedDevice:
+    """Return a device of this machine or, with an executor, of its workers."""
+    from perflex.timing.executors.worker_device import device_of_workers
+
+    return chosen_device(device, output) if executor is None else device_of_workers(executor, device, output).device
 
 
 def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring) -> FeatureTable:
@@ -258,15 +265,11 @@ def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) 
     if measuring.device is None:
         return found
     if "build" in needs:
-        from perflex.timing.compiled_code import resource_use
-
-        outcomes: Any = resource_use(rows, measuring.device, measuring.timing, measuring.progress)
+        outcomes = _outcomes(rows, measuring.device, measuring, code=False)
         kept, built, failed = _without_failures(rows, outcomes)
         found = _Built(kept, built, None, failed)
     if "code" in needs:
-        from perflex.timing.compiled_code import compiled_code
-
-        outcomes = compiled_code(found.rows, measuring.device, measuring.timing, measuring.progress)
+        outcomes = _outcomes(found.rows, measuring.device, measuring, code=True)
         kept, code, failed = _without_failures(found.rows, outcomes)
         labels = {row.label for row in kept}
         taken = (
@@ -276,6 +279,16 @@ def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) 
         )
         found = _Built(kept, taken, code, [*found.failed, *failed])
     return found
+
+
+def _outcomes(rows: list[SizedKernel], device: TimedDevice, measuring: Measuring, *, code: bool) -> list[Any]:
+    """Build kernels where they are to be timed; return their machine code or what they take, and failures."""
+    from perflex.timing.compiled_code import compiled_code, resource_use
+    from perflex.timing.executors.builds import built_on
+
+    if measuring.measure_executor is not None:
+        return built_on(measuring.measure_executor, rows, device, measuring.timing, measuring.progress, code=code)
+    return list((compiled_code if code else resource_use)(rows, device, measuring.timing, measuring.progress))
 
 
 def _without_failures(

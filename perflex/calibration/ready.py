@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perflex.calibration.gathering import info_of
 from perflex.devices.device import Device
-from perflex.devices.listing import device_of, is_device_specific, is_wall_time, wall_time_identifier
+from perflex.devices.listing import is_device_specific, is_wall_time, wall_time_identifier
 from perflex.errors import CalibrationError, warn
 from perflex.expression.roles import roles_with_costs_for_rates
 from perflex.features.sized_kernel import SizedKernel
@@ -28,6 +29,7 @@ from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from concurrent.futures import Executor
 
     from perflex.expression.model import Model
     from perflex.machines.host import ReportedCpu
@@ -50,8 +52,8 @@ _WORD = re.compile(r"(?!p_)[\w./\\:~-]+")
 _TOO_SLOW = ("hang", "limit")
 
 
-def multiply_add_rate(device: TimedDevice) -> float | None:
-    """Return the device's multiply-adds per second, from one short measurement kernel.
+def multiply_add_rate(device: TimedDevice, executor: Executor | None = None) -> float | None:
+    """Return the device's multiply-adds per second, from one short measurement kernel, timed by workers if there are.
 
     None with a `PerflexWarning` where the kernel does not run on the device; others may. A `MeasurementError` where the
     shortest does not end within the time limit of a launch. A run that goes on finds the rate, and so the sizes, that
@@ -59,9 +61,9 @@ def multiply_add_rate(device: TimedDevice) -> float | None:
     """
     rate = None
     for usual in _PILOT_ELEMENTS:
-        elements, outcome = usual, _pilot(device, _PILOT, usual)
+        elements, outcome = usual, _pilot(device, _PILOT, usual, executor)
         if rate is None and isinstance(outcome, MeasurementFailure) and outcome.kind in _TOO_SLOW:
-            elements, outcome = _LEAST_ELEMENTS, _pilot(device, _SHORTEST_PILOT, _LEAST_ELEMENTS)
+            elements, outcome = _LEAST_ELEMENTS, _pilot(device, _SHORTEST_PILOT, _LEAST_ELEMENTS, executor)
         if isinstance(outcome, MeasurementFailure):
             # A device on which the shortest kernel does not end has hours of others before it.
             if rate is None and outcome.kind in _TOO_SLOW:
@@ -76,12 +78,15 @@ def multiply_add_rate(device: TimedDevice) -> float | None:
     return rate
 
 
-def _pilot(device: TimedDevice, tags: Sequence[str], elements: int) -> Timing | MeasurementFailure:
+def _pilot(
+    device: TimedDevice, tags: Sequence[str], elements: int, executor: Executor | None
+) -> Timing | MeasurementFailure:
+    from perflex.timing.executors.rounds import measure_on
     from perflex.timing.measuring import measure
     from uipick import ALL_GENERATORS, KernelCollection
 
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags, {"nelements": (elements,)})
-    (outcome,) = measure(
+    (outcome,) = (measure if executor is None else partial(measure_on, executor))(
         [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
         device,
         # The rate only sets sizes, so a few trials are enough.
@@ -104,6 +109,8 @@ class ReadyModel:
     # With the device's wall time as output.
     model: Model
     device: TimedDevice
+    # Whose workers time on it; None for this machine.
+    executor: Executor | None = None
 
     @property
     def timing(self) -> TimingOptions:
@@ -125,7 +132,7 @@ class ReadyModel:
         """
         if self.description.fixed_sizes:
             return 1.0
-        return scale_of(multiply_add_rate(self.device))
+        return scale_of(multiply_add_rate(self.device, self.executor))
 
     def kernels(self, scale: float | None = None) -> list[MeasurementKernel]:
         """Return its measurement kernels, sized for the device."""
@@ -169,34 +176,51 @@ def described_model(name: str, kind: str | None) -> ModelDescription:
     return load_model(f"{GENERAL}_cpu" if kind == "cpu" else f"{GENERAL}_gpu")
 
 
-def ready_model(name: str, device: str | TimedDevice | None = None) -> ReadyModel:
-    """Return a ready model on a device."""
+def ready_model(name: str, device: str | TimedDevice | None = None, executor: Executor | None = None) -> ReadyModel:
+    """Return a ready model on a device, of an executor's workers if there is one."""
     if name == GENERAL:
-        where = chosen_device(device)
+        where, output = found_device(device, None, executor)
         description = described_model(name, getattr(where, "kind", ""))
-        output = _output(where)
     else:
         description = described_model(name, None)
         # A device that is given comes before the one in the file; the model checks that its output is a wall time.
         stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
-        where = device_of(description.output) if stated else chosen_device(device)
-        output = description.output if stated else _output(where)
-    return ReadyModel(description, description.model(output), where)
+        where, output = found_device(*((None, description.output) if stated else (device, None)), executor)
+        output = description.output if stated else output
+    return ReadyModel(description, description.model(output), where, executor)
 
 
-def _output(device: TimedDevice) -> str:
-    # Devices of the user's own have no name among those of the machine.
-    return wall_time_identifier(device) if isinstance(device, Device) else "f_cl_wall_time"
+def found_device(
+    device: str | TimedDevice | None, output: str | None, executor: Executor | None
+) -> tuple[TimedDevice, str]:
+    """Return a device of this machine or, with an executor, of its workers, and its wall time."""
+    if executor is None:
+        where = chosen_device(device, output)
+        # Devices of the user's own have no name among those of the machine.
+        feature = wall_time_identifier(where) if isinstance(where, Device) else "f_cl_wall_time"
+        return where, feature
+    from perflex.timing.executors.worker_device import device_of_workers
+
+    found = device_of_workers(executor, device, output)
+    return found.device, found.output
 
 
-def own_cpu(device: TimedDevice | None, features: Iterable[str]) -> ReportedCpu | None:
+def own_cpu(
+    device: TimedDevice | None, features: Iterable[str], executor: Executor | None = None
+) -> ReportedCpu | None:
     """Return what the operating system reports of the CPU that features need a machine of.
 
-    None where no feature needs one, and as for `cpu_here`.
+    With an executor it is that of its workers' machine. None where no feature needs one, and as for `cpu_here`.
     """
     from perflex.features import parse_feature
 
-    return cpu_here(device) if any(parse_feature(name).family.needs == "machine" for name in features) else None
+    if not any(parse_feature(name).family.needs == "machine" for name in features):
+        return None
+    if executor is None:
+        return cpu_here(device)
+    from perflex.timing.executors.worker_device import device_of_workers
+
+    return None if machine_in_use() is not None else device_of_workers(executor, device, cpu=True).cpu
 
 
 def cpu_here(device: TimedDevice | None) -> ReportedCpu | None:

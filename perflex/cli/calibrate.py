@@ -106,25 +106,26 @@ def calibrate(
             calibration = run(model, times=table, fit=_fit(usual, undetermined), run=RunOptions(progress=progress))
     else:
         budget_s = read_seconds(budget, "--budget") if budget else None
-        # Checks the output feature, too; a device on the command line comes before the one in the file.
-        ready = ready_model(model, device or None)
-        terminal.remarks.print(f"device: {ready.device}", markup=False)
-        with terminal.warnings_shown():
+        with terminal.warnings_shown(), using_machine(machine), _cluster(dask) as cluster:
+            # Checks the output feature, too; a device on the command line comes before the one in the file.
+            ready = ready_model(model, device or None, cluster)
+            terminal.remarks.print(f"device: {ready.device}", markup=False)
             warn_before_measuring(None if dask else ready.device)  # its workers measure elsewhere
-        work = [ready.description.name, ready.model.expression]
-        # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same kernels.
-        with terminal.warnings_shown(), recording(identity(ready.device), work), using_machine(machine):
-            scale = ready.scale()
-            with _workers(dask, ready) as (executor, cluster), terminal.progress("calibrate:") as progress:
-                calibration = run(
-                    ready.model,
-                    ready.kernels(scale),
-                    device=ready.device,
-                    budget_s=budget_s,
-                    timing=ready.timing,
-                    fit=_fit(usual_fit(ready.description), undetermined),
-                    run=RunOptions(executor, cluster, progress),
-                )
+            work = [ready.description.name, ready.model.expression]
+            # The sizes come from a measurement, too, which belongs to the run: going on, it has to find the same
+            # kernels.
+            with recording(identity(ready.device), work):
+                scale = ready.scale()
+                with _counting(cluster, ready) as executor, terminal.progress("calibrate:") as progress:
+                    calibration = run(
+                        ready.model,
+                        ready.kernels(scale),
+                        device=ready.device,
+                        budget_s=budget_s,
+                        timing=ready.timing,
+                        fit=_fit(usual_fit(ready.description), undetermined),
+                        run=RunOptions(executor, cluster, progress),
+                    )
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.
     if not accept_noise:
         require_acceptable(calibration, str(out))
@@ -176,23 +177,30 @@ def read_times(
 
 
 @contextmanager
-def _workers(address: str, ready: ReadyModel) -> Iterator[tuple[Executor | None, Executor | None]]:
-    """Give where kernels are counted and their code is generated, and where they are timed, for the block.
+def _cluster(address: str) -> Iterator[Executor | None]:
+    """Give the Dask cluster at an address for the block, None without one."""
+    if not address:
+        yield None
+        return
+    from perflex.timing.executors.dask import dask_executor
 
-    Both are a Dask cluster where there is an address. A general model has so many kernels that processes of this
-    machine count them; they have nothing to do while kernels are timed.
+    with dask_executor(address) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _counting(cluster: Executor | None, ready: ReadyModel) -> Iterator[Executor | None]:
+    """Give where kernels are counted and their code is generated for the block: a cluster if there is one.
+
+    A general model has so many kernels that processes of this machine count them; they have nothing to do while kernels
+    are timed.
     """
-    if address:
-        from perflex.timing.executors.dask import dask_executor
-
-        with dask_executor(address) as cluster:
-            yield cluster, cluster
-    elif ready.description.general:
+    if cluster is None and ready.description.general:
         # Not forked: drivers and their threads may be at work in this process.
         with process_pool() as pool:
-            yield pool, None
+            yield pool
     else:
-        yield None, None
+        yield cluster
 
 
 def transfer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,14 @@ if TYPE_CHECKING:
 # Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
 # buffers are filled and launches are timed. Samples taken otherwise are not mixed.
 _SCHEME = 2
-# Before the last part of the conditions, which is only there where there is a setting.
-_AFFINITY = " affinity="
 
 
-def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> MeasurementKey:
-    """Return the key of a kernel with sizes on a device.
+def measurement_key(
+    job: SizedKernel, device: Any, options: TimingOptions, affinity: str | None = None
+) -> MeasurementKey:
+    """Return the key of a kernel with sizes on a device, whose processors a setting decides on (`Affinity`).
+
+    By default it is the setting of a process that this one starts.
 
     The kernel is its loopy description and loopy's version, without generating code, which takes a hundred times as
     long; of one from source code it is the text, its headers and its launch. Where code comes from Python functions
@@ -38,21 +39,15 @@ def measurement_key(job: SizedKernel, device: Any, options: TimingOptions) -> Me
     # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
     whole = {name: int(value) for name, value in job.sizes.items() if is_whole(value)}
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
+    setting = affinity_of(device, isolate=options.isolate).setting if affinity is None else affinity
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
-    key = MeasurementKey(
+    return MeasurementKey(
         kernel=_digest(job.translation_unit, getattr(device, "api", "opencl")),
         sizes=tuple(sorted(whole.items())),
         device=identity(device),
         driver=str(getattr(device, "driver", "")),
-        conditions=f"scheme={_SCHEME} warmups={options.warmups}{others}",
+        conditions=f"scheme={_SCHEME} warmups={options.warmups}{others}{f' affinity={setting}' if setting else ''}",
     )
-    return with_affinity(key, affinity_of(device, isolate=options.isolate).setting)
-
-
-def with_affinity(key: MeasurementKey, setting: str) -> MeasurementKey:
-    """Return the key for samples whose workers' processors were decided by another setting, perhaps by none."""
-    others = key.conditions.partition(_AFFINITY)[0]
-    return replace(key, conditions=f"{others}{_AFFINITY}{setting}" if setting else others)
 
 
 def _digest(kernel: Any, api: Api) -> str:

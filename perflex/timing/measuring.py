@@ -235,7 +235,7 @@ def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
     if session.recorder is None or isinstance(entry.job, LaunchRequest):
         return  # samples are kept under what a kernel is, which its code does not tell
     try:
-        entry.key = measurement_key(entry.job, device, session.options)
+        entry.key = measurement_key(entry.job, device, session.options, session.affinity)
     except MeasurementError as error:
         entry.failure = MeasurementFailure(entry.label, f"{entry.label}: {error.message}", "prepare", error)
         return

@@ -53,11 +53,15 @@ class Session:
         Tells the samples of this call from others.
     recorder
         What is told every sample and failure.
+    affinity
+        The setting of a CPU device's processors (`Affinity`) where workers elsewhere time; None for that of a process
+        which this one starts.
     """
 
     options: TimingOptions
     name: str
     recorder: Recorder | None = None
+    affinity: str | None = None
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ import socket
 import time
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
-
-    from perflex.timing.executors.portions import Portion, PortionResult
 
 _Result = TypeVar("_Result")
 
@@ -94,6 +92,9 @@ class DaskExecutor(Executor):
         self._address = address
         self._pending: dict[Future[Any], Any] = {}
         self._hosts: dict[Future[Any], str] = {}
+        # Addresses of workers that may do what was submitted, where that is not all of them; those that may not.
+        self._allowed: dict[Future[Any], frozenset[str]] = {}
+        self._left_out: set[str] = set()
         self._seen: dict[str, float] = {}
         self._gone_since: float | None = None
         self._declared: bool | None = None
@@ -108,8 +109,8 @@ class DaskExecutor(Executor):
         """
         return self._submit(function, arguments, options, {})
 
-    def submit_measuring(self, function: Callable[[Portion], PortionResult], portion: Portion) -> Future[PortionResult]:
-        """Have a portion measured by a worker with a free device, or by one of a host where none measures.
+    def submit_measuring(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
+        """Have work, such as a portion, done by a worker with a free device, or by one of a host where none measures.
 
         Raises
         ------
@@ -117,13 +118,53 @@ class DaskExecutor(Executor):
             The scheduler is lost.
         """
         if self._declared:
-            return self._submit(function, (portion,), {}, {"resources": {DEVICE_RESOURCE: 1}})
+            return self._submit_to(frozenset(self._measuring()) if self._left_out else frozenset(), function, work)
         busy = set(self._hosts.values())
         hosts = sorted(self._seen, key=lambda host: (host in busy, -self._seen[host]))
-        future = self._submit(function, (portion,), {}, {"workers": hosts[:1]})
+        future = self._submit(function, (work,), {}, {"workers": hosts[:1]}, _MeasuringCall)
         self._hosts[future] = hosts[0]
         future.add_done_callback(lambda done: self._hosts.pop(done, None))
         return future
+
+    def submit_to_each(self, function: Callable[[Any], _Result], work: Any) -> list[Future[_Result]]:
+        """Have the same work done by each worker that may measure.
+
+        Raises
+        ------
+        ExecutorError
+            The scheduler is lost, or there has been no worker for half a minute.
+        """
+        while not self.measuring_slots():
+            time.sleep(_LOOK_S)
+        return [self._submit_to(frozenset({address}), function, work) for address in self._measuring()]
+
+    def leave_out(self, worker: str) -> None:
+        """Send no more measurements to a worker; to none of its host where they declare no devices."""
+        workers = self._workers()
+        host = workers[worker]["host"] if worker in workers else ""
+        same = {address for address, facts in workers.items() if facts["host"] == host and not self._declared}
+        self._left_out |= {worker, *same}
+        if not self._declared:
+            self._seen.pop(host, None)
+
+    def _submit_to(self, allowed: frozenset[str], function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
+        """Have work done by a worker of some, any without an address; by one with a free device where they declare."""
+        places: dict[str, Any] = {"resources": {DEVICE_RESOURCE: 1}} if self._declared else {}
+        if allowed:
+            places["workers"] = sorted(allowed)
+        future = self._submit(function, (work,), {}, places, _MeasuringCall)
+        if allowed:
+            self._allowed[future] = allowed
+            future.add_done_callback(lambda done: self._allowed.pop(done, None))
+        return future
+
+    def _measuring(self) -> dict[str, Any]:
+        """Return the workers that may measure, by address."""
+        return {
+            address: facts
+            for address, facts in self._workers().items()
+            if address not in self._left_out and (not self._declared or DEVICE_RESOURCE in facts["resources"])
+        }
 
     def measuring_slots(self) -> int:
         """Return how many devices the workers declare; if none does, the number of their hosts.
@@ -142,9 +183,13 @@ class DaskExecutor(Executor):
                     f"at a time; start one per device with --resources {DEVICE_RESOURCE}=1"
                 )
                 warn(msg)
+        for future, allowed in list(self._allowed.items()):
+            if not allowed & set(workers):
+                future.cancel()  # it would wait for these workers for ever
+        workers = self._measuring()
         now = time.monotonic()
         if self._declared:
-            slots = int(sum(worker["resources"].get(DEVICE_RESOURCE, 0) for worker in workers.values()))
+            slots = int(sum(worker["resources"][DEVICE_RESOURCE] for worker in workers.values()))
             present = {"": now} if slots else {}
         else:
             present = {worker["host"]: now for worker in workers.values()}
@@ -207,13 +252,18 @@ class DaskExecutor(Executor):
         return workers
 
     def _submit(
-        self, function: Callable[..., _Result], arguments: tuple[Any, ...], options: Mapping[str, Any], places: Any
+        self,
+        function: Callable[..., _Result],
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+        places: Any,
+        call: type[_Call] | None = None,
     ) -> Future[_Result]:
         if self._client.status not in {"running", "connecting"}:
             raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
             # Not pure: Dask would take equal calls for one, and give both the first one's result.
-            inner = self._client.submit(_Call(function, arguments, dict(options)), pure=False, **places)
+            inner = self._client.submit((call or _Call)(function, arguments, dict(options)), pure=False, **places)
         except OSError as error:
             raise self._lost(error) from error
         outer: Future[_Result] = Future()
@@ -246,6 +296,16 @@ class _Call:
 
     def __call__(self) -> Any:
         return self.function(*self.arguments, **self.options)
+
+
+@dataclass(frozen=True)
+class _MeasuringCall(_Call):
+    """A call whose result says which worker made it."""
+
+    def __call__(self) -> Any:
+        from distributed import get_worker
+
+        return replace(super().__call__(), worker=get_worker().address)
 
 
 def _pass_on(outer: Future[Any], inner: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -12,16 +13,19 @@ from concurrent.futures import (
     wait,
 )
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from perflex.errors import PerflexWarning
 from perflex.timing.executors.portions import time_portion
 from perflex.workers import explained_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from concurrent.futures import Executor, Future
 
     from perflex.timing.executors.portions import Portion, PortionResult
+
+_Result = TypeVar("_Result")
 
 _LOOK_S = 1.0
 # A worker or the way to it is gone; the work may succeed elsewhere.
@@ -46,8 +50,16 @@ class MeasuringExecutor(Protocol):
         """Return how many portions can be measured at the same time; 0 while there is no worker."""
         ...
 
-    def submit_measuring(self, function: Callable[[Portion], PortionResult], portion: Portion) -> Future[PortionResult]:
-        """Have a portion measured by a worker that measures nothing else meanwhile."""
+    def submit_measuring(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
+        """Have work, such as a portion, done by a worker that measures nothing else meanwhile."""
+        ...
+
+    def submit_to_each(self, function: Callable[[Any], _Result], work: Any) -> list[Future[_Result]]:
+        """Have the same work done by each worker that may measure; at least by one."""
+        ...
+
+    def leave_out(self, worker: str) -> None:
+        """Send no more measurements to the worker with an address, as results state it."""
         ...
 
 
@@ -66,7 +78,9 @@ class Pool:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._replacement: ProcessPoolExecutor | None = None
-        self._one_at_a_time = isinstance(executor, (ProcessPoolExecutor, ThreadPoolExecutor))
+        # Its workers are on this machine, where one measures at a time.
+        local = isinstance(executor, (ProcessPoolExecutor, ThreadPoolExecutor))
+        self.is_local = local and not isinstance(executor, MeasuringExecutor)
 
     @property
     def breaks_as_a_whole(self) -> bool:
@@ -77,7 +91,7 @@ class Pool:
         """Return how many portions may be at work, `most` of them where the executor does not tell."""
         if isinstance(self._executor, MeasuringExecutor):
             return self._executor.measuring_slots()
-        return 1 if self._one_at_a_time else most
+        return 1 if self.is_local else most
 
     def submit(self, portion: Portion) -> Future[PortionResult]:
         """Send a portion."""
@@ -90,6 +104,49 @@ class Pool:
             raise self.explained(error) from error
         self._replace()
         return self._send(portion)
+
+    def ask(self, function: Callable[[Any], _Result], work: Any) -> list[_Result]:
+        """Return what each worker that may measure makes of some work; where an executor does not tell them, one's."""
+        if not isinstance(self._executor, MeasuringExecutor):
+            return list(self.results(function, [work]))
+        answers, lost = [], []
+        try:
+            for future in self._executor.submit_to_each(function, work):
+                try:
+                    answers.append(self._result(future))
+                except LOSSES as error:
+                    lost.append(error)  # of one worker; others may be there
+        except FAULTS as error:
+            raise self.explained(error) from error
+        if not answers:
+            raise self.explained(lost[0]) from lost[0]
+        return answers
+
+    def results(self, function: Callable[[Any], _Result], works: Sequence[Any]) -> Iterator[_Result]:
+        """Yield what workers make of pieces of work, in their order."""
+        measuring = isinstance(self._executor, MeasuringExecutor)
+        submit: Callable[..., Future[_Result]]
+        submit = self._executor.submit_measuring if measuring else self._executor.submit  # type: ignore[union-attr]
+        try:
+            for future in [submit(function, work) for work in works]:
+                yield self._result(future)
+        except (*LOSSES, *FAULTS) as error:
+            fault = self.explained(error)
+            raise fault from None if fault is error else error
+
+    def _result(self, future: Future[_Result]) -> _Result:
+        # Who is asked how many devices there are notices workers that are gone, and gives up what waits for them.
+        while not wait([future], _LOOK_S).done:
+            self.width(1)
+        return future.result()
+
+    def leave_out(self, worker: str, why: str) -> bool:
+        """Measure no more in the worker with an address, and return whether that could be done."""
+        if not (worker and isinstance(self._executor, MeasuringExecutor)):
+            return False
+        self._executor.leave_out(worker)
+        warnings.warn(f"{why}; that worker is left out", PerflexWarning, stacklevel=2)
+        return True
 
     def wait(self, futures: Collection[Future[PortionResult]]) -> set[Future[PortionResult]]:
         """Return those that are done, none after a while."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import socket
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from perflex.devices.device import Device
+from perflex.devices.device import Device, identity
 from perflex.errors import DeviceError, ExecutorError, PerflexError
 from perflex.timing.device_lock import device_lock
-from perflex.timing.isolation.affinity import Affinity, affinity_of
+from perflex.timing.isolation.affinity import affinity_of
 from perflex.timing.measuring import open_backend
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
 
@@ -62,6 +62,8 @@ class Portion:
         How kernels are timed.
     session
         Name that the portion's samples get: a new one each time it is sent.
+    affinity
+        The setting of the device's processors that samples are kept under, see `Affinity`.
     items
         The kernels.
     """
@@ -70,6 +72,7 @@ class Portion:
     device: TimedDevice
     options: TimingOptions
     session: str
+    affinity: str
     items: tuple[Item, ...]
 
 
@@ -91,13 +94,16 @@ class PortionResult:
         One result per item.
     error
         Why the portion ended early, as where the device was lost.
-    affinity
-        What decided on the processors of the device's workers on that machine.
+    unfit
+        Whether the error is that this worker's times cannot be mixed with the others'; another one may do.
+    worker
+        Its address where the executor knows one.
     """
 
     items: tuple[ItemResult, ...]
     error: PerflexError | None = None
-    affinity: Affinity = field(default_factory=Affinity)
+    unfit: bool = False
+    worker: str = ""
 
 
 def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:
@@ -116,48 +122,69 @@ def divide(entries: Sequence[_Entry], workers: int) -> list[list[_Entry]]:
 
 
 def time_portion(portion: Portion) -> PortionResult:
-    """Time the kernels of a portion in rounds on this machine's device; nothing is kept here.
+    """Time the kernels of a portion in rounds on a device of this machine that is free; nothing is kept here.
 
     Errors are returned: what they were raised from, a driver's exception, say, may not be known where they go.
     """
-    from perflex.version import __version__
-
     session = Session(portion.options, portion.session)
     entries = [_entry(item) for item in portion.items]
     error: PerflexError | None = None
+    unfit = True
     try:
-        if portion.version != __version__:
-            msg = (
-                f"the worker on {socket.gethostname()} has perflex {__version__}, the client {portion.version}; "
-                "install the same version on both"
-            )
-            raise ExecutorError(msg)
-        with device_lock(portion.device):  # finding the device tries kernels, too
-            _time(entries, portion, session)
+        require_version(portion.version)
+        devices = devices_here(portion.device)
+        _require_affinity(devices[0], portion)
+        unfit = False
+        with device_lock(*devices) as device:
+            _time(entries, device, session)
     except PerflexError as raised:
         error = raised.alone()
-    affinity = affinity_of(portion.device, isolate=portion.options.isolate)
-    return PortionResult(tuple(_result(entry, portion.session) for entry in entries), error, affinity)
+    items = tuple(_result(entry, portion.session) for entry in entries)
+    return PortionResult(items, error, unfit=error is not None and unfit)
 
 
-def _time(entries: list[Entry], portion: Portion, session: Session) -> None:
-    device = portion.device
-    if isinstance(device, Device):
-        device = device_here(device)
-    with closing(open_backend(device, portion.options)) as backend:
+def _time(entries: list[Entry], device: TimedDevice, session: Session) -> None:
+    with closing(open_backend(device, session.options)) as backend:
         for entry in entries:
-            if not entry.is_known(portion.options):
+            if not entry.is_known(session.options):
                 start(entry, backend, session)
         time_in_rounds(entries, session)
 
 
-def device_here(wanted: Device) -> Device:
-    """Return this machine's device that is the client's, as it is called here."""
+def require_version(version: str) -> None:
+    """Raise an ExecutorError where another version of perflex sent the work."""
+    from perflex.version import __version__
+
+    if version != __version__:
+        msg = (
+            f"the worker on {socket.gethostname()} has perflex {__version__}, the client {version}; "
+            "install the same version on both"
+        )
+        raise ExecutorError(msg)
+
+
+def _require_affinity(device: TimedDevice, portion: Portion) -> None:
+    setting = affinity_of(device, isolate=portion.options.isolate).setting
+    if setting != portion.affinity:
+        msg = (
+            f"processors of {device} are set by {setting or 'nothing'} on {socket.gethostname()}, elsewhere by "
+            f"{portion.affinity or 'nothing'}: times of both cannot be mixed; start all workers in the same way"
+        )
+        raise DeviceError(msg, device=device)
+
+
+def devices_here(wanted: TimedDevice) -> list[TimedDevice]:
+    """Return this machine's devices that will do for the client's, as they are called here; at least one."""
     from perflex.devices.listing import describe, list_devices
 
+    if not isinstance(wanted, Device):
+        return [wanted]
     host = socket.gethostname()
     # All names but the driver's, which is a fault of its own.
     named = [info for info in list_devices() if info.device.names[:3] == wanted.names[:3]]
+    # One with a host is that very device.
+    if wanted.host:
+        named = [info for info in named if identity(info.device) == identity(wanted)]
     if not named:
         msg = (
             f"the worker on {host} has no {wanted}; it has: {describe(list_devices())}; "
@@ -165,18 +192,18 @@ def device_here(wanted: Device) -> Device:
         )
         raise DeviceError(msg, device=wanted)
     # Another driver compiles otherwise, so that its times are those of other kernels.
-    same = [info for info in named if (info.device.driver, info.device.ordinal) == (wanted.driver, wanted.ordinal)]
+    same = [info for info in named if info.device.driver == wanted.driver]
     if not same:
-        there = ", ".join(f"number {info.device.ordinal} with driver {info.device.driver}" for info in named)
         msg = (
-            f"{wanted} is number {wanted.ordinal} with driver {wanted.driver} for the client, but the worker on {host} "
-            f"has {there}: times of both cannot be mixed; install the same driver on both"
+            f"{wanted} has driver {wanted.driver} for the client, but the worker on {host} has driver "
+            f"{named[0].device.driver}: times of both cannot be mixed; install the same driver on both"
         )
         raise DeviceError(msg, device=wanted)
-    if not same[0].usable:
+    usable: list[TimedDevice] = [info.device for info in same if info.usable]
+    if not usable:
         msg = f"{wanted} does not work on {host}: {same[0].reason}"
         raise DeviceError(msg, device=wanted)
-    return same[0].device
+    return usable
 
 
 def _entry(item: Item) -> Entry:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from perflex.errors import MeasurementError, PerflexError
 from perflex.timing.executors.pool import FAULTS, LOSSES, Pool, WorkersDiedError
 from perflex.timing.executors.portions import Item, Portion, divide
-from perflex.timing.isolation.affinity import affinity_of
-from perflex.timing.key import with_affinity
+from perflex.timing.executors.worker_device import device_of_workers
 from perflex.timing.launch.request import request_for
 from perflex.timing.measuring import entries_of, outcomes_of
 from perflex.timing.options import TimingOptions
@@ -43,16 +42,19 @@ def measure_on(
 ) -> Measured:
     """Time kernels on a device in the workers of an executor; arguments and result as `measure`.
 
-    Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. The device
-    is found by its names on the worker's machine and has to have the same driver there. A lock for each device of a
-    machine keeps workers there from timing at the same time.
+    Code is generated here and sent as plain data, in portions of some 24 kernels that are timed in rounds. A worker
+    takes a device with the same names and driver that is free; a lock for each device of a machine keeps others from
+    timing on it at the same time. Samples are kept as those of any such device, but in a local pool. A worker with
+    another driver, or whose device is pinned otherwise, is left out with a warning where the executor knows workers.
 
     Samples and failures are written here, when a portion is done; workers never open the recorder's file. When a worker
     dies its portion is timed again, under a new session name; when it does so twice, its kernels are timed one by one,
     and one whose workers die all the same fails, as a crash.
     """
     options = options or TimingOptions()
-    session = Session(options, uuid.uuid4().hex, recorder)
+    found = device_of_workers(executor, device, isolate=options.isolate)
+    device, affinity = found.device, found.affinity
+    session = Session(options, uuid.uuid4().hex, recorder, affinity.setting)
     entries = entries_of(jobs, device, session)
     pool = Pool(executor)
     run = _Run(list(dict.fromkeys(entries)), device, session, pool, progress)
@@ -62,9 +64,7 @@ def measure_on(
     finally:
         run.abandon()
         pool.close()
-    own = affinity_of(device, isolate=options.isolate).said
-    found = outcomes_of(entries, options, "; ".join(run.affinities) or own)
-    return found.labelled([job.label for job in jobs])
+    return outcomes_of(entries, options, affinity.said).labelled([job.label for job in jobs])
 
 
 @runtime_checkable
@@ -103,8 +103,6 @@ class _Run:
     waiting: deque[_KernelGroup] = field(default_factory=deque)
     running: dict[Future[PortionResult], _Submitted] = field(default_factory=dict)
     one_at_a_time: bool = False
-    # What the workers said, each once, in the order in which it came.
-    affinities: dict[str, None] = field(default_factory=dict)
 
     def generate_all(self) -> None:
         """Generate the code of all kernels before any is timed: doing it meanwhile would disturb CPU devices."""
@@ -136,7 +134,7 @@ class _Run:
             width = min(1, width)
         while self.waiting and len(self.running) < width:
             group = self.waiting.popleft()
-            session = Session(self.session.options, uuid.uuid4().hex, self.session.recorder)
+            session = replace(self.session, name=uuid.uuid4().hex)
             future = self.pool.submit(self._portion(group.entries, session.name))
             self.running[future] = _Submitted(group, session)
             self._report(self._count(), group.entries[0].label)
@@ -147,7 +145,8 @@ class _Run:
         from perflex.version import __version__
 
         items = (Item(entry.job, tuple(entry.samples)) for entry in entries)
-        return Portion(__version__, self.device, self.session.options, session, tuple(items))
+        options, affinity = self.session.options, self.session.affinity or ""
+        return Portion(__version__, self.device, options, session, affinity, tuple(items))
 
     def _collect(self, done: set[Future[PortionResult]]) -> None:
         """Take results; only then raise what went wrong with others."""
@@ -166,21 +165,25 @@ class _Run:
                 fault.__cause__ = None if fault is error else error
                 faults.append(fault)
             else:
-                self._accept(submitted, result)
-                faults += [] if result.error is None else [result.error]
+                faults += self._accepted(submitted, result)
         if faults:
             raise faults[0]
         self._report(self._count(), next((submitted.group.entries[0].label for submitted in self.running.values()), ""))
 
-    def _accept(self, submitted: _Submitted, result: PortionResult) -> None:
+    def _accepted(self, submitted: _Submitted, result: PortionResult) -> list[PerflexError]:
+        """Take a result; return the error that it ended with unless other workers may do better."""
+        if result.unfit and result.error is not None:
+            left = self.pool.leave_out(result.worker, result.error.message) and self.pool.width(1)
+            if left:
+                self.waiting.appendleft(submitted.group)
+            return [] if left else [result.error]
         _record(submitted, result)
-        if result.affinity.said:
-            self.affinities[result.affinity.said] = None
         for entry, outcome in zip(submitted.group.entries, result.items, strict=True):
             entry.samples += outcome.samples
             if outcome.failure is not None:
                 kind, error = outcome.failure
                 entry.give_up(error, kind, submitted.session)
+        return [] if result.error is None else [result.error]
 
     def _lost(self, submitted: _Submitted, error: BaseException, *, blamed: bool) -> None:
         group = submitted.group
@@ -229,10 +232,8 @@ def _record(submitted: _Submitted, result: PortionResult) -> None:
     labels = {}
     for entry, outcome in zip(submitted.group.entries, result.items, strict=True):
         if entry.key is not None:
-            # The worker's machine and environment decide, not those that the key was made for.
-            key = with_affinity(entry.key, result.affinity.setting)
-            labels[key] = entry.label
-            pairs += [(key, sample) for sample in outcome.samples]
+            labels[entry.key] = entry.label
+            pairs += [(entry.key, sample) for sample in outcome.samples]
     if isinstance(recorder, _AddsMany):
         recorder.add_many(pairs, labels)
         return

@@ -22,7 +22,7 @@ from perflex.features import SizedKernel
 from perflex.store.records import SystemActivity
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
-from perflex.timing.executors.portions import Portion, device_here, divide, time_portion
+from perflex.timing.executors.portions import Portion, devices_here, divide, time_portion
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.launch_times import LaunchTimes
@@ -214,13 +214,13 @@ def test_kernels_that_fail_on_a_real_device(default_device, processes):
 
 
 def test_a_device_with_another_driver(default_device):
-    assert device_here(default_device) == default_device
+    assert devices_here(default_device) == [default_device]
     other = replace(default_device, driver="0.1 (imagined)")
-    with pytest.raises(DeviceError, match=r"driver 0\.1 \(imagined\) for the client, but the worker on .* has number"):
+    with pytest.raises(DeviceError, match=r"driver 0\.1 \(imagined\) for the client, but the worker on .* has driver"):
         measure_on(HereExecutor(), jobs(64), other, OPTIONS)
     with pytest.raises(DeviceError, match=r"has no imagined .*start workers only where the device is"):
         measure_on(HereExecutor(), jobs(64), replace(default_device, name="imagined"), OPTIONS)
-    result = time_portion(Portion("0.0", FakeDevice(Law()), OPTIONS, "s", ()))
+    result = time_portion(Portion("0.0", FakeDevice(Law()), OPTIONS, "s", "", ()))
     assert isinstance(result.error, ExecutorError)
     assert "install the same version on both" in result.error.message
 

@@ -10,16 +10,14 @@ import pytest
 from failing_kernels import good
 from perflex import Device, TimingOptions
 from perflex.features import SizedKernel
-from perflex.timing.executors import portions as executor_worker
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.isolation import affinity
 from perflex.timing.isolation.affinity import Affinity, affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend, WorkerProcess
-from perflex.timing.key import measurement_key, with_affinity
+from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
 from support.building import built
-from support.scripted_device import Kept
 
 POCL = Device("Portable Computing Language", "AuthenticAMD", "cpu-znver4-AMD EPYC", "5.0", compute_units=4)
 OLD_POCL = replace(POCL, name="pthread-AMD EPYC", driver="3.1")
@@ -136,12 +134,11 @@ def test_samples_with_and_without_a_setting_are_apart(monkeypatch):
     job = SizedKernel(good(), {"n": 1000}, "good")
     pinned = measurement_key(job, POCL, TimingOptions())
     free = measurement_key(job, POCL, TimingOptions(isolate=False))
-    assert pinned == with_affinity(free, "POCL_AFFINITY=1") != free
+    assert pinned != free
     assert pinned.conditions == f"{free.conditions} affinity=POCL_AFFINITY=1"
-    # Samples that were taken before there were settings stay good.
-    assert with_affinity(pinned, "") == free
+    assert measurement_key(job, POCL, TimingOptions(), "") == free
     monkeypatch.setenv("POCL_AFFINITY", "0")
-    assert measurement_key(job, POCL, TimingOptions()) == with_affinity(pinned, "POCL_AFFINITY=0")
+    assert measurement_key(job, POCL, TimingOptions()) == measurement_key(job, POCL, TimingOptions(), "POCL_AFFINITY=0")
 
 
 # with drivers
@@ -180,19 +177,6 @@ def test_what_was_set_is_said(real_devices):
     assert measure([job], device, QUICK).summary().affinity == said
     with ThreadPoolExecutor(1) as executor:
         assert measure_on(executor, [job], device, QUICK).affinity == said
-
-
-def test_samples_of_other_machines_are_kept_under_their_setting(real_devices, monkeypatch):
-    job, kept = SizedKernel(good(), {"n": 1 << 12}, "good"), Kept()
-    theirs = Affinity({}, "THEIRS=2", "THEIRS=2 (the user's own)")
-    monkeypatch.setattr(executor_worker, "affinity_of", lambda *_, **__: theirs)
-    with ThreadPoolExecutor(1) as executor:
-        found = measure_on(executor, [job], real_devices[0], QUICK, recorder=kept)
-    assert found.summary().affinity == theirs.said
-    [(key, samples)] = kept.samples.items()
-    # Disturbed samples are taken again, up to as many.
-    assert 2 <= len(samples) <= 4
-    assert key == with_affinity(measurement_key(job, real_devices[0], QUICK), "THEIRS=2")
 
 
 @pytest.mark.machine
