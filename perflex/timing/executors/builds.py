@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +53,16 @@ def built_on(
     code: bool,
 ) -> list[Any]:
     """Return what `compiled_code` (with `code`) or `resource_use` makes of kernels in an executor's workers."""
-    pool = Pool(executor)
-    parts = divide(jobs, pool.width(1))
     found: list[Any] = []
-    for result in pool.results(_built, [Builds(__version__, device, options, tuple(part), code) for part in parts]):
-        if result.error is not None:
-            raise result.error
-        found += result.outcomes
-        if progress is not None:
-            progress(len(found), len(jobs), f"building {jobs[len(found) - 1].label}")
+    with closing(Pool(executor)) as pool:
+        parts = divide(jobs, pool.width(1))
+        works = [Builds(__version__, device, options, tuple(part), code) for part in parts]
+        for result in pool.results(_built, works):
+            if result.error is not None:
+                raise result.error
+            found += result.outcomes
+            if progress is not None:
+                progress(len(found), len(jobs), f"building {jobs[len(found) - 1].label}")
     return found
 
 

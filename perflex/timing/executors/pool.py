@@ -95,15 +95,18 @@ class Pool:
 
     def submit(self, portion: Portion) -> Future[PortionResult]:
         """Send a portion."""
+        return self._handed(time_portion, portion)
+
+    def _handed(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
         try:
-            return self._send(portion)
+            return self._send(function, work)
         except BrokenExecutor as error:
             if not isinstance(self._executor, ProcessPoolExecutor):
                 raise self.explained(error) from error
         except FAULTS as error:
             raise self.explained(error) from error
         self._replace()
-        return self._send(portion)
+        return self._send(function, work)
 
     def ask(self, function: Callable[[Any], _Result], work: Any) -> list[_Result]:
         """Return what each worker that may measure makes of some work; where an executor does not tell them, one's."""
@@ -124,11 +127,8 @@ class Pool:
 
     def results(self, function: Callable[[Any], _Result], works: Sequence[Any]) -> Iterator[_Result]:
         """Yield what workers make of pieces of work, in their order."""
-        measuring = isinstance(self._executor, MeasuringExecutor)
-        submit: Callable[..., Future[_Result]]
-        submit = self._executor.submit_measuring if measuring else self._executor.submit  # type: ignore[union-attr]
         try:
-            for future in [submit(function, work) for work in works]:
+            for future in [self._handed(function, work) for work in works]:
                 yield self._result(future)
         except (*LOSSES, *FAULTS) as error:
             fault = self.explained(error)
@@ -163,10 +163,10 @@ class Pool:
         if self._replacement is not None:
             self._replacement.shutdown(wait=True, cancel_futures=True)
 
-    def _send(self, portion: Portion) -> Future[PortionResult]:
+    def _send(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
         if isinstance(self._executor, MeasuringExecutor):
-            return self._executor.submit_measuring(time_portion, portion)
-        return (self._replacement or self._executor).submit(time_portion, portion)
+            return self._executor.submit_measuring(function, work)
+        return (self._replacement or self._executor).submit(function, work)
 
     def _replace(self) -> None:
         self.close()

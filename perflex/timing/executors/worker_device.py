@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -108,9 +109,9 @@ def device_of_workers(
     if not (device is None or isinstance(device, (str, Device))):
         # One that brings a backend goes to workers as it is.
         return WorkerDevice(device, "f_cl_wall_time", None, affinity_of(device, isolate=isolate))
-    pool = Pool(executor)
-    wanted = device if pool.is_local or device is None or isinstance(device, str) else anywhere(device)
-    answers = pool.ask(_answer, Question(__version__, wanted, output, isolate, cpu))
+    with closing(Pool(executor)) as pool:
+        wanted = device if pool.is_local or device is None or isinstance(device, str) else anywhere(device)
+        answers = pool.ask(_answer, Question(__version__, wanted, output, isolate, cpu))
     found = [answer.found for answer in answers if answer.found is not None]
     if not found:
         raise next(answer.error for answer in answers if answer.error is not None)
