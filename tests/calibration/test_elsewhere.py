@@ -8,12 +8,15 @@ from perflex import Calibration, Device, RunOptions, TimingOptions, gather_featu
 from perflex.__main__ import main
 from perflex.calibration.ready import own_cpu
 from perflex.errors import MeasurementError, PerflexWarning
+from perflex.machines.residency import Resources
+from perflex.timing.results import MeasurementFailure
 from support.elsewhere import Cluster, Worker
 from uipick import ALL_GENERATORS, KernelCollection
 
 GPU = Device("CUDA", "NVIDIA Corporation", "NVIDIA H100", "CUDA 13.0", kind="gpu", api="cuda", sub_group_size=32)
 CPU = Device("Intel(R) OpenCL", "Intel(R) Corporation", "AMD EPYC 9999", "2025", kind="cpu")
 # Work-items of the pilot and of the measurement kernels alike: 32 multiply-adds in each of 64 iterations.
+PILOT = ("flops_madd_pattern", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64")
 PER_ELEMENT = 32 * 64
 RATE = 1.7e12
 MODEL = """\
@@ -71,9 +74,6 @@ def test_the_cpu_is_the_workers(monkeypatch):
 
 
 def test_builds_are_the_workers(monkeypatch):
-    from perflex.machines.residency import Resources
-    from perflex.timing.results import MeasurementFailure
-
     def built(jobs, device, *_):
         assert device.host == "node1"
         error = MeasurementError("no room", kernel=jobs[-1].label)
@@ -83,17 +83,7 @@ def test_builds_are_the_workers(monkeypatch):
         ]
 
     monkeypatch.setattr("perflex.timing.executors.builds.resource_use", built)
-    kernels = KernelCollection(ALL_GENERATORS).generate_kernels(
-        [
-            "flops_madd_pattern",
-            "dtype:float32",
-            "lsize_0:16",
-            "lsize_1:16",
-            "groups_fit:True",
-            "m:64",
-            "nelements:32768,65536,98304",
-        ]
-    )
+    kernels = KernelCollection(ALL_GENERATORS).generate_kernels([*PILOT, "nelements:32768,65536,98304"])
     run = RunOptions(measure_executor=Cluster(Worker("node1", (GPU,), law)))
     with pytest.warns(PerflexWarning, match="is left out: no room"):
         table = gather_feature_values(

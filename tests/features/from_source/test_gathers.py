@@ -2,10 +2,9 @@
 
 import pytest
 
-from perflex import PerflexError, source_kernel
+from perflex import PerflexError, load_machine, source_kernel
 from perflex.features import count_features
 from perflex.features.cpu.ecm_estimate import estimate_ecm
-from perflex.machines.files import load_machine
 
 # A product of a sparse matrix in rows and a vector.
 SPMV = """

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from perflex import load_machine
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.tile_program import (
     OPERAND_BYTES,
@@ -18,7 +19,6 @@ from perflex.features.tiles.tile_program import (
     TileProgram,
     TileResources,
 )
-from perflex.machines.files import load_machine
 
 STEPS = 32
 

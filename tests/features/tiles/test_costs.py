@@ -8,12 +8,12 @@ import loopy as lp
 import pytest
 from msgspec import structs
 
+from perflex import load_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError
 from perflex.features import kernel_feature_values
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
-from perflex.machines.files import load_machine
 from perflex.models import load_model
 
 if TYPE_CHECKING:
