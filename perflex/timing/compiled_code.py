@@ -18,7 +18,7 @@ from perflex.caches import own_cache
 from perflex.compiled.elf import Function
 from perflex.compiled.nvidia.cubin import GpuCode
 from perflex.compiled.program import Argument, CompiledProgram
-from perflex.devices.device import Device
+from perflex.devices.device import Device, anywhere
 from perflex.errors import DeviceError, FileFormatError, MeasurementError, PerflexError
 from perflex.file_io import read_bytes, writing
 from perflex.timing.isolation.backend import IsolatedBackend
@@ -160,7 +160,7 @@ def _built(request: LaunchRequest, backend: IsolatedBackend) -> tuple[CompiledPr
 def _place(job: SizedKernel, device: Device, options: TimingOptions) -> Path | None:
     """Return the file for a kernel's code; None where the kernel cannot be told from others."""
     try:
-        key = measurement_key(job, device, options)
+        key = measurement_key(job, anywhere(device), options)
     except MeasurementError:
         return None
     # Drivers compile as their variables say, for another instruction set, say.

@@ -19,6 +19,7 @@ from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
+from perflex.timing.executors.portions import PortionResult
 from perflex.timing.executors.rounds import measure_on
 from perflex.timing.key import measurement_key
 from support.scripted_device import jobs as jobs_of
@@ -75,6 +76,21 @@ def test_errors_and_keywords_come_back(executor):
         executor.submit(divmod, 1, 0).result()
     with pytest.raises(TypeError, match="_Unreadable"):  # an answer that cannot be read here
         executor.submit(_unreadable).result(30)
+
+
+def _nothing(_):
+    return PortionResult(())
+
+
+def test_a_worker_that_is_left_out_measures_no_more(declaring):
+    with dask_executor(declaring.scheduler_address) as executor:
+        first, second = {future.result(60).worker for future in executor.submit_to_each(_nothing, None)}
+        executor.leave_out(first)
+        assert executor.measuring_slots() == 1
+        done = [executor.submit_measuring(_nothing, None) for _ in range(6)]
+        assert {future.result(60).worker for future in done} == {second}
+        executor.leave_out(second)
+        assert executor.measuring_slots() == 0
 
 
 class _Unreadable(Exception):  # noqa: N818
