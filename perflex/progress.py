@@ -75,7 +75,8 @@ class RunOptions:
     executor
         Where kernels are counted and their code is generated; a pool of processes uses all cores.
     measure_executor
-        Where kernels are timed, e.g. a `dask_executor`; by default here.
+        Where `calibrate` and `gather_feature_values` time kernels, e.g. a `dask_executor`; by default here. What times
+        nothing, or here only, refuses it.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
     """
