@@ -73,6 +73,8 @@ def device_lock(*devices: TimedDevice, patience_s: float = _PATIENCE_S, tells: b
         yield devices[_taken(devices, handles, patience_s, tells=tells)]
     finally:
         for handle in handles:
+            # Not by closing it alone: a process that was forked meanwhile has it, too.
+            fcntl.flock(handle, fcntl.LOCK_UN)
             os.close(handle)
 
 
