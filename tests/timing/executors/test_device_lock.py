@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from perflex import Device, TimingOptions
+from perflex import Device, TimingOptions, tune
 from perflex.errors import DeviceError, PerflexWarning
 from perflex.testing import FakeDevice
 from perflex.timing import device_lock as locks
 from perflex.timing.device_lock import device_lock, lock_path
 from perflex.timing.measuring import measure
+from support.elsewhere import Backend
 from support.scripted_device import jobs
+from support.spaces_for_tests import small_space
 
 
 def test_one_process_at_a_time_measures_on_a_device(tmp_path, monkeypatch):
@@ -67,11 +69,31 @@ def test_equal_gpus_are_told_apart_by_their_place():
     assert lock_path(one) == lock_path(through_opencl)
 
 
+GPU = Device("a platform", "v", "card", "1", kind="gpu", pci_address="0000:17:00.0")
+
+
+def test_tuning_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("perflex.timing.rounds.request_for", lambda job, _: job)
+    held = []
+
+    def law(_, sizes):
+        with pytest.raises(DeviceError, match="end it"), device_lock(GPU, patience_s=0):
+            pass
+        held.append(sizes)
+        return 1e-3
+
+    monkeypatch.setattr("perflex.search.tuning.tuning.open_backend", lambda device, _: Backend(device, law))
+    assert len(tune(small_space(), {"n": 1024}, device=GPU).history) == len(held) > 0
+    with device_lock(GPU, patience_s=0):
+        pass
+
+
 def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     at_work = []
 
-    class Backend:
+    class Alone:
         timer_resolution_s = 1e-9
 
         def __init__(self, device, _):
@@ -88,13 +110,12 @@ def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypat
         def close(self):
             at_work.pop()
 
-    monkeypatch.setattr("perflex.timing.measuring.open_backend", Backend)
+    monkeypatch.setattr("perflex.timing.measuring.open_backend", Alone)
     monkeypatch.setattr("perflex.timing.rounds.request_for", lambda job, _: job)
-    device = Device("a platform", "v", "card", "1", kind="gpu", pci_address="0000:17:00.0")
     held, release = threading.Event(), threading.Event()
 
     def hold():
-        with device_lock(device):
+        with device_lock(GPU):
             held.set()
             release.wait()
 
@@ -107,6 +128,6 @@ def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypat
     held.wait()
     monkeypatch.setattr(locks.time, "sleep", waits)
     with pytest.warns(PerflexWarning, match=rf"process {os.getpid()} \(.*\) is measuring on card .*; waiting until"):
-        measured = measure(jobs(10, 20), device, TimingOptions(trials=2, min_trials=2))
+        measured = measure(jobs(10, 20), GPU, TimingOptions(trials=2, min_trials=2))
     holder.join()
     assert [timing.seconds for timing in measured.timings] == [1e-3, 1e-3]
