@@ -153,10 +153,10 @@ def _answer(question: Question) -> Answer:
 
 
 def _meant(question: Question) -> Device:
-    if isinstance(question.device, Device):
-        return devices_here(question.device)[0]
+    found: TimedDevice
     try:
-        found = chosen_device(question.device, question.output)
+        wanted = question.device
+        found = devices_here(wanted)[0] if isinstance(wanted, Device) else chosen_device(wanted, question.output)
     except DeviceError as error:
         # Equal ones that a name fits are one choice: any worker takes that which is free.
         fitting = error.context.get("devices", ())
