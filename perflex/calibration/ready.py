@@ -185,8 +185,7 @@ def ready_model(name: str, device: str | TimedDevice | None = None, executor: Ex
         description = described_model(name, None)
         # A device that is given comes before the one in the file; the model checks that its output is a wall time.
         stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
-        asked = (None, description.output) if stated else (device, None)
-        where, output = found_device(*asked, executor)
+        where, output = found_device(None if stated else device, description.output if stated else None, executor)
         output = description.output if stated else output
     return ReadyModel(description, description.model(output), where, executor)
 
