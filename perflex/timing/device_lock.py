@@ -7,12 +7,11 @@ import hashlib
 import os
 import tempfile
 import time
-import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex.errors import DeviceError, PerflexWarning
+from perflex.errors import DeviceError, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +92,7 @@ def _taken(devices: Sequence[TimedDevice], handles: Sequence[int], patience_s: f
             raise DeviceError(msg, device=devices[0], path=path)
         if tells:
             msg = f"{holder} is measuring on {devices[0]}; waiting until it has done"
-            warnings.warn(msg, PerflexWarning, stacklevel=5)
+            warn(msg)
             tells = False
         time.sleep(_PAUSE_S)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -15,7 +14,7 @@ from concurrent.futures import (
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from perflex.errors import PerflexWarning
+from perflex.errors import warn
 from perflex.timing.executors.portions import time_portion
 from perflex.workers import explained_fault
 
@@ -145,7 +144,7 @@ class Pool:
         if not (worker and isinstance(self._executor, MeasuringExecutor)):
             return False
         self._executor.leave_out(worker)
-        warnings.warn(f"{why}; that worker is left out", PerflexWarning, stacklevel=2)
+        warn(f"{why}; that worker is left out")
         return True
 
     def wait(self, futures: Collection[Future[PortionResult]]) -> set[Future[PortionResult]]:
