@@ -26,7 +26,7 @@ description: Multiply-adds.
 output: f_cl_wall_time
 expression: p_madd * f_op_float32_madd
 parameters:
-  p_madd: {meaning: a multiply-add, unit: s}
+  p_madd: {meaning: a multiply-add, unit: s per sub-group operation}
 measurement_kernels:
   - tags: [flops_madd_pattern, "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "m:64",
            "nelements:65536,131072"]
