@@ -122,6 +122,7 @@ def predict_configurations(
     UnsupportedKernelError
         The kernel cannot be followed; the message says why.
     """
+    machine = _read(machine)
     facts, values = model_facts(machine)
     model, capability = load_model(_MODEL).model(), int(10 * facts.need("compute_capability"))
 
@@ -133,7 +134,8 @@ def predict_configurations(
             except UnsupportedKernelError as error:
                 found.append(Prediction(one, math.inf, error.message))
                 continue
-            costs, doubts = TileCosts(program, facts), tile_doubts(program, facts)
+            costs = TileCosts(program, facts)
+            doubts = tile_doubts(costs, timed=has_times(machine))
             found.append(Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources))
             if not costs.refusal:
                 rows[place] = costs.features()
@@ -173,6 +175,13 @@ def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Mac
         msg = f"machine {facts.name} is no {what}; Triton configurations are predicted for these only"
         raise MachineError(msg, machine=facts.name)
     return facts, values
+
+
+def has_times(machine: Any) -> bool:
+    """Return whether it is a calibration with times of the machine that it predicts for."""
+    if not isinstance(machine, CalibrationRecord) or machine.table.machine != machine.machine:
+        return False
+    return machine.transferred is None or machine.transferred.samples > 0
 
 
 def _read(machine: Any) -> Any:
@@ -318,11 +327,12 @@ class _Pruner:
         if unknown:
             reason = found[unknown[0]].reason
             self._tell(f"{len(unknown)} configurations that have no prediction are kept, too: {reason}")
-        for doubt in dict.fromkeys(doubt for place in ordered for doubt in found[place].doubts):
-            self._tell(f"predictions are doubtful: {doubt}")
         count = None if isinstance(self.keep, Promise) else number_kept(self.keep, len(there))
         most = self.ratio * found[ordered[0]].seconds
-        return [left[place] for place in [i for i in ordered[:count] if found[i].seconds <= most] + unknown]
+        kept = [place for place in ordered[:count] if found[place].seconds <= most]
+        for doubt in dict.fromkeys(doubt for place in kept for doubt in found[place].doubts):
+            self._tell(f"predictions are doubtful: {doubt}")
+        return [left[place] for place in kept + unknown]
 
     def _found(self, configs: list[Any], given: Mapping[str, Any]) -> list[Prediction]:
         arguments = {name: value for name, value in given.items() if name in self.tuner.arg_names}

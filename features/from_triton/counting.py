@@ -14,7 +14,7 @@ from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
-from perflex.features.from_triton.slices import Source, needed_values, operand_sources, written_arrays
+from perflex.features.from_triton.slices import Source, needed_values, operand_sources, techniques, written_arrays
 from perflex.features.from_triton.tallies import Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
@@ -55,6 +55,10 @@ class TileCode:
     @cached_property
     def _written(self) -> set[str]:
         return written_arrays(*self.parsed)
+
+    @cached_property
+    def _techniques(self) -> tuple[str, ...]:
+        return techniques(self.parsed[1])
 
     @cached_property
     def _known(self) -> tuple[set[int], dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]]:
@@ -193,7 +197,7 @@ class TileCode:
         )
         return TileProgram(
             name=self.parsed[0].name, grid=launch.grid, loops=loops, accesses=tuple(accesses), dots=tuple(dots),
-            operations=operations, exact=weight == 1,
+            operations=operations, techniques=self._techniques, exact=weight == 1,
         )  # fmt: skip
 
 

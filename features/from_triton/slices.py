@@ -61,6 +61,38 @@ def needed_values(functions: _Functions) -> set[int]:
     return _reached([number for one in _operations(functions) for number in known_operands(one)], functions)
 
 
+def techniques(functions: _Functions) -> tuple[str, ...]:
+    """Return in words what code has beside loads and stores whose places the program's number decides."""
+    operations, needed = list(_operations(functions)), needed_values(functions)
+    loads = {one.line: one for one in operations if one.name in _LOADS}
+    loops = (one.regions[0][0].operations for one in operations if one.name == "scf.for")
+    bodies = [body for body in loops if any(one.name == "tt.dot" for one in body)]
+    # Without batches, one axis of programs decides both operands, or each axis one of them.
+    several = False
+    for sides in operand_sources(functions).values():
+        places = [[number for source in side for number in loads[source.line].operands[:1]] for side in sides]
+        first, second = (_axes(operations, _reached(some, functions)) for some in places)
+        several |= bool(first & second) and len(first | second) > 1
+    found = {
+        "tensor descriptors": any(one.name.startswith("tt.descriptor_") for one in operations),
+        "specialised warps": any("tt.warp_specialize" in one.text for one in operations),
+        "addresses or conditions that arrays decide": any(not needed.isdisjoint(one.results) for one in loads.values()),
+        "operands that both depend on several axes of programs, as batches and parts of k": several,
+        "addresses with divisions in the loop, as convolutions": any(
+            one.name.startswith(("arith.div", "arith.rem")) and not needed.isdisjoint(one.results)
+            for body in bodies
+            for one in body
+        ),
+    }
+    return tuple(word for word, there in found.items() if there)
+
+
+def _axes(operations: Collection[Operation], values: set[int]) -> set[str]:
+    """Return the axes of the grid whose program numbers are among some values."""
+    found = (one for one in operations if one.name == "tt.get_program_id")
+    return {one.text[:1] for one in found if not values.isdisjoint(one.results)}
+
+
 def written_arrays(kernel: Function, functions: _Functions) -> set[str]:
     """Return the arguments that the kernel may store to, or update."""
     stores = ("tt.store", "tt.atomic", "tt.descriptor_")

@@ -115,6 +115,7 @@ class TileProgram(Struct, frozen=True, kw_only=True, dict=True):
     accesses: tuple[TileAccess, ...] = ()
     dots: tuple[TileDot, ...] = ()
     operations: tuple[TileOperations, ...] = ()
+    techniques: tuple[str, ...] = ()  # In words: what the code has that costs know nothing of
     exact: bool = True  # Whether all programs were counted; otherwise some stand for all of them
 
     @cached_property

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
-from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts, warn_of_prediction
+from perflex.calibration.doubts import (
+    doubted_deviation,
+    kernel_doubts,
+    machine_doubts,
+    value_doubts,
+    warn_of_prediction,
+)
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
@@ -122,8 +128,10 @@ class Calibration(CalibrationRecord):
         """
         values = self.feature_values(kernel, sizes, machine=machine)
         known = () if self.transferred is None else known_as(self, kernel, sizes)
-        found = interval_at(self, values, confidence, known)
-        found = found.doubted(*kernel_doubts(self, kernel, sizes, self.target(machine)))
+        target = self.target(machine)
+        found = interval_at(self, values, confidence, known).doubted(*kernel_doubts(self, kernel, sizes, target))
+        if deviation := doubted_deviation(kernel, sizes, target):
+            found = found.widened(deviation)
         warn_of_prediction(found.doubts)
         return found
 

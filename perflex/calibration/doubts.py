@@ -15,6 +15,9 @@ from perflex.features.from_source.source import SourceKernel
 from perflex.features.gpu.uneven_work import uneven_doubts
 from perflex.features.gpu.waves import local_bytes
 from perflex.features.sized_kernel import with_own_sizes
+from perflex.features.tiles.costs import TileCosts
+from perflex.features.tiles.doubts import UNLIKE_DEVIATION, tile_doubts, unlike_judged
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.machines.files import machine_of_device
 from perflex.machines.host import host_machine
 
@@ -87,11 +90,14 @@ def kernel_doubts(
 
     That facts are of another machine, that the device cannot run it, that some of its compute units are idle, or that
     few sub-groups do most of its work; on CPUs conflict misses, or, for models with cache volumes, what these follow
-    only approximately.
+    only approximately. Of tile programs, what no prediction was judged with.
     """
     names, device = calibration.model.input_features(), calibration.device
     on_cpu = device.get("kind") == "cpu"
     mixed = machine_doubts(calibration, target.machine)
+    if (costs := _tile_costs(kernel, sizes, target)) is not None:
+        timed = calibration.transferred is None or calibration.transferred.samples > 0
+        return (*mixed, *tile_doubts(costs, timed=timed))
     if not on_cpu and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
         return mixed
     kernel, sizes = with_own_sizes(kernel, sizes)
@@ -112,6 +118,19 @@ def kernel_doubts(
     machine = target.machine or _calibrated_machine(calibration)
     found += [doubts_of(scop, point, machine) for point in chosen]
     return _each_once(found)
+
+
+def doubted_deviation(kernel: Any, sizes: Mapping[str, Any], target: Target) -> float:
+    """Return the standard deviation of the logarithm that doubts about a kernel add to that of predictions."""
+    costs = _tile_costs(kernel, sizes, target)
+    return 0.0 if costs is None or not unlike_judged(costs) else UNLIKE_DEVIATION
+
+
+def _tile_costs(kernel: Any, sizes: Mapping[str, Any], target: Target) -> TileCosts | None:
+    """Return the costs of a tile program; None of other kernels, or where no machine is known."""
+    if not isinstance(kernel, TileKernel) or target.machine is None:
+        return None
+    return TileCosts(kernel.program(sizes), target.machine)
 
 
 def _calibrated_machine(calibration: CalibrationRecord) -> Machine | None:

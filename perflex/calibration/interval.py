@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,14 @@ class PredictionInterval:
     def doubted(self, *doubts: str) -> PredictionInterval:
         """Return the same with further doubts, each once."""
         return replace(self, doubts=tuple(dict.fromkeys((*self.doubts, *doubts))))
+
+    def widened(self, deviation: float) -> PredictionInterval:
+        """Return the same where the logarithm of a measurement has a standard deviation of its own beside."""
+        beyond = NormalDist().inv_cdf((1 + self.confidence) / 2) * deviation
+        with np.errstate(all="ignore"):
+            down, up = (np.hypot(np.log(np.divide(end, self.predicted)), beyond) for end in (self.low, self.high))
+        low = np.where(np.asarray(self.low) > 0, self.predicted * np.exp(-down), self.low)
+        return replace(self, low=_plain(low), high=_plain(np.asarray(self.predicted * np.exp(up))))
 
     _repr_html_ = shown_by("interval.html", prediction_rows="perflex.calibration.row_predictions:prediction_rows")
 

@@ -114,22 +114,26 @@ def predicted_launch(
 ) -> dict[str, Any]:
     """Return what the model says of a launch with one configuration, as ``perflex predict`` prints it."""
     from perflex.calibration.interval import interval_at
-    from perflex.features.tiles.doubts import tile_doubts
+    from perflex.features.tiles.costs import TileCosts
+    from perflex.features.tiles.doubts import UNLIKE_DEVIATION, tile_doubts, unlike_judged
     from perflex.features.values import kernel_feature_values
-    from perflex.triton import model_facts
+    from perflex.triton import has_times, model_facts
 
     facts, values = model_facts(loaded)
+    costs = TileCosts(kernel.program(sizes), facts)
     columns = kernel_feature_values(loaded.model.input_features(), kernel, sizes, machine=facts)
     carried = () if loaded.transferred is None else loaded.transferred.remarks
     found = {
         "sizes": sizes,
         "predicted_s": float(loaded.model.evaluate(values, columns)),
         "knowledge": "code",
-        "doubts": [*carried, *tile_doubts(kernel.program(sizes), facts)],
+        "doubts": [*carried, *tile_doubts(costs, timed=has_times(loaded))],
         "terms": {text: float(value) for text, value in loaded.model.terms(values, columns).items()},
     }
     if confidence is not None:
         interval = interval_at(loaded, columns, confidence)
+        if unlike_judged(costs):
+            interval = interval.widened(UNLIKE_DEVIATION)
         found |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
         found |= {"extrapolated": interval.extrapolated}
     return found

@@ -174,7 +174,7 @@ class Benchmark:
 
         return [
             Method("other GPU", "other GPU", [self.draw(key, self.carried[key[0]])]),
-            Method("usual values", "code", [self.draw(key, usual_calibration(MODEL, MACHINES[key[0]]))]),
+            Method("usual values", "code", [self.draw(key, usual_calibration(MODEL, MACHINES[key[0]].name))]),
             Method("20 problems", "20 problems", [self.draw(key, calibrated(each), mask) for each, mask in pairs]),
             Method("random order", "nothing", [one(random.random(len(rows))) for _ in range(20)], timed=False),
             Method("largest tile", "code", [one(baselines.largest_tile(rows))], timed=False),

@@ -15,6 +15,7 @@ from perflex.__main__ import main
 from perflex.cli import launches
 from perflex.errors import PerflexError
 from perflex.triton import Configuration, LaunchedKernel, Prediction, TileResources, TritonLaunch
+from support.triton_data import code_of, launch_of, stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,3 +185,17 @@ def test_usual_values_predict_for_a_machine_of_the_users(tmp_path: Path) -> None
     facts, values = perflex.triton.model_facts(found)
     assert facts.compute_capability == 9.0
     assert values == pytest.approx(dict(perflex.load_model("general_tile").usual))
+
+
+def test_what_is_unlike_all_that_was_judged_has_a_wider_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: Any = SimpleNamespace(model=SimpleNamespace(expression=""))
+    calibration = launches.calibration_of_launch(loaded, "A100-80GB", given=False)
+    kernel, ratios = LaunchedKernel(lambda: None), []
+    for name, doubt in (("matmul_even", "no sample"), ("matmul_fp8", "products of f8E5M2")):
+        case = stored(name)
+        program = code_of(case, case["ttir"]["3.9.0"]["80"]).program(launch_of(case))
+        monkeypatch.setattr(kernel, "program", lambda _sizes, found=program: found)
+        said = launches.predicted_launch(kernel, {"n": len(ratios)}, calibration, 0.95)
+        assert doubt in said["doubts"][-1]
+        ratios.append(said["high_s"] / said["low_s"])
+    assert ratios[1] > 5 * ratios[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from perflex.calibration.interval import interval_at
 from perflex.calibration.usual_prior import NOISE as RESIDUAL
 from perflex.calibration.usual_prior import SPREAD, fit_about_usual, usual_calibration, usual_values
 from perflex.models import load_model
+from perflex.triton import LaunchedKernel
+from support.triton_data import code_of, launch_of, stored
 from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed
 
 if TYPE_CHECKING:
@@ -92,13 +95,28 @@ def test_one_other_device_is_carried_over_half_way_and_intervals_hold() -> None:
 
 
 def test_times_of_the_device_narrow_the_interval() -> None:
-    source, table = calibrated(device("A100-80GB", 0)), device("H100-SXM", 7)
+    source, table = calibrated(device("A100-80GB", 0)), device("H100-SXM", 10)
     with pytest.warns(PerflexWarning):
         without = transfer([source], machine="H100-SXM")
     with_samples = transfer([source], table.take(range(0, len(table), 4)), machine="H100-SXM")
     values = table.columns(MODEL.input_features())
     wide, narrow = (interval_at(one, values) for one in (without, with_samples))
     assert np.median(narrow.high / narrow.low) < 0.8 * np.median(wide.high / wide.low)
+
+
+@pytest.mark.parametrize(("name", "deviation"), [("matmul_even", 0.0), ("matmul_fp8", np.log(2))])
+def test_kernels_unlike_all_that_was_judged_have_wider_intervals(name: str, deviation: float) -> None:
+    calibration, case = usual_calibration(GENERAL, "A100-80GB"), stored(name)
+    program = code_of(case, case["ttir"]["3.9.0"]["80"]).program(launch_of(case))
+    kernel = LaunchedKernel(lambda: None)
+    with mock.patch.object(kernel, "program", return_value=program):
+        with pytest.warns(PerflexWarning) as told:
+            found = calibration.predict_interval(kernel, {})
+        alone = interval_at(calibration, calibration.feature_values(kernel, {}))
+    assert any("products of f8E5M2" in str(one.message) for one in told) == bool(deviation)
+    for end in ("low", "high"):
+        widths = [abs(np.log(getattr(one, end) / one.predicted)) for one in (found, alone)]
+        assert widths[0] == pytest.approx(np.hypot(widths[1], 1.96 * deviation), rel=1e-3)
 
 
 def test_other_models_have_no_usual_values() -> None:

@@ -162,7 +162,8 @@ def test_what_has_no_prediction_stays_beside_those_that_are_kept() -> None:
 
 def test_options_of_the_launch_hold_for_all_configurations() -> None:
     tuner: Any = prune("A100-80GB")(Tuner([config(), config(TILES[1])]))
-    tuner.kept(2048, maxnreg=32)
+    with pytest.warns(PerflexWarning, match="not judged with spilt registers"):
+        tuner.kept(2048, maxnreg=32)
     assert [one.configuration.options["maxnreg"] for one in tuner.predictions] == [32, 32]
 
 

@@ -172,6 +172,7 @@ def test_five_configurations_stay_and_the_best_come_first():
     assert 0.44e-3 < min(seconds) < 0.9e-3
 
 
+@pytest.mark.filterwarnings("ignore:.*not judged with spilt registers")
 @pytest.mark.parametrize(("keep", "count"), [(0.25, 7), (1, 1), (100, 28)])
 def test_shares_and_numbers_are_kept(keep, count):
     tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned())
@@ -179,6 +180,7 @@ def test_shares_and_numbers_are_kept(keep, count):
     assert len(chosen) == min(count, sum(not one.reason for one in tuner.predictions))
 
 
+@pytest.mark.filterwarnings("ignore:.*not judged with spilt registers")
 def test_configurations_that_the_machine_cannot_run_are_named():
     tuner = perflex.triton.prune(machine="RTX-3090", keep=100)(tuned())
     with pytest.warns(PerflexWarning, match="RTX-3090 is of another architecture"):
