@@ -47,9 +47,8 @@ def fake(monkeypatch):
 
     device = FakeDevice(law)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _=None: device)
-    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: device)
-    monkeypatch.setattr("perflex.calibration.ready.device_of", lambda _: device)
-    monkeypatch.setattr("perflex.calibration.ready._output", lambda _: "f_cl_wall_time_fake")
+    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda *_: device)
+    monkeypatch.setattr("perflex.calibration.ready.found_device", lambda *_: (device, "f_cl_wall_time_fake"))
     return device
 
 

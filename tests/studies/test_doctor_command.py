@@ -41,7 +41,7 @@ def machine(monkeypatch, tmp_path):
 
     monkeypatch.setattr("perflex.cli.devices._to_examine", devices)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: made.devices[0])
-    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda _: made.devices[0])
+    monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda *_: made.devices[0])
     # Of the test machine itself nothing is read, and its clock stands.
     monkeypatch.setattr("perflex.studies.doctor.perf_counter", lambda: 0.0)
     monkeypatch.setattr("perflex.studies.doctor.observe_system", lambda **_: made.system)

@@ -20,7 +20,7 @@ from perflex import (
     rank,
     using_machine,
 )
-from perflex.errors import MachineError, UnsupportedKernelError
+from perflex.errors import DoubtfulPredictionWarning, MachineError, UnsupportedKernelError
 from perflex.features import count_features, extract_scop, kernel_feature_values
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
@@ -82,9 +82,12 @@ def test_the_devices_name_gives_the_machine_which_the_file_records(tmp_path):
     kernel = kernels[0]
     here = loaded.predict(kernel.kernel, kernel.sizes)
     assert here == pytest.approx(made.predict(kernel.kernel, kernel.sizes))
-    there = loaded.predict(kernel.kernel, kernel.sizes, machine="V100")
+    with pytest.warns(DoubtfulPredictionWarning, match="calibrated on K20, predicted with facts of V100"):
+        there = loaded.predict(kernel.kernel, kernel.sizes, machine="V100")
     assert there != here
-    assert loaded.predict_interval(kernel.kernel, kernel.sizes, machine="V100").predicted == there
+    with pytest.warns(DoubtfulPredictionWarning, match="with facts of V100"):
+        interval = loaded.predict_interval(kernel.kernel, kernel.sizes, machine="V100")
+    assert interval.predicted == there
     assert rank(kernels[:2], loaded)[0].predicted == pytest.approx(
         min(loaded.predict(k.kernel, k.sizes) for k in kernels[:2])
     )
