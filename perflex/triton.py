@@ -78,6 +78,8 @@ class Prediction:
         Reasons not to rely on the prediction, as short texts.
     resources
         Registers, spilt bytes and shared memory of its compiled code, where it was compiled.
+    read
+        Arrays whose integers were read, since addresses, masks or loops depend on them.
     """
 
     configuration: Configuration
@@ -86,6 +88,7 @@ class Prediction:
     possible: bool = True
     doubts: tuple[str, ...] = ()
     resources: TileResources | None = None
+    read: tuple[str, ...] = ()
 
 
 def predict_configurations(
@@ -136,7 +139,8 @@ def predict_configurations(
                 continue
             costs = TileCosts(program, facts)
             doubts = tile_doubts(costs, timed=has_times(machine))
-            found.append(Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources))
+            read = tuple(name for name, held in launch.read.items() if held is not None)
+            found.append(Prediction(one, math.inf, costs.refusal, not costs.refusal, doubts, program.resources, read))
             if not costs.refusal:
                 rows[place] = costs.features()
         if rows:
@@ -233,7 +237,7 @@ def prune(
         the best, for which `machine` must be a calibration with times of this kernel. ``"promise"`` is ``Promise()``:
         one within 5 % of the best, for 95 % of problems.
     arrays
-        Contents of arrays that addresses depend on, by argument, where the arguments are in a GPU's memory.
+        Contents of arrays that addresses depend on, by argument, in place of what the arguments hold.
     compiled
         As of `predict_configurations`; as many as are kept, so that all of them can run.
 
@@ -298,6 +302,23 @@ def _promised(machine: Any, tuner: Any, promise: Promise) -> float:
     return kept_ratio(predicted[rows], measured[rows], [machine.table.generators[row] for row in rows], promise)
 
 
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what Triton raises where a configuration does not fit."""
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    return OutOfResources, PTXASError, CompileTimeAssertionFailure
+
+
+def _say_traced() -> None:
+    """Say once in each trace of ``torch.compile`` that all configurations stay."""
+    warn("torch.compile names no grid: it gets all configurations of kernels that perflex.triton.prune decorates")
+
+
+# PyTorch calls it while it traces, in place of following it: what torch.compiler.assume_constant_result does.
+_say_traced._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 class _Pruner:
     """Stands between an autotuner and its configurations."""
 
@@ -310,7 +331,11 @@ class _Pruner:
     # Any name may be one of the kernel's arguments.
     def pruned(self, configs: Sequence[Any], named: Mapping[str, Any], /, **given: Any) -> list[Any]:
         """Return the configurations to compile, best first, as Triton asks for them."""
+        # torch.compile follows these lines; the others it does not know.
         there = list(self.own(configs, named, **given) if self.own else configs)
+        if "grid" not in given:
+            _say_traced()
+            return there
         left = [config for config in there if config not in self.failed] or there
         try:
             found = self._found(left, {**named, **given})
@@ -344,13 +369,10 @@ class _Pruner:
 
     def run(self, /, *args: Any, **given: Any) -> Any:
         """Run the kernel; where the configuration that was chosen fails, all that were kept do: try the next ones."""
-        from triton.compiler.errors import CompileTimeAssertionFailure
-        from triton.runtime.errors import OutOfResources, PTXASError
-
         while True:
             try:
                 return self.launched(*args, **given)
-            except (OutOfResources, PTXASError, CompileTimeAssertionFailure):
+            except _failures():  # asked for where there is one only
                 cached = self.tuner.cache
                 chosen = getattr(self.tuner, "best_config", None)
                 kept = {chosen, *(getattr(self.tuner, "configs_timings", None) or ())}

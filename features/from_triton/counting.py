@@ -14,7 +14,14 @@ from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton.interpreter import Interpreter, Launch
-from perflex.features.from_triton.slices import Source, needed_values, operand_sources, techniques, written_arrays
+from perflex.features.from_triton.slices import (
+    Source,
+    needed_values,
+    operand_sources,
+    read_arrays,
+    techniques,
+    written_arrays,
+)
 from perflex.features.from_triton.tallies import Tally
 from perflex.features.from_triton.ttir import Function, parse_ttir
 from perflex.features.from_triton.values import TooLargeError
@@ -59,6 +66,11 @@ class TileCode:
     @cached_property
     def _techniques(self) -> tuple[str, ...]:
         return techniques(self.parsed[1])
+
+    @cached_property
+    def read(self) -> set[str]:
+        """Arguments whose contents decide addresses, masks, conditions or bounds, and that the kernel does not change."""
+        return read_arrays(*self.parsed) - self._written
 
     @cached_property
     def _known(self) -> tuple[set[int], dict[int, tuple[tuple[Source, ...], tuple[Source, ...]]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from perflex.features.tiles.tile_program import TileProgram
 _BITS = {"half": 16, "float": 32, "double": 64, "bool": 8, "i1": 8}
 # What the compiler is told beside constants, and what it takes where it is told nothing.
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "ir_override": None}
+# Bytes of an array that are copied from a GPU's memory at most.
+_MOST_COPIED = 1 << 24
 
 
 class StandIn:
@@ -123,6 +126,8 @@ class TritonLaunch:
         Contents of arrays that addresses depend on, beside those that arguments hold.
     keys
         Arguments that its autotuner tells problems apart by.
+    read
+        Integers of arguments that predictions asked for and read so far; None where they could not be read.
     """
 
     function: Any
@@ -132,6 +137,7 @@ class TritonLaunch:
     heuristics: Mapping[str, Callable[[dict[str, Any]], Any]] = field(default_factory=dict)
     arrays: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    read: dict[str, np.ndarray[Any, Any] | None] = field(default_factory=dict, init=False, repr=False)
 
 
 class TritonKernel(TileKernel):
@@ -206,7 +212,7 @@ class TritonKernel(TileKernel):
             if one.is_constexpr or value is None:
                 continue
             if hasattr(value, "data_ptr") or isinstance(value, np.ndarray):
-                given[name], arrays[name] = StandIn(str(value.dtype)), _contents(value)
+                given[name], arrays[name] = StandIn(str(value.dtype)), value
             elif _is_described(value):
                 given[name], described[name] = None, (value.base.dtype, value.block_shape)
                 for what, extents in (("size", value.shape), ("stride", value.strides)):
@@ -220,12 +226,18 @@ class TritonKernel(TileKernel):
         if unknown := {name for name in self.launch.arrays if self._values.get(name, 0) is not None} - arrays.keys():
             msg = f"kernel {self.name!r} has no array {min(unknown)}; its arrays are {', '.join(arrays)}"
             raise UnsupportedKernelError(msg)
-        held = arrays | {name: np.asarray(contents) for name, contents in self.launch.arrays.items()}
         x, y, z = self._users(self._grid, self._values)
         # Before 9.0, Triton takes descriptors of the host apart in ways that differ between its versions.
         source = triton_source(function, given, described, max(90, self.capability) if described else self.capability)
-        known = {name: contents for name, contents in held.items() if contents is not None}
-        return source, Launch(numbers, known, (x, y, z))
+        return source, Launch(numbers, self._contents(source.code().read, arrays), (x, y, z))
+
+    def _contents(self, wanted: set[str], arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the contents of the arrays that the launch gives, and of those of its arguments that are wanted."""
+        given, read = self.launch.arrays, self.launch.read
+        for name in sorted(wanted & arrays.keys() - given.keys() - read.keys()):
+            read[name] = _integers(arrays[name])
+        held = {name: read[name] for name in wanted & arrays.keys() - given.keys()}
+        return {name: np.asarray(one) for name, one in (held | dict(given)).items() if one is not None}
 
     def _grid(self, values: dict[str, Any]) -> tuple[int, ...]:
         """Return programs along three axes."""
@@ -237,13 +249,24 @@ def _is_described(value: Any) -> bool:
     return hasattr(value, "block_shape")
 
 
-def _contents(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return the integers that an array in the host's memory holds; those of a GPU's would have to be waited for."""
-    on_host = isinstance(value, np.ndarray) or getattr(getattr(value, "device", None), "type", "") == "cpu"
-    if not on_host or not str(value.dtype).removeprefix("torch.").startswith(("int", "uint", "bool")):
+def _integers(value: Any) -> np.ndarray[Any, Any] | None:
+    """Return the integers that an array holds, copied from a GPU's memory; None where it has none to be read."""
+    where = "cpu" if isinstance(value, np.ndarray) else getattr(getattr(value, "device", None), "type", "")
+    whole = str(value.dtype).removeprefix("torch.").startswith(("int", "uint", "bool"))
+    # Tensors of PyTorch's FakeTensorMode say that they are on a device.
+    if not whole or hasattr(value, "fake_mode"):
         return None
-    held = np.asarray(value)
-    return held if held.flags.c_contiguous else None
+    if where == "cuda":
+        small = value.numel() * value.element_size() <= _MOST_COPIED
+        return np.asarray(value.cpu()) if small and value.is_contiguous() and not _capturing() else None
+    held = np.asarray(value) if where == "cpu" else None
+    return held if held is not None and held.flags.c_contiguous else None
+
+
+def _capturing() -> bool:
+    """Return whether launches are recorded into a CUDA graph, which a copy would break."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_current_stream_capturing())
 
 
 class _CapturedError(Exception):

@@ -101,6 +101,14 @@ def written_arrays(kernel: Function, functions: _Functions) -> set[str]:
     return {name for name, number in zip(kernel.names, kernel.arguments, strict=True) if number in found}
 
 
+def read_arrays(kernel: Function, functions: _Functions) -> set[str]:
+    """Return the arguments, arrays among them, that an address, a mask, a condition or a bound is loaded from."""
+    needed = needed_values(functions)
+    loads = [one for one in _operations(functions) if one.name == "tt.load" and not needed.isdisjoint(one.results)]
+    found = _reached([one.operands[0] for one in loads], functions, without=_LOADS)
+    return {name for name, number in zip(kernel.names, kernel.arguments, strict=True) if number in found}
+
+
 def _reached(wanted: list[int], functions: _Functions, without: Collection[str] = ()) -> set[int]:
     """Return the numbers of values and of all that they are made of; some operations lead no further."""
     sources = defaultdict[int, list[int]](list)

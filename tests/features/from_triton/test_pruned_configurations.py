@@ -214,6 +214,20 @@ def test_doubts_are_said_once() -> None:
         tuner.kept(1024)
 
 
+def test_torch_compile_gets_all_configurations_for_it_names_no_grid() -> None:
+    tuner: Any = prune("A100-80GB", keep=1)(Tuner([config(tile) for tile in TILES]))
+    with pytest.warns(PerflexWarning, match=r"torch\.compile names no grid: it gets all configurations"):
+        assert tuner.early_config_prune(tuner.configs, {"n": 2048}) == tuner.configs
+    assert tuner.predictions == []
+
+
+def test_a_launch_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner: Any = prune("A100-80GB")(Tuner([config()]))
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.__import__", None)
+        tuner.run(2048)
+
+
 def test_arguments_may_have_any_name() -> None:
     tuner: Any = prune("A100-80GB", keep=1)(Tuner([config(tile) for tile in TILES]))
     assert len(tuner.kept(n=2048, configs=1, named=2, self=3)) == 1
