@@ -69,7 +69,7 @@ class TileCode:
 
     @cached_property
     def read(self) -> set[str]:
-        """Arguments whose contents decide addresses, masks, conditions or bounds, and that the kernel does not change."""
+        """Arguments whose contents decide addresses, masks, conditions or bounds, less those that it changes itself."""
         return read_arrays(*self.parsed) - self._written
 
     @cached_property

@@ -38,12 +38,12 @@ def triton_module() -> Any:
     try:
         import triton
     except ImportError as error:
-        msg = "Triton kernels need Triton; install it with: pip install 'perflex[triton]'"
+        msg = "Triton kernels need Triton; install it with: pip install triton"
         raise MissingExtraError(msg, extra="triton") from error
     if not hasattr(triton.JITFunction, "_pack_args"):
         msg = (
             f"Triton {triton.__version__} has another interface than Triton 3.5 to 3.9, which perflex knows; "
-            "install one of these with: pip install 'perflex[triton]'"
+            "install one of these with: pip install 'triton>=3.5,<3.10'"
         )
         raise MissingExtraError(msg, extra="triton")
     return triton

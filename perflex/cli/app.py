@@ -10,8 +10,8 @@ import typer
 from perflex.cli.options import SourceCommand, takes_source
 from perflex.cli.terminal import terminal_of
 
-# A calibration that comes with perflex, from the repository's root.
-_POCL = "calib_data/calibrations/matmul_sq_amd_epyc_4cores_pocl.yaml"
+# A calibration that comes with perflex.
+_POCL = "matmul_sq_amd_epyc_4cores_pocl"
 # Commands in the order in which help lists them: the module in perflex.cli, a line of help, and an example's words.
 _COMMANDS = {
     "demo": ("evaluate", "Predict matrix multiplication, then measure it.", "--out demo-out"),
@@ -91,7 +91,8 @@ def application(name: str = "") -> typer.Typer:
     """Return the application with the command of a name alone, whose module is all that is loaded; else with all."""
     app = typer.Typer(
         name="perflex",
-        help="Calibrated cost models for OpenCL and GPU kernels. 'perflex COMMAND --help' explains a command.",
+        help="Calibrated cost models for OpenCL and GPU kernels. "
+        "'perflex COMMAND --help' explains a command. Examples name files of perflex's folder 'examples'.",
         no_args_is_help=True,
         epilog=_example("perflex features examples/matmul.py:naive n=1056"),
         pretty_exceptions_enable=False,

@@ -159,8 +159,8 @@ def report(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Calibrations (YAML), folders of 'perflex evaluate', output of 'perflex predict --json', "
-            "'perflex prune --json' and 'perflex roofline --json'."
+            help="Calibrations (files, or names of those of perflex), folders of 'perflex evaluate', output of "
+            "'perflex predict --json', 'perflex prune --json' and 'perflex roofline --json'."
         ),
     ],
     *,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from perflex.reports.part import Part, Picture
 
 _KNOWN = (
-    "a calibration (YAML), a folder of perflex evaluate, or output of perflex predict --json, perflex prune --json or "
-    "perflex roofline --json"
+    "a calibration (YAML, or a name of one of perflex), a folder of perflex evaluate, or output of perflex predict "
+    "--json, perflex prune --json or perflex roofline --json"
 )
 
 
@@ -32,8 +32,8 @@ def report(paths: Sequence[Path | str], *, progress: Progress | None = None) -> 
     Parameters
     ----------
     paths
-        Calibrations (YAML), folders that ``perflex evaluate`` wrote, what ``perflex predict --json``, ``perflex prune
-        --json`` and ``perflex roofline --json`` printed.
+        Calibrations (YAML, or names of those that come with perflex), folders that ``perflex evaluate`` wrote, what
+        ``perflex predict --json``, ``perflex prune --json`` and ``perflex roofline --json`` printed.
     progress
         Called with (done, total, what) while a calibration is diagnosed.
 
@@ -74,7 +74,9 @@ def write_report(paths: Sequence[Path | str], out: Path, *, progress: Progress |
 
 
 def _part(path: Path, picture: Picture, progress: Progress | None) -> Part:
-    if path.suffix in {".yaml", ".yml"}:
+    from perflex.calibration.calibration import calibration_names
+
+    if path.suffix in {".yaml", ".yml"} or (str(path) in calibration_names() and not path.exists()):
         from perflex.reports.calibration_part import calibration_part
 
         return calibration_part(path, picture, progress)

@@ -296,7 +296,7 @@ def main() -> None:
     rows = {key: read_rows(given.data, *key, given.every) for key in keys}
     if given.ttir or given.compiled:
         if find_spec("triton") is None:
-            sys.exit("this needs Triton; install it with: pip install 'perflex[triton]'")
+            sys.exit("this needs Triton; install it with: pip install triton")
         from triton_parts import from_code
 
         if given.ttir:
