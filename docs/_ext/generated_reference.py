@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,24 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
-MODULES = ("perflex", "perflex.features", "perflex.models", "perflex.errors", "perflex.testing", "uipick")
+MODULES = (
+    "perflex", "perflex.features", "perflex.models", "perflex.triton", "perflex.errors", "perflex.testing", "uipick",
+)  # fmt: skip
+# What public functions return, and the module of each.
+RESULTS = {
+    "Ranking": "perflex.search.pruning.ranking",
+    "RankedVariant": "perflex.search.pruning.ranking",
+    "Pruning": "perflex.search.pruning.pruned",
+    "TuningResult": "perflex.search.tuning.tuning",
+    "FitResult": "perflex.fit.result",
+    "Timing": "perflex.timing.results",
+    "Volumes": "perflex.features.gpu.volume_result",
+    "EcmEstimate": "perflex.features.cpu.ecm_result",
+    "BlockChoice": "perflex.analysis.block_choice",
+}
+# A field of a class, and a line of a comment above fields.
+_FIELD = re.compile(r"    ([a-z]\w*): \w")
+_COMMENT = "    # "
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -30,6 +48,7 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pages = {f"api_{module.replace('.', '_')}": api_page(module) for module in MODULES}
     pages |= {
+        "results": results_page(),
         "features": features_page(),
         "generators": generators_page(),
         "commands": commands_page(),
@@ -61,6 +80,15 @@ def api_page(module: str) -> str:
     return "\n".join(lines)
 
 
+def results_page() -> str:
+    """Return the page of the classes that public functions return."""
+    lines = ["# Results", "", "What public functions return; each signature has all fields.", ""]
+    for name, module in RESULTS.items():
+        value = getattr(importlib.import_module(module), name)
+        lines += [f"## `{name}`", "", "```{eval-rst}", *directive(module, name, value), "```", ""]
+    return "\n".join(lines)
+
+
 def public_names(module: Any) -> list[str]:
     """Return the public names of a module that are not modules themselves."""
     names = getattr(module, "__all__", None)
@@ -77,10 +105,31 @@ def directive(module: str, name: str, value: Any) -> list[str]:
             f".. autoclass:: {module}.{name}",
             "   :members:",
             "   :inherited-members: BaseException, tuple, str, list, Executor",
+            *fields(value),
         ]
     if callable(value):
         return [f".. autofunction:: {module}.{name}"]
     return [f".. autodata:: {module}.{name}", "   :no-value:"]
+
+
+def fields(value: type) -> list[str]:
+    """Return what the comments above a class's fields say of them, unless its docstring names its attributes."""
+    lines: list[str] = []
+    names, comment = list[str](), list[str]()
+    if not hasattr(value, "__annotations__") or "Attributes\n" in (inspect.getdoc(value) or ""):
+        return lines
+    for line in [*inspect.getsource(value).splitlines(), ""]:
+        found = _FIELD.match(line)
+        if names and not found:
+            lines += ["", f"   {', '.join(names)}", f"      {' '.join(comment)}"]
+        if found and comment:
+            names.append(f"``{found[1]}``")
+        elif line.startswith(_COMMENT):
+            comment = [*comment, line.strip(" #")] if not names else [line.strip(" #")]
+        if not found:
+            names = []
+            comment = comment if line.startswith(_COMMENT) else []
+    return lines
 
 
 def first_paragraph(value: Any) -> str:
