@@ -152,13 +152,14 @@ _LONGEST = 10**12
 def trip_count(loop: Loop, blocks: Sequence[Block], known: Propagation) -> int | None:
     """Return how many iterations each entry of a loop makes; None where that is not known.
 
-    The loop has one back edge, which a comparison of a counter with a fixed value decides; each iteration adds a
-    fixed number to the counter.
+    The loop is left at its one back edge only, which a comparison of a counter with a fixed value decides; each
+    iteration adds a fixed number to the counter.
     """
     latch, header = loop.back_edges[0]
     block = blocks[latch]
     place = _comparison(block)
-    if len(loop.back_edges) != 1 or len(block.followers) != 2 or place is None:
+    left = {begin for begin, end in known.edges if begin in loop.body and end not in loop.body}
+    if len(loop.back_edges) != 1 or len(block.followers) != 2 or place is None or left - {latch}:
         return None
     start, iteration = known.iteration(loop)
     end, jump = iteration.after(latch), block.instructions[-1].name[1:]

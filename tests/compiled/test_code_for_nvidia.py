@@ -80,6 +80,62 @@ def test_loops_whose_bounds_depend_on_the_group_are_summed():
 
 
 @needs_tools
+@pytest.mark.parametrize(
+    ("condition", "groups", "expected"),
+    [
+        ("b < 10", 1000, 20),
+        ("b >= 300 && b < 700", 1000, 800),
+        ("i % 32 == 5", 10, 20),
+        ("(b & 3) == 2 && i > 40", 10, 2),
+        (
+            "b / 7 == 3 && (i * b) % 5 == 1",
+            100,
+            sum(any(i * b % 5 == 1 for i in range(w, w + 32)) for b in range(21, 28) for w in (0, 32)),
+        ),
+    ],
+)
+def test_each_work_group_and_work_item_counts_that_a_condition_lets_pass(condition, groups, expected):
+    body = f"int b = blockIdx.x, i = threadIdx.x; if (!({condition})) return; x[b * 64 + i] = n;"
+    code, _ = built(body, "sm_90", groups=(groups,))
+    assert launch_counts(code, [None, 7])["global_stores"] == expected
+
+
+@needs_tools
+def test_exits_that_two_predicates_decide():
+    body = (
+        "int b = blockIdx.x, i = threadIdx.x; if (min(i, b) * 3 <= 1 && (90 - b) / 7 == 3) return; x[b * 96 + i] = n;"
+    )
+    code, _ = built(body, "sm_75", groups=(7,), work_group=(96,))
+    assert launch_counts(code, [None, 7])["global_stores"] == 7 * 3
+
+
+@needs_tools
+def test_loops_whose_bounds_grow_as_squares_are_summed():
+    body = "float s = 0; for (int k = 0; k < blockIdx.x * blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"
+    code, _ = built(body, "sm_90", groups=(20,), work_group=(32,))
+    assert launch_counts(code, [None, 7])["global_loads"] == pytest.approx(sum(b * b for b in range(20)))
+
+
+@needs_tools
+def test_conditions_that_change_within_a_loop_are_followed():
+    body = (
+        "\n#pragma unroll 1\nfor (int k = 0; k < n; ++k) { int y = blockIdx.x * n + k; if (y < 29) {"
+        "\n#pragma unroll 1\nfor (int j = 0; j < n; ++j) x[j * n + y] = k * j; } }"
+    )
+    code, _ = built(body, "sm_90", groups=(6,))
+    assert launch_counts(code, [None, 7])["global_stores"] == 2 * 29 * 7
+
+
+@needs_tools
+def test_what_takes_too_long_to_follow_is_refused(monkeypatch):
+    monkeypatch.setattr("perflex.compiled.nvidia.counts._MOST_STEPS", 100)
+    body = "float s = 0; for (int k = 0; k < blockIdx.x * blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"
+    code, _ = built(body, "sm_90", groups=(20,), work_group=(32,))
+    with pytest.raises(UnknownFlowError, match="takes more than 100 instructions"):
+        launch_counts(code, [None, 7])
+
+
+@needs_tools
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_classes_are_those_of_the_source(architecture):
     body = (

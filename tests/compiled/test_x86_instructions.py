@@ -113,6 +113,8 @@ def test_results(code, expected):
         ("b8080000008d40ff85c075f9c3", 8),
         # Data decide: xor eax, eax; loop: cmp dword ptr [rdi], 0; je over; inc eax; over: cmp eax, 10; jl loop; ret
         ("31c0833f007402ffc083f80a7cf4c3", None),
+        # Data may leave it: xor eax, eax; loop: cmp dword ptr [rdi], 0; je out; inc eax; cmp eax, 10; jl loop; out: ret
+        ("31c0833f007407ffc083f80a7cf4c3", None),
         # Data decide: mov eax, 10; loop: dec eax; add dword ptr [rdi], 1; jne loop; ret
         ("b80a000000ffc883070175f9c3", None),
     ],

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions
+from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
 from perflex.compiled.nvidia.cubin import disassembled, kernel_facts
-from perflex.compiled.nvidia.flow import blocks_of, ways_of
+from perflex.compiled.nvidia.flow import blocks_of, sliced, walked, ways_of
+from perflex.compiled.nvidia.spans import Split, between
 from perflex.compiled.nvidia.values import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,13 +94,13 @@ def touches_memory(one: GpuInstruction) -> bool:
 
 
 _SUB_GROUP = 32
-# Looked at of the inner work-groups along an axis, and of the sub-groups of a work-group.
-_INNER, _SUB_GROUPS = 1, 4
-# Along axes of no more work-groups, all of them.
-_FEW = 4
+# Instructions that are looked at, at most, over all ranges of ids: some ten seconds.
+_MOST_STEPS = 500_000
 _AXES = "XYZ"
 # Cycles that a call is taken to cost, so that any other way is shorter.
 _CALL = 1e5
+# First and last ids along each axis, by the names of special registers.
+Box: TypeAlias = dict[str, tuple[int, int]]
 
 
 @lru_cache(maxsize=64)
@@ -111,42 +111,57 @@ def _blocks(code: GpuCode) -> tuple[GpuBlock, ...]:
 def launch_counts(code: GpuCode, scalars: Sequence[int | None]) -> dict[str, float]:
     """Return how many instructions all sub-groups of a launch issue, by `CLASSES` and in all, loads, stores and spills.
 
-    Control flow is followed for the first and the last work-item of sub-groups, whose ids are known. Where all
-    work-items do the same, one stands for all. Else those of the first and last work-group along each axis are
-    followed, and of one between, and of at most four sub-groups of each. Of branches that data decide the shorter way
+    Control flow is followed for ranges of work-groups and of work-items at once, which are divided where these do not
+    all go the same way. A sub-group runs what any of its work-items does. Of branches that data decide the shorter way
     counts.
+
+    Raises
+    ------
+    UnknownFlowError
+        Data decide how often loops run or memory is accessed, or too many ranges do different things.
     """
-    blocks = _blocks(code)
-    executed = _Executions(blocks)
-    constants = _constants(code, scalars)
-    groups = prod(code.groups)
-    items = prod(code.work_group)
-    sub_groups = -(-items // _SUB_GROUP)
-    common = ways_of(blocks, Lane({}, {}, {}, constants))
-    if common.decided and all(trip is not None for _, trip in common.trips):
-        runs = executed.runs(common) * (groups * sub_groups)
-    else:
-        runs = np.zeros(len(blocks))
-        for group, share in _groups(code.groups):
-            for first, last, weight in _sub_groups(items, sub_groups):
-                lanes = [
-                    ways_of(blocks, Lane({}, {}, _ids(group, item, code.work_group), constants))
-                    for item in dict.fromkeys((first, last))
-                ]
-                # A sub-group runs what any of its work-items does.
-                runs += share * weight * np.maximum.reduce([executed.runs(one) for one in lanes])
-    found: dict[str, float] = defaultdict(float)
+    executed = _Executions(_blocks(code), _constants(code, scalars), code.work_group)
+    runs = np.zeros(len(executed.blocks))
+    waiting = [_box("SR_CTAID", code.groups)]
+    while waiting:
+        box = waiting.pop()
+        found = executed.of_group(box)
+        if isinstance(found, frozenset):
+            waiting += _halves(box, found)
+        else:
+            runs += found * prod(last - first + 1 for first, last in box.values())
+    counts: dict[str, float] = defaultdict(float)
     for times, facts in zip(runs, executed.facts, strict=True):
         for name, count in facts.counts.items():
-            found[name] += float(times) * count
-    return found
+            counts[name] += float(times) * count
+    return counts
+
+
+def _box(name: str, sides: Sequence[int]) -> Box:
+    return {f"{name}.{axis}": (0, side - 1) for axis, side in zip(_AXES, [*sides, 1, 1][:3], strict=True)}
+
+
+def _halves(box: Box, axes: frozenset[str]) -> list[Box]:
+    """Divide a box along the longest of some axes, where most lowest bits of ids are zero."""
+    axis = max(sorted(axes), key=lambda name: box[name][1] - box[name][0])
+    first, last = box[axis]
+    bit = (first ^ last).bit_length() - 1
+    middle = last >> bit << bit
+    return [{**box, axis: (first, middle - 1)}, {**box, axis: (middle, last)}]
 
 
 class _Executions:
-    """How often each block runs, by the ways that a work-item can take."""
+    """How often each block runs, by the ways that work-items can take."""
 
-    def __init__(self, blocks: Sequence[GpuBlock]) -> None:
+    def __init__(self, blocks: Sequence[GpuBlock], constants: Mapping[int, int], work_group: Sequence[int]) -> None:
         self.blocks = blocks
+        self._deciding = sliced(blocks)
+        self._loops = loops_of(blocks)
+        self._constants = constants
+        self._items = _box("SR_TID", work_group)
+        # Ranges of work-items that the last work-groups were divided into.
+        self._parts: list[Box] = []
+        self._looked, self._length = 0, sum(len(block.instructions) for block in self._deciding)
         # Slow ways of divisions and roots, for numbers that are rare, call functions.
         calls = [any(one.name == "CALL" for one in block.instructions) for block in blocks]
         self.facts = [
@@ -154,8 +169,60 @@ class _Executions:
         ]
         self._known: dict[Ways, NDArray[np.float64]] = {}
 
+    def of_group(self, groups: Box) -> NDArray[np.float64] | frozenset[str]:
+        """Return the executions of each block by the sub-groups of one work-group; axes where work-groups differ."""
+        sides = [last + 1 for _, last in self._items.values()]
+        kinds = np.zeros(sides[::-1], dtype=int)
+        found: list[NDArray[np.float64]] = []
+        parts: list[Box] = []
+        waiting = [self._items]
+        while waiting:
+            items = waiting.pop()
+            box = groups | items
+            runs = self._of_items(box)
+            if isinstance(runs, frozenset):
+                if between_groups := runs & frozenset(groups):
+                    return between_groups
+                # Most work-groups are divided alike.
+                waiting += self._parts if self._parts and items is self._items else _halves(items, runs)
+                continue
+            kinds[tuple(slice(first, last + 1) for first, last in reversed(items.values()))] = len(found)
+            found.append(runs)
+            parts.append(items)
+        self._parts = parts if len(parts) > 1 else self._parts
+        order = kinds.ravel()
+        every = np.array(found)
+        starts = range(0, len(order), _SUB_GROUP)
+        sub_groups = [every[np.unique(order[start : start + _SUB_GROUP])].max(axis=0) for start in starts]
+        total: NDArray[np.float64] = np.sum(sub_groups, axis=0)
+        return total
+
+    def _look(self, instructions: int) -> None:
+        self._looked += instructions
+        if self._looked > _MOST_STEPS:
+            msg = f"ids decide so much that following them takes more than {_MOST_STEPS:,} instructions"
+            raise UnknownFlowError(msg)
+
+    def _of_items(self, box: Box) -> NDArray[np.float64] | frozenset[str]:
+        """Return the executions of each block by one work-item; axes where work-items differ."""
+        self._look(self._length)
+        ids = {axis: between(first, last, frozenset({axis})) for axis, (first, last) in box.items()}
+        begin = Lane({}, {}, ids, self._constants)
+        ways = ways_of(self._deciding, self._loops, begin)
+        if ways.axes:
+            return ways.axes
+        if not ways.decided or any(trip is None for _, trip in ways.trips):
+            # What changes from one iteration to the next may still follow from the ids.
+            told, steps = walked(self._deciding, begin)
+            self._look(steps)
+            if isinstance(told, Split):
+                return told.axes
+            if told is not None:
+                return self._checked(np.array(told, dtype=float))
+        return self.runs(ways)
+
     def runs(self, ways: Ways) -> NDArray[np.float64]:
-        """Return the executions of each block by one work-item."""
+        """Return the executions of each block by one work-item, the shortest ones where data leave a choice."""
         if ways not in self._known:
             self._known[ways] = self._found(ways)
         return self._known[ways]
@@ -168,7 +235,10 @@ class _Executions:
             msg = f"how often the loop at {place:#x} runs does not follow from sizes and ids"
             raise UnknownFlowError(msg)
         runs, _ = block_executions(self.blocks, set(ways.edges), self.facts, trips, Totals({}, {}))
-        possible = {0, *(end for _, end in ways.edges)}
+        return self._checked(runs, {0, *(end for _, end in ways.edges)})
+
+    def _checked(self, runs: NDArray[np.float64], possible: Collection[int] = ()) -> NDArray[np.float64]:
+        """Refuse code that is not followed, and accesses that are possible but not of the shortest way."""
         for number, block in enumerate(self.blocks):
             for one in block.instructions:
                 if number in possible and not runs[number] and touches_memory(one):
@@ -196,30 +266,3 @@ def _constants(code: GpuCode, scalars: Sequence[int | None]) -> dict[int, int]:
         for word in range(size // 4 if value is not None else 0):
             found[place + 4 * word] = (value or 0) >> 32 * word & 0xFFFFFFFF
     return found
-
-
-def _ids(group: Sequence[int], item: int, work_group: Sequence[int]) -> dict[str, int]:
-    found, sides = {}, [*work_group, 1, 1, 1][:3]
-    for axis, side in enumerate(sides):
-        found[f"SR_TID.{_AXES[axis]}"] = item % side
-        item //= side
-        found[f"SR_CTAID.{_AXES[axis]}"] = group[axis] if axis < len(group) else 0
-    return found
-
-
-def _groups(extents: Sequence[int]) -> list[tuple[tuple[int, ...], float]]:
-    """Return work-groups to look at, each with how many it stands for."""
-    axes = []
-    for extent in extents:
-        inner = max(0, extent - 2) if extent <= _FEW else _INNER
-        places = [(0, 1.0), *([(extent - 1, 1.0)] if extent > 1 else [])]
-        places += [(1 + (2 * part + 1) * (extent - 2) // (2 * inner), (extent - 2) / inner) for part in range(inner)]
-        axes.append(places)
-    return [(tuple(place for place, _ in chosen), prod(share for _, share in chosen)) for chosen in product(*axes)]
-
-
-def _sub_groups(items: int, count: int) -> list[tuple[int, int, float]]:
-    """Return first and last work-item of sub-groups to look at, each with how many it stands for."""
-    looked = min(count, _SUB_GROUPS)
-    numbers = [0] if looked == 1 else [part * (count - 1) // (looked - 1) for part in range(looked)]
-    return [(_SUB_GROUP * one, min(items, _SUB_GROUP * (one + 1)) - 1, count / looked) for one in numbers]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from perflex.compiled.control_flow import UnknownFlowError, loops_of
-from perflex.compiled.nvidia.values import Lane, Shifted, Test, changed_by, compare
+from perflex.compiled.control_flow import UnknownFlowError
+from perflex.compiled.nvidia.spans import Span, Split, axes_of, compare, ends
+from perflex.compiled.nvidia.values import Lane, Shifted, Test, changed_by, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.compiled.control_flow import Loop
     from perflex.compiled.nvidia.cubin import GpuInstruction
-    from perflex.compiled.nvidia.values import Truth
+    from perflex.compiled.nvidia.values import Truth, Value
 
 _LONGEST = 10**9
+# Instructions that are carried out one by one at most.
+_LONGEST_WALK = 10**5
+# Registers and predicates in operands.
+_NAME = re.compile(r"U?[RP]\d+")
 # After how many looks the ways of a kernel are as known as they get; loops inside of loops take one more each.
 _LOOKS = 12
 
@@ -68,6 +74,38 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
     return (*blocks, GpuBlock((), ()))
 
 
+def sliced(blocks: Sequence[GpuBlock]) -> tuple[GpuBlock, ...]:
+    """Return blocks with those instructions alone that what decides jumps follows from; the last one is kept always."""
+    # What decides later jumps, by the block that begins with it.
+    live: list[set[str]] = [set() for _ in blocks]
+    found = list(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(blocks))):
+            kept, names = _needed(blocks[number], set().union(*(live[one] for one in blocks[number].followers)))
+            changed = changed or names != live[number]
+            live[number], found[number] = names, replace(blocks[number], instructions=kept)
+    return tuple(found)
+
+
+def _needed(block: GpuBlock, live: set[str]) -> tuple[tuple[GpuInstruction, ...], set[str]]:
+    """Return the instructions that others, and the jump, need after a block; and what is needed when it begins."""
+    kept: list[GpuInstruction] = []
+    for one in reversed(block.instructions):
+        results = changed_by(one)
+        needed = one.name == "R2P" or not live.isdisjoint(results) or (block.jumps and not kept)
+        if needed or not kept:
+            kept.append(one)
+        if needed:
+            live = (live if one.predicate else live.difference(results)) | _names(one)
+    return tuple(reversed(kept)), live
+
+
+def _names(one: GpuInstruction) -> set[str]:
+    return set(_NAME.findall(" ".join((one.predicate, *one.operands))))
+
+
 def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, int]) -> list[int]:
     """Return where control may go after a block's last instruction; the target of a jump comes last."""
     if not _ends_block(last):
@@ -94,7 +132,7 @@ def _target(jump: GpuInstruction, places: Mapping[int, int]) -> int:
 
 def _conditions(jump: GpuInstruction) -> list[str]:
     """Return the predicates that must hold for a jump to be taken."""
-    inner = list(jump.operands[:-1]) if jump.name == "BRA" else []
+    inner = {"BRA": jump.operands[:-1], "EXIT": jump.operands}.get(jump.name, ())
     return [text for text in [jump.predicate, *inner] if text not in {"", "PT", "UPT"}]
 
 
@@ -103,16 +141,21 @@ def _taken(lane: Lane, block: GpuBlock) -> Truth:
     if False in found:
         return False
     unknown = [one for one in found if one is not True]
-    return (unknown[0] if len(unknown) == 1 else None) if unknown else True
+    if len(unknown) > 1:
+        axes = axes_of(*unknown)
+        return Split(axes) if axes else None
+    return unknown[0] if unknown else True
 
 
 @dataclass(frozen=True)
 class Ways:
-    """What one work-item can do."""
+    """What work-items can do."""
 
     edges: frozenset[tuple[int, int]]
     # Loops that it can come to, with the iterations of each entry; None where they are not known.
     trips: tuple[tuple[Loop, int | None], ...]
+    # Along which ids differ that decide these.
+    axes: frozenset[str] = frozenset()
 
     @property
     def decided(self) -> bool:
@@ -123,31 +166,58 @@ class Ways:
         return all(sources.count(source) == 1 or source in latches for source in set(sources))
 
 
-def ways_of(blocks: Sequence[GpuBlock], begin: Lane) -> Ways:
-    """Return what a work-item can do whose registers are known so far when it begins."""
-    loops = loops_of(blocks)
+def ways_of(blocks: Sequence[GpuBlock], loops: Sequence[Loop], begin: Lane) -> Ways:
+    """Return what work-items can do whose registers are known so far when they begin."""
     trips: dict[Loop, int] = {}
-    leaving: dict[tuple[int, int], dict[str, int]] = {}
+    leaving: dict[tuple[int, int], dict[str, Value]] = {}
     edges: dict[tuple[int, int], Lane] = {}
+    axes: frozenset[str] = frozenset()
     for _ in range(_LOOKS):
         edges = _propagated(blocks, {0: begin}, leaving)
+        jumps = (_taken(lane, blocks[source]) for (source, _), lane in edges.items() if blocks[source].jumps)
+        axes = axes_of(*jumps)
+        if axes:
+            break
         found = False
         for loop in loops:
-            if loop not in trips and (told := _iterations(loop, blocks, edges)) is not None:
+            told = None if loop in trips else _iterations(loop, blocks, edges)
+            if isinstance(told, Split):
+                axes |= told.axes
+            elif told is not None:
                 trips[loop], after = told
                 for way in _exits(loop, edges):
                     leaving[way] = after
                 found = True
-        if not found:
+        if axes or not found:
             break
     met = tuple((loop, trips.get(loop)) for loop in loops if any(edge in edges for edge in loop.back_edges))
-    return Ways(frozenset(edges), met)
+    return Ways(frozenset(edges), met, axes)
+
+
+def walked(blocks: Sequence[GpuBlock], begin: Lane) -> tuple[list[int] | Split | None, int]:
+    """Return how often work-items run each block that all go the same way, None where data decide; and the steps."""
+    runs, lane, number, steps = [0] * len(blocks), begin.copy(), 0, 0
+    while blocks[number].instructions:
+        block = blocks[number]
+        runs[number] += 1
+        steps += len(block.instructions)
+        for one in block.instructions:
+            lane.step(one)
+        taken = _taken(lane, block) if block.jumps else False
+        if not isinstance(taken, bool):
+            return taken if isinstance(taken, Split) else None, steps
+        if steps > _LONGEST_WALK:
+            msg = f"what ids decide within loops takes more than {_LONGEST_WALK:,} instructions to follow"
+            raise UnknownFlowError(msg)
+        number = block.followers[taken]
+    runs[number] += 1
+    return runs, steps
 
 
 def _propagated(
     blocks: Sequence[GpuBlock],
     begin: Mapping[int, Lane],
-    leaving: Mapping[tuple[int, int], Mapping[str, int]],
+    leaving: Mapping[tuple[int, int], Mapping[str, Value]],
     within: frozenset[int] | None = None,
 ) -> dict[tuple[int, int], Lane]:
     """Return what is known on each edge that can be taken from the first block, inside of some blocks."""
@@ -191,7 +261,7 @@ def _exits(loop: Loop, edges: Mapping[tuple[int, int], Lane]) -> list[tuple[int,
 
 def _iterations(
     loop: Loop, blocks: Sequence[GpuBlock], edges: Mapping[tuple[int, int], Lane]
-) -> tuple[int, dict[str, int]] | None:
+) -> tuple[int, dict[str, Value]] | Split | None:
     """Return how many iterations each entry of a loop makes, and what registers are known to be after that.
 
     The loop is left at its one back edge only; what decides there is a register to which each iteration adds a number.
@@ -219,17 +289,30 @@ def _iterations(
     if not isinstance(test, Test):
         return None
     first, last = start.registers.get(test.register), lane.registers.get(test.register)
-    if not isinstance(first, int) or not isinstance(last, Shifted) or last.register != test.register:
+    if not isinstance(first, int | Span) or not isinstance(last, Shifted) or last.register != test.register:
         return None
-    count = _count(test, first, last.offset)
-    if count is None:
-        return None
-    after: dict[str, int] = {}
+    count = _counts(test, first, last.offset)
+    if not isinstance(count, int):
+        return count
+    after: dict[str, Value] = {}
     for name, value in lane.registers.items():
         begun = start.registers.get(name)
-        if isinstance(value, Shifted) and value.register == name and isinstance(begun, int):
-            after[name] = (begun + value.offset * count) & 0xFFFFFFFF
+        if isinstance(value, Shifted) and value.register == name and isinstance(begun, int | Span):
+            after[name] = total([begun, value.offset * count & 0xFFFFFFFF])
     return count, after
+
+
+def _counts(test: Test, first: int | Span, step: int) -> int | Split | None:
+    """Return how often a loop runs that goes on while a test holds."""
+    axes, starts = axes_of(first, test.bound), ends(first)
+    # Counts only grow, or only fall, from one end to the other, but where equality is tested or counters wrap.
+    turns = 1 << (31 if test.signed else 32)
+    wraps = len({(start + test.offset) // turns for start in starts}) > 1
+    if axes and (wraps or test.relation in {"EQ", "NE"}):
+        return Split(axes)
+    bounds = ends(test.bound, is_signed=test.signed)
+    found = {_count(replace(test, bound=bound), start, step) for bound in bounds for start in starts}
+    return Split(axes) if len(found) > 1 else found.pop()
 
 
 def _count(test: Test, first: int, step: int) -> int | None:
@@ -239,7 +322,7 @@ def _count(test: Test, first: int, step: int) -> int | None:
         value &= 0xFFFFFFFF
         return value - (1 << 32) if test.signed and value >> 31 else value
 
-    bound, start = number(test.bound), number(first + test.offset)
+    bound, start = number(ends(test.bound)[0]), number(first + test.offset)
     relation = test.relation
     if test.negated:
         relation = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}[relation]

@@ -1,17 +1,21 @@
-"""Values of registers and predicates of one work-item, as far as they follow from its ids and the kernel's arguments.
+"""Values of registers and predicates of work-items, as far as they follow from ids and the kernel's arguments.
 
-What instructions do is taken from the tables of NVIDIA's CUDA Binary Utilities and from code whose source is known; an
-instruction that is not described here makes its results unknown.
+An id is a number, or a range of numbers; so is what is computed from it. What instructions do is taken from the tables
+of NVIDIA's CUDA Binary Utilities and from code whose source is known; an instruction that is not described here makes
+its results unknown.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from perflex.compiled.nvidia.spans import Span, Split, axes_of, either, logical, monotone, related, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,12 +47,12 @@ class Test:
     signed: bool
     register: str
     offset: int
-    bound: int
+    bound: int | Span
     negated: bool = False
 
 
-Value: TypeAlias = int | Shifted | None
-Truth: TypeAlias = bool | Test | None
+Value: TypeAlias = int | Span | Shifted | None
+Truth: TypeAlias = bool | Test | Split | None
 
 
 @dataclass
@@ -67,12 +71,12 @@ class Lane:
 
     registers: dict[str, Value]
     predicates: dict[str, Truth]
-    special: Mapping[str, int]
+    special: Mapping[str, int | Span]
     constants: Mapping[int, int]
 
     def copy(self) -> Lane:
         """Return a copy whose registers can be changed."""
-        return replace(self, registers=dict(self.registers), predicates=dict(self.predicates))
+        return Lane(dict(self.registers), dict(self.predicates), self.special, self.constants)
 
     def joined(self, other: Lane) -> Lane:
         """Return what is the same in both."""
@@ -86,37 +90,58 @@ class Lane:
         """Return the value of a predicate, ``"P0"`` or ``"!P0"``; True for an empty text."""
         name = text.removeprefix("!")
         value = True if not name or name in _TRUE else self.predicates.get(name)
-        if not text.startswith("!") or value is None:
+        if not text.startswith("!") or value is None or isinstance(value, Split):
             return value
         return replace(value, negated=not value.negated) if isinstance(value, Test) else not value
 
     def value(self, text: str) -> Value:
         """Return the value of an operand of 32 bits."""
+        if (known := self.registers.get(text)) is not None:
+            return known
         if text.startswith("-"):
             found = self.value(text[1:])
-            return -found & _MASK if isinstance(found, int) else None
+            return monotone(lambda value: -value, [found])
         if text in _ZERO:
             return 0
-        if _REGISTER.match(text):
-            return self.registers.get(text)
-        if match := _CONSTANT.match(text):
-            return self.constants.get(int(match[1], 16))
-        return int(text, 0) & _MASK if _NUMBER.match(text) else None
+        kind, number = _parsed(text)
+        return number if kind == "number" else self.constants.get(number) if kind == "constant" else None
 
     def step(self, one: GpuInstruction) -> None:
         """Carry out an instruction."""
         guard = self.truth(one.predicate)
         if guard is False:
             return
-        before = None if guard is True else self.copy()
+        places = changed_by(one)
+        before = [(self.registers.get(place), self.predicates.get(place)) for place in places]
+        axes = self._axes_of(one)
         action = _ACTIONS.get(one.name)
         if action is None or "X" in one.modifiers or "EX" in one.modifiers:
             self.forget(one)
         else:
             action(self, one)
-        if before is not None:
-            after = self.joined(before)
-            self.registers, self.predicates = after.registers, after.predicates
+        for place in places if axes else ():
+            # What follows from ids alone is known when these are.
+            if _PREDICATE.match(place) and place not in self.predicates:
+                self.decide(place, Split(axes))
+            elif _REGISTER.match(place) and place not in self.registers:
+                self.put(place, Span(-(1 << 31), (1 << 31) - 1, axes))
+        if guard is not True:
+            for place, (value, truth) in zip(places, before, strict=True):
+                self._blend(place, value, truth, guard)
+
+    def _axes_of(self, one: GpuInstruction) -> frozenset[str]:
+        """Return the axes of what an instruction reads, if all of it follows from ids."""
+        known = [self.value(text) if self.value(text) is not None else self.truth(text) for text in _read_by(one)]
+        return frozenset() if None in known else axes_of(*known)
+
+    def _blend(self, place: str, value: Value, truth: Truth, guard: Truth) -> None:
+        """Let a place be what it was, or what it has become, as a guard decides."""
+        axes = guard.axes if isinstance(guard, Split) else frozenset()
+        now, decided = self.registers.get(place), self.predicates.get(place)
+        if now != value:
+            self.put(place, either(now, value, axes) if axes else None)
+        if decided != truth:
+            self.decide(place, Split(axes | axes_of(decided, truth)) if axes else None)
 
     def put(self, place: str, value: Value) -> None:
         """Give a register a value."""
@@ -141,10 +166,19 @@ class Lane:
             self.predicates.pop(place, None)
 
 
-def changed_by(one: GpuInstruction) -> list[str]:
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> tuple[str, int]:
+    """Return what an operand is, and its number, or its place among constants."""
+    if match := _CONSTANT.match(text):
+        return "constant", int(match[1], 16)
+    return ("number", int(text, 0) & _MASK) if _NUMBER.match(text) else ("", 0)
+
+
+@lru_cache(maxsize=1 << 16)
+def changed_by(one: GpuInstruction) -> tuple[str, ...]:
     """Return the registers and predicates that an instruction may change; of a call, all operands are."""
     if one.name == "CALL":
-        return list(one.operands)
+        return one.operands
     # The conditions of jumps and barriers are read.
     rest = [] if one.name in {"BRA", "EXIT", "RET", "BSSY", "BSYNC", "BREAK", "BAR"} else list(one.operands)
     found = []
@@ -155,7 +189,20 @@ def changed_by(one: GpuInstruction) -> list[str]:
         found += [f"{match[1]}{int(match[2]) + more}" for more in range(_width(one))]
         # Carries are written behind the result.
         found += [operand.removeprefix("!") for operand in takewhile(_PREDICATE.match, rest[1:])]
-    return found
+    return tuple(found)
+
+
+@lru_cache(maxsize=1 << 16)
+def _read_by(one: GpuInstruction) -> tuple[str, ...]:
+    """Return the operands that an instruction reads: those behind its results."""
+    rest = list(one.operands)
+    while rest and _PREDICATE.match(rest[0]):
+        rest.pop(0)
+    rest = rest if one.name.endswith("SETP") else rest[1:]
+    # Carries are written behind the result; one that is read comes last.
+    while rest and _PREDICATE.match(rest[0]):
+        rest.pop(0)
+    return tuple(rest)
 
 
 def _width(one: GpuInstruction) -> int:
@@ -183,18 +230,16 @@ def _numbers(values: Sequence[Value]) -> list[int] | None:
     return numbers if len(numbers) == len(values) else None
 
 
-def _sum(values: Sequence[Value]) -> Value:
+def total(values: Sequence[Value]) -> Value:
+    """Return a sum of 32 bits; one of its parts may count a loop's iterations."""
     shifted = [value for value in values if isinstance(value, Shifted)]
-    numbers = [value for value in values if isinstance(value, int)]
-    if len(shifted) + len(numbers) < len(values) or len(shifted) > 1:
+    rest = [value for value in values if not isinstance(value, Shifted)]
+    known = monotone(lambda *numbers: sum(numbers), rest)
+    if not shifted:
+        return known
+    if len(shifted) > 1 or not isinstance(known, int):
         return None
-    if shifted:
-        return Shifted(shifted[0].register, shifted[0].offset + _signed(sum(numbers) & _MASK))
-    return sum(numbers) & _MASK
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >> 31 else value
+    return Shifted(shifted[0].register, shifted[0].offset + signed(known))
 
 
 def _move(lane: Lane, one: GpuInstruction) -> None:
@@ -223,51 +268,54 @@ def _zero(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _add(lane: Lane, one: GpuInstruction) -> None:
-    _set(lane, one, None if "64" in one.modifiers else _sum(_sources(lane, one)))
+    _set(lane, one, None if "64" in one.modifiers else total(_sources(lane, one)))
 
 
 def _multiply_add(lane: Lane, one: GpuInstruction) -> None:
-    if "HI" in one.modifiers:
-        _set(lane, one, None)
-        return
     first, second, third = [*_sources(lane, one), 0][:3]
-    if second == 1:
-        product = first
-    elif isinstance(first, int) and isinstance(second, int):
-        product = first * second & _MASK
-    else:
-        product = 0 if first == 0 or second == 0 else None
-    # Of wide results only the lower word is known.
-    _set(lane, one, _sum([product, third]))
+    zero = first == 0 or second == 0
+    factor = first if second == 1 else 0 if zero else monotone(lambda a, b: a * b, [first, second])
+    upper = _upper(lane, one, [first, second]) if {"HI", "WIDE"} & set(one.modifiers) else None
+    _set(lane, one, upper if "HI" in one.modifiers else total([factor, third]))
+    place = _REGISTER.match(one.operands[0])
+    if "WIDE" in one.modifiers and place:
+        lane.put(f"{place[1]}{int(place[2]) + 1}", upper)
+
+
+def _upper(lane: Lane, one: GpuInstruction, factors: Sequence[Value]) -> Value:
+    """Return the upper word of a product to which a pair of registers is added."""
+    added = _plain(one)[3] if len(_plain(one)) > 3 else ""
+    place = _REGISTER.match(added)
+    low, high = lane.value(added), lane.value(f"{place[1]}{int(place[2]) + 1}") if place else 0
+    if not isinstance(low, int) or not (place or added in _ZERO):
+        return None
+    signs = "U32" not in one.modifiers
+    return monotone(lambda a, b, c: (a * b + (c << 32) + low) >> 32, [*factors, high], is_signed=signs)
 
 
 def _shift_add(lane: Lane, one: GpuInstruction) -> None:
     """Shift a number to the left, take its upper word where that is asked for, and add another."""
-    values = _numbers(_sources(lane, one))
+    values = _sources(lane, one)
     kind = set(one.modifiers)
     result: Value = None
-    if values is not None and len(values) == 3 and kind in (set(), {"HI", "SX32"}):
-        wide = _signed(values[0]) if kind else values[0]
-        result = ((wide << values[2]) >> (32 if kind else 0)) + values[1] & _MASK
-    elif values is not None and len(values) == 4 and kind == {"HI"}:
-        result = ((values[2] << 32 | values[0]) << values[3] >> 32) + values[1] & _MASK
+    if len(values) == 3 and kind in (set(), {"HI", "SX32"}):
+        result = monotone(lambda a, b, by: (a << (by & 31) >> (32 if kind else 0)) + b, values)
+    elif len(values) == 4 and kind == {"HI"}:
+        upper = monotone(
+            lambda low, high, by: (high << 32 | low) << by >> 32, [values[0], *values[2:]], is_signed=False
+        )
+        result = total([upper, values[1]])
     _set(lane, one, result)
 
 
 def _logic(lane: Lane, one: GpuInstruction) -> None:
-    values = _numbers(_sources(lane, one)[:4])
-    result = None
-    if values is not None and len(values) == 4:
-        a, b, c, table = values
-        result = 0
-        for index in range(8):
-            if table >> index & 1:
-                result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
-        result &= _MASK
+    *values, table = _sources(lane, one)[:4]
     told = one.operands[0] if _PREDICATE.match(one.operands[0]) else ""
+    known = [value for value in values if isinstance(value, int | Span)]
+    result = logical(table, known) if len(known) == 3 and isinstance(table, int) else None
     _set(lane, one, result)
     if told:
-        lane.decide(told, None if result is None else result != 0)
+        lane.decide(told, None if result is None else related("NE", result, 0, is_signed=True))
 
 
 def _shift(lane: Lane, one: GpuInstruction) -> None:
@@ -276,28 +324,30 @@ def _shift(lane: Lane, one: GpuInstruction) -> None:
     amount = values[1] if len(values) > 1 else None
     if isinstance(amount, int) and amount < 32:
         low, high = values[0], values[2] if len(values) > 2 else None
-        if kind[:2] == ("L", "U32") and "HI" not in kind and isinstance(low, int):
-            result = low << amount & _MASK
-        elif kind == ("R", "U32", "HI") and isinstance(high, int):
-            result = high >> amount
-        elif kind == ("R", "S32", "HI") and isinstance(high, int):
-            result = _signed(high) >> amount & _MASK
+        if kind[:2] == ("L", "U32") and "HI" not in kind:
+            result = monotone(lambda value: value << amount, [low])
+        elif kind in {("R", "U32", "HI"), ("R", "S32", "HI")}:
+            result = monotone(lambda value: value >> amount, [high], is_signed="S32" in kind)
     _set(lane, one, result)
 
 
 def _select(lane: Lane, one: GpuInstruction) -> None:
     chosen = lane.truth(one.operands[-1])
     first, second = _sources(lane, one)[:2]
-    _set(lane, one, (first if chosen else second) if isinstance(chosen, bool) else None)
+    result: Value = None
+    if isinstance(chosen, bool):
+        result = first if chosen else second
+    elif isinstance(chosen, Split):
+        result = either(first, second, chosen.axes)
+    _set(lane, one, result)
 
 
 def _extreme(lane: Lane, one: GpuInstruction) -> None:
-    values = _numbers(_sources(lane, one)[:2])
     least = lane.truth(one.operands[-1])
     result: Value = None
-    if values is not None and isinstance(least, bool) and not {"U16x2", "S16x2"} & set(one.modifiers):
-        order: Callable[[int], int] = (lambda value: value) if "U32" in one.modifiers else _signed
-        result = min(values, key=order) if least else max(values, key=order)
+    if isinstance(least, bool) and not {"U16x2", "S16x2"} & set(one.modifiers):
+        chosen: Callable[..., int] = min if least else max
+        result = monotone(chosen, _sources(lane, one)[:2], is_signed="U32" not in one.modifiers)
     _set(lane, one, result)
 
 
@@ -312,18 +362,6 @@ def _halves(lane: Lane, one: GpuInstruction) -> None:
     _set(lane, one, result)
 
 
-def compare(relation: str, first: int, second: int) -> bool:
-    """Return whether two numbers compare so; the relation is one of LT, LE, GT, GE, EQ, NE."""
-    return {
-        "LT": first < second,
-        "LE": first <= second,
-        "GT": first > second,
-        "GE": first >= second,
-        "EQ": first == second,
-        "NE": first != second,
-    }[relation]
-
-
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
 
@@ -333,13 +371,16 @@ def _compare(lane: Lane, one: GpuInstruction) -> None:
     with_it = lane.truth(one.operands[4]) if len(one.operands) == 5 else None
     joined = next((word for word in one.modifiers if word in {"AND", "OR", "XOR"}), "")
     found: Truth = None
-    if isinstance(first, int) and isinstance(second, int) and relation in _MIRRORED:
-        found = compare(relation, *((_signed(first), _signed(second)) if signed else (first, second)))
-    elif isinstance(first, Shifted) and isinstance(second, int) and relation in _MIRRORED:
-        found = Test(relation, signed, first.register, first.offset, second)
-    elif isinstance(first, int) and isinstance(second, Shifted) and relation in _MIRRORED:
-        found = Test(_MIRRORED[relation], signed, second.register, second.offset, first)
-    opposite = replace(found, negated=True) if isinstance(found, Test) else None if found is None else not found
+    if relation in _MIRRORED:
+        if isinstance(first, int | Span) and isinstance(second, int | Span):
+            found = related(relation, first, second, is_signed=signed)
+        elif isinstance(first, Shifted) and isinstance(second, int | Span):
+            found = Test(relation, signed, first.register, first.offset, second)
+        elif isinstance(first, int | Span) and isinstance(second, Shifted):
+            found = Test(_MIRRORED[relation], signed, second.register, second.offset, first)
+    opposite = not found if isinstance(found, bool) else found
+    if isinstance(opposite, Test):
+        opposite = replace(opposite, negated=True)
     for place, value in zip(targets, (found, opposite), strict=True):
         lane.decide(place, _joined(joined, value, with_it))
 
@@ -351,7 +392,11 @@ def _joined(how: str, first: Truth, second: Truth) -> Truth:
             return other if one else False
         if how == "OR" and isinstance(one, bool):
             return True if one else other
-    return first != second if how == "XOR" and isinstance(first, bool) and isinstance(second, bool) else None
+    if how == "XOR" and isinstance(first, bool) and isinstance(second, bool):
+        return first != second
+    # Whatever the other one is, more is known of fewer ids.
+    axes = axes_of(first, second)
+    return Split(axes) if axes else None
 
 
 def _combine(lane: Lane, one: GpuInstruction) -> None:
@@ -368,6 +413,8 @@ def _combine(lane: Lane, one: GpuInstruction) -> None:
             result = tests[0]
         elif len(tests) == 1 and found == {False: {True}, True: {False}}:
             result = replace(tests[0], negated=not tests[0].negated)
+        elif axes := axes_of(*values):
+            result = Split(axes)
         lane.decide(place, result)
 
 

@@ -1,0 +1,75 @@
+"""Instructions counted in compiled code, beside what the counters of a GPU say: the hub's convolution, RTX 2080 Ti.
+
+    python tests/bench/gpu_counters.py [--every N] [--counters FILE.csv.gz] [--source FILE.cu]
+
+Each N-th configuration (124 by default) of the recorded ones, and two whose guards the ids of work-items decide, are
+compiled by NVRTC for compute capability 7.5 without a GPU, and counted (``f_code_instructions``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from perflex.compiled.control_flow import UnknownFlowError
+from perflex.compiled.nvidia.counts import launch_counts
+from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts
+
+SHARED = Path(__file__).resolve().parents[3] / "shared/data"
+TUNED = ("BLOCK_SIZE_X", "BLOCK_SIZE_Y", "TILE_SIZE_X", "TILE_SIZE_Y")
+GUARDED = ((32, 16, 1, 3), (48, 16, 1, 5))
+
+
+def code_of(row: dict[str, str], source: str) -> GpuCode:
+    values = {name.lower(): int(row[name]) for name in (*TUNED, "READ_ONLY")}
+    # Rows of local memory are not padded in the recorded runs.
+    size = 2 * int(row["HFS"]) + 1
+    values |= {"use_padding": 0, "filter_width": size, "filter_height": size}
+    options = (*(f"-D{name}={value}" for name, value in values.items()), "--std=c++11")
+    compiled = compile_cuda(source, "sm_75", options)
+    if not compiled.cubin:
+        raise SystemExit(compiled.log)
+    groups, work_group = (int(row["gx"]), int(row["gy"])), (values["block_size_x"], values["block_size_y"])
+    return GpuCode("sm_75", compiled.cubin, "convolution_kernel", groups, work_group)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=124)
+    parser.add_argument("--counters", type=Path, default=SHARED / "gpu_counters/convolution_RTX_2080_Ti.csv.gz")
+    source = SHARED / "kernel_sources/hub/currently_unused/kernels/convolution.cu"
+    parser.add_argument("--source", type=Path, default=source)
+    arguments = parser.parse_args()
+    with gzip.open(arguments.counters, "rt", encoding="utf-8") as stream:
+        rows = {tuple(int(row[name]) for name in TUNED): row for row in csv.DictReader(stream)}
+    text = arguments.source.read_text(encoding="utf-8")
+    ratios = []
+    for key in dict.fromkeys((*GUARDED, *list(rows)[:: arguments.every])):
+        row = rows[key]
+        begun = time.perf_counter()
+        try:
+            code = code_of(row, text)
+            compiled = time.perf_counter()
+            found = launch_counts(code, [None] * 3)["instructions"]
+        except UnknownFlowError as error:
+            print(key, error)
+            continue
+        ratios.append(found / float(row["smsp__inst_executed.sum"]))
+        print(
+            f"{key}: {ratios[-1]:.3f} of the counter, {kernel_facts(code).registers} registers "
+            f"({row['registers_per_thread']}), compiled in {compiled - begun:.1f} s, counted in "
+            f"{time.perf_counter() - compiled:.1f} s",
+            flush=True,
+        )
+    worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+    print(f"{len(ratios)} configurations: median {median(ratios):.3f}, farthest {worst:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
