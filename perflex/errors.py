@@ -182,6 +182,8 @@ class DoubtfulPredictionWarning(PerflexWarning):
 def warn(text: str, kind: type[PerflexWarning] = PerflexWarning) -> None:
     """Warn with a `PerflexWarning` that points at the line of the user's that called perflex."""
     level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in {"perflex", "uipick"}:
+    # Python's own modules stand between where perflex has context managers and computed properties.
+    inside = {"perflex", "uipick", "contextlib", "functools"}
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in inside:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, kind, stacklevel=level)

@@ -22,7 +22,7 @@ from perflex.machines.files import machine_of_device
 from perflex.machines.host import host_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perflex.calibration.record import CalibrationRecord
     from perflex.features.scop.scop import Scop
@@ -108,7 +108,7 @@ def kernel_doubts(
     chosen = [dict(zip(scop.parameters, points[number], strict=True)) for number in places]
     limits = _limits(calibration, kernel)
     found: list[Iterable[str]] = [mixed, *(_beyond_the_device(limits, scop, point) for point in chosen)]
-    found += [_idle_units(calibration, scop, point) for point in chosen]
+    found.append(_idle_units(calibration, scop, chosen))
     if not on_cpu:
         size = target.sub_group_size
         found += [uneven_doubts(scop, point, size) for point in chosen]
@@ -144,10 +144,13 @@ def _each_once(texts: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for some in texts for text in some))
 
 
-def _idle_units(calibration: CalibrationRecord, scop: Scop, sizes: Mapping[str, int]) -> list[str]:
+def _idle_units(calibration: CalibrationRecord, scop: Scop, points: Sequence[Mapping[str, int]]) -> list[str]:
     """Return that compute units are idle where no launch has a work-group for each: costs are those of all units."""
     units = calibration.device.get("compute_units") or 0
-    groups = max(prod(int(extent.evaluate(sizes)) for extent in launch.groups) for launch in scop.launches)
+    groups = min(
+        max(prod(int(extent.evaluate(sizes)) for extent in launch.groups) for launch in scop.launches)
+        for sizes in points
+    )
     if groups >= units or any(name.startswith(_KNOW_UNITS) for name in calibration.model.input_features()):
         return []
     idle = f"{units - groups} of {units} compute units are idle"

@@ -60,14 +60,15 @@ def _this_host() -> str:
 
 
 def _began(process: int) -> str:
-    """Return when a process began; empty where the system does not tell."""
+    """Return when a process began; empty where the system does not tell, and where the process has ended."""
     try:
-        # The name, in brackets, may have any characters. See proc_pid_stat(5).
-        return (
-            Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-        )
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    # The name, in brackets, may have any characters. See proc_pid_stat(5).
+    state, *others = text.rpartition(")")[2].split()
+    # Nobody has asked yet how these have ended.
+    return "" if state in {"Z", "X"} else others[18]
 
 
 def work_digest(device: str, labels: Iterable[str]) -> str:

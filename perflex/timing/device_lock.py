@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 # Longer than any calibration takes, with a queue of them before it.
 _PATIENCE_S = 3600.0
-_PAUSE_S = 0.005
+_PAUSE_S = 0.01
 _LONGEST_COMMAND = 80
+# Open files of locks, and what threads of this process hold: files, and the threads' identifiers.
+_opened_here: set[int] = set()
+_held: set[tuple[Path, int]] = set()
 
 
 def lock_path(device: TimedDevice) -> Path:
@@ -47,6 +51,8 @@ def lock_path(device: TimedDevice) -> Path:
 def device_lock(*devices: TimedDevice, patience_s: float = _PATIENCE_S, tells: bool = False) -> Iterator[TimedDevice]:
     """Hold the lock of the first device that is free in the block; the system gives it back when the process ends.
 
+    A thread that holds one already, such as where a callback of `tune` times a kernel, has it without waiting.
+
     Parameters
     ----------
     devices
@@ -66,15 +72,40 @@ def device_lock(*devices: TimedDevice, patience_s: float = _PATIENCE_S, tells: b
     DeviceError
         There can be no lock, or others held all of them all the time.
     """
+    thread = threading.get_ident()
+    mine = next((device for device in devices if (lock_path(device), thread) in _held), None)
+    if mine is not None:
+        yield mine
+        return
     handles: list[int] = []
+    hold: set[tuple[Path, int]] = set()
     try:
-        handles.extend(map(_opened, devices))
-        yield devices[_taken(devices, handles, patience_s, tells=tells)]
+        for device in devices:
+            handles.append(_opened(device))
+            _opened_here.add(handles[-1])
+        device = devices[_taken(devices, handles, patience_s, tells=tells)]
+        hold.add((lock_path(device), thread))
+        _held.update(hold)
+        yield device
     finally:
-        for handle in handles:
-            # Not by closing it alone: a process that was forked meanwhile has it, too.
+        _held.difference_update(hold)
+        # In a forked process they are closed already, and their numbers may be those of other files.
+        for handle in _opened_here.intersection(handles):
+            _opened_here.discard(handle)
+            # Not by closing it alone: what a library forks meanwhile has it, too.
             fcntl.flock(handle, fcntl.LOCK_UN)
             os.close(handle)
+
+
+def _after_fork() -> None:
+    """Leave the locks to the parent: who inherits an open file would hold them when the parent is gone."""
+    for handle in _opened_here:
+        os.close(handle)
+    _opened_here.clear()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _taken(devices: Sequence[TimedDevice], handles: Sequence[int], patience_s: float, *, tells: bool) -> int:
@@ -85,13 +116,15 @@ def _taken(devices: Sequence[TimedDevice], handles: Sequence[int], patience_s: f
             with suppress(BlockingIOError):
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return number
-        holder = _holder(handles[0])
         if time.monotonic() > deadline:
-            path = lock_path(devices[0])
-            msg = f"{holder} has been measuring on {devices[0]} for {patience_s:.0f} s; end it (it holds {path})"
+            path, holder = lock_path(devices[0]), _holder(handles[0])
+            msg = (
+                f"others have been measuring on {devices[0]} for {patience_s:.0f} s, now {holder}; end it (it holds "
+                f"{path})"
+            )
             raise DeviceError(msg, device=devices[0], path=path)
         if tells:
-            msg = f"{holder} is measuring on {devices[0]}; waiting until it has done"
+            msg = f"{_holder(handles[0])} is measuring on {devices[0]}; waiting until it has done"
             warn(msg)
             tells = False
         time.sleep(_PAUSE_S)
@@ -100,7 +133,8 @@ def _taken(devices: Sequence[TimedDevice], handles: Sequence[int], patience_s: f
 def _opened(device: TimedDevice) -> int:
     """Open for reading, which is all that locking needs: the file may be another user's. Links are not followed."""
     path = lock_path(device)
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    # Nor does somebody's pipe there keep it waiting.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with suppress(FileNotFoundError):
             return os.open(path, flags)
@@ -123,5 +157,6 @@ def _holder(handle: int) -> str:
         for words in map(str.split, Path("/proc/locks").read_text(encoding="utf-8").splitlines()):
             if words[1:4:2] == ["FLOCK", "WRITE"] and words[5].rpartition(":")[2] == inode:
                 command = Path(f"/proc/{words[4]}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                return f"process {words[4]} ({command.strip()[:_LONGEST_COMMAND]})"
+                # On one line, also where it is a program of several.
+                return f"process {words[4]} ({' '.join(command.split())[:_LONGEST_COMMAND]})"
     return "another process"

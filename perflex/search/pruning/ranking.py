@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
 
 
+# Variants whose kernels are built again to ask for doubts, which takes as long as counting does.
+_LOOKED_AT = 20
+
+
 @dataclass(frozen=True)
 class RankedVariant:
     """A variant's place among its rivals."""
@@ -47,7 +51,8 @@ class RankedVariant:
     knowledge: Knowledge = "nothing"
     # In seconds; nan where it was not timed or could not be.
     measured: float = math.nan
-    # Reasons not to rely on the prediction, as short texts.
+    # Reasons not to rely on the prediction, as short texts. Those for which kernels are built again, such as conflict
+    # misses, are looked for in the first 20 places.
     doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -144,11 +149,11 @@ def rank(
         text: np.broadcast_to(value * factor, (count,))
         for text, value in calibration.model.terms(calibration.params, columns).items()
     }
-    doubts = doubts_of(calibration, found, machine, range(count))
-    warn_of_variants(names, doubts)
     deciding = measured if times else predicted
     # Not a number is sorted last.
     order = np.lexsort((predicted, deciding)).tolist()
+    doubts = doubts_of(calibration, found, machine, order[:_LOOKED_AT])
+    warn_of_variants(names, doubts)
     fastest = float(deciding[order[0]])
     return Ranking(
         RankedVariant(
