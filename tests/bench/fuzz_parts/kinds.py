@@ -87,14 +87,14 @@ features k.yaml n=64 --json --sub-group-size 16 -f f_op_float32_madd
 features k.yaml --machine m.yaml --registers 32
 features kernels.py:made n=64 --state k=2 --state x[i]=4*i
 predict c.yaml k.yaml n=64,128 --json --confidence 0.9
-predict c.yaml k.yaml n=64 --machine V100
+predict c.yaml k.yaml n=64 --machine Gold-6248
 rank c.yaml kernels.py:made kernels.py:made n=64 --json
 volumes k.yaml --machine m.yaml n=64 --json
 volumes k.yaml --machine V100 n=64 --registers 32
 layers j.yaml --machine Gold-6248 M=40 N=60 --json --cores 2
 layers j.yaml --machine Gold-6248 M=40 --series N=20:60:20 --json
 block j.yaml --machine Gold-6248 M=100 N=60 --criterion L2=plane --lanes 4 --tiles-per-core 2 --json
-roofline kernels.py:made n=64 --machine V100 --time predicted --calibration c.yaml --registers 40
+roofline kernels.py:made n=64 --machine V100 --time bound --registers 40
 prune-table cache.json d.yaml --samples 6 --keep 50% --json --seed 3
 prune-table cache.json d.yaml --keep promise:0.05,0.95 --device V100
 prune c.yaml kernels.py:made n=64 --keep 5% --measure 3
@@ -214,7 +214,7 @@ def count(kernel: Any, sizes: Any) -> None:
 def use_calibration(content: bytes, _: Any) -> None:
     read = perflex.Calibration.load(written(content, "c.yaml"))
     repr(read)
-    with perflex.using_machine("V100" if read.device.get("kind") == "gpu" else "Gold-6248"):
+    with perflex.using_machine("Gold-6248" if read.device.get("kind") == "cpu" else "V100"):
         interval = read.predict_interval(scop(), {"n": 64})
     finite(interval.predicted, interval.low, interval.high)
     read.save("again.yaml")
