@@ -207,6 +207,11 @@ def remove(store: Store, selection: Selection, *, dry: bool = False) -> dict[str
             "DELETE FROM measurement_keys WHERE number NOT IN "
             "(SELECT key FROM samples UNION ALL SELECT key FROM failures)"
         )
+        # Also those of hosts and containers that never come again.
+        connection.execute(
+            "DELETE FROM unfinished_work WHERE session NOT IN "
+            "(SELECT session FROM samples UNION ALL SELECT session FROM failures)"
+        )
 
     # VACUUM cannot be in a transaction.
     def shrink(connection: sqlite3.Connection) -> None:

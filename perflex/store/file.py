@@ -99,7 +99,7 @@ class StoreFile:
 
     def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         """Return what `work` reads; the file is neither made nor changed nor given another name."""
-        with closing(_connected(self.path, "ro")) as connection:
+        with closing(_reading(self.path)) as connection:
             if not _has_tables(connection):
                 msg = "is empty"
                 raise UnusableError(msg)
@@ -107,7 +107,7 @@ class StoreFile:
 
     def examine(self) -> Examination:
         """Check the file, which is not changed."""
-        with closing(_connected(self.path, "ro")) as connection:
+        with closing(_reading(self.path)) as connection:
             return _examined(connection)
 
     def close(self) -> None:
@@ -171,13 +171,26 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def _connected(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+def _connected(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
     # Quoted: a "?" or "#" in the path would end it. No isolation level: sqlite3 would begin transactions of its own.
     # Threads take turns by the lock of `StoreFile`.
-    place = f"file:{quote(str(path))}?mode={mode}"
+    place = f"file:{quote(str(path))}?{how}"
     connection = sqlite3.connect(place, timeout=BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
     # sqlite3 would fail at a damaged text with an error that does not say so; this way its checksum is wrong.
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    return connection
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    """Open a file that stays as it is, also in a folder that cannot be written."""
+    connection = _connected(path, "mode=ro")
+    try:
+        connection.execute("PRAGMA user_version")
+    except _FAULTS as error:
+        # SQLite wants to put the memory that readers and writers share beside it. Nobody writes where there is no log.
+        if error_kind(error) == sqlite3.SQLITE_CANTOPEN and not path.with_name(f"{path.name}-wal").exists():
+            connection.close()
+            return _connected(path, "mode=ro&immutable=1")
     return connection
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from perflex.errors import CalibrationError
 from perflex.store.records import checked_rows, insert
 from perflex.store.store import current_store
 
@@ -101,10 +102,14 @@ def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
     token = _RECORDER.set(own)
     try:
         yield own
+    except CalibrationError:
+        # All was measured, and does not do: going on with it would fail again.
+        own.finish()
+        raise
     finally:
         _RECORDER.reset(token)
         _at_work.discard(own)
-    # Not after an error: a run that was cut short is to go on.
+    # Not after other errors: a run that was cut short is to go on.
     own.finish()
 
 
@@ -149,20 +154,20 @@ class RunRecorder:
         self._store = store
         self._work = work
         self._sessions: set[str] = set()
-        self._sessions = store.use(self._taken_up, writes=True)
+        # Known to the other threads before it takes or notes a session, so that none takes the same.
         _at_work.add(self)
+        store.use(self._take_up, writes=True)
 
-    def _taken_up(self, connection: sqlite3.Connection) -> set[str]:
-        """Make the sessions that nobody works at any more this process's."""
-        here, taken = _this_process(), set()
+    def _take_up(self, connection: sqlite3.Connection) -> None:
+        """Make the sessions that nobody works at any more this run's."""
+        here = _this_process()
         for _, session, *owner, _ in checked_rows(connection, "unfinished_work", "WHERE work = ?", (self._work,)):
             owned = _Owner._make(owner)
             at_work = any(recorder.is_of(session) for recorder in list(_at_work))
             free = not at_work if owned == here else owned.is_gone()
             if free:
+                self._sessions.add(session)
                 insert(connection, "unfinished_work", (self._work, session, *here), _NEW_OWNER)
-                taken.add(session)
-        return taken
 
     def is_of(self, session: str) -> bool:
         """Return whether a session is one of this run's."""
@@ -208,10 +213,10 @@ class RunRecorder:
 
     def _note_session(self, session: str) -> None:
         if session not in self._sessions:
+            self._sessions.add(session)
             # Before the session's first sample, so that a process killed in between loses nothing.
             row = (self._work, session, *_this_process())
             self._store.use(lambda c: insert(c, "unfinished_work", row), writes=True)
-            self._sessions.add(session)
 
 
 # Those of this process whose work goes on.

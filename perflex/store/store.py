@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from perflex.caches import own_cache, tell
 from perflex.errors import StoreError, warn
-from perflex.store.file import BUSY_S, StoreFile, UnusableError, error_kind, is_damage
+from perflex.store.file import BUSY_S, OldFormatError, StoreFile, UnusableError, error_kind, is_damage
 from perflex.store.records import (
     DamageError,
     checked_rows,
@@ -204,6 +204,8 @@ def _fault(error: Exception) -> str:
         return f"cannot be written: {error}; change its permissions, or name another file {_BY}"
     if kind == sqlite3.SQLITE_BUSY:
         return f"has been locked for {BUSY_S:.0f} s; end the process that holds it, or name another file {_BY}"
+    if isinstance(error, OldFormatError):
+        return f"{error}; the next command that measures sets it aside and begins a new one, or name another file {_BY}"
     if isinstance(error, UnusableError):
         return f"{error}{', or' if str(error).endswith('update perflex') else ';'} name another file {_BY}"
     return f"{'is damaged' if is_damage(error) else 'cannot be used'} ({error}); name another file {_BY}"

@@ -151,11 +151,13 @@ def _opened(device: TimedDevice) -> int:
 
 def _holder(handle: int) -> str:
     """Return who holds a lock, as far as the system tells."""
-    inode = str(os.fstat(handle).st_ino)
+    file = os.fstat(handle)
+    # Some file systems tell another device here; then it stays unknown, which is better than a wrong process.
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     with suppress(OSError):
         # A line is "1: FLOCK ADVISORY WRITE PROCESS MAJOR:MINOR:INODE 0 EOF"; see proc_locks(5).
         for words in map(str.split, Path("/proc/locks").read_text(encoding="utf-8").splitlines()):
-            if words[1:4:2] == ["FLOCK", "WRITE"] and words[5].rpartition(":")[2] == inode:
+            if words[1:4:2] == ["FLOCK", "WRITE"] and words[5] == place:
                 command = Path(f"/proc/{words[4]}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 # On one line, also where it is a program of several.
                 return f"process {words[4]} ({' '.join(command.split())[:_LONGEST_COMMAND]})"

@@ -213,6 +213,36 @@ def test_two_runs_of_one_process_at_once_share_nothing(kernels, tmp_path):
     assert (inner[0].timing.samples_resumed, samples_in(place)) == (0, 32)
 
 
+def test_a_run_begun_while_another_notes_its_session_does_not_take_it(tmp_path, monkeypatch):
+    store, others, use = Store(tmp_path / "store.sqlite"), [], Store.use
+    first = RunRecorder(store, "work")
+
+    def then_another_begins(self, work, *, writes=False):
+        found = use(self, work, writes=writes)
+        with monkeypatch.context() as within:
+            within.setattr(Store, "use", use)
+            others.append(RunRecorder(store, "work"))
+        return found
+
+    monkeypatch.setattr(Store, "use", then_another_begins)
+    key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
+    first.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
+    assert len(others) == 2
+    assert first.is_of("session")
+    assert not any(other.is_of("session") for other in others)
+
+
+@pytest.mark.parametrize(("error", "kept"), [(CalibrationError, 0), (KeyboardInterrupt, 1)])
+def test_times_that_do_not_do_are_measured_anew(tmp_path, error, kept):
+    key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
+    with using_store(tmp_path / "store.sqlite"):
+        with pytest.raises(error, match="fit"), recording("device", ["model"]) as recorder:
+            recorder.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
+            raise error("the fit failed")
+        with recording("device", ["model"]) as again:
+            assert len(again.earlier(key)) == kept
+
+
 def test_runs_of_other_work_are_not_taken(kernels, tmp_path):
     place = tmp_path / "store.sqlite"
     with pytest.raises(Stopped):

@@ -1,6 +1,7 @@
 """The store: nothing acknowledged is lost, what is no measurement is refused, a place that cannot be used is named."""
 
 import math
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -249,7 +250,7 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         connection.execute("PRAGMA user_version=4")
     before = store.path.read_bytes()
     for read in (overview, counts_size, Store.examine, lambda one: list(all_rows(one))):
-        with pytest.raises(StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); name an"):
+        with pytest.raises(StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); the next command that"):
             read(store)
     assert [path.read_bytes() for path in store.path.parent.iterdir()] == [before]
     with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-"):
@@ -296,6 +297,24 @@ def test_a_file_that_was_replaced_or_removed_is_opened_anew(store):
     Store(store.path).add(KEY, sample(1))
     store.add(KEY, sample(2))
     assert store.earlier(KEY) == (sample(1), sample(2))
+
+
+@pytest.mark.machine
+def test_what_only_reads_needs_no_folder_that_can_be_written(tmp_path):
+    store = Store(tmp_path / "folder" / "store.sqlite")
+    store.add(KEY, sample(0))
+    store.close()
+    script = "import os, sys; from pathlib import Path; from perflex.store.store import Store\n"
+    script += "if os.geteuid() == 0: os.seteuid(65534)\n"
+    script += "print(Store(Path(sys.argv[1])).examine().sound['samples'])"
+    with tempfile.TemporaryDirectory() as place:
+        moved = shutil.move(store.path.parent, place)
+        Path(place).chmod(0o755)
+        Path(moved).chmod(0o555)
+        words = [sys.executable, "-c", script, f"{moved}/store.sqlite"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        Path(moved).chmod(0o755)
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 LIMITED = """
