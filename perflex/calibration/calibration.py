@@ -216,12 +216,17 @@ class Calibration(CalibrationRecord):
         Raises
         ------
         FileFormatError
-            The file cannot be read, is damaged, foreign or of a newer version; names the line and field.
+            The file cannot be read, is damaged, foreign or of a newer version, and the message names the line and field;
+            or no calibration has that name, and the message lists those there are.
         """
-        if str(path) in calibration_names() and not Path(path).exists():
+        missing = not Path(path).exists()
+        if missing and str(path) in calibration_names():
             # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
             with as_file(files(_HOME) / "calibrations" / f"{path}{_SUFFIX}") as shipped:
                 return cls.load(shipped)
+        if missing and Path(path).suffix not in {".yaml", ".yml"}:
+            msg = f"no calibration is called {str(path)!r}; there are {', '.join(calibration_names())}, or name a file"
+            raise FileFormatError(msg, path=path)
         return cls(**read_calibration_parts(read_yaml(path, FORMAT)))
 
 
@@ -236,14 +241,5 @@ def calibration_names() -> list[str]:
 
 
 def load_calibration(name: Path | str) -> Calibration:
-    """Return a calibration that comes with perflex, by its name, or that of a file, as `Calibration.load`.
-
-    Raises
-    ------
-    FileFormatError
-        There is none of that name, and the message lists those there are; or as `Calibration.load`.
-    """
-    if str(name) not in calibration_names() and Path(name).suffix not in {".yaml", ".yml"} and not Path(name).exists():
-        msg = f"no calibration is called {str(name)!r}; there are {', '.join(calibration_names())}, or name a file"
-        raise FileFormatError(msg, path=name)
+    """Return a calibration that comes with perflex, by its name, or that of a file: `Calibration.load`."""
     return Calibration.load(name)

@@ -34,7 +34,7 @@ _MOST_POINTS = 16
 # Features that count conflict misses themselves.
 _KNOW_SETS = ("f_ecm", "f_traffic")
 # Features that count idle compute units themselves.
-_KNOW_UNITS = ("f_peak", "f_tile")
+_KNOW_UNITS = ("f_peak", "f_tile", "f_wave_quantisation", "f_su_imbalance")
 _KINDS = ("cpu", "gpu")
 # Of a work-group, as calibrations name them.
 DEVICE_LIMITS = ("max_work_group_size", "local_memory_bytes", "most_local_memory_bytes")
@@ -61,7 +61,7 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
     device = str(calibration.device.get("name", ""))
     given = [name for name in (calibration.machine, cpu, device) if name]
     found = next(filter(None, map(machine_of_device, given)), None)
-    kind = calibration.device.get("kind") or (None if found is None else found.kind)
+    kind = calibration.device.get("kind") or (found.kind if found is not None else "cpu" if calibration.cpu else None)
     if kind in _KINDS and kind != machine.kind:
         whose = f"the calibration is of {given[0] if given else 'a device'}, a {kind.upper()}"
         msg = (

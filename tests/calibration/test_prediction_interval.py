@@ -379,7 +379,8 @@ def test_idle_compute_units_are_told(kind, machine):
     for n, groups in ((16, 1), (32, 4)):
         idle = [text for text in here.doubts(TAGGED, {"n": n}) if "idle" in text]
         assert idle == ["with 1 work-groups 3 of 4 compute units are idle, which the model does not see"][: groups < 4]
-    aware = replace(here, model=Model(OUTPUT, "p_core * f_peak_issue"))
+    knows = "f_peak_issue" if kind == "cpu" else "f_wave_quantisation"
+    aware = replace(here, model=Model(OUTPUT, f"p_core * {knows}"))
     assert not any("idle" in text for text in doubts.kernel_doubts(aware, TAGGED, {"n": 16}, aware.target(machine)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
@@ -110,17 +111,19 @@ class DaskExecutor(Executor):
         return self._submit(function, arguments, options, {})
 
     def submit_measuring(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
-        """Have work, such as a portion, done by a worker with a free device, or by one of a host where none measures.
+        """Have work, such as a portion, done by a worker with a free device, or by one of the host with least work.
 
         Raises
         ------
         ExecutorError
-            The scheduler is lost.
+            The scheduler is lost, or there has been no worker for half a minute.
         """
+        workers = self._waited_for()
         if self._declared:
-            return self._submit_to(frozenset(self._measuring()) if self._left_out else frozenset(), function, work)
-        busy = set(self._hosts.values())
-        hosts = sorted(self._seen, key=lambda host: (host in busy, -self._seen[host]))
+            return self._submit_to(frozenset(workers) if self._left_out else frozenset(), function, work)
+        # Much may be sent at once, such as all builds.
+        busy = Counter(self._hosts.values())
+        hosts = sorted(self._seen, key=lambda host: (busy[host], -self._seen[host]))
         future = self._submit(function, (work,), {}, {"workers": hosts[:1]}, _MeasuringCall)
         self._hosts[future] = hosts[0]
         future.add_done_callback(lambda done: self._hosts.pop(done, None))
@@ -134,9 +137,7 @@ class DaskExecutor(Executor):
         ExecutorError
             The scheduler is lost, or there has been no worker for half a minute.
         """
-        while not self.measuring_slots():
-            time.sleep(_LOOK_S)
-        return [self._submit_to(frozenset({address}), function, work) for address in self._measuring()]
+        return [self._submit_to(frozenset({address}), function, work) for address in self._waited_for()]
 
     def leave_out(self, worker: str) -> None:
         """Send no more measurements to a worker; to none of its host where they declare no devices."""
@@ -157,6 +158,13 @@ class DaskExecutor(Executor):
             self._allowed[future] = allowed
             future.add_done_callback(lambda done: self._allowed.pop(done, None))
         return future
+
+    def _waited_for(self) -> dict[str, Any]:
+        """Return the workers that may measure, by address, as soon as there is one."""
+        # In this order: who counts them notices which hosts are gone.
+        while not (self.measuring_slots() and (workers := self._measuring())):
+            time.sleep(_LOOK_S)
+        return workers
 
     def _measuring(self) -> dict[str, Any]:
         """Return the workers that may measure, by address."""
