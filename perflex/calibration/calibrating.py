@@ -21,7 +21,6 @@ from perflex.calibration.usual_prior import fit_about_usual
 from perflex.devices.device import identity
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
-from perflex.features.target import machine_in_use
 from perflex.fit.fitting import fit_model
 from perflex.fit.options import FitOptions
 from perflex.fit.problem import require_fittable, require_informed
@@ -127,8 +126,7 @@ def calibrate(
         msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
         raise CalibrationError(msg)
     where, _ = found_device(device, model.output_feature, run.measure_executor)
-    needs_own = machine_in_use() is None
-    cpu = own_cpu(where, model.input_features(), run.measure_executor) if needs_own else None
+    cpu = own_cpu(where, model.input_features(), run.measure_executor)
     target = target_on(where, model.input_features(), None if cpu is None else host_machine(cpu))
     with progress_shown(run.progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))

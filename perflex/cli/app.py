@@ -48,7 +48,7 @@ _COMMANDS = {
     "tune": (
         "prune",
         "Search a kernel's variants for the fastest.",
-        f"{_POCL} examples/convolution_tuner.py --budget 5",
+        f"{_POCL} examples/matmul_space.py:space n=512 --budget 5",
     ),
     "prune-table": (
         "prune",

@@ -39,6 +39,8 @@ def measurement_key(
     # The store keeps sizes as integers; scalars such as 0.5 are among the conditions.
     whole = {name: int(value) for name, value in job.sizes.items() if is_whole(value)}
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
+    # Virtual machines that share a store may have equal names, and not as many processors.
+    others += f" units={units}" if (units := getattr(device, "compute_units", 0)) else ""
     setting = affinity_of(device, isolate=options.isolate).setting if affinity is None else affinity
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
     return MeasurementKey(

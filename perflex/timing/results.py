@@ -146,7 +146,7 @@ class Measured(list["Timing | MeasurementFailure"]):
 
     def labelled(self, labels: Iterable[str]) -> Measured:
         """Return the outcomes under the given labels: a kernel that has several is measured once."""
-        outcomes = (replace(outcome, label=label) for outcome, label in zip(self, labels, strict=True))
+        outcomes = (_under(label, outcome) for outcome, label in zip(self, labels, strict=True))
         return Measured(outcomes, self.samples_resumed, self.affinity)
 
     @property
@@ -173,3 +173,10 @@ class Measured(list["Timing | MeasurementFailure"]):
             repeatability=statistics.median(repeated) if repeated and 2 * len(repeated) >= len(timings) else None,
             affinity=self.affinity,
         )
+
+
+def _under(label: str, outcome: Timing | MeasurementFailure) -> Timing | MeasurementFailure:
+    if isinstance(outcome, Timing):
+        return replace(outcome, label=label)
+    whose, colon, cause = outcome.reason.partition(f"{outcome.label}: ")
+    return replace(outcome, label=label, reason=f"{label}: {cause}" if colon and not whose else outcome.reason)

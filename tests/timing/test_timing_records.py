@@ -118,6 +118,8 @@ def test_failures_are_recorded_and_crashes_are_not_tried_again():
     assert again[0].reason.startswith("n=1: hang! (in an earlier run; ")
     measure(jobs(1), device, TimingOptions(retry_failures=True), recorder=kept)
     assert tried[1] == 2
+    twice = measure([*jobs(4), *(replace(job, label="again") for job in jobs(4))], device)
+    assert [failure.reason for failure in twice] == ["n=4: no such type", "again: no such type"]
 
 
 def test_key_holds_all_that_a_time_depends_on(monkeypatch):
@@ -129,6 +131,9 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch):
 
     class OfAnotherHost(FakeDevice):
         host = "node2"
+
+    class Larger(FakeDevice):
+        compute_units = 16
 
     def key(kernel=None, sizes=None, device=None, **options):
         job = SizedKernel(kernel or good(), sizes or {"n": 64}, "x")
@@ -144,7 +149,7 @@ def test_key_holds_all_that_a_time_depends_on(monkeypatch):
             for sizes in ({"n": 65}, {"n": 64, "m": 1}, {"n": 64, "alpha": 0.5}, {"n": 64, "alpha": 0.25})
         ),
         *(key(device=FakeDevice(law, **{name: "1"})) for name in ("name", "platform", "vendor", "driver")),
-        *(key(device=another(law)) for another in (Second, OfAnotherSlot, OfAnotherHost)),
+        *(key(device=another(law)) for another in (Second, OfAnotherSlot, OfAnotherHost, Larger)),
         key(warmups=2),
     ]
     monkeypatch.setattr("perflex.timing.key.version", lambda _: "0")
