@@ -188,7 +188,8 @@ def _reading(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA user_version")
     except _FAULTS as error:
         # SQLite wants to put the memory that readers and writers share beside it. Nobody writes where there is no log.
-        if error_kind(error) == sqlite3.SQLITE_CANTOPEN and not path.with_name(f"{path.name}-wal").exists():
+        refused = error_kind(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+        if refused and not path.with_name(f"{path.name}-wal").exists():
             connection.close()
             return _connected(path, "mode=ro&immutable=1")
     return connection
