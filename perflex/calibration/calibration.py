@@ -18,7 +18,7 @@ from perflex.calibration.doubts import (
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
-from perflex.errors import FileFormatError
+from perflex.errors import FileFormatError, MachineError
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
@@ -195,7 +195,13 @@ class Calibration(CalibrationRecord):
         otherwise = self.machine if self.cpu is None else host_machine(self.cpu)
         features = self.model.input_features()
         platform = str(self.device.get("platform", ""))
-        target = target_of(features, self.sub_group_size, machine, otherwise=otherwise, platform=platform)
+        try:
+            target = target_of(features, self.sub_group_size, machine, otherwise=otherwise, platform=platform)
+        except MachineError as error:
+            if machine is not None or otherwise != error.context.get("machine"):
+                raise
+            msg = f"the calibration rests on facts of {otherwise}, a machine file of yours; name it with --machine"
+            raise MachineError(f"{msg} (machine=)", machine=otherwise) from error
         machine_doubts(self, target.machine)  # refuses machines of another kind
         return target
 

@@ -138,7 +138,9 @@ def calibrate(
         terminal.show(*_remarks(calibration, scale))
     terminal.show_paths(out)
     if times is None and ready.description.general and not terminal.quiet:
-        words = f"perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95"
+        # A machine that comes with perflex is found again by its name in the calibration.
+        file = f" --machine {machine}" if machine and machine.endswith((".yaml", ".yml")) else ""
+        words = f"perflex predict {out} KERNEL.py:function n=1024{file} --confidence 0.95"
         terminal.show(f"next: {words} (or perflex rank, for variants)")
 
 

@@ -11,7 +11,7 @@ from perflex import FeatureTable, Model, load_calibration
 from perflex.calibration import doubts
 from perflex.calibration.interval import PredictionInterval, interval_at
 from perflex.calibration.prediction_variance import without_bound
-from perflex.errors import CalibrationError, PerflexWarning
+from perflex.errors import CalibrationError, MachineError, PerflexWarning
 from perflex.features import source_kernel
 from perflex.machines.host import ReportedCache, ReportedCpu
 from sample_kernels import matmul
@@ -370,6 +370,15 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
     assert not any("conflict" in text for text in made.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
     counted = replace(made, model=Model(OUTPUT, "p_line * f_op_float32_madd"))
     assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
+
+
+def test_the_machine_file_of_a_calibration_is_asked_for():
+    table = FeatureTable(OUTPUT, (OUTPUT, "f_ecm_vol_l2"), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
+    made = replace(fitted(Model(OUTPUT, "p_line * f_ecm_vol_l2"), table), device={"kind": "cpu"}, machine="My-CPU")
+    with pytest.raises(MachineError, match="rests on facts of My-CPU, a machine file of yours; name it with --machine"):
+        made.predict(TAGGED, {"n": 64})
+    with pytest.raises(MachineError, match="no machine is called 'Mine'"):
+        made.predict(TAGGED, {"n": 64}, machine="Mine")
 
 
 @pytest.mark.parametrize(("kind", "machine"), [("cpu", "Gold-6248"), ("gpu", "V100")])

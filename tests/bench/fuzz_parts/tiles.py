@@ -13,6 +13,7 @@ from unittest import mock
 import numpy as np
 
 import perflex
+import uipick  # noqa: F401 - before the tests' folder of this name can be taken for it
 from fuzz_parts.common import Input, finite, text_of, written
 from perflex.calibration.times import tuning_files
 from perflex.errors import PerflexError
