@@ -200,8 +200,8 @@ class Calibration(CalibrationRecord):
         except MachineError as error:
             if machine is not None or otherwise != error.context.get("machine"):
                 raise
-            msg = f"the calibration rests on facts of {otherwise}, a machine file of yours; name it with --machine"
-            raise MachineError(f"{msg} (machine=)", machine=otherwise) from error
+            msg = f"the calibration rests on facts of {otherwise}, a file of yours; name it with --machine (machine=)"
+            raise MachineError(msg, machine=otherwise) from error
         machine_doubts(self, target.machine)  # refuses machines of another kind
         return target
 
@@ -222,8 +222,8 @@ class Calibration(CalibrationRecord):
         Raises
         ------
         FileFormatError
-            The file cannot be read, is damaged, foreign or of a newer version, and the message names the line and field;
-            or no calibration has that name, and the message lists those there are.
+            The file cannot be read, is damaged, foreign or of a newer version: names the line and field. Or no
+            calibration has that name: lists those there are.
         """
         missing = not Path(path).exists()
         if missing and str(path) in calibration_names():

@@ -375,7 +375,7 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
 def test_the_machine_file_of_a_calibration_is_asked_for():
     table = FeatureTable(OUTPUT, (OUTPUT, "f_ecm_vol_l2"), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
     made = replace(fitted(Model(OUTPUT, "p_line * f_ecm_vol_l2"), table), device={"kind": "cpu"}, machine="My-CPU")
-    with pytest.raises(MachineError, match="rests on facts of My-CPU, a machine file of yours; name it with --machine"):
+    with pytest.raises(MachineError, match="rests on facts of My-CPU, a file of yours; name it with --machine"):
         made.predict(TAGGED, {"n": 64})
     with pytest.raises(MachineError, match="no machine is called 'Mine'"):
         made.predict(TAGGED, {"n": 64}, machine="Mine")

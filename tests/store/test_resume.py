@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -232,13 +233,13 @@ def test_a_run_begun_while_another_notes_its_session_does_not_take_it(tmp_path, 
     assert not any(other.is_of("session") for other in others)
 
 
-@pytest.mark.parametrize(("error", "kept"), [(CalibrationError, 0), (KeyboardInterrupt, 1)])
+@pytest.mark.parametrize(("error", "kept"), [(CalibrationError(""), 0), (KeyboardInterrupt(), 1)])
 def test_times_that_do_not_do_are_measured_anew(tmp_path, error, kept):
     key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
     with using_store(tmp_path / "store.sqlite"):
-        with pytest.raises(error, match="fit"), recording("device", ["model"]) as recorder:
+        with suppress(type(error)), recording("device", ["model"]) as recorder:
             recorder.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
-            raise error("the fit failed")
+            raise error
         with recording("device", ["model"]) as again:
             assert len(again.earlier(key)) == kept
 
