@@ -133,12 +133,7 @@ def interval_at(
             factor = np.exp(spread.log_half_widths(probability))
             low = np.where(predicted > 0, predicted / factor[0], low)
             high = np.where(predicted > 0, predicted * factor[1], high)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        msg = (
-            "the standard errors of the parameters are so large that the interval is infinite; "
-            "calibrate with more kernels that contain its costs"
-        )
-        raise CalibrationError(msg, model=model)
+    _require_finite(calibration, low, high)
     shape = flattened(model, values)[1]
     return PredictionInterval(
         _plain(predicted.reshape(shape)),
@@ -164,7 +159,9 @@ def _from_other_devices(
     flat, shape = flattened(calibration.model, values)
     found = transferred_predictions(calibration.fit, transferred, flat, kernels or [("", "")] * math.prod(shape))
     half_width = transferred.half_width(confidence)
-    middle, factor = np.exp(found.mean).reshape(shape), np.exp(half_width * found.deviation).reshape(shape)
+    with np.errstate(over="ignore"):
+        middle, factor = np.exp(found.mean).reshape(shape), np.exp(half_width * found.deviation).reshape(shape)
+        _require_finite(calibration, middle / factor, middle * factor)
     return PredictionInterval(
         _plain(middle),
         _plain(middle / factor),
@@ -176,6 +173,15 @@ def _from_other_devices(
         extrapolated=_plain(np.zeros(shape, dtype=bool)),
         doubts=transferred.remarks,
     )
+
+
+def _require_finite(calibration: CalibrationRecord, *limits: Array) -> None:
+    if not np.isfinite(limits).all():
+        msg = (
+            "the standard errors of the parameters are so large that the interval is infinite; "
+            "calibrate with more kernels that contain its costs"
+        )
+        raise CalibrationError(msg, model=calibration.model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,5 +150,7 @@ def _result(posterior: _Posterior, table: FeatureTable, solutions: Sequence[Solu
 def posterior_of_logarithms(fit: FitResult) -> Array:
     """Return the covariance of the parameters' logarithms, shape ``(n, n)``; zero for those that are held at zero."""
     size = np.where(fit.vector > 0, fit.vector, 1.0)
-    found: Array = np.nan_to_num(fit.covariance, nan=0.0) / np.outer(size, size)
+    # Of a value next to zero it is infinite.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        found: Array = np.nan_to_num(fit.covariance, nan=0.0) / np.outer(size, size)
     return found

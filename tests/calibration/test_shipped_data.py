@@ -1,9 +1,12 @@
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from perflex import Calibration, load_calibration
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.gathering import info_of
-from perflex.errors import FileFormatError
+from perflex.errors import CalibrationError, FileFormatError
 from perflex.models import load_model
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
@@ -53,6 +56,10 @@ def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_inter
         assert found.low < found.predicted < found.high
         times[name] = found.predicted
     assert times["T4"] > times["V100"] > times["H100-SXM"]
+    first, *others = calibration.fit.parameters
+    next_to_nothing = replace(calibration.fit, parameters=(msgspec.structs.replace(first, value=1e-320), *others))
+    with pytest.raises(CalibrationError, match="the interval is infinite"):
+        replace(calibration, fit=next_to_nothing).predict_interval(kernel, {"n": 2048}, machine="V100")
     with pytest.raises(FileFormatError, match=f"there are {calibration_names()[0]}"):
         load_calibration("none")
 
