@@ -140,7 +140,7 @@ def calibrate(
     if times is None and ready.description.general and not terminal.quiet:
         # A machine that comes with perflex is found again by its name in the calibration.
         file = f" --machine {machine}" if machine and machine.endswith((".yaml", ".yml")) else ""
-        words = f"perflex predict {out} KERNEL.py:function n=1024{file} --confidence 0.95"
+        words = f"perflex predict {out} KERNEL.py:function n=1024 --confidence 0.95{file}"
         terminal.show(f"next: {words} (or perflex rank, for variants)")
 
 
