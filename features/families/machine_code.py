@@ -9,7 +9,8 @@ import numpy as np
 
 from perflex.compiled.code_values import KINDS, CodeValues, group_values
 from perflex.compiled.control_flow import Totals, UnknownFlowError
-from perflex.compiled.nvidia.counts import CLASSES, launch_counts
+from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
+from perflex.compiled.nvidia.counts import launch_counts
 from perflex.compiled.program import CompiledProgram
 from perflex.errors import FeatureError
 from perflex.features.counting.scop_counts import counts_of
@@ -62,7 +63,9 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
     try:
         if not on_gpu:
             return _of_cpu(what, kept(scop, "machine code", whole, code, lambda: launch_values(scop, whole, code)))
-        counts = kept(scop, "code for a GPU", whole, code, lambda: _gpu_counts(whole, code))
+        accesses = what in OF_ACCESSES
+        key = (code, accesses)
+        counts = kept(scop, "code for a GPU", whole, key, lambda: _gpu_counts(whole, code, accesses=accesses))
     except UnknownFlowError as error:
         raise _error(scop, f"f_code_{what}", f"cannot be counted: {error}; leave it out") from error
     return counts.get(what, 0.0)
@@ -76,12 +79,12 @@ def _is_for_gpu(code: Sequence[CompiledProgram]) -> bool:
     return any(one.gpu is not None for one in code)
 
 
-def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> dict[str, float]:
+def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, accesses: bool) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for program in code:
         if program.gpu is not None:
             scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
-            for name, count in launch_counts(program.gpu, scalars).items():
+            for name, count in launch_counts(program.gpu, scalars, accesses=accesses).items():
                 found[name] += count
     return dict(found)
 

@@ -90,8 +90,10 @@ def with_callees(instructions: Sequence[Instruction], symbols: Mapping[int, str]
 
 
 def block_facts(block: Block, number: int, known: Propagation) -> BlockFacts:
-    """Return what a block of a function does, whose values are known."""
+    """Return what a block of a function does, whose values are known; nothing of a block that is never reached."""
     counts: defaultdict[str, float] = defaultdict(float)
+    if known.before[number] is None:
+        return BlockFacts(0.0, counts)
     state = known.after(number, 0)
     for one in block.instructions:
         if one.name in {"nop", "endbr64"}:

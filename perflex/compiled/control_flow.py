@@ -115,7 +115,7 @@ def loops_of(blocks: Sequence[Followed]) -> list[Loop]:
     for number, block in enumerate(blocks):
         for follower in block.followers:
             before[follower].append(number)
-    dominators = _dominators(len(blocks), before)
+    dominators = dominators_of(len(blocks), before)
     bodies: dict[tuple[int, frozenset[int]], list[tuple[int, int]]] = {}
     for number, block in enumerate(blocks):
         for header in block.followers:
@@ -130,7 +130,8 @@ def loops_of(blocks: Sequence[Followed]) -> list[Loop]:
     return sorted(found, key=lambda loop: (loop.depth, loop.header))
 
 
-def _dominators(count: int, before: Sequence[Sequence[int]]) -> list[set[int]]:
+def dominators_of(count: int, before: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Return the blocks that every way from the first block to each block leads through, itself among them."""
     everything = set(range(count))
     found = [{0}, *(set(everything) for _ in range(count - 1))]
     changed = True

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Flags:
     """What set the flags."""
 
-    # "compared" for the difference of `left` and `right`, "result" for an operation whose result is `left`.
+    # "compared" for the difference of `left` and `right`, "result" for an operation whose result is `left`, "shifted"
+    # for a shift, which sets the overflow flag in its own way.
     kind: str
     # The numbers, of which the lowest `bits` count.
     left: int
@@ -53,7 +54,7 @@ def holds(condition: str, flags: Flags) -> bool | None:
         return left == right
     if condition == "s":
         return signed(left - right, flags.bits) < 0
-    if condition in {"l", "le"}:
+    if condition in {"l", "le"} and flags.kind != "shifted":
         # Of other operations than comparisons only those that cannot overflow are followed.
         less = signed(left, flags.bits) < signed(right, flags.bits)
         return less or (condition == "le" and left == right)
@@ -297,7 +298,7 @@ class Propagation:
                 value = signed(value, bits_of(operands[1]))
             return [(operands[0], value)], None
         result = self._arithmetic(one, values, bits)
-        return [(operands[0], result)], _flags(name, values, result, bits)
+        return [(operands[0], result)], _flags(name, values, result, bits, state.flags)
 
     @staticmethod
     def _arithmetic(one: Instruction, values: Sequence[Value], bits: int) -> Value:
@@ -324,6 +325,7 @@ class Propagation:
 
 _STACK = Register("rsp", 64)
 _MOVES = {"mov", "movzx", "movsx", "movsxd"}
+_SHIFTS = {"shl", "shr", "sar"}
 # Instructions that extend a sign: what they write, and of what.
 _EXTENSIONS = {
     "cwde": (Register("rax", 32), Register("rax", 16)),
@@ -410,8 +412,13 @@ def _moved_pointer(name: str, left: Value, right: Value, bits: int) -> Value:
     return _plus(left, right if name == "add" else -right)
 
 
+def _amount(value: int, bits: int) -> int:
+    """Return by how many bits a shift moves an operand of so many."""
+    return value & (63 if bits == 64 else 31)
+
+
 def _of_numbers(name: str, left: int, right: int, bits: int) -> int | None:
-    shift = right & (63 if bits == 64 else 31)
+    shift = _amount(right, bits)
     mask = (1 << bits) - 1
     return {
         "add": left + right,
@@ -432,8 +439,12 @@ def _of_numbers(name: str, left: int, right: int, bits: int) -> int | None:
     }.get(name)
 
 
-def _flags(name: str, values: Sequence[Value], result: Value, bits: int) -> Flags | None:
+def _flags(name: str, values: Sequence[Value], result: Value, bits: int, before: Flags | None) -> Flags | None:
     left, right = values[0], values[1] if len(values) > 1 else None
     if name in {"cmp", "sub"}:
         return Flags("compared", left, right, bits) if isinstance(left, int) and isinstance(right, int) else None
-    return Flags("result", result, 0, bits) if isinstance(result, int) else None
+    if name in _SHIFTS and isinstance(right, int) and not _amount(right, bits):
+        # A shift by 0 bits keeps them.
+        return before
+    kind = "shifted" if name in _SHIFTS else "result"
+    return Flags(kind, result, 0, bits) if isinstance(result, int) else None

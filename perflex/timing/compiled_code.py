@@ -58,7 +58,29 @@ def compiled_code(
 ) -> list[tuple[CompiledProgram, ...] | MeasurementFailure]:
     """Build kernels for a device and return their machine code, without running them.
 
-    Code stays in perflex's cache folder, by kernel, sizes, device and driver version.
+    Code stays in perflex's cache folder, by kernel, sizes, device, driver version and variables of CPU drivers.
+
+    Parameters
+    ----------
+    jobs
+        The kernels.
+    device
+        The device. Kernels are built in processes of their own.
+    options
+        How long a build may take.
+    progress
+        Is told of each kernel before it is built.
+
+    Returns
+    -------
+        For each kernel, in their order: the code of its device programs, in the order of their launches; or a
+        `MeasurementFailure` of kind ``"prepare"`` for a kernel that cannot be launched or built, or whose code cannot
+        be read on this device.
+
+    Raises
+    ------
+    DeviceError
+        The device builds nothing (a `FakeDevice`), or does not respond.
     """
     if not isinstance(device, Device):
         msg = f"{device} builds no machine code; leave out f_code features"

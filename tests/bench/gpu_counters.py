@@ -3,7 +3,8 @@
     python tests/bench/gpu_counters.py [--every N] [--counters FILE.csv.gz] [--source FILE.cu]
 
 Each N-th configuration (124 by default) of the recorded ones, and two whose guards the ids of work-items decide, are
-compiled by NVRTC for compute capability 7.5 without a GPU, and counted (``f_code_instructions``).
+compiled by NVRTC for compute capability 7.5 without a GPU, and counted (``f_code_instructions`` and
+``f_code_global_loads``).
 """
 
 from __future__ import annotations
@@ -48,26 +49,30 @@ def main() -> int:
     with gzip.open(arguments.counters, "rt", encoding="utf-8") as stream:
         rows = {tuple(int(row[name]) for name in TUNED): row for row in csv.DictReader(stream)}
     text = arguments.source.read_text(encoding="utf-8")
-    ratios = []
+    ratios, loads = [], []
     for key in dict.fromkeys((*GUARDED, *list(rows)[:: arguments.every])):
         row = rows[key]
         begun = time.perf_counter()
         try:
             code = code_of(row, text)
             compiled = time.perf_counter()
-            found = launch_counts(code, [None] * 3)["instructions"]
+            issued = launch_counts(code, [None] * 3)["instructions"]
+            counted = time.perf_counter()
+            loaded = launch_counts(code, [None] * 3, accesses=True)["global_loads"]
         except UnknownFlowError as error:
-            print(key, error)
+            print(key, error, flush=True)
             continue
-        ratios.append(found / float(row["smsp__inst_executed.sum"]))
+        ratios.append(issued / float(row["smsp__inst_executed.sum"]))
+        loads.append(loaded / float(row["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]))
         print(
-            f"{key}: {ratios[-1]:.3f} of the counter, {kernel_facts(code).registers} registers "
-            f"({row['registers_per_thread']}), compiled in {compiled - begun:.1f} s, counted in "
-            f"{time.perf_counter() - compiled:.1f} s",
+            f"{key}: instructions {ratios[-1]:.3f}, requests of global loads {loads[-1]:.3f} of the counters, "
+            f"{kernel_facts(code).registers} registers ({row['registers_per_thread']}); seconds: compiled in "
+            f"{compiled - begun:.1f}, counted in {counted - compiled:.1f} and {time.perf_counter() - counted:.1f}",
             flush=True,
         )
-    worst = max(ratios, key=lambda ratio: abs(ratio - 1))
-    print(f"{len(ratios)} configurations: median {median(ratios):.3f}, farthest {worst:.3f}")
+    for what, found in (("instructions", ratios), ("requests of global loads", loads)):
+        worst = max(found, key=lambda ratio: abs(ratio - 1))
+        print(f"{what} of {len(found)} configurations: median {median(found):.3f}, farthest {worst:.3f}")
     return 0
 
 

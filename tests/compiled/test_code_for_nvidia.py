@@ -19,6 +19,10 @@ ARCHITECTURES = ("sm_90", *(pytest.param(name, marks=pytest.mark.slow) for name 
 OPTIONS = ("--ptxas-options=-v",)
 
 
+def every_count(code, scalars):
+    return launch_counts(code, scalars) | launch_counts(code, scalars, accesses=True)
+
+
 def built(body, architecture, groups=(4,), work_group=(64,), *, arguments="float *x, int n", attributes=""):
     source = f'extern "C" __global__ void {attributes} k({arguments}) {{ {body} }}'
     compiled = compile_cuda(source, architecture, OPTIONS)
@@ -32,7 +36,7 @@ def built(body, architecture, groups=(4,), work_group=(64,), *, arguments="float
 def test_a_chain_of_products_and_sums_has_as_many_instructions(architecture, dtype):
     body = f"{dtype} v = x[threadIdx.x]; " + "v = v * v + v; " * 37 + "x[threadIdx.x] = v;"
     code, _ = built(body, architecture, arguments=f"{dtype} *x")
-    found = launch_counts(code, [None])
+    found = every_count(code, [None])
     sub_groups = 4 * 2
     own, other = ("float32", "float64") if dtype == "float" else ("float64", "float32")
     assert found[own] == 37 * sub_groups
@@ -46,7 +50,7 @@ def test_a_chain_of_products_and_sums_has_as_many_instructions(architecture, dty
 def test_loops_run_as_often_as_their_bounds_say_however_the_compiler_unrolls_them(architecture, n):
     body = "float s = 0; for (int k = 0; k < n; ++k) s += x[k * n + threadIdx.x]; x[threadIdx.x] = s;"
     code, _ = built(body, architecture)
-    found = launch_counts(code, [None, n])
+    found = every_count(code, [None, n])
     assert found["global_loads"] == pytest.approx(n * 8)
     assert found["float32"] == pytest.approx(n * 8)
     assert found["global_stores"] == pytest.approx(8)
@@ -60,7 +64,7 @@ def test_nested_loops_multiply(architecture):
         "x[threadIdx.x] = s;"
     )
     code, _ = built(body, architecture, arguments="float *x, int n, int m")
-    found = launch_counts(code, [None, 19, 33])
+    found = every_count(code, [None, 19, 33])
     assert found["global_loads"] == pytest.approx(19 * 33 * 8)
     assert found["barriers"] == pytest.approx(19 * 8)
 
@@ -69,14 +73,14 @@ def test_nested_loops_multiply(architecture):
 @pytest.mark.parametrize("n", [1, 31, 33, 130, 250, 256])
 def test_a_guard_lets_those_sub_groups_pass_that_have_a_work_item_inside(n):
     code, _ = built("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = 1.0f;", "sm_90")
-    assert launch_counts(code, [None, n])["global_stores"] == pytest.approx(ceil(n / 32))
+    assert every_count(code, [None, n])["global_stores"] == pytest.approx(ceil(n / 32))
 
 
 @needs_tools
 def test_loops_whose_bounds_depend_on_the_group_are_summed():
     body = "float s = 0; for (int k = 0; k <= blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"
     code, _ = built(body, "sm_90", groups=(101,), work_group=(32,))
-    assert launch_counts(code, [None, 7])["global_loads"] == pytest.approx(101 * 102 / 2)
+    assert every_count(code, [None, 7])["global_loads"] == pytest.approx(101 * 102 / 2)
 
 
 @needs_tools
@@ -97,7 +101,7 @@ def test_loops_whose_bounds_depend_on_the_group_are_summed():
 def test_each_work_group_and_work_item_counts_that_a_condition_lets_pass(condition, groups, expected):
     body = f"int b = blockIdx.x, i = threadIdx.x; if (!({condition})) return; x[b * 64 + i] = n;"
     code, _ = built(body, "sm_90", groups=(groups,))
-    assert launch_counts(code, [None, 7])["global_stores"] == expected
+    assert every_count(code, [None, 7])["global_stores"] == expected
 
 
 @needs_tools
@@ -106,14 +110,14 @@ def test_exits_that_two_predicates_decide():
         "int b = blockIdx.x, i = threadIdx.x; if (min(i, b) * 3 <= 1 && (90 - b) / 7 == 3) return; x[b * 96 + i] = n;"
     )
     code, _ = built(body, "sm_75", groups=(7,), work_group=(96,))
-    assert launch_counts(code, [None, 7])["global_stores"] == 7 * 3
+    assert every_count(code, [None, 7])["global_stores"] == 7 * 3
 
 
 @needs_tools
 def test_loops_whose_bounds_grow_as_squares_are_summed():
     body = "float s = 0; for (int k = 0; k < blockIdx.x * blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"
     code, _ = built(body, "sm_90", groups=(20,), work_group=(32,))
-    assert launch_counts(code, [None, 7])["global_loads"] == pytest.approx(sum(b * b for b in range(20)))
+    assert every_count(code, [None, 7])["global_loads"] == pytest.approx(sum(b * b for b in range(20)))
 
 
 @needs_tools
@@ -123,7 +127,7 @@ def test_conditions_that_change_within_a_loop_are_followed():
         "\n#pragma unroll 1\nfor (int j = 0; j < n; ++j) x[j * n + y] = k * j; } }"
     )
     code, _ = built(body, "sm_90", groups=(6,))
-    assert launch_counts(code, [None, 7])["global_stores"] == 2 * 29 * 7
+    assert every_count(code, [None, 7])["global_stores"] == 2 * 29 * 7
 
 
 @needs_tools
@@ -132,7 +136,7 @@ def test_what_takes_too_long_to_follow_is_refused(monkeypatch):
     body = "float s = 0; for (int k = 0; k < blockIdx.x * blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"
     code, _ = built(body, "sm_90", groups=(20,), work_group=(32,))
     with pytest.raises(UnknownFlowError, match="takes more than 100 instructions"):
-        launch_counts(code, [None, 7])
+        every_count(code, [None, 7])
 
 
 @needs_tools
@@ -143,7 +147,7 @@ def test_classes_are_those_of_the_source(architecture):
         "__syncthreads(); float v = t[j][i]; x[threadIdx.x] = __sinf(v) + __cosf(v) + __expf(v);"
     )
     code, _ = built(body, architecture, groups=(1,), work_group=(256,), arguments="float *x")
-    found = launch_counts(code, [None])
+    found = every_count(code, [None])
     assert kernel_facts(code).local_bytes == 16 * 17 * 4
     for name, expected in {
         "special": 3,
@@ -172,13 +176,13 @@ def test_too_few_registers_make_spills(architecture):
     facts = kernel_facts(tight)
     assert facts.registers <= most < kernel_facts(free).registers
     assert kernel_facts(free).private_bytes == 0
-    assert launch_counts(free, [None, 5]).get("spills", 0) == 0
+    assert every_count(free, [None, 5]).get("spills", 0) == 0
     frame, stored, loaded = map(
         int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill", log).groups()
     )
     assert facts.private_bytes == frame >= (96 - most) * 4
     # The assembler counts bytes; an access has 4, 8 or 16.
-    assert (stored + loaded) / 16 <= launch_counts(tight, [None, 5])["spills"] / 8 <= (stored + loaded) / 4
+    assert (stored + loaded) / 16 <= every_count(tight, [None, 5])["spills"] / 8 <= (stored + loaded) / 4
     assert facts.registers == int(re.search(r"Used (\d+) registers", log)[1])
 
 
@@ -193,7 +197,85 @@ def test_too_few_registers_make_spills(architecture):
 def test_what_data_decide_is_refused(body, why):
     code, _ = built(body, "sm_90")
     with pytest.raises(UnknownFlowError, match=why):
-        launch_counts(code, [None, 5])
+        every_count(code, [None, 5])
+
+
+@needs_tools
+def test_branches_of_ids_in_loops_count_beside_branches_that_data_decide():
+    # Slow ways of divisions, which data decide, are what compilers keep as branches.
+    body = (
+        "float v = x[0] / x[1];\n#pragma unroll 1\nfor (int k = 0; k < n; ++k) { if (threadIdx.x + k < 40) {"
+        "\n#pragma unroll 1\nfor (int j = 0; j < m; ++j) v = v * v + 1.5f; } v = v / x[2]; } x[3] = v;"
+    )
+    code, _ = built(body, "sm_90", arguments="float *x, int n, int m")
+
+    def found(n, m):
+        return every_count(code, [None, n, m])["float32"]
+
+    entered = sum(any(item + k < 40 for item in range(first, first + 32)) for k in range(50) for first in (0, 32))
+    assert entered == 48
+    assert found(50, 11) - found(50, 1) == 4 * entered * 10
+    # The divisions of all iterations are the same.
+    each = (found(50, 1) - 4 * entered - found(0, 1)) / (4 * 2 * 50)
+    assert each == found(1, 0) / 8 - found(0, 0) / 8 > 2
+
+
+@needs_tools
+@pytest.mark.parametrize(("work_group", "requests"), [((64, 4), 3538944), ((128, 8), 1802240), ((8, 32), 2359296)])
+def test_accesses_count_where_a_predicate_lets_some_work_item_take_part(work_group, requests):
+    # The tile of the convolution in tests/bench/gpu_counters.py; requests of global loads that an RTX 2080 Ti counted.
+    body = (
+        "__shared__ float t[BY + 14][BX + 14];\n#pragma unroll\nfor (int i = threadIdx.y; i < BY + 14; i += BY) {"
+        "\n#pragma unroll\nfor (int j = threadIdx.x; j < BX + 14; j += BX)"
+        "t[i][j] = x[(blockIdx.y * BY + i) * 4110 + blockIdx.x * BX + j]; } __syncthreads();"
+        "float s = 0; for (int k = 0; k < BY + 14; ++k) s += t[k][(threadIdx.x * 7) % (BX + 14)];"
+        "y[(blockIdx.y * BY + threadIdx.y) * 4096 + blockIdx.x * BX + threadIdx.x] = s;"
+    )
+    for name, side in zip(("BX", "BY"), work_group, strict=True):
+        body = body.replace(name, str(side))
+    groups = tuple(4096 // side for side in work_group)
+    code, _ = built(body, "sm_75", groups, work_group, arguments="float *y, float *x")
+    assert any(one.name == "LDG" and one.predicate for one in cubin.disassembled(code))
+    found = every_count(code, [None, None])
+    assert found["global_loads"] == found["local_stores"] == requests
+    assert found["global_stores"] == 4096 * 4096 / 32
+
+
+@needs_tools
+def test_accesses_that_data_let_take_part_are_refused_alone():
+    code, _ = built("float v = x[threadIdx.x]; if (v > 1) x[threadIdx.x + n] = v; x[99 * n] = 1;", "sm_90")
+    assert any(one.name == "STG" and one.predicate for one in cubin.disassembled(code))
+    assert launch_counts(code, [None, 5])["instructions"] > 8 * 5
+    with pytest.raises(UnknownFlowError, match="data determine whether STG"):
+        launch_counts(code, [None, 5], accesses=True)
+
+
+@needs_tools
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90", "sm_100"])
+def test_sides_of_work_groups_and_of_the_grid_are_known(architecture):
+    body = (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= gridDim.x * blockDim.x - 100) return; "
+        "\n#pragma unroll 1\nfor (int k = 0; k < blockDim.y * gridDim.y; ++k) x[k * n + i] = k;"
+    )
+    code, _ = built(body, architecture, groups=(10, 7), work_group=(48, 2))
+    passing = sum(
+        any(48 * group + item % 48 < 380 for item in range(first, first + 32))
+        for group in range(10)
+        for first in (0, 32, 64)
+    )
+    assert every_count(code, [None, 5])["global_stores"] == 7 * passing * 14
+
+
+@needs_tools
+def test_jumps_that_depend_on_what_is_not_followed_are_refused():
+    body = (
+        'unsigned lane; asm volatile("mov.u32 %0, %clock;" : "=r"(lane)); float v = x[0];'
+        "\n#pragma unroll 1\nfor (int j = 0; j < n; ++j) if (lane & 1) {"
+        "\n#pragma unroll 1\nfor (int k = 0; k < n; ++k) v = v * v + 1.5f; } x[1] = v;"
+    )
+    code, _ = built(body, "sm_90")
+    with pytest.raises(UnknownFlowError, match=r"depends on .*, which is not followed"):
+        every_count(code, [None, 5])
 
 
 @needs_tools

@@ -85,6 +85,14 @@ MASK = (1 << 64) - 1
         ("b805000000488d7c240889442408e8fbffffff8b442408", {"rax": None}),
         # mov eax, 1; mov ecx, 2; lock cmpxchg [rdi], ecx
         ("b801000000b902000000f00fb10f", {"rax": None, "rcx": 2}),
+        # Shifts by 0 keep the flags. mov eax, 1; mov ecx, 32; mov ebx, 0; xor edx, edx; shl eax, cl; sete bl
+        ("b801000000b920000000bb0000000031d2d3e00f94c3", {"rax": 1, "rbx": 1}),
+        # mov ecx, esi; mov eax, 1; mov ebx, 0; xor edx, edx; shl eax, cl; sete bl
+        ("89f1b801000000bb0000000031d2d3e00f94c3", {"rax": None, "rbx": None}),
+        # The sign is not that of the true result: mov eax, 0x40000000; mov ebx, 0; shl eax, 1; setl bl
+        ("b800000040bb00000000d1e00f9cc3", {"rax": 1 << 31, "rbx": None}),
+        # mov eax, 4; mov ebx, 0; shr eax, 3; sete bl
+        ("b804000000bb00000000c1e8030f94c3", {"rax": 0, "rbx": 1}),
     ],
 )
 def test_results(code, expected):
@@ -142,6 +150,12 @@ def test_trip_counts(code, trips):
 def test_what_does_not_follow_from_the_code_is_refused(code, why):
     with pytest.raises(UnknownFlowError, match=why):
         executions(blocks(code))
+
+
+def test_what_is_never_reached_refuses_nothing():
+    # mov eax, 1; test eax, eax; jne over; mov rcx, [rdi]; rep stosq; over: ret
+    runs, _ = executions(blocks("b80100000085c07506488b0ff348abc3"))
+    assert runs.tolist() == [1, 0, 1]
 
 
 def executions(found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,88 +11,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
-from perflex.compiled.nvidia.cubin import disassembled, kernel_facts
-from perflex.compiled.nvidia.flow import blocks_of, sliced, walked, ways_of
-from perflex.compiled.nvidia.spans import Split, between
+from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access
+from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, disassembled, kernel_facts
+from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
+from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
 from perflex.compiled.nvidia.values import Lane
+from perflex.compiled.nvidia.walks import Walks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from perflex.compiled.nvidia.cubin import GpuCode, GpuInstruction
+    from perflex.compiled.nvidia.cubin import GpuCode
     from perflex.compiled.nvidia.flow import GpuBlock, Ways
-
-CLASSES = (
-    "float32",
-    "float64",
-    "integer",
-    "special",
-    "conversions",
-    "global_loads",
-    "global_stores",
-    "local_loads",
-    "local_stores",
-    "branches",
-    "barriers",
-)
-"""What instructions are counted by, beside loads, stores and spills."""
-
-# fmt: off
-_BY_CLASS = {
-    "float32": "FADD FFMA FMUL FMNMX FMNMX3 FSEL FSET FSETP FCHK FSWZADD FADD2 FFMA2 FMUL2 FADD32I FFMA32I FMUL32I",
-    "float64": "DADD DFMA DMUL DSETP",
-    "special": "MUFU",
-    "conversions": "F2F F2I I2F I2I I2IP I2FP F2FP F2IP FRND",
-    "integer":
-        "BMSK BREV FLO IABS IADD IADD3 IADD32I IADD64 IDP IDP4A IMAD IMMA IMNMX IMUL IMUL32I ISCADD ISCADD32I ISETP "
-        "LEA LOP LOP3 LOP32I POPC SHF SHL SHR VABSDIFF VABSDIFF4 VIADD VIADDMNMX VIMNMX VIMNMX3 VHMNMX "
-        "UBMSK UBREV UFLO UIADD3 UIADD64 UIMAD UIMNMX UISETP ULEA ULOP ULOP3 ULOP32I UPOPC USHF USHL USHR UVIADD "
-        "UVIMNMX",
-    "branches": "BRA BRX BRXU JMP JMX JMXU CALL RET",
-    "barriers": "BAR",
-}
-# fmt: on
-_CLASS = {name: kind for kind, names in _BY_CLASS.items() for name in names.split()}
-# Of each access: names of `CLASSES` and of the family that it counts for.
-_ACCESSES = {
-    "LDG": ("loads", "global_loads"),
-    "LD": ("loads", "global_loads"),
-    "STG": ("stores", "global_stores"),
-    "ST": ("stores", "global_stores"),
-    "RED": ("stores", "global_stores"),
-    "REDG": ("stores", "global_stores"),
-    "ATOM": ("loads", "stores", "global_loads", "global_stores"),
-    "ATOMG": ("loads", "stores", "global_loads", "global_stores"),
-    "LDS": ("loads", "local_loads"),
-    "LDSM": ("loads", "local_loads"),
-    "STS": ("stores", "local_stores"),
-    "STSM": ("stores", "local_stores"),
-    "ATOMS": ("loads", "stores", "local_loads", "local_stores"),
-    "LDGSTS": ("loads", "stores", "global_loads", "local_stores"),
-    "LDL": ("loads", "spills"),
-    "STL": ("stores", "spills"),
-}
-# They only copy or join registers, whatever unit does it.
-_MOVES = {"MOV", "MOV32I"}
-
-
-def classes_of(one: GpuInstruction) -> tuple[str, ...]:
-    """Return the names that an instruction counts for; none for moves and the like."""
-    if one.name in _ACCESSES:
-        return _ACCESSES[one.name]
-    if one.name in {"IMAD", "UIMAD"} and _MOVES & set(one.modifiers):
-        return ()
-    kind = _CLASS.get(one.name)
-    return () if kind is None else (kind,)
-
-
-def touches_memory(one: GpuInstruction) -> bool:
-    """Return whether an instruction accesses memory that other work-items see, or waits for them."""
-    names = classes_of(one)
-    return (one.name in _ACCESSES and "spills" not in names) or "barriers" in names
-
 
 _SUB_GROUP = 32
 # Instructions that are looked at, at most, over all ranges of ids: some ten seconds.
@@ -104,23 +37,41 @@ Box: TypeAlias = dict[str, tuple[int, int]]
 
 
 @lru_cache(maxsize=64)
-def _blocks(code: GpuCode) -> tuple[GpuBlock, ...]:
-    return blocks_of(disassembled(code))
+def _blocks(code: GpuCode, *, accesses: bool) -> tuple[GpuBlock, ...]:
+    instructions = disassembled(code)
+    return blocks_of([part for one in instructions for part in _guarded(one)] if accesses else instructions)
 
 
-def launch_counts(code: GpuCode, scalars: Sequence[int | None]) -> dict[str, float]:
-    """Return how many instructions all sub-groups of a launch issue, by `CLASSES` and in all, loads, stores and spills.
+def _guarded(one: GpuInstruction) -> Iterable[GpuInstruction]:
+    """Return an access that a predicate decides behind a jump that does not lead to it."""
+    if not one.predicate or not is_access(one):
+        return (one,)
+    opposite = one.predicate[1:] if one.predicate.startswith("!") else f"!{one.predicate}"
+    jump = GpuInstruction(one.address, "BRA", (), (hex(one.address + INSTRUCTION_BYTES),), opposite)
+    return jump, replace(one, address=one.address + 1, predicate="")
+
+
+def launch_counts(code: GpuCode, scalars: Sequence[int | None], *, accesses: bool = False) -> dict[str, float]:
+    """Return how many instructions all sub-groups of a launch issue, by `CLASSES` and in all; or how many accesses.
 
     Control flow is followed for ranges of work-groups and of work-items at once, which are divided where these do not
     all go the same way. A sub-group runs what any of its work-items does. Of branches that data decide the shorter way
     counts.
+
+    Parameters
+    ----------
+    code, scalars
+        The kernel; its arguments in their order, None for arrays and for what is no integer.
+    accesses
+        Loads, stores and spills are counted, and nothing else: those of which a predicate lets some work-item of the
+        sub-group take part, as GPUs' counters of requests have it. Instructions are issued in any case.
 
     Raises
     ------
     UnknownFlowError
         Data decide how often loops run or memory is accessed, or too many ranges do different things.
     """
-    executed = _Executions(_blocks(code), _constants(code, scalars), code.work_group)
+    executed = _Executions(_blocks(code, accesses=accesses), _constants(code, scalars), code.work_group)
     runs = np.zeros(len(executed.blocks))
     waiting = [_box("SR_CTAID", code.groups)]
     while waiting:
@@ -133,7 +84,8 @@ def launch_counts(code: GpuCode, scalars: Sequence[int | None]) -> dict[str, flo
     counts: dict[str, float] = defaultdict(float)
     for times, facts in zip(runs, executed.facts, strict=True):
         for name, count in facts.counts.items():
-            counts[name] += float(times) * count
+            if (name in OF_ACCESSES) == accesses:
+                counts[name] += float(times) * count
     return counts
 
 
@@ -168,6 +120,7 @@ class _Executions:
             BlockFacts(_CALL if call else 0.0, _block_counts(block)) for block, call in zip(blocks, calls, strict=True)
         ]
         self._known: dict[Ways, NDArray[np.float64]] = {}
+        self._walking: dict[frozenset[tuple[int, int]], Walks] = {}
 
     def of_group(self, groups: Box) -> NDArray[np.float64] | frozenset[str]:
         """Return the executions of each block by the sub-groups of one work-group; axes where work-groups differ."""
@@ -206,20 +159,23 @@ class _Executions:
     def _of_items(self, box: Box) -> NDArray[np.float64] | frozenset[str]:
         """Return the executions of each block by one work-item; axes where work-items differ."""
         self._look(self._length)
-        ids = {axis: between(first, last, frozenset({axis})) for axis, (first, last) in box.items()}
+        ids = {axis: id_between(first, last, axis) for axis, (first, last) in box.items()}
         begin = Lane({}, {}, ids, self._constants)
         ways = ways_of(self._deciding, self._loops, begin)
         if ways.axes:
             return ways.axes
-        if not ways.decided or any(trip is None for _, trip in ways.trips):
-            # What changes from one iteration to the next may still follow from the ids.
-            told, steps = walked(self._deciding, begin)
+        if any(why == IDS for _, why in ways.marks):
+            # What changes from one iteration to the next still follows from the ids.
+            told, steps = self._walks(ways).of(begin)
             self._look(steps)
-            if isinstance(told, Split):
-                return told.axes
-            if told is not None:
-                return self._checked(np.array(told, dtype=float))
+            return told.axes if isinstance(told, Split) else self._checked(np.array(told, dtype=float))
         return self.runs(ways)
+
+    def _walks(self, ways: Ways) -> Walks:
+        if ways.edges not in self._walking:
+            costs = [one.cycles + one.counts["instructions"] for one in self.facts]
+            self._walking[ways.edges] = Walks(self.blocks, self._deciding, ways.edges, costs)
+        return self._walking[ways.edges]
 
     def runs(self, ways: Ways) -> NDArray[np.float64]:
         """Return the executions of each block by one work-item, the shortest ones where data leave a choice."""
@@ -234,16 +190,15 @@ class _Executions:
             place = self.blocks[loop.header].instructions[0].address
             msg = f"how often the loop at {place:#x} runs does not follow from sizes and ids"
             raise UnknownFlowError(msg)
+        for number, why in ways.marks:
+            self._walks(ways).chosen(number, why)
         runs, _ = block_executions(self.blocks, set(ways.edges), self.facts, trips, Totals({}, {}))
-        return self._checked(runs, {0, *(end for _, end in ways.edges)})
+        return self._checked(runs)
 
-    def _checked(self, runs: NDArray[np.float64], possible: Collection[int] = ()) -> NDArray[np.float64]:
-        """Refuse code that is not followed, and accesses that are possible but not of the shortest way."""
+    def _checked(self, runs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Refuse code that is not followed."""
         for number, block in enumerate(self.blocks):
             for one in block.instructions:
-                if number in possible and not runs[number] and touches_memory(one):
-                    msg = f"the data determine whether {one.name} at {one.address:#x} is executed"
-                    raise UnknownFlowError(msg)
                 if one.name == "CALL" and runs[number]:
                     msg = f"the code calls a function at {one.address:#x}, which is not followed"
                     raise UnknownFlowError(msg)
@@ -259,10 +214,13 @@ def _block_counts(block: GpuBlock) -> defaultdict[str, float]:
     return counts
 
 
-def _constants(code: GpuCode, scalars: Sequence[int | None]) -> dict[int, int]:
-    """Return the known words of constant bank 0: scalar arguments."""
-    found: dict[int, int] = {}
-    for value, (place, size) in zip(scalars, kernel_facts(code).arguments, strict=True):
-        for word in range(size // 4 if value is not None else 0):
-            found[place + 4 * word] = (value or 0) >> 32 * word & 0xFFFFFFFF
+def _constants(code: GpuCode, scalars: Sequence[int | None]) -> dict[int, int | Mark]:
+    """Return the words of constant bank 0 that a launch decides: sides of work-groups and the grid, and arguments."""
+    facts = kernel_facts(code)
+    sides = [one for given in (code.work_group, code.groups) for one in [*given, 1, 1][:3]]
+    found: dict[int, int | Mark] = dict(zip(facts.sides, sides, strict=False))
+    for value, (place, size) in zip(scalars, facts.arguments, strict=True):
+        known = value if size % 4 == 0 else None
+        for word in range(-(-size // 4)):
+            found[place + 4 * word] = DATA if known is None else known >> 32 * word & 0xFFFFFFFF
     return found

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _REGISTERS, _FRAME, _ARGUMENT = 0x2F, 0x11, 0x17
 # From compute capability 9.0 on kernels' arrays lie behind what the device keeps of each work-group's local memory.
 _RESERVED, _RESERVED_SECTION = 1024, ".nv.shared.reserved.0"
+# Where sides of work-groups and of the grid lie in constant bank 0, by where arguments begin.
+_SIDES = {0x160: (0x0, 0xC), 0x210: (0x0, 0xC), 0x380: (0x360, 0x370)}
 # EIFMT_SVAL: a value of as many bytes as follow.
 _SIZED = 4
 
@@ -62,6 +64,8 @@ class KernelFacts:
     local_bytes: int
     # First byte of each argument in constant bank 0 and its bytes, in their order.
     arguments: tuple[tuple[int, int], ...]
+    # First bytes, in the same bank, of the sides of work-groups and of the grid; empty where they are not known.
+    sides: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)
@@ -92,6 +96,7 @@ def kernel_facts(code: GpuCode) -> KernelFacts:
         numbers.get((_FRAME, code.name), 0),
         0 if shared is None else shared.size - (_RESERVED if _RESERVED_SECTION in sections else 0),
         tuple((begin + places[ordinal][0], places[ordinal][1]) for ordinal in sorted(places)),
+        tuple(first + 4 * axis for first in _SIDES.get(begin, ()) for axis in range(3)),
     )
 
 
@@ -113,8 +118,8 @@ def _symbol(found: ElfObject, number: int) -> str:
 
 
 _LIMIT_S = 120.0
-# Bytes of an instruction from Volta on.
-_BYTES = 16
+INSTRUCTION_BYTES = 16
+"""Bytes of an instruction from Volta on."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ def disassembled(code: GpuCode) -> tuple[GpuInstruction, ...]:
     listed = {function["function-name"]: function["sass-instructions"] for function in json.loads(done.stdout)[1]}
     if code.name not in listed:
         raise _unread(code, f"it lists {', '.join(listed) or 'nothing'}, not {code.name}")
-    return tuple(_instruction(number * _BYTES, entry) for number, entry in enumerate(listed[code.name]))
+    return tuple(_instruction(number * INSTRUCTION_BYTES, entry) for number, entry in enumerate(listed[code.name]))
 
 
 def _unread(code: GpuCode, reason: str) -> MissingExtraError:

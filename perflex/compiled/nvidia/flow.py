@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.compiled.control_flow import UnknownFlowError
-from perflex.compiled.nvidia.spans import Span, Split, axes_of, compare, ends
-from perflex.compiled.nvidia.values import Lane, Shifted, Test, changed_by, total
+from perflex.compiled.nvidia.operands import NAME, changed_by
+from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Span, Split, axes_of, compare, ends, merged
+from perflex.compiled.nvidia.values import Lane, Shifted, Test, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.compiled.control_flow import Loop
     from perflex.compiled.nvidia.cubin import GpuInstruction
-    from perflex.compiled.nvidia.values import Truth, Value
+    from perflex.compiled.nvidia.values import Value
 
 _LONGEST = 10**9
-# Instructions that are carried out one by one at most.
-_LONGEST_WALK = 10**5
-# Registers and predicates in operands.
-_NAME = re.compile(r"U?[RP]\d+")
 # After how many looks the ways of a kernel are as known as they get; loops inside of loops take one more each.
 _LOOKS = 12
 
@@ -94,7 +90,7 @@ def _needed(block: GpuBlock, live: set[str]) -> tuple[tuple[GpuInstruction, ...]
     kept: list[GpuInstruction] = []
     for one in reversed(block.instructions):
         results = changed_by(one)
-        needed = one.name == "R2P" or not live.isdisjoint(results) or (block.jumps and not kept)
+        needed = not live.isdisjoint(results) or (block.jumps and not kept)
         if needed or not kept:
             kept.append(one)
         if needed:
@@ -103,7 +99,7 @@ def _needed(block: GpuBlock, live: set[str]) -> tuple[tuple[GpuInstruction, ...]
 
 
 def _names(one: GpuInstruction) -> set[str]:
-    return set(_NAME.findall(" ".join((one.predicate, *one.operands))))
+    return set(NAME.findall(" ".join((one.predicate, *one.operands))))
 
 
 def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, int]) -> list[int]:
@@ -136,14 +132,16 @@ def _conditions(jump: GpuInstruction) -> list[str]:
     return [text for text in [jump.predicate, *inner] if text not in {"", "PT", "UPT"}]
 
 
-def _taken(lane: Lane, block: GpuBlock) -> Truth:
-    found = [lane.truth(text) for text in _conditions(block.instructions[-1])]
+def taken(lane: Lane, block: GpuBlock) -> bool | Test | Split | Mark:
+    """Return whether the jump that ends a block is taken."""
+    conditions = _conditions(block.instructions[-1])
+    found = [Mark(UNDESCRIBED, text) if (truth := lane.truth(text)) is None else truth for text in conditions]
     if False in found:
         return False
     unknown = [one for one in found if one is not True]
     if len(unknown) > 1:
         axes = axes_of(*unknown)
-        return Split(axes) if axes else None
+        return Split(axes) if axes else max(merged(one, None) for one in unknown)
     return unknown[0] if unknown else True
 
 
@@ -157,25 +155,21 @@ class Ways:
     # Along which ids differ that decide these.
     axes: frozenset[str] = frozenset()
 
-    @property
-    def decided(self) -> bool:
-        """Whether the edges and trips leave no choice."""
-        known = {edge for loop, trip in self.trips if trip is not None for edge in loop.back_edges}
-        sources = [source for source, _ in self.edges]
-        latches = {source for source, _ in known}
-        return all(sources.count(source) == 1 or source in latches for source in set(sources))
+    # Why jumps are not decided, but those that are trips of loops, by their blocks.
+    marks: tuple[tuple[int, Mark], ...] = ()
 
 
 def ways_of(blocks: Sequence[GpuBlock], loops: Sequence[Loop], begin: Lane) -> Ways:
     """Return what work-items can do whose registers are known so far when they begin."""
     trips: dict[Loop, int] = {}
+    jumps: dict[int, bool | Test | Split | Mark] = {}
     leaving: dict[tuple[int, int], dict[str, Value]] = {}
     edges: dict[tuple[int, int], Lane] = {}
     axes: frozenset[str] = frozenset()
     for _ in range(_LOOKS):
         edges = _propagated(blocks, {0: begin}, leaving)
-        jumps = (_taken(lane, blocks[source]) for (source, _), lane in edges.items() if blocks[source].jumps)
-        axes = axes_of(*jumps)
+        jumps = {source: taken(lane, blocks[source]) for (source, _), lane in edges.items() if blocks[source].jumps}
+        axes = axes_of(*jumps.values())
         if axes:
             break
         found = False
@@ -191,27 +185,9 @@ def ways_of(blocks: Sequence[GpuBlock], loops: Sequence[Loop], begin: Lane) -> W
         if axes or not found:
             break
     met = tuple((loop, trips.get(loop)) for loop in loops if any(edge in edges for edge in loop.back_edges))
-    return Ways(frozenset(edges), met, axes)
-
-
-def walked(blocks: Sequence[GpuBlock], begin: Lane) -> tuple[list[int] | Split | None, int]:
-    """Return how often work-items run each block that all go the same way, None where data decide; and the steps."""
-    runs, lane, number, steps = [0] * len(blocks), begin.copy(), 0, 0
-    while blocks[number].instructions:
-        block = blocks[number]
-        runs[number] += 1
-        steps += len(block.instructions)
-        for one in block.instructions:
-            lane.step(one)
-        taken = _taken(lane, block) if block.jumps else False
-        if not isinstance(taken, bool):
-            return taken if isinstance(taken, Split) else None, steps
-        if steps > _LONGEST_WALK:
-            msg = f"what ids decide within loops takes more than {_LONGEST_WALK:,} instructions to follow"
-            raise UnknownFlowError(msg)
-        number = block.followers[taken]
-    runs[number] += 1
-    return runs, steps
+    latches = {source for loop in trips for source, _ in loop.back_edges}
+    marks = ((source, why) for source, why in jumps.items() if isinstance(why, Mark) and source not in latches)
+    return Ways(frozenset(edges), met, axes, tuple(sorted(marks)))
 
 
 def _propagated(
@@ -233,9 +209,9 @@ def _propagated(
         lane = states[number].copy()
         for one in block.instructions:
             lane.step(one)
-        taken = _taken(lane, block) if block.jumps else None
+        told = taken(lane, block) if block.jumps else None
         for place, follower in enumerate(block.followers):
-            if block.jumps and isinstance(taken, bool) and taken == (place == 0):
+            if isinstance(told, bool) and told == (place == 0):
                 continue
             edge = number, follower
             known = lane.copy()
@@ -275,7 +251,8 @@ def _iterations(
         start = start.joined(other)
     header = start.joined(edges[back[0]])
     # Registers that iterations change stand for what they were when one began.
-    changed = {name for lane in (start, edges[back[0]]) for name in lane.registers if name not in header.registers}
+    both = (start.registers, edges[back[0]].registers)
+    changed = {name for name, value in header.registers.items() if any(one.get(name) != value for one in both)}
     inner = header.copy()
     inner.registers |= {name: Shifted(name, 0) for name in changed}
     body = _propagated(blocks, {loop.header: inner}, {}, loop.body)
@@ -283,7 +260,7 @@ def _iterations(
     latch = blocks[back[0][0]]
     if lane is None or not latch.jumps:
         return None
-    test = _taken(lane, latch)
+    test = taken(lane, latch)
     if latch.followers[1] != loop.header and isinstance(test, Test):
         test = Test(test.relation, test.signed, test.register, test.offset, test.bound, not test.negated)
     if not isinstance(test, Test):

@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _MASK, _SIGN = 0xFFFFFFFF, 1 << 31
 
@@ -21,6 +21,8 @@ class Span:
     least: int
     most: int
     axes: frozenset[str]
+    # If it is a sum of multiples of ids and a number: axis, factor, and first and last id of each.
+    parts: tuple[tuple[str, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,28 @@ class Split:
     """Whether something holds differs, or may differ, among ids along these axes."""
 
     axes: frozenset[str]
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """Why a number, or whether something holds, is not known; of several reasons, the largest."""
+
+    rank: int
+    # The instruction or operand that is not described.
+    name: str = ""
+
+
+IDS = Mark(0)
+"""It follows from ids and arguments, but differs among the ways that control takes."""
+DATA = Mark(1)
+"""It follows from what memory holds, or from arguments that are no integers."""
+UNDESCRIBED = 2
+"""The rank of what instructions make that are not described."""
+
+
+def merged(first: object, second: object) -> Mark:
+    """Return what is known of a value that is one of two, which differ, as the way decides that control took."""
+    return max(IDS, *(one for one in (first, second) if isinstance(one, Mark)), IDS)
 
 
 def signed(value: int) -> int:
@@ -40,6 +64,50 @@ def between(least: int, most: int, axes: frozenset[str]) -> int | Span:
     if least == most:
         return least & _MASK
     return Span(least, most, axes) if least >= -_SIGN and most < _SIGN else Span(-_SIGN, _SIGN - 1, axes)
+
+
+def id_between(first: int, last: int, axis: str) -> int | Span:
+    """Return an id of a range."""
+    return first if first == last else Span(first, last, frozenset({axis}), ((axis, 1, first, last),))
+
+
+def _limits(parts: Iterable[tuple[str, int, int, int]]) -> tuple[int, int]:
+    """Return the least and the largest sum of multiples of ids."""
+    each = [sorted((factor * first, factor * last)) for _, factor, first, last in parts]
+    return sum(least for least, _ in each), sum(most for _, most in each)
+
+
+def _combined(terms: Sequence[tuple[int, int | Span]]) -> tuple[int, int, tuple[tuple[str, int, int, int], ...]] | None:
+    """Return the least and the largest sum of multiples of values, and its parts; None where these are not known."""
+    factors: dict[tuple[str, int, int], int] = {}
+    constant = 0
+    for times, value in terms:
+        if isinstance(value, int):
+            constant += times * signed(value)
+        elif not value.parts:
+            return None
+        else:
+            constant += times * (value.least - _limits(value.parts)[0])
+            for axis, factor, first, last in value.parts:
+                factors[axis, first, last] = factors.get((axis, first, last), 0) + times * factor
+    parts = tuple((axis, factor, first, last) for (axis, first, last), factor in sorted(factors.items()) if factor)
+    least, most = _limits(parts)
+    return least + constant, most + constant, parts
+
+
+def weighted(terms: Sequence[tuple[int, object]]) -> int | Span | None:
+    """Return a sum of multiples of values; None where one is not known."""
+    known = [(times, value) for times, value in terms if isinstance(value, int | Span)]
+    if len(known) < len(terms):
+        return None
+    found = _combined(known)
+    if found is not None and (not found[2] or (found[0] >= -_SIGN and found[1] < _SIGN)):
+        least, most, parts = found
+        return Span(least, most, frozenset(axis for axis, *_ in parts), parts) if parts else least & _MASK
+    return monotone(
+        lambda *numbers: sum(times * number for (times, _), number in zip(known, numbers, strict=True)),
+        [value for _, value in known],
+    )
 
 
 def ends(value: int | Span, *, is_signed: bool = True) -> tuple[int, int]:
@@ -110,11 +178,24 @@ def compare(relation: str, first: int, second: int) -> bool:
     }[relation]
 
 
+def extreme(first: object, second: object, *, least: bool, is_signed: bool) -> int | Span | None:
+    """Return the smaller or the larger of two values; None where one is not known."""
+    if isinstance(first, int | Span) and isinstance(second, int | Span):
+        smaller = related("LE", first, second, is_signed=is_signed)
+        if isinstance(smaller, bool):
+            return first if smaller == least else second
+    return monotone(min if least else max, [first, second], is_signed=is_signed)
+
+
 def related(relation: str, first: int | Span, second: int | Span, *, is_signed: bool) -> bool | Split:
     """Return whether two values compare so."""
     one, other = ends(first, is_signed=is_signed), ends(second, is_signed=is_signed)
-    found = {compare(relation, a, b) for a in one for b in other}
-    apart = one[1] < other[0] or other[1] < one[0] or (isinstance(first, int) and isinstance(second, int))
-    # Ends that differ all do not tell that nothing between them is equal.
-    decided = len(found) == 1 and (apart or relation not in {"EQ", "NE"})
-    return found.pop() if decided else Split(axes_of(first, second))
+    least, most = one[0] - other[1], one[1] - other[0]
+    if is_signed or all(isinstance(value, Span) and value.least >= 0 for value in (first, second)):
+        found = _combined([(1, first), (-1, second)])
+        least, most = (least, most) if found is None else found[:2]
+    outcomes = {compare(relation, difference, 0) for difference in (least, most)}
+    # Ends that differ from zero do not tell that nothing between them is zero.
+    apart = least > 0 or most < 0 or least == most
+    decided = len(outcomes) == 1 and (apart or relation not in {"EQ", "NE"})
+    return outcomes.pop() if decided else Split(axes_of(first, second))

@@ -1,8 +1,7 @@
 """Values of registers and predicates of work-items, as far as they follow from ids and the kernel's arguments.
 
 An id is a number, or a range of numbers; so is what is computed from it. What instructions do is taken from the tables
-of NVIDIA's CUDA Binary Utilities and from code whose source is known; an instruction that is not described here makes
-its results unknown.
+of NVIDIA's CUDA Binary Utilities and from code whose source is known. What is not known has a `Mark`, which says why.
 """
 
 from __future__ import annotations
@@ -10,25 +9,46 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from perflex.compiled.nvidia.spans import Span, Split, axes_of, either, logical, monotone, related, signed
+from perflex.compiled.nvidia.operands import (
+    CONSTANT,
+    NUMBER,
+    PREDICATE,
+    REGISTER,
+    changed_by,
+    inputs_of,
+    is_predicate,
+    plain,
+    width_of,
+)
+from perflex.compiled.nvidia.spans import (
+    DATA,
+    IDS,
+    UNDESCRIBED,
+    Mark,
+    Span,
+    Split,
+    axes_of,
+    either,
+    extreme,
+    logical,
+    merged,
+    monotone,
+    related,
+    signed,
+    weighted,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from perflex.compiled.nvidia.cubin import GpuInstruction
 
 _MASK = 0xFFFFFFFF
-_REGISTER = re.compile(r"(U?R)(\d+)$")
-_PREDICATE = re.compile(r"!?(U?P(?:\d+|T))$")
-_CONSTANT = re.compile(r"c\[0x0\]\[(0x[0-9a-f]+)\]$")
-_NUMBER = re.compile(r"0x[0-9a-f]+$|\d+$")
 _ZERO, _TRUE = {"RZ", "URZ"}, {"PT", "UPT"}
-_PAIRS = {"WIDE", "64", "F64", "S64", "U64", "B64"}
 
 
 @dataclass(frozen=True)
@@ -51,13 +71,14 @@ class Test:
     negated: bool = False
 
 
-Value: TypeAlias = int | Span | Shifted | None
-Truth: TypeAlias = bool | Test | Split | None
+# None where nothing was written yet, or where an action does not tell.
+Value: TypeAlias = int | Span | Shifted | Mark | None
+Truth: TypeAlias = bool | Test | Split | Mark | None
 
 
 @dataclass
 class Lane:
-    """Registers and predicates that are known; others are not.
+    """Registers and predicates, as far as they were written.
 
     Attributes
     ----------
@@ -72,25 +93,27 @@ class Lane:
     registers: dict[str, Value]
     predicates: dict[str, Truth]
     special: Mapping[str, int | Span]
-    constants: Mapping[int, int]
+    constants: Mapping[int, int | Mark]
 
     def copy(self) -> Lane:
         """Return a copy whose registers can be changed."""
         return Lane(dict(self.registers), dict(self.predicates), self.special, self.constants)
 
     def joined(self, other: Lane) -> Lane:
-        """Return what is the same in both."""
-        return replace(
-            self,
-            registers={key: one for key, one in self.registers.items() if other.registers.get(key) == one},
-            predicates={key: one for key, one in self.predicates.items() if other.predicates.get(key) == one},
+        """Return what is known where control comes from either of two ways."""
+        registers, predicates = (
+            one
+            | rest
+            | {place: merged(one[place], rest[place]) for place in one if one[place] != rest.get(place, one[place])}
+            for one, rest in ((self.registers, other.registers), (self.predicates, other.predicates))
         )
+        return replace(self, registers=registers, predicates=predicates)
 
     def truth(self, text: str) -> Truth:
         """Return the value of a predicate, ``"P0"`` or ``"!P0"``; True for an empty text."""
         name = text.removeprefix("!")
         value = True if not name or name in _TRUE else self.predicates.get(name)
-        if not text.startswith("!") or value is None or isinstance(value, Split):
+        if not text.startswith("!") or value is None or isinstance(value, Split | Mark):
             return value
         return replace(value, negated=not value.negated) if isinstance(value, Test) else not value
 
@@ -100,7 +123,7 @@ class Lane:
             return known
         if text.startswith("-"):
             found = self.value(text[1:])
-            return monotone(lambda value: -value, [found])
+            return weighted([(-1, found)])
         if text in _ZERO:
             return 0
         kind, number = _parsed(text)
@@ -112,36 +135,67 @@ class Lane:
         if guard is False:
             return
         places = changed_by(one)
-        before = [(self.registers.get(place), self.predicates.get(place)) for place in places]
-        axes = self._axes_of(one)
+        before = [self._held(place).get(place) for place in places]
+        unknown = self._unknown(one)
         action = _ACTIONS.get(one.name)
-        if action is None or "X" in one.modifiers or "EX" in one.modifiers:
+        if action is None or {"X", "EX"} & set(one.modifiers):
             self.forget(one)
         else:
             action(self, one)
-        for place in places if axes else ():
-            # What follows from ids alone is known when these are.
-            if _PREDICATE.match(place) and place not in self.predicates:
-                self.decide(place, Split(axes))
-            elif _REGISTER.match(place) and place not in self.registers:
-                self.put(place, Span(-(1 << 31), (1 << 31) - 1, axes))
+        for place in places:
+            if place not in self._held(place) and place not in _TRUE:
+                self._leave(place, unknown)
         if guard is not True:
-            for place, (value, truth) in zip(places, before, strict=True):
-                self._blend(place, value, truth, guard)
+            for place, value in zip(places, before, strict=True):
+                self._blend(place, value, guard)
 
-    def _axes_of(self, one: GpuInstruction) -> frozenset[str]:
-        """Return the axes of what an instruction reads, if all of it follows from ids."""
-        known = [self.value(text) if self.value(text) is not None else self.truth(text) for text in _read_by(one)]
-        return frozenset() if None in known else axes_of(*known)
+    def _held(self, place: str) -> dict[str, Any]:
+        return self.predicates if is_predicate(place) else self.registers
 
-    def _blend(self, place: str, value: Value, truth: Truth, guard: Truth) -> None:
+    def _unknown(self, one: GpuInstruction) -> Mark | frozenset[str]:
+        """Return why results of an instruction are not known that its action does not tell; axes of ids that decide."""
+        known = [self._input(text) for text in inputs_of(one)]
+        marks = [value for value in known if isinstance(value, Mark)]
+        if marks or any(isinstance(value, Shifted | Test) for value in known):
+            return max(IDS, *marks, IDS)
+        return axes_of(*known) or Mark(UNDESCRIBED, one.name)
+
+    def _input(self, text: str) -> Value | Truth:
+        if text.startswith("["):
+            return DATA
+        if text.startswith("SR_"):
+            return Mark(UNDESCRIBED, text)
+        if match := CONSTANT.match(text):
+            return self.constants.get(int(match[1], 16), Mark(UNDESCRIBED, text))
+        return self._held(text).get(text)
+
+    def _leave(self, place: str, unknown: Mark | frozenset[str]) -> None:
+        """Say of a place why it is not known."""
+        if isinstance(unknown, Mark):
+            self._held(place)[place] = unknown
+        elif is_predicate(place):
+            self.predicates[place] = Split(unknown)
+        else:
+            self.registers[place] = Span(-(1 << 31), (1 << 31) - 1, unknown)
+
+    def _blend(self, place: str, before: Value | Truth, guard: Truth) -> None:
         """Let a place be what it was, or what it has become, as a guard decides."""
-        axes = guard.axes if isinstance(guard, Split) else frozenset()
-        now, decided = self.registers.get(place), self.predicates.get(place)
-        if now != value:
-            self.put(place, either(now, value, axes) if axes else None)
-        if decided != truth:
-            self.decide(place, Split(axes | axes_of(decided, truth)) if axes else None)
+        held = self._held(place)
+        now = held.get(place)
+        if before is None or now == before:
+            return
+        if not isinstance(guard, Split):
+            held[place] = max(merged(now, before), merged(guard, None))
+        elif is_predicate(place):
+            held[place] = Split(guard.axes | axes_of(now, before))
+        else:
+            held[place] = either(now, before, guard.axes)
+
+    def spoil(self, places: Iterable[str]) -> None:
+        """Let data decide what places hold."""
+        for place in places:
+            if place not in _TRUE:
+                self._held(place)[place] = DATA
 
     def put(self, place: str, value: Value) -> None:
         """Give a register a value."""
@@ -159,8 +213,6 @@ class Lane:
 
     def forget(self, one: GpuInstruction) -> None:
         """Make unknown what an instruction may change."""
-        if one.name == "R2P":
-            self.predicates = {}
         for place in changed_by(one):
             self.registers.pop(place, None)
             self.predicates.pop(place, None)
@@ -169,72 +221,25 @@ class Lane:
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> tuple[str, int]:
     """Return what an operand is, and its number, or its place among constants."""
-    if match := _CONSTANT.match(text):
+    if match := CONSTANT.match(text):
         return "constant", int(match[1], 16)
-    return ("number", int(text, 0) & _MASK) if _NUMBER.match(text) else ("", 0)
-
-
-@lru_cache(maxsize=1 << 16)
-def changed_by(one: GpuInstruction) -> tuple[str, ...]:
-    """Return the registers and predicates that an instruction may change; of a call, all operands are."""
-    if one.name == "CALL":
-        return one.operands
-    # The conditions of jumps and barriers are read.
-    rest = [] if one.name in {"BRA", "EXIT", "RET", "BSSY", "BSYNC", "BREAK", "BAR"} else list(one.operands)
-    found = []
-    while rest and _PREDICATE.match(rest[0]):
-        found.append(rest.pop(0).removeprefix("!"))
-    match = _REGISTER.match(rest[0]) if rest and not one.name.endswith("SETP") else None
-    if match is not None:
-        found += [f"{match[1]}{int(match[2]) + more}" for more in range(_width(one))]
-        # Carries are written behind the result.
-        found += [operand.removeprefix("!") for operand in takewhile(_PREDICATE.match, rest[1:])]
-    return tuple(found)
-
-
-@lru_cache(maxsize=1 << 16)
-def _read_by(one: GpuInstruction) -> tuple[str, ...]:
-    """Return the operands that an instruction reads: those behind its results."""
-    rest = list(one.operands)
-    while rest and _PREDICATE.match(rest[0]):
-        rest.pop(0)
-    rest = rest if one.name.endswith("SETP") else rest[1:]
-    # Carries are written behind the result; one that is read comes last.
-    while rest and _PREDICATE.match(rest[0]):
-        rest.pop(0)
-    return tuple(rest)
-
-
-def _width(one: GpuInstruction) -> int:
-    if "128" in one.modifiers or one.name.endswith("MMA") or one.name in {"LDSM", "TEX", "TLD", "SULD"}:
-        return 4
-    return 2 if one.name.startswith("D") or one.name == "CS2R" or _PAIRS & set(one.modifiers) else 1
-
-
-def _plain(one: GpuInstruction) -> list[str]:
-    """Return the operands without predicates: the result and what it is made of."""
-    return [operand for operand in one.operands if not _PREDICATE.match(operand)]
+    return ("number", int(text, 0) & _MASK) if NUMBER.match(text) else ("", 0)
 
 
 def _sources(lane: Lane, one: GpuInstruction) -> list[Value]:
-    return [lane.value(operand) for operand in _plain(one)[1:]]
+    return [lane.value(operand) for operand in plain(one)[1:]]
 
 
 def _set(lane: Lane, one: GpuInstruction, value: Value) -> None:
     lane.forget(one)
-    lane.put(_plain(one)[0], value)
-
-
-def _numbers(values: Sequence[Value]) -> list[int] | None:
-    numbers = [value for value in values if isinstance(value, int)]
-    return numbers if len(numbers) == len(values) else None
+    lane.put(plain(one)[0], value)
 
 
 def total(values: Sequence[Value]) -> Value:
     """Return a sum of 32 bits; one of its parts may count a loop's iterations."""
     shifted = [value for value in values if isinstance(value, Shifted)]
     rest = [value for value in values if not isinstance(value, Shifted)]
-    known = monotone(lambda *numbers: sum(numbers), rest)
+    known = weighted([(1, value) for value in rest])
     if not shifted:
         return known
     if len(shifted) > 1 or not isinstance(known, int):
@@ -247,11 +252,11 @@ def _move(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _load_constant(lane: Lane, one: GpuInstruction) -> None:
-    match = _CONSTANT.match(one.operands[1])
-    place = _REGISTER.match(one.operands[0])
+    match = CONSTANT.match(one.operands[1])
+    place = REGISTER.match(one.operands[0])
     lane.forget(one)
     if match and place and set(one.modifiers) <= {"64", "128"}:
-        for more in range(_width(one)):
+        for more in range(width_of(one)):
             lane.put(f"{place[1]}{int(place[2]) + more}", lane.constants.get(int(match[1], 16) + 4 * more))
 
 
@@ -260,7 +265,7 @@ def _special(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _zero(lane: Lane, one: GpuInstruction) -> None:
-    place = _REGISTER.match(one.operands[0])
+    place = REGISTER.match(one.operands[0])
     lane.forget(one)
     if place and one.operands[1] == "SRZ":
         for more in range(1 if "32" in one.modifiers else 2):
@@ -274,18 +279,25 @@ def _add(lane: Lane, one: GpuInstruction) -> None:
 def _multiply_add(lane: Lane, one: GpuInstruction) -> None:
     first, second, third = [*_sources(lane, one), 0][:3]
     zero = first == 0 or second == 0
-    factor = first if second == 1 else 0 if zero else monotone(lambda a, b: a * b, [first, second])
+    factor: Value = first if second == 1 else 0 if zero else _product(first, second)
     upper = _upper(lane, one, [first, second]) if {"HI", "WIDE"} & set(one.modifiers) else None
     _set(lane, one, upper if "HI" in one.modifiers else total([factor, third]))
-    place = _REGISTER.match(one.operands[0])
+    place = REGISTER.match(one.operands[0])
     if "WIDE" in one.modifiers and place:
         lane.put(f"{place[1]}{int(place[2]) + 1}", upper)
 
 
+def _product(first: Value, second: Value) -> Value:
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, int):
+            return weighted([(signed(one), other)])
+    return monotone(lambda a, b: a * b, [first, second])
+
+
 def _upper(lane: Lane, one: GpuInstruction, factors: Sequence[Value]) -> Value:
     """Return the upper word of a product to which a pair of registers is added."""
-    added = _plain(one)[3] if len(_plain(one)) > 3 else ""
-    place = _REGISTER.match(added)
+    added = plain(one)[3] if len(plain(one)) > 3 else ""
+    place = REGISTER.match(added)
     low, high = lane.value(added), lane.value(f"{place[1]}{int(place[2]) + 1}") if place else 0
     if not isinstance(low, int) or not (place or added in _ZERO):
         return None
@@ -298,7 +310,9 @@ def _shift_add(lane: Lane, one: GpuInstruction) -> None:
     values = _sources(lane, one)
     kind = set(one.modifiers)
     result: Value = None
-    if len(values) == 3 and kind in (set(), {"HI", "SX32"}):
+    if len(values) == 3 and not kind and isinstance(values[2], int):
+        result = weighted([(1 << (values[2] & 31), values[0]), (1, values[1])])
+    elif len(values) == 3 and kind in (set(), {"HI", "SX32"}):
         result = monotone(lambda a, b, by: (a << (by & 31) >> (32 if kind else 0)) + b, values)
     elif len(values) == 4 and kind == {"HI"}:
         upper = monotone(
@@ -310,7 +324,7 @@ def _shift_add(lane: Lane, one: GpuInstruction) -> None:
 
 def _logic(lane: Lane, one: GpuInstruction) -> None:
     *values, table = _sources(lane, one)[:4]
-    told = one.operands[0] if _PREDICATE.match(one.operands[0]) else ""
+    told = one.operands[0] if PREDICATE.match(one.operands[0]) else ""
     known = [value for value in values if isinstance(value, int | Span)]
     result = logical(table, known) if len(known) == 3 and isinstance(table, int) else None
     _set(lane, one, result)
@@ -325,7 +339,7 @@ def _shift(lane: Lane, one: GpuInstruction) -> None:
     if isinstance(amount, int) and amount < 32:
         low, high = values[0], values[2] if len(values) > 2 else None
         if kind[:2] == ("L", "U32") and "HI" not in kind:
-            result = monotone(lambda value: value << amount, [low])
+            result = weighted([(1 << amount, low)])
         elif kind in {("R", "U32", "HI"), ("R", "S32", "HI")}:
             result = monotone(lambda value: value >> amount, [high], is_signed="S32" in kind)
     _set(lane, one, result)
@@ -343,11 +357,12 @@ def _select(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _extreme(lane: Lane, one: GpuInstruction) -> None:
+    """Take the smaller or the larger of two numbers, of which the first may be a sum."""
     least = lane.truth(one.operands[-1])
     result: Value = None
-    if isinstance(least, bool) and not {"U16x2", "S16x2"} & set(one.modifiers):
-        chosen: Callable[..., int] = min if least else max
-        result = monotone(chosen, _sources(lane, one)[:2], is_signed="U32" not in one.modifiers)
+    if isinstance(least, bool) and set(one.modifiers) <= {"U32", "S32"}:
+        *added, other = _sources(lane, one)
+        result = extreme(total(added), other, least=least, is_signed="U32" not in one.modifiers)
     _set(lane, one, result)
 
 
@@ -438,7 +453,7 @@ _ACTIONS: Mapping[str, Callable[[Lane, GpuInstruction], None]] = {
     **dict.fromkeys(("LOP3", "ULOP3"), _logic),
     **dict.fromkeys(("SHF", "USHF"), _shift),
     **dict.fromkeys(("SEL", "USEL"), _select),
-    **dict.fromkeys(("IMNMX", "UIMNMX", "VIMNMX", "UVIMNMX"), _extreme),
+    **dict.fromkeys(("IMNMX", "UIMNMX", "VIMNMX", "UVIMNMX", "VIADDMNMX"), _extreme),
     "HFMA2": _halves,
     **dict.fromkeys(("ISETP", "UISETP"), _compare),
     **dict.fromkeys(("PLOP3", "UPLOP3"), _combine),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from perflex.compiled import layout
 from perflex.compiled.elf import elf_object, inner_objects
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.devices.device import is_pocl
@@ -63,9 +65,19 @@ def programs_in(program: Any, device: Device, request: LaunchRequest) -> tuple[C
         raise MeasurementError(msg, kernel=request.label, device=device)
     with _variable(_POCL_GROUPS, compiled_for(request, device)):
         binary = bytes(program.get_info(cl.program_info.BINARIES)[0])
+        grid = request.launch.grids[0]
+        # PoCL's code is for this work-group; Intel's for any, here with sides that differ, scalars beside vectors.
+        work_group = tuple(grid.work_group) if runtime == "pocl" else (67, 5, 3)
+        context = program.get_info(cl.program_info.CONTEXT)
+        if not _layout_is_known(context, runtime, specialised(grid), work_group):
+            msg = (
+                f"{request.label}: {device} passes arguments or sides of work-groups to compiled code in another way "
+                "than perflex knows; update perflex, or use a model without f_code features"
+            )
+            raise MeasurementError(msg, kernel=request.label, device=device)
     found = []
     for (name, arguments), grid in zip(request.programs, request.launch.grids, strict=True):
-        functions = _pocl_functions(binary, name, grid) if runtime == "pocl" else _intel_functions(binary)
+        functions = _functions(binary, runtime, name, specialised(grid))
         code = CompiledProgram(name, runtime, functions, tuple(_argument(request, one) for one in arguments))
         if not code.parts(grid.work_group):
             msg = f"{request.label}: the program binary of {device} has no machine code of {name}; update perflex"
@@ -74,15 +86,21 @@ def programs_in(program: Any, device: Device, request: LaunchRequest) -> tuple[C
     return tuple(found)
 
 
-def _pocl_functions(binary: bytes, name: str, grid: Grid) -> tuple[Function, ...]:
+@lru_cache(maxsize=16)
+def _layout_is_known(context: Any, runtime: str, work_group_name: str, work_group: tuple[int, ...]) -> bool:
+    """Return whether code built in a context finds what it is passed where it is looked for."""
+    binary = bytes(cl.Program(context, layout.SOURCE).build().get_info(cl.program_info.BINARIES)[0])
+    functions = _functions(binary, runtime, layout.NAME, work_group_name)
+    return layout.is_as_expected(CompiledProgram(layout.NAME, runtime, functions, layout.ARGUMENTS), work_group)
+
+
+def _functions(binary: bytes, runtime: str, name: str, work_group_name: str) -> tuple[Function, ...]:
+    if runtime != "pocl":
+        return tuple(function for one in inner_objects(binary) for function in one.functions())
     # Files lie in the binary one after another, each behind its path.
-    place = binary.find(f"/{name}/{specialised(grid)}/{name}.so".encode())
+    place = binary.find(f"/{name}/{work_group_name}/{name}.so".encode())
     found = elf_object(binary, binary.find(b"\x7fELF", place)) if place >= 0 else None
     return () if found is None else tuple(found.functions())
-
-
-def _intel_functions(binary: bytes) -> tuple[Function, ...]:
-    return tuple(function for one in inner_objects(binary) for function in one.functions())
 
 
 def _argument(request: LaunchRequest, name: str) -> Argument:

@@ -1,0 +1,84 @@
+"""Classes of instructions of NVIDIA's GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perflex.compiled.nvidia.cubin import GpuInstruction
+
+CLASSES = (
+    "float32",
+    "float64",
+    "integer",
+    "special",
+    "conversions",
+    "global_loads",
+    "global_stores",
+    "local_loads",
+    "local_stores",
+    "branches",
+    "barriers",
+)
+"""What instructions are counted by, beside loads, stores and spills."""
+
+# fmt: off
+_BY_CLASS = {
+    "float32": "FADD FFMA FMUL FMNMX FMNMX3 FSEL FSET FSETP FCHK FSWZADD FADD2 FFMA2 FMUL2 FADD32I FFMA32I FMUL32I",
+    "float64": "DADD DFMA DMUL DSETP",
+    "special": "MUFU",
+    "conversions": "F2F F2I I2F I2I I2IP I2FP F2FP F2IP FRND",
+    "integer":
+        "BMSK BREV FLO IABS IADD IADD3 IADD32I IADD64 IDP IDP4A IMAD IMMA IMNMX IMUL IMUL32I ISCADD ISCADD32I ISETP "
+        "LEA LOP LOP3 LOP32I POPC SHF SHL SHR VABSDIFF VABSDIFF4 VIADD VIADDMNMX VIMNMX VIMNMX3 VHMNMX "
+        "UBMSK UBREV UFLO UIADD3 UIADD64 UIMAD UIMNMX UISETP ULEA ULOP ULOP3 ULOP32I UPOPC USHF USHL USHR UVIADD "
+        "UVIMNMX",
+    "branches": "BRA BRX BRXU JMP JMX JMXU CALL RET",
+    "barriers": "BAR",
+}
+# fmt: on
+_CLASS = {name: kind for kind, names in _BY_CLASS.items() for name in names.split()}
+# Of each access: names of `CLASSES` and of the family that it counts for.
+_ACCESSES = {
+    "LDG": ("loads", "global_loads"),
+    "LD": ("loads", "global_loads"),
+    "STG": ("stores", "global_stores"),
+    "ST": ("stores", "global_stores"),
+    "RED": ("stores", "global_stores"),
+    "REDG": ("stores", "global_stores"),
+    "ATOM": ("loads", "stores", "global_loads", "global_stores"),
+    "ATOMG": ("loads", "stores", "global_loads", "global_stores"),
+    "LDS": ("loads", "local_loads"),
+    "LDSM": ("loads", "local_loads"),
+    "STS": ("stores", "local_stores"),
+    "STSM": ("stores", "local_stores"),
+    "ATOMS": ("loads", "stores", "local_loads", "local_stores"),
+    "LDGSTS": ("loads", "stores", "global_loads", "local_stores"),
+    "LDL": ("loads", "spills"),
+    "STL": ("stores", "spills"),
+}
+OF_ACCESSES = frozenset(name for names in _ACCESSES.values() for name in names)
+"""What accesses are counted by."""
+# They only copy or join registers, whatever unit does it.
+_MOVES = {"MOV", "MOV32I"}
+
+
+def classes_of(one: GpuInstruction) -> tuple[str, ...]:
+    """Return the names that an instruction counts for; none for moves and the like."""
+    if one.name in _ACCESSES:
+        return _ACCESSES[one.name]
+    if one.name in {"IMAD", "UIMAD"} and _MOVES & set(one.modifiers):
+        return ()
+    kind = _CLASS.get(one.name)
+    return () if kind is None else (kind,)
+
+
+def touches_memory(one: GpuInstruction) -> bool:
+    """Return whether an instruction accesses memory that other work-items see, or waits for them."""
+    names = classes_of(one)
+    return (one.name in _ACCESSES and "spills" not in names) or "barriers" in names
+
+
+def is_access(one: GpuInstruction) -> bool:
+    """Return whether an instruction accesses memory."""
+    return one.name in _ACCESSES

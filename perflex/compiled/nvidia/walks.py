@@ -1,0 +1,155 @@
+"""The way of work-items through a kernel, step by step; where data decide, the shorter way, if that may be taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from perflex.compiled.control_flow import UnknownFlowError, dominators_of
+from perflex.compiled.nvidia.classes import touches_memory
+from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES
+from perflex.compiled.nvidia.flow import taken
+from perflex.compiled.nvidia.operands import changed_by
+from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from perflex.compiled.nvidia.flow import GpuBlock
+    from perflex.compiled.nvidia.values import Lane
+
+# Instructions that are carried out one by one at most.
+_LONGEST = 10**5
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Two ways of which data decide which is taken."""
+
+    # Where both have come to an end.
+    end: int
+    # Blocks that both may come to, the end among them; registers and predicates that data decide there.
+    shared: frozenset[int]
+    changed: tuple[str, ...]
+
+
+class Walks:
+    """Ways of work-items that all go the same way.
+
+    Parameters
+    ----------
+    blocks, deciding
+        The kernel's blocks, and the same with those instructions alone that decide jumps.
+    edges
+        Those that these work-items may take.
+    costs
+        What an execution of each block costs, for the shorter of two ways.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[GpuBlock],
+        deciding: Sequence[GpuBlock],
+        edges: Collection[tuple[int, int]],
+        costs: Sequence[float],
+    ) -> None:
+        self._blocks, self._deciding, self._costs = blocks, deciding, costs
+        self._after: list[list[int]] = [[] for _ in blocks]
+        for number, follower in sorted(edges):
+            self._after[number].append(follower)
+        # Dominators of the reversed graph, which begins at the last block.
+        last = len(blocks) - 1
+        backward = dominators_of(
+            len(blocks), [[last - one for one in self._after[last - n]] for n in range(len(blocks))]
+        )
+        self._behind = [{last - one for one in backward[last - n]} for n in range(len(blocks))]
+        self._chosen: dict[int, tuple[int, _Choice]] = {}
+
+    def of(self, begin: Lane) -> tuple[list[int] | Split, int]:
+        """Return how often work-items run each block, or axes of ids where they part; and instructions looked at."""
+        runs, lane, number, steps = [0] * len(self._blocks), begin.copy(), 0, 0
+        choices: list[_Choice] = []
+        while self._deciding[number].instructions:
+            block = self._deciding[number]
+            runs[number] += 1
+            steps += len(block.instructions)
+            for one in block.instructions:
+                lane.step(one)
+            told = taken(lane, block) if block.jumps else False
+            if isinstance(told, Split):
+                return told, steps
+            if isinstance(told, bool):
+                number = block.followers[told]
+            else:
+                number, choice = self.chosen(number, told)
+                choices.append(choice)
+            for choice in choices:
+                if number in choice.shared:
+                    lane.spoil(choice.changed)
+            choices = [choice for choice in choices if choice.end != number]
+            if steps > _LONGEST:
+                msg = f"what ids decide within loops takes more than {_LONGEST:,} instructions to follow"
+                raise UnknownFlowError(msg)
+        runs[number] += 1
+        return runs, steps
+
+    def chosen(self, number: int, why: object) -> tuple[int, _Choice]:
+        """Return the block that is taken to follow one whose jump is not decided.
+
+        Raises
+        ------
+        UnknownFlowError
+            Not data decide, or they decide a trip count or an access.
+        """
+        if isinstance(why, Mark) and why.rank == UNDESCRIBED:
+            place = self._blocks[number].instructions[-1].address
+            msg = f"the jump at {place:#x} depends on {why.name}, which is not followed"
+            raise UnknownFlowError(msg)
+        if number not in self._chosen:
+            self._chosen[number] = self._choose(number)
+        return self._chosen[number]
+
+    def _choose(self, number: int) -> tuple[int, _Choice]:
+        block = self._blocks[number]
+        end = max(self._behind[number] - {number}, key=lambda one: len(self._behind[one]))
+        first, second = (self._between(one, end) for one in block.followers)
+        if number in first | second:
+            place = block.instructions[-1].address
+            msg = f"how often the loop of the jump at {place:#x} runs does not follow from sizes and ids"
+            raise UnknownFlowError(msg)
+        for one in (one for other in sorted(first ^ second) for one in self._blocks[other].instructions):
+            if touches_memory(one):
+                # Of accesses behind a jump of their own, see `launch_counts`.
+                place = one.address & -INSTRUCTION_BYTES
+                msg = f"the data determine whether {one.name} at {place:#x} is executed"
+                raise UnknownFlowError(msg)
+        deciding = (one for other in first | second for one in self._deciding[other].instructions)
+        changed = sorted({place for one in deciding for place in changed_by(one)})
+        shorter = min(block.followers, key=lambda one: self._cost(one, end))
+        return shorter, _Choice(end, frozenset(first & second | {end}), tuple(changed))
+
+    def _between(self, start: int, end: int) -> set[int]:
+        """Return the blocks that may be come to before an end."""
+        found: set[int] = set()
+        waiting = [start]
+        while waiting:
+            number = waiting.pop()
+            if number != end and number not in found:
+                found.add(number)
+                waiting += self._after[number]
+        return found
+
+    def _cost(self, start: int, end: int) -> float:
+        """Return what the cheapest way costs (Dijkstra)."""
+        waiting, done = [(0.0, start)], set[int]()
+        while waiting:
+            cost, number = heappop(waiting)
+            if number == end:
+                return cost
+            if number not in done:
+                done.add(number)
+                for follower in self._after[number]:
+                    heappush(waiting, (cost + self._costs[number], follower))
+        return inf
