@@ -1,16 +1,20 @@
 """Instructions counted in compiled code, beside what the counters of a GPU say: the hub's convolution, RTX 2080 Ti.
 
-    python tests/bench/gpu_counters.py [--every N] [--counters FILE.csv.gz] [--source FILE.cu]
+    pip install --target DIR nvidia-cuda-nvrtc-cu11
+    python tests/bench/gpu_counters.py --compiler DIR/nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2 [--every N]
+        [--counters FILE.csv.gz] [--source FILE.cu]
 
 Each N-th configuration (124 by default) of the recorded ones, and two whose guards the ids of work-items decide, are
 compiled by NVRTC for compute capability 7.5 without a GPU, and counted (``f_code_instructions`` and
-``f_code_global_loads``).
+``f_code_global_loads``). NVRTC 11 makes code of as many registers as was recorded; newer compilers, which perflex takes
+without ``--compiler``, spill where it did not.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import gzip
 import sys
 import time
@@ -18,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from perflex.compiled.control_flow import UnknownFlowError
+from perflex.compiled.nvidia import cubin
 from perflex.compiled.nvidia.counts import launch_counts
 from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts
 
@@ -45,7 +50,11 @@ def main() -> int:
     parser.add_argument("--counters", type=Path, default=SHARED / "gpu_counters/convolution_RTX_2080_Ti.csv.gz")
     source = SHARED / "kernel_sources/hub/currently_unused/kernels/convolution.cu"
     parser.add_argument("--source", type=Path, default=source)
+    parser.add_argument("--compiler", type=Path)
     arguments = parser.parse_args()
+    if arguments.compiler is not None:
+        library = ctypes.CDLL(str(arguments.compiler))
+        cubin._libraries = lambda: (library,)
     with gzip.open(arguments.counters, "rt", encoding="utf-8") as stream:
         rows = {tuple(int(row[name]) for name in TUNED): row for row in csv.DictReader(stream)}
     text = arguments.source.read_text(encoding="utf-8")

@@ -105,7 +105,9 @@ def _halves(box: Box, axes: frozenset[str]) -> list[Box]:
 class _Executions:
     """How often each block runs, by the ways that work-items can take."""
 
-    def __init__(self, blocks: Sequence[GpuBlock], constants: Mapping[int, int], work_group: Sequence[int]) -> None:
+    def __init__(
+        self, blocks: Sequence[GpuBlock], constants: Mapping[int, int | Mark], work_group: Sequence[int]
+    ) -> None:
         self.blocks = blocks
         self._deciding = sliced(blocks)
         self._loops = loops_of(blocks)

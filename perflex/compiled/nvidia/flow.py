@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.compiled.control_flow import UnknownFlowError
-from perflex.compiled.nvidia.operands import NAME, changed_by
+from perflex.compiled.nvidia.operands import NAME, changed_by, inputs_of
 from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Span, Split, axes_of, compare, ends, merged
 from perflex.compiled.nvidia.values import Lane, Shifted, Test, total
 
@@ -99,7 +99,7 @@ def _needed(block: GpuBlock, live: set[str]) -> tuple[tuple[GpuInstruction, ...]
 
 
 def _names(one: GpuInstruction) -> set[str]:
-    return set(NAME.findall(" ".join((one.predicate, *one.operands))))
+    return set(NAME.findall(" ".join((one.predicate, *inputs_of(one)))))
 
 
 def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, int]) -> list[int]:

@@ -14,7 +14,7 @@ PREDICATE = re.compile(r"!?(U?P(?:\d+|T))$")
 CONSTANT = re.compile(r"c\[0x0\]\[(0x[0-9a-f]+)\]$")
 NUMBER = re.compile(r"0x[0-9a-f]+$|\d+$")
 NAME = re.compile(r"\bU?[RP]\d+")
-"""Registers and predicates in operands."""
+"""Registers and predicates anywhere in operands."""
 _PAIRS = {"WIDE", "64", "F64", "S64", "U64", "B64"}
 # The conditions of jumps and barriers are read.
 _WITHOUT_RESULTS = {"BRA", "EXIT", "RET", "BSSY", "BSYNC", "BREAK", "BAR"}
@@ -27,8 +27,6 @@ _READ_MEMORY = {"TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUATOM", "C
 @lru_cache(maxsize=1 << 16)
 def changed_by(one: GpuInstruction) -> tuple[str, ...]:
     """Return the registers and predicates that an instruction may change; of a call, all operands are."""
-    if one.name == "CALL":
-        return one.operands
     if one.name == "R2P":
         mask = int(one.operands[-1], 0) if NUMBER.match(one.operands[-1]) else 0x7F
         return tuple(f"P{bit}" for bit in range(7) if mask >> bit & 1)
@@ -45,17 +43,20 @@ def changed_by(one: GpuInstruction) -> tuple[str, ...]:
 def inputs_of(one: GpuInstruction) -> tuple[str, ...]:
     """Return registers, predicates, words of constant bank 0 and special registers that results follow from.
 
-    ``"[]"`` stands for memory.
+    ``"[]"``, alone, stands for memory, whatever addresses and other operands are.
     """
-    rest = _divided(one)[1]
-    found = [] if one.name not in _READ_MEMORY else ["[]"]
-    for text in rest:
-        plain_text = text.strip("-|~!")
-        if CONSTANT.match(plain_text) or plain_text.startswith("SR_"):
-            found.append(plain_text)
-        else:
-            found += ["[]"] if "[" in text else NAME.findall(text)
-    return tuple(dict.fromkeys(found))
+    found = []
+    for text in _divided(one)[1]:
+        inner = text.strip("-|~!")
+        if "[" in text and not CONSTANT.match(inner):
+            return ("[]",)
+        found += [inner] if CONSTANT.match(inner) or inner.startswith("SR_") else NAME.findall(text)
+    operands = plain(one)
+    if one.name in {"IMAD", "UIMAD"} and {"WIDE", "HI"} & set(one.modifiers) and len(operands) > 3:
+        # A pair is added.
+        match = REGISTER.match(operands[3])
+        found += [f"{match[1]}{int(match[2]) + 1}"] if match else []
+    return ("[]",) if one.name in _READ_MEMORY else tuple(dict.fromkeys(found))
 
 
 def _divided(one: GpuInstruction) -> tuple[list[str], list[str]]:
@@ -63,6 +64,8 @@ def _divided(one: GpuInstruction) -> tuple[list[str], list[str]]:
     operands = list(one.operands)
     if one.name in _WITHOUT_RESULTS:
         return [], operands
+    if one.name == "CALL":
+        return operands, []
     if one.name in _VOTES:
         return operands[:-1], operands[-1:]
     count = 2

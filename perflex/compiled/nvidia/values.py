@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -76,6 +76,14 @@ Value: TypeAlias = int | Span | Shifted | Mark | None
 Truth: TypeAlias = bool | Test | Split | Mark | None
 
 
+_Known = TypeVar("_Known")
+
+
+def _joined_values(one: dict[str, _Known], other: dict[str, _Known]) -> dict[str, _Known | Mark]:
+    differing = (place for place in one if place in other and one[place] != other[place])
+    return one | other | {place: merged(one[place], other[place]) for place in differing}
+
+
 @dataclass
 class Lane:
     """Registers and predicates, as far as they were written.
@@ -101,13 +109,11 @@ class Lane:
 
     def joined(self, other: Lane) -> Lane:
         """Return what is known where control comes from either of two ways."""
-        registers, predicates = (
-            one
-            | rest
-            | {place: merged(one[place], rest[place]) for place in one if one[place] != rest.get(place, one[place])}
-            for one, rest in ((self.registers, other.registers), (self.predicates, other.predicates))
+        return replace(
+            self,
+            registers=_joined_values(self.registers, other.registers),
+            predicates=_joined_values(self.predicates, other.predicates),
         )
-        return replace(self, registers=registers, predicates=predicates)
 
     def truth(self, text: str) -> Truth:
         """Return the value of a predicate, ``"P0"`` or ``"!P0"``; True for an empty text."""
