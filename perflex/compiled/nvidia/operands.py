@@ -45,7 +45,7 @@ def inputs_of(one: GpuInstruction) -> tuple[str, ...]:
 
     ``"[]"``, alone, stands for memory, whatever addresses and other operands are.
     """
-    found = []
+    found: list[str] = []
     for text in _divided(one)[1]:
         inner = text.strip("-|~!")
         if "[" in text and not CONSTANT.match(inner):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -76,10 +76,7 @@ Value: TypeAlias = int | Span | Shifted | Mark | None
 Truth: TypeAlias = bool | Test | Split | Mark | None
 
 
-_Known = TypeVar("_Known")
-
-
-def _joined_values(one: dict[str, _Known], other: dict[str, _Known]) -> dict[str, _Known | Mark]:
+def _joined_values(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     differing = (place for place in one if place in other and one[place] != other[place])
     return one | other | {place: merged(one[place], other[place]) for place in differing}
 
