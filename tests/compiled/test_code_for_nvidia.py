@@ -221,6 +221,36 @@ def test_branches_of_ids_in_loops_count_beside_branches_that_data_decide():
 
 
 @needs_tools
+@pytest.mark.parametrize(
+    ("outer", "condition", "inner"),
+    [
+        ("n", "i % 32 == k", "5"),
+        ("n", "(i + k) % 3 == 1 and i >= 30", "5"),
+        ("n", "i > 3 * k", "i % 8"),
+        ("i", "True", "63 - i"),
+        ("i % 11", "True", "i // 9 + k"),
+    ],
+)
+def test_sub_groups_run_in_each_iteration_what_any_work_item_does(outer, condition, inner):
+    text = condition.replace("and", "&&").replace("True", "1")
+    body = (
+        f"int i = threadIdx.x; float v = x[0];\n#pragma unroll 1\nfor (int k = 0; k < {outer}; ++k) if ({text}) {{"
+        f"\n#pragma unroll 1\nfor (int j = 0; j < {inner.replace('//', '/')}; ++j) v = v * v + 1.5f; }} x[1] = v;"
+    )
+    code, _ = built(body, "sm_90", groups=(1,))
+    n = 37
+    expected = 0
+    for first in (0, 32):
+        turns = set()
+        for i in range(first, first + 32):
+            for k in range(eval(outer, {"i": i, "n": n})):
+                if eval(condition, {"i": i, "k": k}):
+                    turns |= {(k, j) for j in range(eval(inner, {"i": i, "k": k}))}
+        expected += len(turns)
+    assert every_count(code, [None, n]).get("float32", 0) == expected
+
+
+@needs_tools
 @pytest.mark.parametrize(("work_group", "requests"), [((64, 4), 3538944), ((128, 8), 1802240), ((8, 32), 2359296)])
 def test_accesses_count_where_a_predicate_lets_some_work_item_take_part(work_group, requests):
     # The tile of the convolution in tests/bench/gpu_counters.py; requests of global loads that an RTX 2080 Ti counted.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from perflex.compiled.nvidia.cubin import GpuCode
     from perflex.compiled.nvidia.flow import GpuBlock, Ways
+    from perflex.compiled.nvidia.walks import Visits
 
 _SUB_GROUP = 32
 # Instructions that are looked at, at most, over all ranges of ids: some ten seconds.
@@ -102,6 +104,29 @@ def _halves(box: Box, axes: frozenset[str]) -> list[Box]:
     return [{**box, axis: (first, middle - 1)}, {**box, axis: (middle, last)}]
 
 
+@dataclass
+class _Kind:
+    """What work-items do that all go the same way."""
+
+    begin: Lane
+    ways: Ways
+    runs: NDArray[np.float64]
+    # As far as they were followed step by step.
+    visits: Visits | None = None
+
+
+def _nested(kinds: Sequence[_Kind]) -> bool:
+    """Return whether of any two kinds of work-items one runs all iterations that the other does, in all loops."""
+    if len(kinds) == 1 or not any(kind.ways.trips for kind in kinds):
+        return True
+    if any(kind.visits is not None for kind in kinds):
+        return False
+    trips = sorted(
+        ({loop: trip or 0 for loop, trip in kind.ways.trips} for kind in kinds), key=lambda one: sum(one.values())
+    )
+    return all(one[loop] <= other.get(loop, 0) for one, other in pairwise(trips) for loop in one)
+
+
 class _Executions:
     """How often each block runs, by the ways that work-items can take."""
 
@@ -127,30 +152,49 @@ class _Executions:
     def of_group(self, groups: Box) -> NDArray[np.float64] | frozenset[str]:
         """Return the executions of each block by the sub-groups of one work-group; axes where work-groups differ."""
         sides = [last + 1 for _, last in self._items.values()]
-        kinds = np.zeros(sides[::-1], dtype=int)
-        found: list[NDArray[np.float64]] = []
+        places = np.zeros(sides[::-1], dtype=int)
+        kinds: list[_Kind] = []
         parts: list[Box] = []
         waiting = [self._items]
         while waiting:
             items = waiting.pop()
-            box = groups | items
-            runs = self._of_items(box)
-            if isinstance(runs, frozenset):
-                if between_groups := runs & frozenset(groups):
+            kind = self._of_items(groups | items)
+            if isinstance(kind, frozenset):
+                if between_groups := kind & frozenset(groups):
                     return between_groups
                 # Most work-groups are divided alike.
-                waiting += self._parts if self._parts and items is self._items else _halves(items, runs)
+                waiting += self._parts if self._parts and items is self._items else _halves(items, kind)
                 continue
-            kinds[tuple(slice(first, last + 1) for first, last in reversed(items.values()))] = len(found)
-            found.append(runs)
+            places[tuple(slice(first, last + 1) for first, last in reversed(items.values()))] = len(kinds)
+            kinds.append(kind)
             parts.append(items)
         self._parts = parts if len(parts) > 1 else self._parts
-        order = kinds.ravel()
-        every = np.array(found)
-        starts = range(0, len(order), _SUB_GROUP)
-        sub_groups = [every[np.unique(order[start : start + _SUB_GROUP])].max(axis=0) for start in starts]
-        total: NDArray[np.float64] = np.sum(sub_groups, axis=0)
+        order = places.ravel()
+        together: Counter[tuple[int, ...]] = Counter()
+        for start in range(0, len(order), _SUB_GROUP):
+            together[tuple(np.unique(order[start : start + _SUB_GROUP]).tolist())] += 1
+        total: NDArray[np.float64] = np.sum(
+            [times * self._of_sub_group([kinds[place] for place in each]) for each, times in together.items()], axis=0
+        )
         return total
+
+    def _of_sub_group(self, kinds: Sequence[_Kind]) -> NDArray[np.float64]:
+        """Return the executions of each block by a sub-group, which runs in an iteration what any work-item does."""
+        runs: NDArray[np.float64] = np.max([kind.runs for kind in kinds], axis=0)
+        if _nested(kinds):
+            return runs
+        visits = [self._visits(kind) for kind in kinds]
+        return np.array([len(set[tuple[int, ...]]().union(*each)) for each in zip(*visits, strict=True)], dtype=float)
+
+    def _visits(self, kind: _Kind) -> Visits:
+        if kind.visits is None:
+            told, steps = self._walks(kind.ways).of(kind.begin)
+            self._look(steps)
+            if isinstance(told, Split):
+                msg = "ids decide in which iterations work-items of a sub-group do what"
+                raise UnknownFlowError(msg)
+            kind.visits = told
+        return kind.visits
 
     def _look(self, instructions: int) -> None:
         self._looked += instructions
@@ -158,25 +202,27 @@ class _Executions:
             msg = f"ids decide so much that following them takes more than {_MOST_STEPS:,} instructions"
             raise UnknownFlowError(msg)
 
-    def _of_items(self, box: Box) -> NDArray[np.float64] | frozenset[str]:
-        """Return the executions of each block by one work-item; axes where work-items differ."""
+    def _of_items(self, box: Box) -> _Kind | frozenset[str]:
+        """Return what work-items do; axes where they differ."""
         self._look(self._length)
         ids = {axis: id_between(first, last, axis) for axis, (first, last) in box.items()}
         begin = Lane({}, {}, ids, self._constants)
         ways = ways_of(self._deciding, self._loops, begin)
         if ways.axes:
             return ways.axes
-        if any(why == IDS for _, why in ways.marks):
-            # What changes from one iteration to the next still follows from the ids.
-            told, steps = self._walks(ways).of(begin)
-            self._look(steps)
-            return told.axes if isinstance(told, Split) else self._checked(np.array(told, dtype=float))
-        return self.runs(ways)
+        if all(why != IDS for _, why in ways.marks):
+            return _Kind(begin, ways, self.runs(ways))
+        # What changes from one iteration to the next still follows from the ids.
+        told, steps = self._walks(ways).of(begin)
+        self._look(steps)
+        if isinstance(told, Split):
+            return told.axes
+        return _Kind(begin, ways, self._checked(np.array(list(map(len, told)), dtype=float)), told)
 
     def _walks(self, ways: Ways) -> Walks:
         if ways.edges not in self._walking:
             costs = [one.cycles + one.counts["instructions"] for one in self.facts]
-            self._walking[ways.edges] = Walks(self.blocks, self._deciding, ways.edges, costs)
+            self._walking[ways.edges] = Walks(self.blocks, self._deciding, ways.edges, self._loops, costs)
         return self._walking[ways.edges]
 
     def runs(self, ways: Ways) -> NDArray[np.float64]:

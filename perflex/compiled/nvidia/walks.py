@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from perflex.compiled.control_flow import UnknownFlowError, dominators_of
 from perflex.compiled.nvidia.classes import touches_memory
@@ -17,9 +17,12 @@ from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Split
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from perflex.compiled.control_flow import Loop
     from perflex.compiled.nvidia.flow import GpuBlock
     from perflex.compiled.nvidia.values import Lane
 
+# Of each block, the iterations, of all loops around it, in which it is run.
+Visits: TypeAlias = "list[set[tuple[int, ...]]]"
 # Instructions that are carried out one by one at most.
 _LONGEST = 10**5
 
@@ -35,6 +38,14 @@ class _Choice:
     changed: tuple[str, ...]
 
 
+def _met(choices: list[_Choice], number: int, lane: Lane) -> list[_Choice]:
+    """Let data decide what they do where ways meet; return the choices whose ways have not come to an end."""
+    for choice in choices:
+        if number in choice.shared:
+            lane.spoil(choice.changed)
+    return [choice for choice in choices if choice.end != number]
+
+
 class Walks:
     """Ways of work-items that all go the same way.
 
@@ -44,6 +55,8 @@ class Walks:
         The kernel's blocks, and the same with those instructions alone that decide jumps.
     edges
         Those that these work-items may take.
+    loops
+        The kernel's.
     costs
         What an execution of each block costs, for the shorter of two ways.
     """
@@ -53,9 +66,14 @@ class Walks:
         blocks: Sequence[GpuBlock],
         deciding: Sequence[GpuBlock],
         edges: Collection[tuple[int, int]],
+        loops: Sequence[Loop],
         costs: Sequence[float],
     ) -> None:
         self._blocks, self._deciding, self._costs = blocks, deciding, costs
+        # Of each block, the loops that it lies in, by their places; outer ones come first.
+        self._inside = [[place for place, loop in enumerate(loops) if n in loop.body] for n in range(len(blocks))]
+        self._headers = [loop.header for loop in loops]
+        self._back = [set(loop.back_edges) for loop in loops]
         self._after: list[list[int]] = [[] for _ in blocks]
         for number, follower in sorted(edges):
             self._after[number].append(follower)
@@ -67,13 +85,15 @@ class Walks:
         self._behind = [{last - one for one in backward[last - n]} for n in range(len(blocks))]
         self._chosen: dict[int, tuple[int, _Choice]] = {}
 
-    def of(self, begin: Lane) -> tuple[list[int] | Split, int]:
-        """Return how often work-items run each block, or axes of ids where they part; and instructions looked at."""
-        runs, lane, number, steps = [0] * len(self._blocks), begin.copy(), 0, 0
+    def of(self, begin: Lane) -> tuple[Visits | Split, int]:
+        """Return when work-items run each block, or axes of ids where they part; and instructions looked at."""
+        visits: Visits = [set() for _ in self._blocks]
+        lane, number, steps = begin.copy(), 0, 0
+        turns = [0] * len(self._headers)
         choices: list[_Choice] = []
         while self._deciding[number].instructions:
             block = self._deciding[number]
-            runs[number] += 1
+            visits[number].add(tuple(turns[place] for place in self._inside[number]))
             steps += len(block.instructions)
             for one in block.instructions:
                 lane.step(one)
@@ -81,19 +101,24 @@ class Walks:
             if isinstance(told, Split):
                 return told, steps
             if isinstance(told, bool):
-                number = block.followers[told]
+                follower = block.followers[told]
             else:
-                number, choice = self.chosen(number, told)
+                follower, choice = self.chosen(number, told)
                 choices.append(choice)
-            for choice in choices:
-                if number in choice.shared:
-                    lane.spoil(choice.changed)
-            choices = [choice for choice in choices if choice.end != number]
+            choices = _met(choices, follower, lane)
+            self._turn(turns, number, follower)
+            number = follower
             if steps > _LONGEST:
                 msg = f"what ids decide within loops takes more than {_LONGEST:,} instructions to follow"
                 raise UnknownFlowError(msg)
-        runs[number] += 1
-        return runs, steps
+        visits[number].add(())
+        return visits, steps
+
+    def _turn(self, turns: list[int], number: int, follower: int) -> None:
+        """Count the iterations of loops that begin with a block."""
+        for place, header in enumerate(self._headers):
+            if header == follower:
+                turns[place] = turns[place] + 1 if (number, follower) in self._back[place] else 0
 
     def chosen(self, number: int, why: object) -> tuple[int, _Choice]:
         """Return the block that is taken to follow one whose jump is not decided.
