@@ -185,7 +185,7 @@ def has_times(machine: Any) -> bool:
     """Return whether it is a calibration with times of the machine that it predicts for."""
     if not isinstance(machine, CalibrationRecord) or machine.table.machine != machine.machine:
         return False
-    return machine.transferred is None or machine.transferred.samples > 0
+    return machine.has_samples
 
 
 def _read(machine: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +204,9 @@ class Calibration(CalibrationRecord):
             msg = f"the calibration rests on facts of {otherwise}, a file of yours; name it with --machine (machine=)"
             raise MachineError(msg, machine=otherwise) from error
         machine_doubts(self, target.machine)  # refuses machines of another kind
-        return target
+        # Without times of a device the counts are of no device either.
+        size = None if self.has_samples or target.machine is None else target.machine.sub_group_size
+        return target if size is None else replace(target, sub_group_size=size)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.

@@ -69,7 +69,7 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
         )
         raise MachineError(msg, machine=machine.name)
     # Without samples a transferred calibration is of no machine.
-    if calibration.transferred is not None and not calibration.transferred.samples:
+    if not calibration.has_samples:
         return ()
     own = calibration.machine or cpu or ("" if found is None else found.name)
     names = {*given, *(() if found is None else (found.name, *found.aliases))}
@@ -93,12 +93,12 @@ def kernel_doubts(
     only approximately. Of tile programs, what no prediction was judged with.
     """
     names, device = calibration.model.input_features(), calibration.device
-    on_cpu = device.get("kind") == "cpu"
+    kind = device.get("kind") or (None if target.machine is None else target.machine.kind)
+    on_cpu = kind == "cpu"
     mixed = machine_doubts(calibration, target.machine)
     if (costs := _tile_costs(kernel, sizes, target)) is not None:
-        timed = calibration.transferred is None or calibration.transferred.samples > 0
-        return (*mixed, *tile_doubts(costs, timed=timed))
-    if not on_cpu and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
+        return (*mixed, *tile_doubts(costs, timed=calibration.has_samples))
+    if kind is None and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
         return mixed
     kernel, sizes = with_own_sizes(kernel, sizes)
     scop = extract_scop(kernel, sizes)

@@ -79,10 +79,10 @@ def target_on(
 ) -> Target:
     """Return what features are counted for where a device is timed.
 
-    Sub-groups are the device's, and features about a machine are about the one given or in use, else the one that the
-    device's name stands for.
+    Sub-groups are the device's, without one the machine's, and features about a machine are about the one given or in
+    use, else the one that the device's name stands for.
     """
-    if sub_group_size is None:
+    if sub_group_size is None and device is not None:
         sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     # Wall times are measured, not counted: they have no target.
     counted = [name for name in features if not is_wall_time(name)]
@@ -122,7 +122,8 @@ def gather_feature_values(
     timing
         How kernels are timed.
     sub_group_size
-        Work-items per sub-group; by default the device's, or 32 where nothing is measured.
+        Work-items per sub-group; by default the device's; where nothing is measured, those of the machine of
+        `using_machine`, else 32.
     run
         Where kernels are counted and their code is generated, where they are built and timed, and who is told of
         progress. Workers of one machine take turns at a device; several machines with the same device share the

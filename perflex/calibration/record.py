@@ -84,6 +84,11 @@ class CalibrationRecord:
         return self.fit
 
     @property
+    def has_samples(self) -> bool:
+        """Whether it rests on times of its device; a transferred one may rest on those of others alone."""
+        return self.transferred is None or self.transferred.samples > 0
+
+    @property
     def timing(self) -> TimingSummary | None:
         """How measuring went; None where that is not known."""
         known = {entry.name: self.options[entry.name] for entry in fields(TimingSummary) if entry.name in self.options}

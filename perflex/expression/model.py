@@ -191,7 +191,7 @@ class Model:
         sizes
             Value of each size parameter of the kernel; a measurement kernel brings those left out.
         sub_group_size
-            Work-items per sub-group; by default that of the fit, else 32.
+            Work-items per sub-group; by default that of the fit, else those of the machine of `using_machine`, else 32.
 
         Returns
         -------
@@ -207,13 +207,12 @@ class Model:
         UnsupportedKernelError
             The kernel cannot be described exactly.
         """
-        from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
         from perflex.features.values import target_of
 
         # Before the kernel is counted, which takes longer than to see that a parameter is missing.
         self._parameter_values(params)
         size = getattr(params, "sub_group_size", None) if sub_group_size is None else sub_group_size
-        target = target_of(self.input_features(), size or DEFAULT_SUB_GROUP_SIZE)
+        target = target_of(self.input_features(), size)
         return self.evaluate(params, self.feature_values(kernel, sizes, target))
 
     def feature_values(self, kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:

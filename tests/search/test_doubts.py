@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, Model, VariantSpace, load_calibration, prune, rank, tune, using_machine
+from perflex import FeatureTable, Model, VariantSpace, load_calibration, prune, rank, source_kernel, tune, using_machine
 from perflex.errors import DoubtfulPredictionWarning, MachineError
 from perflex.search.spaces.doubts import doubt_lines
 from perflex.testing import FakeDevice
@@ -75,6 +75,14 @@ def test_a_device_without_samples_is_said_of_every_variant():
     for place in ranking:
         assert place.doubts == calibration.doubts(kernels[place.name], {"n": 4096}, machine="A100-40GB")
     assert len(ranking.doubt_lines) == 1
+
+
+def test_work_of_few_sub_groups_is_doubted_on_any_gpu_with_a_machine_file():
+    """The calibration for any GPU knows no limits of a device, but what kind the machine is of."""
+    text = "__global__ void f(float *b, int n) { if (blockIdx.x == 0) for (int j = 0; j < n; ++j) b[j] += 1; }"
+    kernel, calibration = source_kernel(text, "f", local=64, groups=4096), load_calibration("general_gpu")
+    found = calibration.doubts(kernel, {"n": 1 << 18}, machine="A100-40GB")
+    assert any("2 of 8192 sub-groups execute line 1, but the model shares their work out" in each for each in found)
 
 
 MIXED = "calibrated on H100-SXM, predicted with facts of T4"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perflex.devices.listing import is_wall_time
-from perflex.errors import CalibrationError
+from perflex.errors import CalibrationError, warn
 from perflex.features.target import DEFAULT_SUB_GROUP_SIZE, machine_in_use
 from perflex.features.values import target_of
 from perflex.machines.files import load_machine, machine_names, machine_of_device
@@ -30,16 +30,28 @@ def require_no_device(**given: object) -> None:
 def machine_for_times(times: TimesTable) -> Machine | None:
     """Return the machine that times are of: the one in use, or called as the table's device; None without."""
     chosen = machine_in_use()
-    if chosen is not None or not times.device:
-        return chosen
-    if times.device.casefold() in {name.casefold() for name in machine_names()}:
-        return load_machine(times.device)
-    return machine_of_device(times.device)
+    return _machine_of(times.device) if chosen is None else chosen
+
+
+def _machine_of(device: str) -> Machine | None:
+    if device.casefold() in {name.casefold() for name in machine_names()}:
+        return load_machine(device)
+    return machine_of_device(device) if device else None
+
+
+def _warn_of_another(device: str, machine: Machine) -> None:
+    """Warn where times of a device that is known go with facts of another machine."""
+    of = _machine_of(device)
+    named = {name.casefold() for name in (machine.name, *machine.aliases)}
+    if of is not None and not named & {name.casefold() for name in (device, of.name, *of.aliases)}:
+        warn(f"the times are of {device}, and features are counted with facts of {machine.name}; name its own machine")
 
 
 def target_for_times(times: TimesTable, features: Iterable[str], sub_group_size: int | None = None) -> Target:
     """Return what features are counted for; sub-groups are the machine's where nothing else is said."""
     found = machine_for_times(times)
+    if found is not None:
+        _warn_of_another(times.device, found)
     if sub_group_size is None:
         sub_group_size = (found.sub_group_size if found is not None else None) or DEFAULT_SUB_GROUP_SIZE
     counted = [name for name in features if not is_wall_time(name)]

@@ -32,6 +32,7 @@ from perflex.calibration.transfer.residuals import components_of
 from perflex.calibration.transfer_prior import LEVELS, NORMAL, transferred_predictions
 from perflex.calibration.usual_prior import usual_values
 from perflex.errors import CalibrationError, MachineError, warn
+from perflex.features.target import using_machine
 from perflex.machines.files import load_machine
 from perflex.machines.machine import Machine
 
@@ -96,9 +97,10 @@ def transfer(
         have them but with a probability of less than 1 %.
     """
     model = require_one_model(sources)
-    counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
-    rows = _samples(model, counted, [source.table for source in sources])
-    target = _machine(machine, rows)
+    with using_machine(machine):
+        counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
+    target = _machine(machine, counted)
+    rows = _samples(model, counted, [source.table for source in sources], target)
     known = _known_sources(tuple(sources), target)
     everyone, number = list(range(len(sources))), len(sources)
     residuals = known.residuals(everyone)
@@ -134,11 +136,15 @@ def _device_errors(known: Sources, count: int, seed: int) -> DeviceErrors:
     return device_folds(known, count, seed)
 
 
-def _samples(model: Model, samples: FeatureTable | None, tables: Sequence[FeatureTable]) -> FeatureTable:
+def _samples(
+    model: Model, samples: FeatureTable | None, tables: Sequence[FeatureTable], target: Machine | None
+) -> FeatureTable:
     """Return the samples, of which there may be none, with the model's columns."""
     names = model.all_features()
     if samples is None:
-        return tables[0].of_features(names).take([])
+        none = tables[0].of_features(names).take([])
+        size = None if target is None else target.sub_group_size
+        return none if size is None else replace(none, sub_group_size=size)
     rows = samples.of_features(names)
     bad = [rows.kernels[i] for i in np.flatnonzero(~(rows.column(model.output_feature) > 0))]
     if bad:
@@ -147,12 +153,12 @@ def _samples(model: Model, samples: FeatureTable | None, tables: Sequence[Featur
     return rows
 
 
-def _machine(machine: str | Path | Machine | None, rows: FeatureTable) -> Machine | None:
+def _machine(machine: str | Path | Machine | None, rows: FeatureTable | None) -> Machine | None:
     if isinstance(machine, Machine):
         return machine
     if machine is not None:
         return load_machine(machine)
-    return _known_machine(rows.machine)
+    return None if rows is None else _known_machine(rows.machine)
 
 
 def _known_machine(name: str) -> Machine | None:

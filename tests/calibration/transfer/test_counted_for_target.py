@@ -1,0 +1,90 @@
+"""What is counted for a device that has no times of its own: its machine's sub-groups, not those of the sources."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perflex import (
+    FeatureTable,
+    Model,
+    PerflexWarning,
+    TimedKernel,
+    TimesTable,
+    gather_feature_values,
+    load_calibration,
+    transfer,
+    using_machine,
+)
+from perflex.features.values import kernel_feature_values
+from support.fitted import fitted
+from support.source_kernels import axpy
+from support.spaces_for_tests import scaled
+
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.PerflexWarning")
+
+MUL = "f_op_float32_mul"
+MODEL = Model("f_cl_wall_time", f"p_launch * f_sync_kernel_launch + p_mul * {MUL}")
+KERNEL, SIZES = scaled(lsize=64, repeats=3), {"n": 4096}
+# Three products of each element, in sub-groups of 64 work-items, and of 32.
+OF_64, OF_32 = 4096 / 64 * 3, 4096 / 32 * 3
+
+
+def source(machine, slower):
+    products = np.arange(1.0, 9.0) * 1e6
+    values = np.column_stack([slower * (1e-6 + 1e-12 * products), np.ones(8), products])
+    table = FeatureTable("f_cl_wall_time", tuple(MODEL.all_features()), tuple(f"k{n}" for n in range(8)), values)
+    return replace(fitted(MODEL, replace(table, machine=machine)), device={"name": machine})
+
+
+SOURCES = [source("V100", 1.0), source("T4", 2.5)]
+
+
+def test_without_samples_sub_groups_are_the_machines():
+    found = transfer(SOURCES, machine="MI210")
+    assert found.sub_group_size == 64
+    assert found.feature_values(KERNEL, SIZES)[MUL] == OF_64
+    assert found.predict(KERNEL, SIZES) == pytest.approx(found.evaluate({"f_sync_kernel_launch": 1, MUL: OF_64}))
+
+
+def test_without_a_machine_it_is_of_none():
+    found = transfer(SOURCES)
+    assert (found.machine, found.device) == ("", {})
+    assert found.feature_values(KERNEL, SIZES)[MUL] == OF_32
+    assert found.feature_values(KERNEL, SIZES, machine="MI210")[MUL] == OF_64
+
+
+def test_samples_are_counted_for_the_machine_that_is_named():
+    times = TimesTable([TimedKernel(KERNEL, SIZES, 1e-5)])
+    found = transfer(SOURCES, times, machine="MI210")
+    assert found.table.column(MUL) == [OF_64]
+    assert (found.sub_group_size, found.feature_values(KERNEL, SIZES)[MUL]) == (64, OF_64)
+
+
+@pytest.mark.parametrize(("machine", "told"), [("T4", True), ("V100", False), (None, False)])
+def test_times_of_one_device_with_facts_of_another_are_told(machine, told, recwarn):
+    times = TimesTable([TimedKernel(KERNEL, SIZES, 1e-5)], device="Tesla V100-SXM2-16GB")
+    assert gather_feature_values(["f_cl_wall_time", MUL], times=times).column(MUL) == [OF_32]
+    with using_machine(machine):
+        gather_feature_values(["f_cl_wall_time", MUL], times=times)
+    texts = [str(one.message) for one in recwarn if issubclass(one.category, PerflexWarning)]
+    text = "the times are of Tesla V100-SXM2-16GB, and features are counted with facts of T4; name its own machine"
+    assert texts == [text] * told
+
+
+def test_the_calibration_for_any_gpu_counts_sub_groups_of_the_gpu():
+    calibration, kernel, sizes = load_calibration("general_gpu"), axpy(64), {"n": 1 << 20}
+    wanted = kernel_feature_values(calibration.model.input_features(), kernel, sizes, 64, machine="MI50")
+    assert calibration.feature_values(kernel, sizes, machine="MI50") == wanted
+    assert calibration.predict(kernel, sizes, machine="MI50") == pytest.approx(calibration.evaluate(wanted))
+    # Half as many sub-groups issue instructions.
+    other = kernel_feature_values(["f_peak_issue"], kernel, sizes, 32, machine="MI50")
+    assert wanted["f_peak_issue"] == other["f_peak_issue"] / 2
+
+
+def test_what_no_device_measures_has_the_machines_sub_groups():
+    for machine, products in ((None, OF_32), ("V100", OF_32), ("MI210", OF_64)):
+        with using_machine(machine):
+            assert gather_feature_values([MUL], [(KERNEL, SIZES)]).column(MUL) == [products]
+            seconds = MODEL.eval_with_kernel({"p_launch": 0.0, "p_mul": 1.0}, KERNEL, SIZES)
+        assert seconds == products
