@@ -397,5 +397,6 @@ class LaunchedKernel(TileKernel):
                 raise UnsupportedKernelError(msg)
             return TritonKernel(launch, first, self.capability).program({})
 
-        program: TileProgram = self.derived("program", tuple(sorted(sizes.items())), made, most=64)
+        key = (self.capability, *sorted(sizes.items()))
+        program: TileProgram = self.derived("program", key, made, most=64)
         return program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -133,6 +134,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
     except PerflexError as error:
         raise top.error(error.message, "model", "expression") from error
     table = read_table(top, file.measurement_kernels, model, file.fit.sub_group_size)
+    table = replace(table, machine=file.machine)
     return {
         "model": model,
         "fit": _read_fit(top, file, model, table),

@@ -133,7 +133,9 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
         if not equals or not key or not value:
             msg = f"cannot read {option} {word!r}; write e.g. {example}"
             raise ArgumentError(msg, word=word)
-        pairs[key] = value
+        if pairs.setdefault(key, value) != value:
+            msg = f"{option} {key} is given twice, as {pairs[key]} and as {value}; give it once"
+            raise ArgumentError(msg, word=word)
     return pairs
 
 

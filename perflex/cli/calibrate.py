@@ -240,6 +240,10 @@ def transfer(
     if (suggest is None) != (candidates is None):
         msg = "--suggest and --candidates go together: how many samples, and the table to choose them from"
         raise ArgumentError(msg)
+    unused = [f"--{name}" for name in ("only", "device") if context.params[name] and samples is None]
+    if unused:
+        msg = f"{', '.join(unused)}: only for a table of times; name one with --samples, or leave it out"
+        raise ArgumentError(msg)
     require_writable_file(out, regular=True)
     target = load_machine(machine)
     loaded = [Calibration.load(path) for path in sources]

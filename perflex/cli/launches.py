@@ -120,6 +120,8 @@ def predicted_launch(
     from perflex.triton import has_times, model_facts
 
     facts, values = model_facts(loaded)
+    # As for `rank`: kernels may depend on what they are compiled for.
+    kernel.capability = int(10 * facts.need("compute_capability"))
     costs = TileCosts(kernel.program(sizes), facts)
     columns = kernel_feature_values(loaded.model.input_features(), kernel, sizes, machine=facts)
     carried = () if loaded.transferred is None else loaded.transferred.remarks

@@ -64,6 +64,9 @@ def prune(
     if tables:
         msg = "for measured configurations use: perflex prune-table TABLE DESCRIPTION"
         raise ArgumentError(msg, word=tables[0])
+    if device and measure is None:
+        msg = "--device says where --measure times variants, and nothing is timed without it; give both, or neither"
+        raise ArgumentError(msg, word=device)
     loaded, (space, *sizes) = read_calibration(words, machine, SPACE_FILES)
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
@@ -102,10 +105,10 @@ def _measured(
     from perflex.search.pruning.pruning import prune as pruned
 
     if not batch:
-        return pruned(candidates, calibration, keep=keep), {}
+        return pruned(candidates, calibration, keep=keep, machine=machine), {}
     with terminal.progress("measure:") as progress:
         measured = measure_variants(candidates, batch, calibration, device, progress, machine=machine)
-        pruning = pruned(candidates, calibration, keep=keep, measured=measured)
+        pruning = pruned(candidates, calibration, keep=keep, measured=measured, machine=machine)
         # Kept variants of the batch have their times already.
         left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
         times = measured | measure_variants(candidates, left, calibration, device, progress, machine=machine)

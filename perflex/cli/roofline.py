@@ -48,6 +48,7 @@ def roofline(
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
     from perflex.features import extract_scop
+    from perflex.features.target import using_machine
     from perflex.machines.files import load_machine, machine_of_device
 
     terminal = terminal_of(context)
@@ -65,7 +66,9 @@ def roofline(
     if kind == "measured":
         places, on = _measured(terminal, kernels, places, device)
     elif kind == "predicted":
-        places, on = _predicted(terminal, kernels, places, loaded, where)
+        # The times are of what the intensities are of.
+        with using_machine(where, registers=registers):
+            places, on = _predicted(terminal, kernels, places, loaded)
     elif kind == "bound":
         places = [replace(place, seconds=place.bound_s, seconds_kind="bound") for place in places]
     else:
@@ -134,11 +137,7 @@ def _measured(
 
 
 def _predicted(
-    terminal: Terminal,
-    kernels: Mapping[str, Any],
-    places: list[RooflinePlace],
-    calibration: Calibration | None,
-    machine: Machine,
+    terminal: Terminal, kernels: Mapping[str, Any], places: list[RooflinePlace], calibration: Calibration | None
 ) -> tuple[list[RooflinePlace], str]:
     from perflex.cli.arguments import ArgumentError
 
@@ -150,7 +149,7 @@ def _predicted(
         msg = f"the calibration predicts {what}, which is not a time; give another --calibration"
         raise ArgumentError(msg)
     with terminal.warnings_shown():
-        times = [float(calibration.predict(kernels[p.name], p.sizes, machine=machine)) for p in places]
+        times = [float(calibration.predict(kernels[p.name], p.sizes)) for p in places]
     timed = [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]
     return timed, str(calibration.device.get("name", "a device without a name"))
 

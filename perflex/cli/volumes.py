@@ -289,15 +289,17 @@ def block(
     from perflex.cli.arguments import read_pairs, read_sizes
     from perflex.cli.kernel_files import load_work_items
 
+    loaded, given = load_work_items(kernel), read_sizes(sizes or ())
     found = choose_block(
-        load_work_items(kernel),
-        read_sizes(sizes or ()),
+        loaded,
+        given,
         machine,
         read_pairs(criterion or (), "--criterion", "L3=plane") or None,
         cores=cores,
         lanes=lanes,
         tiles_per_core=tiles_per_core,
     )
+    terminal_of(context).warn_of_sizes(given, [loaded], given)
     if as_json:
         print_json(found)
         return

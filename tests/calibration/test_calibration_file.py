@@ -40,6 +40,7 @@ def calibration(*, residual="relative", groups=True):
         sub_group_size=16,
         repeatability=np.where(np.arange(9) == 4, np.nan, random.random(9) / 10),
         dropped=(("kernel 9", "did not build: error: x"),),
+        machine="V100",
     )
     return replace(
         fitted(MODEL, table, residual=residual),
@@ -66,6 +67,7 @@ def test_round_trip_is_exact(tmp_path, residual, groups):
     for name in ("values", "spread", "repeatability"):
         np.testing.assert_array_equal(getattr(loaded.table, name), getattr(made.table, name))
     assert (loaded.table.kernels, loaded.table.groups) == (made.table.kernels, made.table.groups)
+    assert loaded.table.machine == loaded.machine == "V100"
     assert loaded.sub_group_size == 16
     one, other = made.fit, loaded.fit
     # nan equals nan in text only; floats show every bit.

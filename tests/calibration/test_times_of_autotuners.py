@@ -70,6 +70,8 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
 def test_tables_of_pytorch(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text(TABLE)
+    with pytest.raises(FileFormatError, match="of an autotuner, without columns to choose rows by; leave only out"):
+        load_times(path, only={"role": "cal"})
     first, second = load_times(path, device="NVIDIA A100-SXM4-80GB").rows
     assert first.seconds == pytest.approx(0.6123e-3)
     given = first.kernel.matrices

@@ -187,6 +187,24 @@ def test_usual_values_predict_for_a_machine_of_the_users(tmp_path: Path) -> None
     assert values == pytest.approx(dict(perflex.load_model("general_tile").usual))
 
 
+@pytest.mark.parametrize(("machine", "capability"), [("A100-80GB", 80), ("H100-SXM", 90), ("B200", 100)])
+def test_a_launch_is_compiled_for_the_machine(machine: str, capability: int) -> None:
+    """As in `rank`: what a kernel does may depend on it."""
+    case = stored("matmul_even")
+    told = []
+
+    class Told(LaunchedKernel):
+        def program(self, sizes: Mapping[str, Any]) -> Any:  # noqa: ARG002
+            told.append(self.capability)
+            return code_of(case, case["ttir"]["3.9.0"]["80"]).program(launch_of(case))
+
+    loaded: Any = SimpleNamespace(model=SimpleNamespace(expression=""))
+    launches.predicted_launch(
+        Told(lambda: None), {}, launches.calibration_of_launch(loaded, machine, given=False), None
+    )
+    assert set(told) == {capability}
+
+
 def test_what_is_unlike_all_that_was_judged_has_a_wider_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: Any = SimpleNamespace(model=SimpleNamespace(expression=""))
     calibration = launches.calibration_of_launch(loaded, "A100-80GB", given=False)

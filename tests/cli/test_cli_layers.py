@@ -44,6 +44,13 @@ def test_text_says_the_same(run):
     assert "the kernel has no size x; its sizes are" in remarks
 
 
+def test_sizes_that_no_kernel_has_are_told_of_blocks_too(run):
+    code, text, remarks = run("block", JACOBI, "--machine", "clx", "M=4000", "N=1000", "x=7")
+    assert code == 0
+    assert "block: " in text
+    assert remarks == "warning: the kernel has no size x; its sizes are M, N\n"
+
+
 def test_blocks(content):
     words = ["layers", JACOBI, "--machine", "clx", "M=4000", "N=1000"]
     found = content(*words, "--block", "j=200", "--block", "i=300")

@@ -32,6 +32,13 @@ def made():
     return space
 """
 
+AXPY = """
+from perflex import VariantSpace
+from support.source_kernels import axpy
+
+space = VariantSpace(axpy, {"items": (32, 64)})
+"""
+
 
 @pytest.fixture
 def space(tmp_path):
@@ -67,6 +74,19 @@ def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, c
     page = checked((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert page.table("Kept variants").column("variant") == found["kept"]
     assert found["device"]["driver"] in page.text
+
+
+def test_a_device_without_measuring_is_refused(calibration, space, refused):
+    told = refused("prune", calibration, space, "n=128", "--device", "some GPU")
+    assert "--device says where --measure times variants, and nothing is timed without it" in told
+
+
+def test_facts_of_another_machine_are_told(tmp_path, content, shown):
+    (tmp_path / "axpy_space.py").write_text(AXPY, encoding="utf-8")
+    words = ("prune", "general_gpu_h100_cuda", f"{tmp_path / 'axpy_space.py'}:space", "n=65536", "--machine", "T4")
+    mixed = "calibrated on H100-SXM, predicted with facts of T4"
+    assert all(mixed in row["doubts"] for row in content(*words)["table"])
+    assert f"doubtful: {mixed}" in shown(*words)
 
 
 def test_measuring(calibration, space, content, default_device):

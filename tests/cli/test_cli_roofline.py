@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import perflex.calib_data
-from perflex import Calibration
+from perflex import Calibration, load_calibration, using_machine
 from perflex.cli.kernel_files import load_kernel
+from perflex.errors import DoubtfulPredictionWarning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, TILED = (f"{EXAMPLES / 'transposes.py'}:{name}" for name in ("naive", "tiled"))
@@ -78,6 +79,19 @@ def test_predicted_times(run, content, calibration):
     assert (kernel["time"], kernel["time_s"]) == ("predicted", pytest.approx(expected))
     # A calibration of another device is used, and said to be one.
     assert "the ceilings those of V100" in run(*words)[2]
+
+
+def test_predicted_times_are_of_the_registers_that_are_given(content):
+    words = ("roofline", TILED, "n=1024", "--machine", "V100", "--time", "predicted", "--calibration", "general_gpu")
+    kernel, times = load_kernel(TILED), []
+    # With 200 registers for each of 256 work-items a compute unit holds one work-group.
+    for given in (None, 200):
+        with using_machine("V100", registers=given), pytest.warns(DoubtfulPredictionWarning):
+            times.append(load_calibration("general_gpu").predict(kernel, {"n": 1024}))
+        more = [] if given is None else ["--registers", given]
+        (entry,) = content(*words, *more)["kernels"]
+        assert entry["time_s"] == pytest.approx(times[-1])
+    assert times[1] > 1.02 * times[0]
 
 
 @pytest.mark.parametrize(

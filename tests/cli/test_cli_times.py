@@ -97,6 +97,19 @@ def test_from_few_times_to_predictions(sources, shown, content):
     assert {place["knowledge"] for place in unknown} == {"nothing"}
 
 
+@pytest.mark.parametrize("words", [("--only", "node=n128"), ("--device", "some GPU")])
+def test_what_is_said_of_a_table_that_is_not_there_is_refused(words, refused):
+    assert f"{words[0]}: only for a table of times; name one with --samples" in refused(*TRANSFER, *words)
+
+
+def test_a_value_that_no_row_has_is_refused(refused):
+    """Else its rows would be missing without a word."""
+    told = refused(*CALIBRATE, "--only", "node=n128,n265")
+    assert "log.csv has no row with node n265; there is n128, n256, n512" in told
+    told = refused(*CALIBRATE, "--only", "node=n128", "--only", "node=n256")
+    assert "--only node is given twice, as n128 and as n256; give it once" in told
+
+
 def test_without_samples_and_what_to_time_next(sources, run, shown):
     code, out, err = run(*TRANSFER)
     assert code == 0

@@ -7,10 +7,18 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, Model, SearchOptions, VariantSpace, prune, rank
+from perflex import FeatureTable, Model, SearchOptions, TimingOptions, VariantSpace, prune, rank, using_machine
 from perflex import tune as searched
 from perflex.compiled.code_values import CodeValues
-from perflex.errors import DeviceError, FeatureError, MeasurementError, PerflexError, PerflexWarning, SpaceError
+from perflex.errors import (
+    CalibrationError,
+    DeviceError,
+    FeatureError,
+    MeasurementError,
+    PerflexError,
+    PerflexWarning,
+    SpaceError,
+)
 from perflex.testing import FakeDevice
 from perflex.timing.results import MeasurementFailure
 from support.fitted import fitted
@@ -52,6 +60,38 @@ def test_variants_are_counted_for_the_calibrations_machine_and_sub_groups(with_k
     assert len(found) == 9
     for settings, values in zip(found.settings, found.values, strict=True):
         assert list(values) == by_hand(**settings)
+
+
+def tuned(candidates, calibration, sizes=None, machine=None):
+    return searched(candidates, sizes, calibration=calibration, machine=machine, device=FAKE, options=SearchOptions(2))
+
+
+@pytest.mark.parametrize("use", [rank, prune, tuned])
+def test_what_was_counted_for_something_else_is_refused(use):
+    """Candidates have their sizes, sub-groups and machine in them; others that are asked for were ignored."""
+    space, features, sizes = small_space(), COUNTED.input_features(), {"n": 4096}
+    calibration = calibration_of(COUNTED)
+    with using_machine("V100"):
+        of_32 = space.extract(features, sizes)
+        found = space.extract(features, sizes, sub_group_size=8)
+    for given in (None, sizes, {}):
+        assert use(found, calibration, given)
+    with pytest.raises(CalibrationError, match=r"^the variants were counted at n=4096, not at n=8192; extract"):
+        use(found, calibration, {"n": 8192})
+    with pytest.raises(CalibrationError, match="at n=4096, not at m=1"):
+        use(found, calibration, {"n": 4096, "m": 1})
+    with pytest.raises(CalibrationError, match="for machine V100, predictions are for machine T4; give the space"):
+        use(found, calibration, machine="T4")
+    with pytest.raises(CalibrationError, match=r"for sub-groups of 32 work-items, predictions are for .* of 8 work"):
+        use(of_32, calibration)
+
+
+def test_sizes_are_those_of_the_variants_without_a_calibration():
+    found = small_space().extract(["f_thread_groups"], {"n": 4096})
+    with pytest.raises(CalibrationError, match="were counted at n=4096, not at n=1"):
+        searched(found, {"n": 1}, device=lambda _proposal: 1.0)
+    with pytest.raises(CalibrationError, match="your own function times variants, and timing= says"):
+        searched(found, device=lambda _proposal: 1.0, timing=TimingOptions())
 
 
 @dataclass(frozen=True)

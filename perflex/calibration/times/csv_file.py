@@ -99,6 +99,9 @@ def load_times(
     text = unpacked_text(content, path)
     makers = NamedKernels(kernels)
     if (tuned := tuned_rows(text, path, makers.known)) is not None:
+        if only:
+            msg = f"{path} is of an autotuner, without columns to choose rows by; leave only out"
+            raise FileFormatError(msg, path=path)
         return TimesTable(tuple(tuned), device, path.name, hashlib.sha256(content).hexdigest())
     refuse_json(path)
     profiled = profiler_rows(text, path)
@@ -143,14 +146,16 @@ def _chosen(
     wanted = {name: {value} if isinstance(value, str) else set(map(str, value)) for name, value in only.items()}
     if device and "device" in rows[0][1]:
         wanted["device"] = {device}
+    all_rows = rows
     for name, values in wanted.items():
         if name not in rows[0][1]:
             msg = f"{path} has no column {name!r} to choose rows by; it has {', '.join(rows[0][1])}"
             raise FileFormatError(msg, path=path, line=1)
-        there = list(dict.fromkeys(cells[name].strip() for _, cells in rows))
+        there = list(dict.fromkeys(cells[name].strip() for _, cells in all_rows))
         rows = [(line, cells) for line, cells in rows if cells[name].strip() in values]
-        if not rows:
-            msg = f"{path} has no row with {name} {' or '.join(sorted(values))}; there is {', '.join(there[:_LISTED])}"
+        # A value that is misspelt must not leave its rows out.
+        if lacking := sorted(values.difference(there)) or ([] if rows else sorted(values)):
+            msg = f"{path} has no row with {name} {' or '.join(lacking)}; there is {', '.join(there[:_LISTED])}"
             raise FileFormatError(msg, path=path)
     devices = list(dict.fromkeys(cells.get("device", "").strip() for _, cells in rows))
     if len(devices) > 1:

@@ -223,7 +223,8 @@ def prune(
     Raises
     ------
     CalibrationError
-        There are no variants, sizes or times are missing or wrong, or a promise has no measured variants to rest on.
+        There are no variants, sizes or times are missing or wrong, a promise has no measured variants to rest on, or
+        variants were extracted at other sizes, or for other sub-groups or another machine.
     SpaceError
         The space has no valid variant.
     UnsupportedKernelError

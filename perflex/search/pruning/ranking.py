@@ -124,7 +124,8 @@ def rank(
     Raises
     ------
     CalibrationError
-        There are no variants, or sizes are needed and missing.
+        There are no variants, sizes are needed and missing, or variants were extracted at other sizes, or for other
+        sub-groups or another machine.
     FeatureError, MachineError, MissingSizeError, UnsupportedKernelError
         As for predictions.
     DeviceError, MeasurementError

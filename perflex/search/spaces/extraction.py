@@ -116,6 +116,8 @@ class Candidates:
     settings: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     # Settings that give the same kernel as a variant, by the variant's number.
     same: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict, repr=False)
+    # What the features were counted for, beside the sizes; None where that is not known.
+    target: Target | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """Return the number of variants."""
@@ -133,6 +135,30 @@ class Candidates:
             msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
             raise CalibrationError(msg, feature=missing[0])
         return {name: self.values[:, place[name]] for name in features}
+
+    def require_sizes(self, sizes: Mapping[str, Any] | None) -> None:
+        """Stop where other sizes are asked for than the features were counted at."""
+        for name, value in (sizes or {}).items():
+            if other := next((own for own in self.sizes if own.get(name) != value), None):
+                shown = ", ".join(f"{size}={given}" for size, given in other.items())
+                msg = f"the variants were counted at {shown}, not at {name}={value}; extract again, or give the space"
+                raise CalibrationError(msg, size=name)
+
+    def require_target(self, target: Target) -> None:
+        """Stop where predictions are of another target than the features were counted for."""
+        from perflex.features import parse_feature
+
+        if self.target is None:
+            return
+        compared = {"sub_group_size": "sub-groups of {} work-items"}
+        if any(parse_feature(name).family.needs == "machine" for name in self.features):
+            compared |= {"machine": "machine {0.name}", "registers": "{} registers", "lock_step": "lock step: {}"}
+        for name, words in compared.items():
+            own, wanted = getattr(self.target, name), getattr(target, name)
+            if own != wanted:
+                shown = [str(value) if value is None else words.format(value) for value in (own, wanted)]
+                msg = f"the variants were counted for {shown[0]}, predictions are for {shown[1]}; give the space itself"
+                raise CalibrationError(msg)
 
     def known_as(self, calibration: Calibration) -> list[tuple[str, str]]:
         """Return label and program by which other devices know each variant; none but for a transferred calibration.
@@ -212,6 +238,7 @@ def extract_space(
         build=space.build,
         settings=own,
         same=same,
+        target=work.target,
     )
 
 

@@ -369,9 +369,11 @@ def candidates_of(
     """Return variants with the values of a calibration's features.
 
     With `refuse`, kernels that cannot be described are an error; else they are left out with a warning. Sizes may be
-    None for measurement kernels, which bring their own.
+    None for measurement kernels, which bring their own. What was counted before must be counted for the same.
     """
     if isinstance(variants, Candidates):
+        variants.require_sizes(sizes)
+        variants.require_target(calibration.target(machine))
         return variants
     model, build = calibration.model, variants.build if isinstance(variants, VariantSpace) else None
     features, target = tuple(model.input_features()), calibration.target(machine)
@@ -410,6 +412,7 @@ def candidates_of(
         table_of(rows, kept, features),
         dict(Counter(f"cannot be described: {refusal}" for refusal in refusals)),
         kernels=tuple(named[number][1] for number in kept),
+        target=target,
     )
 
 

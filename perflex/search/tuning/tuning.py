@@ -178,8 +178,9 @@ def tune(
     MeasurementError
         No variant could be built and timed.
     CalibrationError
-        The calibration predicts no positive times, your function returns no time, or a described space is given what
-        is for others.
+        The calibration predicts no positive times, your function returns no time, variants were extracted at other
+        sizes or for another target, or what is given is not used: `timing` beside your own function, or what a
+        described space states itself.
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
@@ -187,22 +188,18 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    if isinstance(space, DescribedSpace) and (
-        not callable(device) or sizes or any(one is not None for one in (calibration, machine, timing))
-    ):
-        msg = (
-            f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
-            "function as device, and no sizes, calibration, machine or timing"
-        )
-        raise CalibrationError(msg, description=space.description.name)
+    _refuse_unused(space, device, sizes, calibration, machine, timing)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
     chosen = None if callable(device) else _device(device, calibration, machine)
     variants: Candidates | DescribedSpace
-    if isinstance(space, (Candidates, DescribedSpace)):
+    if isinstance(space, DescribedSpace):
         variants = space
     elif calibration is not None:
         variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
+    elif isinstance(space, Candidates):
+        space.require_sizes(sizes)
+        variants = space
     else:
         variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
     if not callable(device) and isinstance(variants, Candidates):
@@ -234,6 +231,28 @@ def tune(
     cost = time.perf_counter() - begun
     causes, place = dict(failures.most_common()), "" if chosen is None else str(chosen)
     return TuningResult(best, tuner.history, tuner.promise, causes, cost, spent, variants, doubts, place, again)
+
+
+def _refuse_unused(
+    space: VariantSpace | Candidates | DescribedSpace,
+    device: object,
+    sizes: Mapping[str, Any] | None,
+    calibration: Calibration | None,
+    machine: str | Path | Machine | None,
+    timing: TimingOptions | None,
+) -> None:
+    """Stop at what would be given in vain."""
+    if isinstance(space, DescribedSpace) and (
+        not callable(device) or sizes or any(one is not None for one in (calibration, machine, timing))
+    ):
+        msg = (
+            f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
+            "function as device, and no sizes, calibration, machine or timing"
+        )
+        raise CalibrationError(msg, description=space.description.name)
+    if callable(device) and timing is not None:
+        msg = "your own function times variants, and timing= says how a device does; leave one out"
+        raise CalibrationError(msg)
 
 
 def _counted(
